@@ -1,0 +1,230 @@
+// The host segment: every byte of shared memory that a job has on one host.
+//
+//     Segment  := SegmentHeader RankControl{ranks} Region{ranks}
+//     Region   := RegionHead (log chunks | payload extents | context blocks)*
+//
+// The agent creates it (memfd, or a file under --journal-dir) and formats it; ranks map it. Nothing
+// in it is a pointer: places are Offsets from its first byte. A word has one writer, named beside
+// it, but for the doorbells. Nothing here is ever half done in a way that a reader can see: a log
+// grows by a release store of its tail, and everything before the tail is whole.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace rejoin::engine {
+
+using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
+
+inline constexpr std::uint64_t kSegmentMagic = 0x31304e494f4a4552;  // "REJOIN01"
+inline constexpr std::uint32_t kMaxRanks = 1024;
+inline constexpr std::uint32_t kMaxKills = 256;
+inline constexpr std::uint32_t kMaxContexts = 65536;  // a rank's, in the life of the job
+inline constexpr std::size_t kLine = 64;
+inline constexpr std::size_t kSlotBytes = 32;           // contribution that fits a slot
+inline constexpr std::size_t kStageBytes = 256 * 1024;  // one half of a rank's staging
+
+// ---------------------------------------------------------------------------------- fault injection
+
+enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
+enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
+
+// One --kill RANK@POINT#LIFE. Written by the launcher before the start; `fired` by the rank itself.
+struct KillPoint {
+  std::uint64_t ordinal;  // of the operation in program order, from 1; unused for init, finalize
+  std::uint32_t rank;
+  std::uint32_t life;  // incarnation in which it fires
+  PointKind kind;
+  Moment moment;
+  std::atomic<std::uint8_t> fired;
+};
+
+// ------------------------------------------------------------------------------------- control block
+
+struct SegmentHeader {
+  std::uint64_t magic;
+  std::uint32_t ranks;
+  std::uint32_t cores;  // processors that the ranks of this host may use together
+  std::uint64_t job;
+  std::uint64_t segment_bytes;
+  std::uint64_t region_bytes;         // of one rank, virtual
+  std::uint64_t journal_limit_bytes;  // of all ranks together; 0 = none
+  Offset first_region;
+  std::uint32_t kills;
+  std::uint32_t stop_on_divergence;  // --on-divergence stop
+  KillPoint kill[kMaxKills];
+
+  // Agent. The newest death; published before the next incarnation is admitted.
+  alignas(kLine) std::atomic<std::uint32_t> epoch;
+  // Any rank, 0 -> 1: somebody's journal met the limit; a later death cannot be repaired.
+  std::atomic<std::uint32_t> limit_reached;
+  // Rank r writes byte r around its sleep.
+  alignas(kLine) std::atomic<std::uint8_t> asleep[kMaxRanks];
+};
+
+enum class Phase : std::uint32_t { kOutside, kInside };
+
+struct RankControl {
+  // Agent.
+  alignas(kLine) std::atomic<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
+  std::atomic<std::uint32_t> incarnation;
+
+  // Anybody writes 1, the owner 0. A futex.
+  alignas(kLine) std::atomic<std::uint32_t> bell;
+
+  // The owner. Where it stands, for reports and for telling deaths apart; never decides anything.
+  alignas(kLine) std::atomic<std::uint64_t> ordinal;  // MPI operations entered by this incarnation
+  std::atomic<std::uint64_t> context;
+  std::atomic<std::uint64_t> sequence;
+  std::atomic<std::uint32_t> call;  // index into its call table
+  std::atomic<Phase> phase;
+  std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
+  std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
+  std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (this life)
+
+  // The owner. Allocation in its region; both outlive it.
+  alignas(kLine) std::atomic<std::uint64_t> bump;        // bytes of the region handed out
+  std::atomic<std::uint64_t> committed_memory_bytes;     // backed by pages (counts to the limit)
+};
+
+// ---------------------------------------------------------------------------------------------- logs
+
+inline constexpr std::uint32_t kLogChunks = 36;
+
+// An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
+// Owner writes; anybody reads below `tail`.
+struct Log {
+  std::atomic<std::uint64_t> tail;  // elements published
+  Offset chunk[kLogChunks];
+};
+
+// What a call was: interned once, so that a record needs only an index. All of it but `root` and
+// `count` in data movement is compared between ranks; all of it between an execution and its replay.
+struct Signature {
+  std::uint16_t kind;      // OpKind
+  std::uint16_t type;      // canonical base type of a reduction; 0 in data movement
+  std::uint16_t operation; // of a reduction
+  std::uint16_t reserved;
+  std::int32_t root;       // rank in the communicator; -1 = none
+  std::uint32_t layout;    // hash of counts where they differ by rank (v- and w-variants)
+  std::uint64_t bytes;     // common to all members; 0 where it differs by rank
+  bool operator==(const Signature&) const = default;
+};
+
+struct CallEntry {
+  Signature signature;
+  std::uint32_t hash;    // of the signature
+  std::uint32_t module;  // index into the module log
+  std::uint64_t place;   // offset of the return address in the module's file image
+};
+
+struct ModuleEntry {
+  std::uint8_t build_id[20];  // zeros = none
+  std::uint32_t build_id_bytes;
+  char path[232];  // cut at the front if longer
+};
+
+// The outcome of one operation of a context. `value` is the result itself up to 8 bytes, else the
+// Offset of its bytes in some rank's region.
+struct Record {
+  std::uint32_t call;  // index into the owner's call log; top bit: the operation failed
+  std::uint32_t fingerprint;
+  std::uint64_t value;
+};
+inline constexpr std::uint32_t kFailed = 0x80000000u;
+inline constexpr std::size_t kInlineBytes = 8;
+
+// One message. Its index in the channel's log is its sequence number there.
+struct ChannelEntry {
+  std::uint64_t context;
+  std::uint64_t sequence;  // of the collective it belongs to
+  std::uint32_t call;      // index into the sender's call log
+  std::uint32_t hash;      // of the payload
+  std::uint64_t bytes;
+  std::uint64_t value;  // as in Record
+};
+
+// -------------------------------------------------------------------------------- contexts and slots
+
+// (sequence, generation, 1) of an attempt in one word; 0 = none. Generations fit 16 bits because
+// the supervisor counts deaths; sequences are compared for equality only, and members of an attempt
+// are never 2^32 operations apart.
+using Tag = std::uint64_t;
+constexpr Tag make_tag(std::uint64_t sequence, std::uint32_t generation) {
+  return (sequence & 0xffffffffu) << 32 | std::uint64_t{generation & 0xffffu} << 16 | 1u;
+}
+
+// A member's contribution to an attempt. A seqlock: tag := none; contents; tag := (s, g).
+// The owner writes. `staged` and `reduced` hold half of the attempt's owner_of() and a count.
+struct alignas(kLine) Slot {
+  std::atomic<Tag> tag;
+  std::atomic<std::uint32_t> chain;  // over the signatures of all operations of this context so far
+  std::atomic<std::uint32_t> call;
+  std::atomic<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or in word[0] where it is
+  std::atomic<std::uint64_t> staged;                // chunks of my input that lie in my staging
+  std::atomic<std::uint64_t> reduced;               // chunks of my slice that lie in the extent
+};
+static_assert(sizeof(Slot) == kLine);
+
+// A rank's part of one communicator. Outlives Comm_free, Finalize and the process.
+struct alignas(kLine) ContextBlock {
+  std::uint64_t context;
+  std::uint32_t size;
+  std::uint32_t rank;
+  Offset members;  // u32 world ranks
+  Offset name;     // unused by the protocol; for people
+  alignas(kLine) Log records;  // tail = operations committed = the position
+  alignas(kLine) Slot slot[2];  // by parity of the sequence number
+};
+
+// Staging shared by all contexts of a rank. A seqlock as well: owner := none; bytes; owner := attempt.
+struct alignas(kLine) StagingHalf {
+  std::atomic<std::uint64_t> owner;  // owner_of(context, tag); 0 = none
+  alignas(kLine) std::byte bytes[kStageBytes];
+};
+
+struct ContextIndexEntry {
+  std::atomic<std::uint64_t> context;  // 0 = free; written last
+  std::atomic<Offset> block;
+};
+
+struct RegionHead {
+  Log calls;         // CallEntry
+  Log modules;       // ModuleEntry
+  Log observations;  // bytes; see recovery/observations.h
+  Offset channels;   // Log[ranks]: to each rank
+  Offset consumed;   // atomic<u64>[ranks]: messages received from each rank
+  StagingHalf staging[2];
+  ContextIndexEntry context_index[kMaxContexts];  // open addressing by context
+};
+
+// ------------------------------------------------------------------------------------------- helpers
+
+inline SegmentHeader* header_of(std::byte* base) {
+  return reinterpret_cast<SegmentHeader*>(base);
+}
+inline RankControl* control_of(std::byte* base, std::uint32_t rank) {
+  return reinterpret_cast<RankControl*>(base + sizeof(SegmentHeader)) + rank;
+}
+inline Offset region_offset(const SegmentHeader* h, std::uint32_t rank) {
+  return h->first_region + rank * h->region_bytes;
+}
+inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {
+  return reinterpret_cast<RegionHead*>(base + region_offset(header_of(base), rank));
+}
+
+// Virtual size of a segment for `ranks` ranks whose journals together may take `limit_bytes`.
+std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
+
+// Writes header and controls into zeroed memory of segment_bytes_for() bytes (sparse is fine: only
+// the front and each RegionHead's first page are touched). REQUIRES ranks in [1, kMaxRanks].
+void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
+                    std::uint64_t limit_bytes, std::uint32_t cores);
+
+// What the agent does between a death and the next incarnation, in the order of the protocol:
+// the epoch is published, then everybody is rung (by the caller), then the newcomer is admitted.
+void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_epoch[rank] = epoch
+void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
+
+}  // namespace rejoin::engine

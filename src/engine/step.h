@@ -1,0 +1,33 @@
+// The places where a rank touches memory that others see: the simulator may stop, reorder or kill a
+// rank at each of them. On a real host they cost nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace rejoin::engine {
+
+enum class Step : std::uint8_t {
+  kEnter,         // entering an operation
+  kLook,          // reading whether a member has a record
+  kGeneration,    // reading the generation
+  kSlotNone,      // tag := none
+  kSlotContents,  // contribution
+  kSlotTag,       // tag := (s, g)
+  kCollect,       // reading a member's slot
+  kValidate,      // reading its tag, or its staging's owner, again
+  kStage,         // overwriting staging
+  kStaged,        // publishing that a chunk is staged
+  kReduced,       // publishing that a chunk of the slice is reduced
+  kPayload,       // payload of a broadcast or a message goes to the store
+  kRecord,        // writing a record
+  kCommit,        // publishing it
+  kPost,          // publishing a message
+  kReceive,       // reading a channel's tail
+  kConsumed,      // publishing that a message was received
+  kAnnounce,      // asleep := 1
+  kRing,          // reading who sleeps
+  kIntern,        // publishing a call signature
+  kCount,
+};
+
+}  // namespace rejoin::engine

@@ -1,0 +1,115 @@
+#include "engine/transport/shm/host.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace rejoin::engine {
+namespace {
+
+constexpr long kSleepMs = 200;  // no protocol needs it; a lost wake-up costs this instead of a hang
+constexpr std::uintptr_t kPage = 4096;
+#ifndef MADV_POPULATE_READ
+constexpr int kPopulateRead = 22, kPopulateWrite = 23;
+#else
+constexpr int kPopulateRead = MADV_POPULATE_READ, kPopulateWrite = MADV_POPULATE_WRITE;
+#endif
+
+// Advises over whole pages around [begin, begin + bytes). 0 or an errno.
+int advise(std::byte* begin, std::size_t bytes, int advice) {
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) & ~(kPage - 1);
+  const std::uintptr_t last =
+      (reinterpret_cast<std::uintptr_t>(begin) + bytes + kPage - 1) & ~(kPage - 1);
+  const long r = syscall(SYS_madvise, first, last - first, advice);
+  return r == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
+    : base_(base), rank_(rank), agent_socket_(agent_socket) {
+  const SegmentHeader* h = header_of(base);
+  const bool crowded = h->ranks > h->cores;
+  spins_ = crowded ? 8 : 4000;
+  yields_ = crowded ? 200 : 20;
+}
+
+bool ShmHost::poll_slowly(unsigned turn) {
+  if (turn >= spins_ + yields_) return false;
+  syscall(SYS_sched_yield);
+  return true;
+}
+
+void ShmHost::sleep() {
+  RankControl* me = control_of(base_, rank_);
+  const timespec limit{0, kSleepMs * 1000000};
+  syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, &limit, nullptr, 0);
+}
+
+void ShmHost::ring(std::uint32_t rank) {
+  RankControl* c = control_of(base_, rank);
+  c->bell.store(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &c->bell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+bool ShmHost::back(std::byte* begin, std::size_t bytes) {
+  const int saved = errno;
+  int e;
+  do {
+    e = advise(begin, bytes, kPopulateWrite);
+  } while (e == EINTR || e == EAGAIN);
+  errno = saved;
+  return e == 0;
+}
+
+void ShmHost::map(std::byte* begin, std::size_t bytes) {
+  const int saved = errno;
+  advise(begin, bytes, kPopulateRead);
+  errno = saved;
+}
+
+void ShmHost::die() {
+  for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+}
+
+void ShmHost::stop(const char* text) {
+  if (agent_socket_ < 0) {
+    const char* line[] = {"rejoin: ", text, "\n"};
+    for (const char* part : line) {
+      if (write(2, part, strlen(part)) < 0) break;
+    }
+    _exit(1);
+  }
+  tell(MessageType::kDiverged, 0, 0, text, strlen(text));
+  for (;;) sleep();  // the agent ends the job
+}
+
+void ShmHost::tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+                   std::size_t text_bytes) {
+  if (agent_socket_ < 0) return;
+  Message m;
+  memset(&m, 0, kMessageHeadBytes);
+  m.type = type;
+  m.rank = rank_;
+  m.code = code;
+  m.incarnation = control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed);
+  m.value = value;
+  m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text_bytes, kMaxText));
+  if (m.text_bytes > 0) memcpy(m.text, text, m.text_bytes);
+  const int saved = errno;
+  while (::send(agent_socket_, &m, kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL) < 0 &&
+         errno == EINTR) {
+  }
+  errno = saved;
+}
+
+}  // namespace rejoin::engine

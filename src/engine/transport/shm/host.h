@@ -1,0 +1,81 @@
+// The real host: a mapped segment, futex doorbells, the processor's own clock of patience.
+//
+// A Host is what the engine and the recovery need of the world around them. The simulated one
+// (transport/sim/host.h) has the same members:
+//   base(), rank()        the segment and who I am
+//   step(Step)            a place where the simulator may interfere; nothing here
+//   fence()               full store-load barrier
+//   poll(turn)            called between two looks while waiting; false: time to sleep
+//   sleep()               waits for my bell, at most kSleepMs; spurious returns are allowed
+//   ring(rank)            sets a rank's bell and wakes it
+//   back(begin, bytes)    makes shared memory safe to touch; false: there is no more
+//   map(begin, bytes)     a hint that these shared bytes are about to be read
+//   locate(address, m, p) which loaded module an address of code lies in, and where in its file
+//   die()                 SIGKILL to myself (fault injection)
+//   stop(text)            the job cannot go on: waits to be killed (without an agent: exits)
+//   tell(type, code, value, text)  one message to the agent
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/messages.h"
+#include "engine/segment.h"
+#include "engine/step.h"
+
+namespace rejoin::engine {
+
+class ShmHost {
+ public:
+  // `agent_socket`: connected descriptor, or -1 (a world of one without an agent).
+  ShmHost(std::byte* base, std::uint32_t rank, int agent_socket);
+  ShmHost(const ShmHost&) = delete;
+  ShmHost& operator=(const ShmHost&) = delete;
+
+  std::byte* base() const { return base_; }
+  std::uint32_t rank() const { return rank_; }
+
+  void step(Step) {}
+
+  void fence() {
+#if defined(__SANITIZE_THREAD__)
+    // ThreadSanitizer does not know fences; a read-modify-write on a private word orders as much.
+    tsan_fence_.fetch_add(1, std::memory_order_seq_cst);
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  bool poll(unsigned turn) {
+    if (turn < spins_) {
+      __builtin_ia32_pause();
+      return true;
+    }
+    return poll_slowly(turn);
+  }
+
+  void sleep();
+  void ring(std::uint32_t rank);
+  bool back(std::byte* begin, std::size_t bytes);
+  void map(std::byte* begin, std::size_t bytes);
+  void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
+  [[noreturn]] void die();
+  [[noreturn]] void stop(const char* text);
+  void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+            std::size_t text_bytes);
+
+ private:
+  bool poll_slowly(unsigned turn);
+
+  std::byte* base_;
+  std::uint32_t rank_;
+  int agent_socket_;
+  unsigned spins_;   // looks with a pause between them
+  unsigned yields_;  // then looks with a yield between them; then sleep
+#if defined(__SANITIZE_THREAD__)
+  std::atomic<unsigned> tsan_fence_{0};
+#endif
+};
+
+}  // namespace rejoin::engine

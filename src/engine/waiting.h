@@ -1,0 +1,47 @@
+// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers ring
+// only if it sleeps. PROTOCOL.md, "Doorbells".
+#pragma once
+
+#include <cstdint>
+
+#include "engine/members.h"
+#include "engine/segment.h"
+#include "engine/step.h"
+
+namespace rejoin::engine {
+
+// Looks with `ready(thorough)` until it is true. While spinning, only every kThoroughEvery-th look
+// is thorough (records of other members, the epoch); the look before sleep always is.
+template <class Host, class Ready>
+void wait_until(Host& host, Ready&& ready) {
+  constexpr unsigned kThoroughEvery = 32;
+  std::atomic<std::uint8_t>& asleep = header_of(host.base())->asleep[host.rank()];
+  std::atomic<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
+  for (unsigned turn = 0;; ++turn) {
+    if (ready(turn % kThoroughEvery == kThoroughEvery - 1)) return;
+    if (host.poll(turn)) continue;
+    bell.store(0, std::memory_order_relaxed);
+    host.step(Step::kAnnounce);
+    asleep.store(1, std::memory_order_relaxed);
+    host.fence();  // announced before the last look
+    const bool done = ready(true);
+    if (!done) host.sleep();
+    asleep.store(0, std::memory_order_relaxed);
+    if (done) return;
+    turn = 0;
+  }
+}
+
+// After a publish: wakes those of `count` world ranks that sleep.
+template <class Host>
+void ring_sleepers(Host& host, const std::uint32_t* world, std::uint32_t count) {
+  host.fence();  // published before we read who sleeps
+  host.step(Step::kRing);
+  const SegmentHeader* h = header_of(host.base());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t r = world[i];
+    if (h->asleep[r].load(std::memory_order_relaxed) != 0 && r != host.rank()) host.ring(r);
+  }
+}
+
+}  // namespace rejoin::engine

@@ -1,0 +1,237 @@
+#include "recovery/attach.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "engine/messages.h"
+#include "engine/segment.h"
+
+namespace rejoin::recovery {
+namespace {
+
+using engine::Message;
+using engine::MessageType;
+
+// Far from where the kernel puts a program's own mappings: with address randomisation off, the
+// program's pointers are the same in every incarnation, whatever the shim maps.
+constexpr std::uintptr_t kSegmentAddress = 0x200000000000;
+constexpr std::uintptr_t kArenaAddress = 0x1f0000000000;
+constexpr std::size_t kArenaBytes = std::size_t{16} << 30;  // of addresses
+constexpr int kFirstDescriptor = 900;  // ours lie above what programs count on
+
+struct Attachment {
+  engine::ShmHost host;
+  Arena arena;
+  Rank rank;
+  Attachment(std::byte* base, std::uint32_t r, int socket, std::byte* memory)
+      : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {}
+};
+
+alignas(Attachment) std::byte attachment_memory[sizeof(Attachment)];
+Attachment* attachment = nullptr;
+
+void* map_at(std::uintptr_t address, std::size_t bytes, int flags, int fd) {
+  void* hint = reinterpret_cast<void*>(address);
+  void* p = mmap(hint, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
+  if (p == MAP_FAILED) p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  return p;
+}
+
+int move_high(int fd) {
+  const int high = fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor);
+  if (high < 0) return fd;  // a low limit on descriptors: ours stays where it is
+  close(fd);
+  return high;
+}
+
+int connect_to(const char* name) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::size_t bytes = strlen(name);
+  if (bytes + 1 > sizeof address.sun_path) return -1;
+  memcpy(address.sun_path + 1, name, bytes);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text) {
+  Message m;
+  memset(&m, 0, engine::kMessageHeadBytes);
+  m.type = type;
+  m.rank = rank;
+  m.text_bytes = static_cast<std::uint32_t>(strnlen(text, engine::kMaxText));
+  memcpy(m.text, text, m.text_bytes);
+  const std::size_t bytes = engine::kMessageHeadBytes + m.text_bytes;
+  return send(fd, &m, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
+}
+
+// Waits for the agent's answer. Returns the segment's descriptor, or -1.
+int await_welcome(int socket, Message* m) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec data = {m, sizeof *m};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  if (got < static_cast<ssize_t>(engine::kMessageHeadBytes)) {
+    m->type = MessageType::kRefused;
+    m->text_bytes = 0;
+    return -1;
+  }
+  const cmsghdr* c = CMSG_FIRSTHDR(&header);
+  if (m->type != MessageType::kWelcome || c == nullptr || c->cmsg_type != SCM_RIGHTS) return -1;
+  int fd;
+  memcpy(&fd, CMSG_DATA(c), sizeof fd);
+  return fd;
+}
+
+std::uint64_t size_of(int fd) {
+  engine::SegmentHeader* h = static_cast<engine::SegmentHeader*>(
+      mmap(nullptr, sizeof(engine::SegmentHeader), PROT_READ, MAP_SHARED, fd, 0));
+  if (h == MAP_FAILED) return 0;
+  const std::uint64_t bytes = h->magic == engine::kSegmentMagic ? h->segment_bytes : 0;
+  munmap(h, sizeof *h);
+  return bytes;
+}
+
+bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bool format) {
+  void* base = map_at(kSegmentAddress, bytes, MAP_SHARED, segment);
+  void* memory = map_at(kArenaAddress, kArenaBytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (base == MAP_FAILED || memory == MAP_FAILED) return false;
+  madvise(base, bytes, MADV_DONTFORK);
+  madvise(base, bytes, MADV_DONTDUMP);
+  madvise(memory, kArenaBytes, MADV_DONTDUMP);
+  if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
+  attachment = new (attachment_memory)
+      Attachment(static_cast<std::byte*>(base), rank, socket, static_cast<std::byte*>(memory));
+  return true;
+}
+
+bool attach_alone(char* error, std::size_t error_bytes) {
+  const std::uint64_t bytes = engine::segment_bytes_for(1, 0);
+  const int fd = memfd_create("rejoin", MFD_CLOEXEC);
+  const bool ok = fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
+                  become(fd, bytes, 0, -1, true);
+  if (fd >= 0) close(fd);
+  if (!ok) snprintf(error, error_bytes, "cannot make a shared memory segment: %s", strerror(errno));
+  return ok;
+}
+
+bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
+  const char* rank_text = getenv(engine::kEnvRank);
+  const char* secret = getenv(engine::kEnvSecret);
+  const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
+  const int connected = connect_to(name);
+  if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, secret ? secret : "")) {
+    snprintf(error, error_bytes, "cannot reach ftrun's agent (%s); was this process left over by a job "
+             "that has ended?", strerror(errno));
+    if (connected >= 0) close(connected);
+    return false;
+  }
+  const int socket = move_high(connected);
+  // If the agent goes, so does the rank; a shell between them dies by the same rule first.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Message m;
+  const int segment = await_welcome(socket, &m);
+  const std::uint64_t bytes = segment >= 0 ? size_of(segment) : 0;
+  const bool ok = bytes > 0 && become(segment, bytes, rank, socket, false);
+  if (segment >= 0) close(segment);
+  if (ok) return true;
+  if (m.type == MessageType::kRefused) {
+    snprintf(error, error_bytes, "ftrun refuses this process as rank %u: %.*s", rank,
+             static_cast<int>(m.text_bytes), m.text);
+  } else {
+    snprintf(error, error_bytes, "cannot map the job's shared memory: %s (is the limit on address "
+             "space, ulimit -v, below what the journal reserves?)", strerror(errno));
+  }
+  close(socket);
+  return false;
+}
+
+// Which MPI the loaded objects want, by the names in their dynamic sections.
+struct Wanted {
+  bool ours;
+  char foreign[64];
+};
+
+int look_at_object(dl_phdr_info* info, std::size_t, void* data) {
+  Wanted* wanted = static_cast<Wanted*>(data);
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    }
+  }
+  if (dynamic == nullptr) return 0;
+  const char* strings = nullptr;
+  for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
+    if (d->d_tag != DT_STRTAB) continue;
+    // The loader relocates this in place, except in read-only objects such as the vDSO.
+    const bool relocated = d->d_un.d_ptr >= info->dlpi_addr;
+    strings = reinterpret_cast<const char*>(d->d_un.d_ptr + (relocated ? 0 : info->dlpi_addr));
+  }
+  for (const ElfW(Dyn)* d = dynamic; strings != nullptr && d->d_tag != DT_NULL; ++d) {
+    if (d->d_tag != DT_NEEDED) continue;
+    const char* name = strings + d->d_un.d_val;
+    if (strcmp(name, "libmpi.so.40") == 0) wanted->ours = true;
+    for (const char* other : {"libmpich.so", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20"}) {
+      const std::size_t n = strlen(other);
+      if (strncmp(name, other, n) == 0 && (name[n] == '\0' || name[n] == '.')) {
+        snprintf(wanted->foreign, sizeof wanted->foreign, "%s", name);
+      }
+    }
+  }
+  return 0;
+}
+
+// LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at once.
+__attribute__((constructor)) void attach_early() {
+  const char* name = getenv(engine::kEnvSocket);
+  if (name == nullptr) return;
+  Wanted wanted = {};
+  dl_iterate_phdr(look_at_object, &wanted);
+  char error[512];
+  if (wanted.ours) {
+    attach_to_agent(name, error, sizeof error);  // MPI_Init tries again, and reports
+  } else if (wanted.foreign[0] != '\0') {
+    const int fd = connect_to(name);
+    const char* rank = getenv(engine::kEnvRank);
+    if (fd < 0) return;
+    send_first(fd, MessageType::kForeignAbi,
+               static_cast<std::uint32_t>(rank ? strtoul(rank, nullptr, 10) : 0), wanted.foreign);
+    close(fd);
+  }
+}
+
+}  // namespace
+
+Rank* attach(char* error, std::size_t error_bytes) {
+  if (attachment != nullptr) return &attachment->rank;
+  const char* name = getenv(engine::kEnvSocket);
+  const bool ok = name != nullptr ? attach_to_agent(name, error, error_bytes)
+                                  : attach_alone(error, error_bytes);
+  return ok ? &attachment->rank : nullptr;
+}
+
+Rank* attached_rank() { return attachment != nullptr ? &attachment->rank : nullptr; }
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,512 @@
+// The bodies of BasicRank: uniform operations. Channel operations: operation.h.
+#pragma once
+
+#include <cstdio>
+
+#include "recovery/basic_rank.h"
+
+namespace rejoin::recovery {
+
+// What ends an attempt before it is complete: a newer generation, or a record of the operation at some
+// member. Both are looked at in every wait, also while nobody has died: a member that was slow to
+// commit may do so at any time (PROTOCOL.md, Must 7).
+template <class Host>
+struct BasicRank<Host>::Watch {
+  BasicRank& rank;
+  Comm& comm;
+  const Entered& entered;
+  std::uint32_t generation;
+  std::uint32_t holder = kNobody;       // member that has a record
+  std::uint32_t disagreeing = kNobody;  // member that is inside another operation
+
+  bool over(bool thorough) {
+    if (rank.header_->epoch.load(std::memory_order_acquire) != comm.epoch_seen &&
+        rank.refresh_generation(comm) != generation) {
+      return true;
+    }
+    if (!thorough) return false;
+    holder = rank.find_record(comm, entered.sequence);
+    if (holder != kNobody) return true;
+    disagreeing = rank.disagreeing_member(comm, entered);
+    return disagreeing != kNobody;
+  }
+};
+
+template <class Host>
+BasicRank<Host>::BasicRank(Host& host, Arena& arena)
+    : host_(host),
+      arena_(arena),
+      header_(engine::header_of(host.base())),
+      control_(engine::control_of(host.base(), host.rank())),
+      region_head_(engine::region_of(host.base(), host.rank())),
+      region_(host),
+      calls_((host.back(reinterpret_cast<std::byte*>(region_head_),
+                        offsetof(engine::RegionHead, context_index)),
+              host),
+             region_, arena),
+      incarnation_(control_->incarnation.load(std::memory_order_acquire)),
+      catching_up_(incarnation_ > 0),
+      scratch_(static_cast<std::byte*>(arena.allocate(engine::kStageBytes))),
+      sent_(arena.make_array<std::uint64_t>(header_->ranks)),
+      received_(arena.make_array<std::uint64_t>(header_->ranks)),
+      channel_writer_(
+          arena.make_array<engine::LogWriter<engine::ChannelEntry, Host>>(header_->ranks)),
+      channel_open_(arena.make_array<bool>(header_->ranks)) {
+  arm_kill();
+}
+
+// ------------------------------------------------------------------------------------ communicators
+
+template <class Host>
+typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context,
+                                                           const std::uint32_t* members,
+                                                           std::uint32_t size) {
+  std::byte* base = host_.base();
+  engine::ContextBlock* block = engine::find_block(base, rank(), context);
+  if (block == nullptr) {
+    engine::ContextIndexEntry* entry = nullptr;
+    for (std::uint32_t i = 0; i < engine::kMaxContexts && entry == nullptr; ++i) {
+      auto& e = region_head_->context_index[(context + i) % engine::kMaxContexts];
+      if (e.context.load(std::memory_order_relaxed) == 0) entry = &e;
+    }
+    const Offset at = entry == nullptr ? 0 : allocate(sizeof(engine::ContextBlock));
+    const Offset list = at == 0 ? 0 : allocate(size * sizeof(std::uint32_t));
+    if (list == 0) return nullptr;
+    if (!region_.back(reinterpret_cast<std::byte*>(entry) - base, sizeof *entry)) return nullptr;
+    block = reinterpret_cast<engine::ContextBlock*>(base + at);
+    block->context = context;
+    block->size = size;
+    block->members = list;
+    for (std::uint32_t i = 0; i < size; ++i) {
+      reinterpret_cast<std::uint32_t*>(base + list)[i] = members[i];
+      if (members[i] == rank()) block->rank = i;
+    }
+    entry->block.store(at, std::memory_order_relaxed);
+    host_.step(Step::kCommit);
+    entry->context.store(context, std::memory_order_release);
+  }
+  Comm* c = arena_.template make<Comm>();
+  if (c == nullptr) return nullptr;
+  auto* world = arena_.template make_array<std::uint32_t>(size);
+  auto* blocks = arena_.template make_array<engine::ContextBlock*>(size);
+  if (world == nullptr || blocks == nullptr) return nullptr;
+  std::memcpy(world, members, size * sizeof *world);
+  blocks[block->rank] = block;
+  c->members = {context, size, block->rank, world, block, blocks};
+  c->records = engine::LogWriter<Record, Host>(host_, region_, block->records);
+  refresh_generation(*c);
+  return c;
+}
+
+template <class Host>
+void BasicRank<Host>::free_comm(Comm* c) {
+  arena_.release(const_cast<std::uint32_t*>(c->members.world), c->members.size * sizeof(std::uint32_t));
+  arena_.release(c->members.block, c->members.size * sizeof(engine::ContextBlock*));
+  arena_.destroy(c);
+}
+
+template <class Host>
+std::uint32_t BasicRank<Host>::refresh_generation(Comm& c) {
+  host_.step(Step::kGeneration);
+  // The epoch first: a death published after it makes it differ again.
+  c.epoch_seen = header_->epoch.load(std::memory_order_acquire);
+  std::uint32_t g = 0;
+  for (std::uint32_t i = 0; i < c.members.size; ++i) {
+    const std::uint32_t d = engine::control_of(host_.base(), c.members.world[i])
+                                ->death_epoch.load(std::memory_order_acquire);
+    if (d > g) g = d;
+  }
+  return c.generation = g;
+}
+
+// ---------------------------------------------------------------------------------- in and out, kills
+
+template <class Host>
+typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& call) {
+  ++ordinal_;
+  kill_point(Moment::kBefore);
+  host_.step(Step::kEnter);
+  const auto interned = calls_.intern(call);
+  if (interned.call == CallTable<Host>::kNone) out_of_memory();
+  c.chain = static_cast<std::uint32_t>(engine::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
+  const Entered e{c.next_sequence++, interned.call, interned.hash,
+                  c.next_sequence <= c.records.tail()};
+  control_->ordinal.store(ordinal_, std::memory_order_relaxed);
+  control_->context.store(c.members.context, std::memory_order_relaxed);
+  control_->sequence.store(e.sequence, std::memory_order_relaxed);
+  control_->call.store(e.call, std::memory_order_release);
+  if (e.replaying) {
+    ++replayed_;
+    control_->replayed.store(replayed_, std::memory_order_relaxed);
+  } else {
+    if (!live_ && c.members.size > 1) went_live();
+    control_->phase.store(engine::Phase::kInside, std::memory_order_release);
+  }
+  return e;
+}
+
+template <class Host>
+void BasicRank<Host>::leave() {
+  control_->phase.store(engine::Phase::kOutside, std::memory_order_release);
+  kill_point(Moment::kAfter);
+}
+
+template <class Host>
+void BasicRank<Host>::went_live() {
+  live_ = true;
+  control_->live_since.store(ordinal_, std::memory_order_relaxed);
+  if (incarnation_ > 0) host_.tell(engine::MessageType::kLive, 0, replayed_, nullptr, 0);
+}
+
+template <class Host>
+void BasicRank<Host>::arm_kill() {
+  kill_ordinal_ = 0;
+  for (std::uint32_t i = 0; i < header_->kills; ++i) {
+    const engine::KillPoint& k = header_->kill[i];
+    if (k.rank != rank() || k.life != incarnation_ || k.kind != PointKind::kOperation) continue;
+    const bool next = k.ordinal > ordinal_ && (kill_ordinal_ == 0 || k.ordinal < kill_ordinal_);
+    if (next) kill_ordinal_ = k.ordinal;
+  }
+}
+
+template <class Host>
+void BasicRank<Host>::maybe_die(PointKind kind, Moment moment) {
+  for (std::uint32_t i = 0; i < header_->kills; ++i) {
+    engine::KillPoint& k = header_->kill[i];
+    if (k.rank != rank() || k.life != incarnation_ || k.kind != kind || k.moment != moment) continue;
+    if (kind == PointKind::kOperation && k.ordinal != ordinal_) continue;
+    k.fired.store(1, std::memory_order_seq_cst);
+    host_.die();
+  }
+  if (kind == PointKind::kOperation && moment == Moment::kAfter) arm_kill();
+}
+
+template <class Host>
+void BasicRank<Host>::point(PointKind kind, Moment moment) {
+  maybe_die(kind, moment);
+}
+
+template <class Host>
+void BasicRank<Host>::set_initialized(std::uint32_t state) {
+  control_->initialized.store(state, std::memory_order_relaxed);
+  host_.tell(state == 1 ? engine::MessageType::kInitialized : engine::MessageType::kFinalized, 0, 0,
+             nullptr, 0);
+}
+
+template <class Host>
+void BasicRank<Host>::diverged(const char* text) {
+  host_.stop(text);
+}
+
+template <class Host>
+void BasicRank<Host>::notice(const char* text) {
+  host_.tell(engine::MessageType::kNotice, 0, 0, text, std::strlen(text));
+}
+
+template <class Host>
+void BasicRank<Host>::out_of_memory() {
+  host_.stop("the journal's memory is used up");
+}
+
+// ------------------------------------------------------------------------------------------- look-up
+
+template <class Host>
+std::uint32_t BasicRank<Host>::find_record(Comm& c, std::uint64_t sequence) {
+  host_.step(Step::kLook);
+  for (std::uint32_t i = 0; i < c.members.size; ++i) {
+    engine::ContextBlock* b = engine::block_of(host_.base(), c.members, i);
+    if (b != nullptr && b->records.tail.load(std::memory_order_acquire) > sequence) return i;
+  }
+  return kNobody;
+}
+
+template <class Host>
+void BasicRank<Host>::check_replay(Comm& c, const Entered& e, const Call& call,
+                                   std::uint32_t fingerprint) {
+  const Record& r = *c.records.at(e.sequence);
+  const std::uint32_t recorded = r.call & ~engine::kFailed;
+  if (recorded != e.call) {
+    const engine::CallEntry* was =
+        engine::log_at<engine::CallEntry>(host_.base(), region_head_->calls, recorded);
+    if (!(was->signature == call.signature)) {
+      char then[160], now[160], text[512];
+      describe(then, sizeof then, rank(), recorded);
+      describe(now, sizeof now, rank(), e.call);
+      std::snprintf(text, sizeof text,
+                    "operation %llu of rank %u was %s; its replay asks for %s. The program does not "
+                    "do the same again when it receives the same; see docs/fault-model.md",
+                    static_cast<unsigned long long>(ordinal_), rank(), then, now);
+      diverged(text);
+    }
+  }
+  if (r.fingerprint != fingerprint && (!warned_fingerprint_ || header_->stop_on_divergence)) {
+    warned_fingerprint_ = true;
+    char now[160], text[512];
+    describe(now, sizeof now, rank(), e.call);
+    std::snprintf(text, sizeof text,
+                  "operation %llu of rank %u, %s: the replay contributes other bytes than the first "
+                  "execution did; it is given the recorded result (further differences are not shown)",
+                  static_cast<unsigned long long>(ordinal_), rank(), now);
+    if (header_->stop_on_divergence) diverged(text);
+    notice(text);
+  }
+}
+
+template <class Host>
+const std::byte* BasicRank<Host>::open(Comm& c, std::uint64_t value, std::size_t bytes) {
+  if (bytes > engine::kInlineBytes) return host_.base() + value;
+  c.small_result = value;
+  return reinterpret_cast<const std::byte*>(&c.small_result);
+}
+
+template <class Host>
+Status BasicRank<Host>::replay(Comm& c, const Entered& e, const Call& call, const Uniform& u,
+                               const std::byte** result) {
+  check_replay(c, e, call, u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0);
+  kill_point(Moment::kInside);
+  const Record& r = *c.records.at(e.sequence);
+  if (r.call & engine::kFailed) {
+    std::snprintf(error_, sizeof error_, "the members disagree about this operation");
+    return Status::kMismatch;
+  }
+  *result = open(c, r.value, u.result_bytes);
+  return Status::kOk;
+}
+
+// Somebody has the outcome: it becomes mine.
+template <class Host>
+Status BasicRank<Host>::take(Comm& c, const Entered& e, std::uint32_t member,
+                             std::uint32_t fingerprint, std::uint64_t* value) {
+  const std::uint32_t world = c.members.world[member];
+  const Record r =
+      *engine::log_at<Record>(host_.base(), c.members.block[member]->records, e.sequence);
+  const std::uint32_t call = r.call & ~engine::kFailed;
+  const engine::CallEntry* theirs = engine::log_at<engine::CallEntry>(
+      host_.base(), engine::region_of(host_.base(), world)->calls, call);
+  if ((r.call & engine::kFailed) || theirs->hash != e.signature_hash) {
+    return mismatch(c, e, member, call);
+  }
+  kill_point(Moment::kInside);
+  *value = r.value;
+  commit(c, e, fingerprint, r.value, false);
+  return Status::kOk;
+}
+
+template <class Host>
+void BasicRank<Host>::commit(Comm& c, const Entered& e, std::uint32_t fingerprint,
+                             std::uint64_t value, bool failed) {
+  Record* r = c.records.next();
+  if (r == nullptr) out_of_memory();
+  host_.step(Step::kRecord);
+  *r = {e.call | (failed ? engine::kFailed : 0), fingerprint, value};
+  host_.step(Step::kCommit);
+  c.records.publish();
+  engine::ring_sleepers(host_, c.members.world, c.members.size);
+  catching_up_ = false;
+}
+
+// ----------------------------------------------------------------------------------------- execution
+
+template <class Host>
+Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
+                                const std::byte** result) {
+  const Entered e = enter(c, call);
+  Status status = Status::kOk;
+  if (c.members.size == 1) {
+    kill_point(Moment::kInside);
+    *result = static_cast<const std::byte*>(u.input);
+  } else if (e.replaying) {
+    status = replay(c, e, call, u, result);
+  } else {
+    std::uint64_t value = 0;
+    const std::uint32_t print = u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0;
+    status = run(c, e, call, u, print, &value);
+    if (status == Status::kOk) *result = open(c, value, u.result_bytes);
+  }
+  leave();
+  return status;
+}
+
+template <class Host>
+Status BasicRank<Host>::run(Comm& c, const Entered& e, const Call& call, const Uniform& u,
+                            std::uint32_t print, std::uint64_t* value) {
+  if (catching_up_) {
+    const std::uint32_t holder = find_record(c, e.sequence);
+    if (holder != kNobody) {
+      const Status s = take(c, e, holder, print, value);
+      catching_up_ = true;  // the next one may be there as well
+      return s;
+    }
+  }
+  if (call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast)) {
+    return run_bcast(c, e, call, u, print, value);
+  }
+  for (;;) {
+    Watch watch{*this, c, e, refresh_generation(c)};
+    bool complete = false;
+    const Status s = run_attempt(c, e, u, watch, value, &complete);
+    if (s != Status::kOk) return s;
+    if (complete) {
+      kill_point(Moment::kInside);
+      commit(c, e, print, *value, false);
+      return Status::kOk;
+    }
+    if (watch.disagreeing != kNobody) return mismatch(c, e, watch.disagreeing, kNobody);
+    const std::uint32_t holder = find_record(c, e.sequence);
+    if (holder != kNobody) return take(c, e, holder, print, value);
+  }
+}
+
+template <class Host>
+Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
+                                    Watch& watch, std::uint64_t* value, bool* complete) {
+  using engine::Algorithm;
+  engine::Attempt<Host, Watch> attempt(host_, c.members, e.sequence, watch.generation, c.chain,
+                                       e.call, half_, scratch_, watch);
+  const bool reduces = u.reduction != nullptr;
+  const std::uint32_t n = c.members.size;
+  const std::uint32_t leader = static_cast<std::uint32_t>(e.sequence % n);
+  const bool leads = c.members.rank == leader;
+  const Algorithm algorithm =
+      engine::algorithm_for(n, reduces ? u.input_bytes : (u.result_bytes + n - 1) / n);
+  const bool small = u.result_bytes <= engine::kInlineBytes;
+  engine::AttemptEnd end;
+  *value = 0;
+  if (algorithm == Algorithm::kSliced) {
+    // Every attempt takes a fresh extent: a record may already refer to the former one.
+    const Offset mine = leads ? allocate(u.result_bytes) : 0;
+    if (reduces) {
+      const auto plan = engine::chunk_plan(n, u.result_bytes, u.reduction->element_bytes,
+                                           engine::kStageBytes);
+      end = attempt.reduce_sliced(static_cast<const std::byte*>(u.input), *u.reduction, plan, leader,
+                                  mine, static_cast<std::byte*>(u.early), value);
+    } else {
+      const std::size_t at = u.blocks ? u.blocks[c.members.rank] : c.members.rank * u.input_bytes;
+      end = attempt.gather_direct(u.input, at, u.input_bytes, leader, mine, value);
+    }
+  } else if (algorithm == Algorithm::kLeader && !leads) {
+    end = attempt.follow(u.input, u.input_bytes);
+  } else {
+    if (!small) *value = allocate(u.result_bytes);
+    void* out = small ? static_cast<void*>(value) : host_.base() + *value;
+    end = reduces ? attempt.reduce_flat(u.input, u.input_bytes, *u.reduction, out)
+                  : attempt.gather_flat(u.input, u.input_bytes, u.blocks, static_cast<std::byte*>(out));
+  }
+  *complete = end == engine::AttemptEnd::kComplete;
+  if (end == engine::AttemptEnd::kMismatch) {
+    return mismatch(c, e, attempt.disagreeing(), kNobody);
+  }
+  return Status::kOk;
+}
+
+// The root's published record is the broadcast: payload, then record. The root never waits.
+template <class Host>
+Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, const Uniform& u,
+                                  std::uint32_t print, std::uint64_t* value) {
+  const auto root = static_cast<std::uint32_t>(call.signature.root);
+  if (c.members.rank == root) {
+    host_.step(Step::kPayload);
+    *value = store(u.input, u.result_bytes);
+    kill_point(Moment::kInside);
+    commit(c, e, print, *value, false);
+    return Status::kOk;
+  }
+  std::uint32_t holder = kNobody, other = kNobody;
+  engine::wait_until(host_, [&](bool thorough) {
+    host_.step(Step::kLook);
+    engine::ContextBlock* b = engine::block_of(host_.base(), c.members, root);
+    if (b != nullptr && b->records.tail.load(std::memory_order_acquire) > e.sequence) {
+      holder = root;
+    } else if (thorough) {
+      holder = find_record(c, e.sequence);
+      if (holder == kNobody) other = disagreeing_member(c, e);
+    }
+    return holder != kNobody || other != kNobody;
+  });
+  return holder != kNobody ? take(c, e, holder, print, value) : mismatch(c, e, other, kNobody);
+}
+
+template <class Host>
+std::uint64_t BasicRank<Host>::store(const void* data, std::size_t bytes) {
+  std::uint64_t value = 0;
+  if (bytes <= engine::kInlineBytes) {
+    if (bytes > 0) std::memcpy(&value, data, bytes);
+    return value;
+  }
+  value = allocate(bytes);
+  std::memcpy(host_.base() + value, data, bytes);
+  return value;
+}
+
+template <class Host>
+Offset BasicRank<Host>::allocate(std::size_t bytes) {
+  const Offset at = region_.allocate(bytes);
+  if (at == 0) out_of_memory();
+  return at;
+}
+
+// -------------------------------------------------------------------------------------- disagreement
+
+// A member that stands inside another operation at this very sequence number of this context.
+template <class Host>
+std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e) {
+  for (std::uint32_t i = 0; i < c.members.size; ++i) {
+    if (i == c.members.rank) continue;
+    const std::uint32_t world = c.members.world[i];
+    const engine::RankControl* they = engine::control_of(host_.base(), world);
+    // `ordinal` is written first and `phase` around all of it: the same before and after, all agree.
+    const std::uint64_t ordinal = they->ordinal.load(std::memory_order_acquire);
+    if (they->phase.load(std::memory_order_acquire) != engine::Phase::kInside) continue;
+    const bool here = they->context.load(std::memory_order_acquire) == c.members.context &&
+                      they->sequence.load(std::memory_order_acquire) == e.sequence;
+    const std::uint32_t call = they->call.load(std::memory_order_acquire);
+    if (!here || they->phase.load(std::memory_order_acquire) != engine::Phase::kInside ||
+        they->ordinal.load(std::memory_order_acquire) != ordinal) {
+      continue;
+    }
+    const engine::CallEntry* theirs = engine::log_at<engine::CallEntry>(
+        host_.base(), engine::region_of(host_.base(), world)->calls, call);
+    if (theirs->hash != e.signature_hash) return i;
+  }
+  return kNobody;
+}
+
+// Records the failure, so that members that come later, and replays, see it too.
+template <class Host>
+Status BasicRank<Host>::mismatch(Comm& c, const Entered& e, std::uint32_t member,
+                                 std::uint32_t member_call) {
+  const std::uint32_t world = c.members.world[member];
+  if (member_call == kNobody) {
+    member_call =
+        engine::control_of(host_.base(), world)->call.load(std::memory_order_acquire);
+  }
+  char mine[160], theirs[160];
+  describe(mine, sizeof mine, rank(), e.call);
+  describe(theirs, sizeof theirs, world, member_call);
+  std::snprintf(error_, sizeof error_,
+                "rank %u calls %s where rank %u calls %s: all members of a communicator must make the "
+                "same collective calls in the same order",
+                rank(), mine, world, theirs);
+  kill_point(Moment::kInside);
+  commit(c, e, 0, 0, true);
+  return Status::kMismatch;
+}
+
+template <class Host>
+void BasicRank<Host>::describe(char* text, std::size_t size, std::uint32_t world_rank,
+                               std::uint32_t call) {
+  engine::RegionHead* region = engine::region_of(host_.base(), world_rank);
+  if (call >= region->calls.tail.load(std::memory_order_acquire)) {
+    std::snprintf(text, size, "(unknown)");
+    return;
+  }
+  const engine::CallEntry e = *engine::log_at<engine::CallEntry>(host_.base(), region->calls, call);
+  char root[24] = "";
+  if (e.signature.root >= 0) std::snprintf(root, sizeof root, ", root %d", e.signature.root);
+  std::snprintf(text, size, "MPI_%s of %llu bytes%s at {%u:%u:%llx}",
+                name_of(static_cast<OpKind>(e.signature.kind)),
+                static_cast<unsigned long long>(e.signature.bytes), root, world_rank, e.module,
+                static_cast<unsigned long long>(e.place));
+}
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,126 @@
+// Interns (signature, call site) pairs in the rank's call log, so that a record names its call in four
+// bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "engine/region.h"
+#include "engine/segment.h"
+#include "engine/step.h"
+#include "recovery/arena.h"
+#include "recovery/hash.h"
+#include "recovery/rank.h"
+
+namespace rejoin::recovery {
+
+inline std::uint32_t hash_of(const Signature& s) {
+  return static_cast<std::uint32_t>(XXH3_64bits(&s, sizeof s)) | 1;
+}
+
+template <class Host>
+class CallTable {
+ public:
+  struct Interned {
+    std::uint32_t call;  // index into the call log; kNone: no memory
+    std::uint32_t hash;  // of the signature
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  CallTable(Host& host, engine::Region<Host>& region, Arena& arena)
+      : host_(host),
+        arena_(arena),
+        calls_(host, region, engine::region_of(host.base(), host.rank())->calls),
+        modules_(host, region, engine::region_of(host.base(), host.rank())->modules),
+        recent_(arena.make_array<Recent>(kRecent)) {
+    resize(kSmallest);
+  }
+
+  Interned intern(const Call& call) {
+    const std::uint64_t site = reinterpret_cast<std::uint64_t>(call.site);
+    Recent& r = recent_[(site ^ site >> 7 ^ call.signature.bytes) % kRecent];
+    if (r.site == call.site && r.signature == call.signature) return r.interned;
+    r.interned = intern_slowly(call);
+    r.site = call.site;
+    r.signature = call.signature;
+    return r.interned;
+  }
+
+ private:
+  static constexpr std::uint32_t kRecent = 256;
+  static constexpr std::uint32_t kSmallest = 1024;
+  struct Recent {
+    const void* site = nullptr;
+    Signature signature = {};
+    Interned interned = {};
+  };
+
+  static std::uint64_t key(std::uint32_t hash, std::uint32_t module, std::uint64_t place) {
+    return engine::mix(hash ^ std::uint64_t{module} << 32 ^ place << 17);
+  }
+
+  Interned intern_slowly(const Call& call) {
+    const std::uint32_t hash = hash_of(call.signature);
+    std::uint64_t place = 0;
+    const std::uint32_t module = module_of(call.site, &place);
+    for (std::uint64_t i = key(hash, module, place);; ++i) {
+      std::uint32_t& bucket = buckets_[i & (size_ - 1)];
+      if (bucket == 0) break;
+      const engine::CallEntry* e = calls_.at(bucket - 1);
+      if (e->hash == hash && e->module == module && e->place == place &&
+          e->signature == call.signature) {
+        return {bucket - 1, hash};
+      }
+    }
+    engine::CallEntry* e = calls_.next();
+    if (e == nullptr) return {kNone, hash};
+    *e = {call.signature, hash, module, place};
+    host_.step(engine::Step::kIntern);
+    const auto index = static_cast<std::uint32_t>(calls_.tail());
+    calls_.publish();
+    if (2 * calls_.tail() > size_) {
+      resize(2 * size_);
+    } else {
+      insert(index);
+    }
+    return {index, hash};
+  }
+
+  // Rebuilds the buckets from the log. REQUIRES a power of two.
+  void resize(std::uint32_t size) {
+    while (2 * calls_.tail() > size) size *= 2;
+    arena_.release(buckets_, size_ * sizeof(std::uint32_t));
+    buckets_ = arena_.make_array<std::uint32_t>(size);
+    size_ = size;
+    for (std::uint32_t i = 0; i < calls_.tail(); ++i) insert(i);
+  }
+  void insert(std::uint32_t index) {
+    const engine::CallEntry* e = calls_.at(index);
+    std::uint64_t i = key(e->hash, e->module, e->place);
+    while (buckets_[i & (size_ - 1)] != 0) ++i;
+    buckets_[i & (size_ - 1)] = index + 1;
+  }
+
+  std::uint32_t module_of(const void* site, std::uint64_t* place) {
+    engine::ModuleEntry found = {};
+    host_.locate(site, &found, place);
+    for (std::uint32_t i = 0; i < modules_.tail(); ++i) {
+      if (std::memcmp(modules_.at(i), &found, sizeof found) == 0) return i;
+    }
+    engine::ModuleEntry* e = modules_.next();
+    if (e == nullptr) return kNone;
+    *e = found;
+    modules_.publish();
+    return static_cast<std::uint32_t>(modules_.tail() - 1);
+  }
+
+  Host& host_;
+  Arena& arena_;
+  engine::LogWriter<engine::CallEntry, Host> calls_;
+  engine::LogWriter<engine::ModuleEntry, Host> modules_;
+  Recent* recent_;
+  std::uint32_t* buckets_ = nullptr;  // index + 1; 0 = free
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,85 @@
+// A rank: the one rule of recovery around every operation, and nothing else.
+//
+//     entering an operation, look for my record of it; else for somebody's record of it; else run it
+//
+// BasicRank is written over a Host (engine/transport/*/host.h): the real one maps a segment and
+// sleeps on futexes, the simulated one yields to a scheduler at every publish. One thread at a time
+// may be inside a rank (MPI_THREAD_SERIALIZED).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/reduction.h"
+#include "engine/segment.h"
+
+namespace rejoin::recovery {
+
+using engine::Signature;
+
+// Values are part of the journal's format.
+enum class OpKind : std::uint16_t {
+  kBarrier = 1,
+  kBcast,
+  kAllreduce,
+  kAllgather,
+  kAllgatherv,
+  kReduceScatter,
+  kReduceScatterBlock,
+  kReduce,
+  kGather,
+  kGatherv,
+  kScatter,
+  kScatterv,
+  kAlltoall,
+  kAlltoallv,
+  kAlltoallw,
+  kScan,
+  kExscan,
+  kCommDup,
+  kCommSplit,
+  kCommCreate,
+  kCommCreateGroup,
+  kInit,
+  kFinalize,
+};
+const char* name_of(OpKind kind);  // "Allreduce"; with the MPI_ prefix in messages to users
+
+enum class Status {
+  kOk,
+  kMismatch,   // members disagree about this operation; text in last_error()
+  kTruncated,  // a message is longer than the receiver allows; text in last_error()
+  kExhausted,  // more communicators than kMaxContexts, or no memory for the shim itself
+};
+
+// What the MPI face knows of a call. `site` is the return address of the MPI function.
+struct Call {
+  Signature signature;
+  const void* site;
+};
+
+// An operation whose result is the same bytes at every member that gets it.
+struct Uniform {
+  const void* input = nullptr;  // my contribution; stays untouched until the call returns
+  std::size_t input_bytes = 0;  // Allreduce: bytes of the vector. Bcast: root only. Allgather: mine
+  std::size_t result_bytes = 0;
+  const engine::Reduction* reduction = nullptr;  // Allreduce and Reduce_scatter
+  // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
+  // all blocks have input_bytes.
+  const std::size_t* blocks = nullptr;
+  // If not null: result_bytes of the caller's memory, apart from `input`, which may be written before
+  // the commit. When the call returns kOk and *result == early, the result lies there already.
+  void* early = nullptr;
+};
+
+// The class itself: recovery/basic_rank.h. For the real host:
+//
+//   using Rank = recovery::BasicRank<engine::ShmHost>;
+//
+//   Rank::Comm* make_comm(context, members, size), free_comm(comm)
+//   Status uniform(comm, call, uniform, &result)
+//   Rank::Operation op(rank, comm, call, input, input_bytes);   everything that is not uniform
+//     op.send(peer, data, bytes); op.receive(peer, max_bytes, &data, &bytes); return op.finish();
+//   The algorithms over send and receive: engine/collectives.h.
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,183 @@
+#include "recovery/rank.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "engine/collectives.h"
+#include "thread_job.h"
+
+namespace rejoin::test {
+namespace {
+
+using recovery::OpKind;
+using recovery::Status;
+using recovery::Uniform;
+
+std::int64_t input_of(std::uint32_t rank, std::size_t i) {
+  return static_cast<std::int64_t>((rank + 1) * 1000003 + i * 7 + (i >> 5) * rank);
+}
+
+// One Allreduce of `count` int64, checked element by element.
+void allreduce(Rank& rank, Rank::Comm& comm, std::size_t count, bool early, bool user = false) {
+  std::vector<std::int64_t> in(count), out(count, -1);
+  for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
+  engine::Reduction sum = sum_of_int64();
+  sum.user = user;
+  Uniform u;
+  u.input = in.data();
+  u.input_bytes = u.result_bytes = count * sizeof(std::int64_t);
+  u.reduction = &sum;
+  u.early = early ? out.data() : nullptr;
+  const std::byte* result = nullptr;
+  ASSERT_EQ(rank.uniform(comm, call(OpKind::kAllreduce, u.input_bytes), u, &result), Status::kOk);
+  if (count > 0 && result != reinterpret_cast<std::byte*>(out.data())) {
+    std::memcpy(out.data(), result, u.result_bytes);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t expected = 0;
+    for (std::uint32_t r = 0; r < comm.members.size; ++r) expected += input_of(r, i);
+    ASSERT_EQ(out[i], expected) << "element " << i << " of " << count;
+  }
+}
+
+void bcast(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count) {
+  std::vector<std::int64_t> data(count, -1);
+  const bool is_root = comm.members.rank == root;
+  for (std::size_t i = 0; is_root && i < count; ++i) data[i] = input_of(root, i);
+  Uniform u;
+  u.input = is_root ? data.data() : nullptr;
+  u.input_bytes = is_root ? count * 8 : 0;
+  u.result_bytes = count * 8;
+  u.early = is_root ? nullptr : data.data();
+  const std::byte* result = nullptr;
+  ASSERT_EQ(rank.uniform(comm, call(OpKind::kBcast, count * 8, static_cast<int>(root)), u, &result),
+            Status::kOk);
+  if (!is_root && count > 0 && result != reinterpret_cast<std::byte*>(data.data())) {
+    std::memcpy(data.data(), result, count * 8);
+  }
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], input_of(root, i));
+}
+
+void allgather(Rank& rank, Rank::Comm& comm, std::size_t count) {
+  std::vector<std::int64_t> in(count);
+  for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
+  Uniform u;
+  u.input = in.data();
+  u.input_bytes = count * 8;
+  u.result_bytes = count * 8 * comm.members.size;
+  const std::byte* result = nullptr;
+  ASSERT_EQ(rank.uniform(comm, call(OpKind::kAllgather, count * 8), u, &result), Status::kOk);
+  for (std::uint32_t r = 0; r < comm.members.size; ++r) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::int64_t x;
+      std::memcpy(&x, result + (r * count + i) * 8, 8);
+      ASSERT_EQ(x, input_of(r, i));
+    }
+  }
+}
+
+void reduce(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count) {
+  std::vector<std::int64_t> in(count), out(count);
+  for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
+  const engine::Reduction sum = sum_of_int64();
+  Rank::Operation op(rank, comm, call(OpKind::kReduce, count * 8, static_cast<int>(root)), in.data(),
+                     count * 8);
+  engine::reduce(op, root, in.data(), count * 8, sum, out.data());
+  ASSERT_EQ(op.finish(), Status::kOk);
+  for (std::size_t i = 0; comm.members.rank == root && i < count; ++i) {
+    std::int64_t expected = 0;
+    for (std::uint32_t r = 0; r < comm.members.size; ++r) expected += input_of(r, i);
+    ASSERT_EQ(out[i], expected);
+  }
+}
+
+class Sizes : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(Sizes, EveryOperationAtEveryLength) {
+  ThreadJob job(GetParam());
+  job.run([](Rank& rank, Rank::Comm& world) {
+    for (std::size_t count : {0, 1, 2, 4, 5, 17, 100, 600, 5000, 40000, 150001}) {
+      allreduce(rank, world, count, false);
+      allreduce(rank, world, count, true);
+      allreduce(rank, world, count, false, true);
+      bcast(rank, world, static_cast<std::uint32_t>(count % world.members.size), count);
+      allgather(rank, world, count / world.members.size);
+      reduce(rank, world, world.members.size - 1, count);
+    }
+  });
+}
+
+TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
+  ThreadJob job(GetParam());
+  const auto body = [](Rank& rank, Rank::Comm& world) {
+    for (std::size_t count : {1, 3, 700, 40000}) {
+      allreduce(rank, world, count, true);
+      bcast(rank, world, 0, count);
+      reduce(rank, world, 0, count);
+    }
+  };
+  job.run(body);
+  // Nobody else runs: whatever the newcomer gets, it gets from journals.
+  const std::uint32_t last = GetParam() - 1;
+  job.restart(last);
+  job.run_one(last, body);
+  const auto* control = engine::control_of(job.base(), last);
+  if (GetParam() > 1) {
+    EXPECT_EQ(control->replayed.load(), 12u);
+    EXPECT_EQ(control->live_since.load(), 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Sizes, testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 17, 26));
+
+TEST(Disagreement, OfKindIsAnErrorAtEveryMember) {
+  ThreadJob job(3);
+  std::atomic<int> mismatches{0};
+  job.run([&](Rank& rank, Rank::Comm& world) {
+    std::int64_t x = 1;
+    const engine::Reduction sum = sum_of_int64();
+    Uniform u;
+    u.input = &x;
+    u.input_bytes = u.result_bytes = 8;
+    u.reduction = &sum;
+    const std::byte* result;
+    const auto kind = rank.rank() == 1 ? OpKind::kAllreduce : OpKind::kBarrier;
+    if (kind == OpKind::kBarrier) u = Uniform();
+    const Status s = rank.uniform(world, call(kind, u.input_bytes), u, &result);
+    if (s == Status::kMismatch) {
+      ++mismatches;
+      EXPECT_NE(std::strstr(rank.last_error(), "MPI_"), nullptr);
+    }
+  });
+  EXPECT_EQ(mismatches, 3);
+}
+
+TEST(Disagreement, OfRootAndOfKindWithAChannel) {
+  for (const bool channel : {false, true}) {
+    ThreadJob job(2);
+    std::atomic<int> mismatches{0};
+    job.run([&](Rank& rank, Rank::Comm& world) {
+      std::int64_t x = 1;
+      Uniform u;
+      u.result_bytes = 8;
+      const std::byte* result;
+      Status s;
+      if (channel && rank.rank() == 1) {
+        Rank::Operation op(rank, world, call(OpKind::kReduce, 8, 1), &x, 8);
+        std::int64_t out;
+        engine::reduce(op, 1, &x, 8, sum_of_int64(), &out);
+        s = op.finish();
+      } else {  // each waits for the other's broadcast
+        s = rank.uniform(world, call(OpKind::kBcast, 8, 1 - static_cast<int>(rank.rank())), u,
+                         &result);
+      }
+      mismatches += s == Status::kMismatch;
+    });
+    EXPECT_EQ(mismatches, 2);
+  }
+}
+
+}  // namespace
+}  // namespace rejoin::test
