@@ -7,7 +7,14 @@ namespace rejoin::engine {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLargePage = 2 << 20;
 constexpr std::uint64_t round_up(std::uint64_t x, std::uint64_t to) { return (x + to - 1) / to * to; }
+
+std::uint64_t front_bytes(std::uint32_t ranks) {
+  return round_up(sizeof(SegmentHeader) + ranks * sizeof(RankControl), kLargePage);
+}
+
+}  // namespace
 
 // Logs reserve up to twice what they use and extents of given-up attempts are not reused, so a
 // region's addresses are several times the limit. They cost nothing until they are touched.
@@ -17,12 +24,6 @@ std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes) {
   const std::uint64_t wanted = std::bit_ceil(std::max(4 * limit_bytes, kSmallest));
   return std::min(wanted, std::bit_floor(kAllTogether / ranks));
 }
-
-std::uint64_t front_bytes(std::uint32_t ranks) {
-  return round_up(sizeof(SegmentHeader) + ranks * sizeof(RankControl), kPage);
-}
-
-}  // namespace
 
 std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes) {
   return front_bytes(ranks) + ranks * region_bytes_for(ranks, limit_bytes);
@@ -45,8 +46,9 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
     const std::uint64_t consumed = channels + round_up(ranks * sizeof(Log), kLine);
     region->channels = region_offset(h, r) + channels;
     region->consumed = region_offset(h, r) + consumed;
-    control_of(base, r)->bump.store(
+    control_of(base, r)->lasting_bump.store(
         round_up(consumed + ranks * sizeof(std::atomic<std::uint64_t>), kPage));
+    control_of(base, r)->payload_bump.store(payload_begin(h));
   }
 }
 

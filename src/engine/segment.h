@@ -1,7 +1,9 @@
 // The host segment: every byte of shared memory that a job has on one host.
 //
 //     Segment  := SegmentHeader RankControl{ranks} Region{ranks}
-//     Region   := RegionHead (log chunks | payload extents | context blocks)*
+//     Region   := RegionHead Lasting Payload
+//     Lasting  := (log chunks | context blocks)*     structure; never recycled
+//     Payload  := extents*                           bytes of results and messages
 //
 // The agent creates it (memfd, or a file under --journal-dir) and formats it; ranks map it. Nothing
 // in it is a pointer: places are Offsets from its first byte. A word has one writer, named beside
@@ -84,18 +86,23 @@ struct RankControl {
   std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (this life)
 
   // The owner. Allocation in its region; both outlive it.
-  alignas(kLine) std::atomic<std::uint64_t> bump;        // bytes of the region handed out
-  std::atomic<std::uint64_t> committed_memory_bytes;     // backed by pages (counts to the limit)
+  alignas(kLine) std::atomic<std::uint64_t> lasting_bump;  // next free byte, from the region's begin
+  std::atomic<std::uint64_t> payload_bump;                 // likewise
+  std::atomic<std::uint64_t> backed_bytes;                 // with pages; counts to the limit
 };
 
 // ---------------------------------------------------------------------------------------------- logs
 
 inline constexpr std::uint32_t kLogChunks = 36;
+inline constexpr std::uint64_t kLogRing = 4096;
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
-// Owner writes; anybody reads below `tail`.
+// Owner writes; anybody reads below `tail`. Once the journal limit is met nothing is kept for a
+// replay any more, and new elements go round in a ring of kLogRing.
 struct Log {
-  std::atomic<std::uint64_t> tail;  // elements published
+  std::atomic<std::uint64_t> tail;       // elements published
+  std::atomic<std::uint64_t> ring_from;  // 1 + index of the first element there; 0: no ring
+  Offset ring;
   Offset chunk[kLogChunks];
 };
 
@@ -210,9 +217,14 @@ inline RankControl* control_of(std::byte* base, std::uint32_t rank) {
 inline Offset region_offset(const SegmentHeader* h, std::uint32_t rank) {
   return h->first_region + rank * h->region_bytes;
 }
+// Where the payload of a region begins, from the region's begin.
+inline std::uint64_t payload_begin(const SegmentHeader* h) { return h->region_bytes / 4; }
 inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<RegionHead*>(base + region_offset(header_of(base), rank));
 }
+
+// Virtual size of one rank's region in such a segment. The regions are the segment's end.
+std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 
 // Virtual size of a segment for `ranks` ranks whose journals together may take `limit_bytes`.
 std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);

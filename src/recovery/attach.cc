@@ -16,6 +16,7 @@
 
 #include "engine/messages.h"
 #include "engine/segment.h"
+#include "engine/transport/shm/memory.h"
 
 namespace rejoin::recovery {
 namespace {
@@ -121,6 +122,7 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   madvise(base, bytes, MADV_DONTDUMP);
   madvise(memory, kArenaBytes, MADV_DONTDUMP);
   if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
+  engine::advise_segment(static_cast<std::byte*>(base));
   attachment = new (attachment_memory)
       Attachment(static_cast<std::byte*>(base), rank, socket, static_cast<std::byte*>(memory));
   return true;

@@ -116,6 +116,7 @@ class BasicRank {
                      std::uint64_t* value, bool* complete);
   Status run_bcast(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                    std::uint32_t print, std::uint64_t* value);
+  void await_readers(Comm& c, std::uint64_t sequence);
   std::uint64_t store(const void* data, std::size_t bytes);
   Offset allocate(std::size_t bytes);
   void commit(Comm& c, const Entered& e, std::uint32_t fingerprint, std::uint64_t value,
@@ -143,7 +144,6 @@ class BasicRank {
   bool live_ = false;
   bool catching_up_ = false;  // look for others' records before the first attempt
   bool warned_fingerprint_ = false;
-  bool limit_told_ = false;
   unsigned half_ = 0;  // of the staging; alternates
   std::byte* scratch_;
   std::uint64_t* sent_;      // [ranks] messages sent in this execution

@@ -7,6 +7,10 @@
 
 namespace rejoin::recovery {
 
+inline bool is_bcast(const Call& call) {
+  return call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast);
+}
+
 // What ends an attempt before it is complete: a newer generation, or a record of the operation at some
 // member. Both are looked at in every wait, also while nobody has died: a member that was slow to
 // commit may do so at any time (PROTOCOL.md, Must 7).
@@ -69,8 +73,8 @@ typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context
       auto& e = region_head_->context_index[(context + i) % engine::kMaxContexts];
       if (e.context.load(std::memory_order_relaxed) == 0) entry = &e;
     }
-    const Offset at = entry == nullptr ? 0 : allocate(sizeof(engine::ContextBlock));
-    const Offset list = at == 0 ? 0 : allocate(size * sizeof(std::uint32_t));
+    const Offset at = entry == nullptr ? 0 : region_.allocate_lasting(sizeof(engine::ContextBlock));
+    const Offset list = at == 0 ? 0 : region_.allocate_lasting(size * sizeof(std::uint32_t));
     if (list == 0) return nullptr;
     if (!region_.back(reinterpret_cast<std::byte*>(entry) - base, sizeof *entry)) return nullptr;
     block = reinterpret_cast<engine::ContextBlock*>(base + at);
@@ -125,6 +129,10 @@ template <class Host>
 typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& call) {
   ++ordinal_;
   kill_point(Moment::kBefore);
+  if (header_->limit_reached.load(std::memory_order_relaxed) != 0 && !region_.recycling()) {
+    region_.start_recycling();
+    host_.tell(engine::MessageType::kLimit, 0, 0, nullptr, 0);
+  }
   host_.step(Step::kEnter);
   const auto interned = calls_.intern(call);
   if (interned.call == CallTable<Host>::kNone) out_of_memory();
@@ -323,6 +331,8 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
     status = run(c, e, call, u, print, &value);
     if (status == Status::kOk) *result = open(c, value, u.result_bytes);
   }
+  const bool all_entered = c.members.size == header_->ranks && !is_bcast(call);
+  if (all_entered && status == Status::kOk && region_.recycling()) region_.recycle();
   leave();
   return status;
 }
@@ -338,7 +348,7 @@ Status BasicRank<Host>::run(Comm& c, const Entered& e, const Call& call, const U
       return s;
     }
   }
-  if (call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast)) {
+  if (is_bcast(call)) {
     return run_bcast(c, e, call, u, print, value);
   }
   for (;;) {
@@ -405,6 +415,7 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
                                   std::uint32_t print, std::uint64_t* value) {
   const auto root = static_cast<std::uint32_t>(call.signature.root);
   if (c.members.rank == root) {
+    if (c.records.in_ring()) await_readers(c, e.sequence);
     host_.step(Step::kPayload);
     *value = store(u.input, u.result_bytes);
     kill_point(Moment::kInside);
@@ -424,6 +435,19 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
     return holder != kNobody || other != kNobody;
   });
   return holder != kNobody ? take(c, e, holder, print, value) : mismatch(c, e, other, kNobody);
+}
+
+// The root of a broadcast waits for nobody - but records that go round must have been read.
+template <class Host>
+void BasicRank<Host>::await_readers(Comm& c, std::uint64_t sequence) {
+  for (std::uint32_t i = 0; i < c.members.size; ++i) {
+    engine::wait_until(host_, [&](bool) {
+      host_.step(Step::kLook);
+      engine::ContextBlock* b = engine::block_of(host_.base(), c.members, i);
+      return b != nullptr && b->records.tail.load(std::memory_order_acquire) +
+                                     engine::kLogRing / 2 > sequence;
+    });
+  }
 }
 
 template <class Host>

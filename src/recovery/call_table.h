@@ -30,8 +30,8 @@ class CallTable {
   CallTable(Host& host, engine::Region<Host>& region, Arena& arena)
       : host_(host),
         arena_(arena),
-        calls_(host, region, engine::region_of(host.base(), host.rank())->calls),
-        modules_(host, region, engine::region_of(host.base(), host.rank())->modules),
+        calls_(host, region, engine::region_of(host.base(), host.rank())->calls, true),
+        modules_(host, region, engine::region_of(host.base(), host.rank())->modules, true),
         recent_(arena.make_array<Recent>(kRecent)) {
     resize(kSmallest);
   }

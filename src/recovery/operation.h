@@ -60,6 +60,18 @@ class BasicRank<Host>::Operation {
     std::byte* base = rank_.host_.base();
     return reinterpret_cast<engine::Log*>(base + engine::region_of(base, from)->channels)[to];
   }
+  std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) {
+    std::byte* base = rank_.host_.base();
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(
+        base + engine::region_of(base, by)->consumed)[from];
+  }
+  // A sender waits for nobody - but entries that go round must have been read.
+  void await_consumer(std::uint32_t to, std::uint64_t k) {
+    engine::wait_until(rank_.host_, [&](bool) {
+      rank_.host_.step(Step::kLook);
+      return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kLogRing / 2 > k;
+    });
+  }
   void resend(const engine::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
               std::uint32_t hash);
 
@@ -87,6 +99,7 @@ void BasicRank<Host>::Operation::send(std::uint32_t peer, const void* data, std:
   const std::uint64_t k = rank_.sent_[to]++;
   const std::uint32_t hash = hash_bytes(data, bytes);
   if (k < writer.tail()) return resend(*writer.at(k), to, bytes, hash);
+  if (writer.in_ring()) await_consumer(to, k);
   rank_.host_.step(Step::kPayload);
   const std::uint64_t value = rank_.store(data, bytes);
   engine::ChannelEntry* e = writer.next();
@@ -146,17 +159,19 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
     status_ = rank_.mismatch(comm_, entered_, peer, e.call);
     return false;
   }
-  auto* consumed = reinterpret_cast<std::atomic<std::uint64_t>*>(
-      base + engine::region_of(base, rank_.rank())->consumed);
-  if (consumed[from].load(std::memory_order_relaxed) <= k) {
+  std::atomic<std::uint64_t>& mine = consumed(rank_.rank(), from);
+  if (mine.load(std::memory_order_relaxed) <= k) {
     rank_.host_.step(Step::kConsumed);
-    consumed[from].store(k + 1, std::memory_order_release);
+    mine.store(k + 1, std::memory_order_release);
+    if (log.ring_from.load(std::memory_order_relaxed) != 0) {
+      engine::ring_sleepers(rank_.host_, &from, 1);  // a sender may wait for this
+    }
   }
   if (e.bytes > max_bytes) {
-    char mine[160];
-    rank_.describe(mine, sizeof mine, rank_.rank(), entered_.call);
+    char here[160];
+    rank_.describe(here, sizeof here, rank_.rank(), entered_.call);
     std::snprintf(rank_.error_, sizeof rank_.error_,
-                  "%s: rank %u sends %llu bytes, more than the %llu that rank %u receives", mine, from,
+                  "%s: rank %u sends %llu bytes, more than the %llu that rank %u receives", here, from,
                   static_cast<unsigned long long>(e.bytes),
                   static_cast<unsigned long long>(max_bytes), rank_.rank());
     status_ = Status::kTruncated;

@@ -132,6 +132,34 @@ TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sizes, testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 17, 26));
 
+class FewRanks : public testing::TestWithParam<std::uint32_t> {};
+
+// Beyond the limit nothing is kept, results stay right, and memory stops growing.
+TEST_P(FewRanks, AMetLimitRecyclesMemory) {
+  ThreadJob job(GetParam(), 8 << 20);
+  std::atomic<std::uint64_t> halfway{0};
+  const int rounds = 200;
+  job.run([&](Rank& rank, Rank::Comm& world) {
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t count : {1, 600, 20000}) {
+        allreduce(rank, world, count, round % 2 == 0);
+        bcast(rank, world, static_cast<std::uint32_t>(round) % world.members.size, count);
+        reduce(rank, world, 0, count);
+        allgather(rank, world, count / world.members.size);
+      }
+      if (round == rounds / 2 && rank.rank() == 0) {
+        halfway = engine::control_of(job.base(), 0)->backed_bytes.load();
+      }
+    }
+    for (int i = 0; i < 20000; ++i) bcast(rank, world, 0, 1);  // the root must not lap the others
+  });
+  if (GetParam() == 1) return;
+  EXPECT_EQ(engine::header_of(job.base())->limit_reached.load(), 1u);
+  EXPECT_LT(engine::control_of(job.base(), 0)->backed_bytes.load(), halfway.load() + (2 << 20));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, testing::Values(1, 2, 3, 5));
+
 TEST(Disagreement, OfKindIsAnErrorAtEveryMember) {
   ThreadJob job(3);
   std::atomic<int> mismatches{0};

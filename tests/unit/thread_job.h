@@ -35,9 +35,9 @@ class Mapping {
 
 class ThreadJob {
  public:
-  explicit ThreadJob(std::uint32_t ranks, std::uint32_t cores = 2)
-      : ranks_(ranks), segment_(engine::segment_bytes_for(ranks, 0), MAP_SHARED) {
-    engine::format_segment(base(), ranks, 1, 0, cores);
+  explicit ThreadJob(std::uint32_t ranks, std::uint64_t limit_bytes = 0)
+      : ranks_(ranks), segment_(engine::segment_bytes_for(ranks, limit_bytes), MAP_SHARED) {
+    engine::format_segment(base(), ranks, 1, limit_bytes, 2);
   }
 
   std::byte* base() const { return segment_.get(); }

@@ -1,0 +1,116 @@
+#include "engine/transport/shm/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/segment.h"
+
+namespace rejoin::engine {
+namespace {
+
+void send_descriptor(int socket, int fd) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  char byte = 0;
+  iovec data = {&byte, 1};
+  msghdr m = {};
+  m.msg_iov = &data;
+  m.msg_iovlen = 1;
+  m.msg_control = control;
+  m.msg_controllen = sizeof control;
+  cmsghdr* c = CMSG_FIRSTHDR(&m);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(c), &fd, sizeof fd);
+  sendmsg(socket, &m, MSG_NOSIGNAL);
+}
+
+int receive_descriptor(int socket) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  char byte;
+  iovec data = {&byte, 1};
+  msghdr m = {};
+  m.msg_iov = &data;
+  m.msg_iovlen = 1;
+  m.msg_control = control;
+  m.msg_controllen = sizeof control;
+  if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) <= 0) return -1;
+  const cmsghdr* c = CMSG_FIRSTHDR(&m);
+  if (c == nullptr || c->cmsg_type != SCM_RIGHTS) return -1;
+  int fd;
+  memcpy(&fd, CMSG_DATA(c), sizeof fd);
+  return fd;
+}
+
+void write_file(const char* path, const char* text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (write(fd, text, strlen(text)) < 0) errno = 0;  // the mount then fails, and says so
+  close(fd);
+}
+
+// In the child: an unnamed file on a tmpfs with large pages, or -1.
+int open_large_pages() {
+  const uid_t user = geteuid();
+  if (unshare(CLONE_NEWNS | (user == 0 ? 0 : CLONE_NEWUSER)) != 0) return -1;
+  if (user != 0) {
+    char map[32];
+    snprintf(map, sizeof map, "0 %u 1", user);
+    write_file("/proc/self/uid_map", map);
+  }
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return -1;
+  if (mount("rejoin", "/tmp", "tmpfs", 0, "huge=advise,size=0") != 0) return -1;
+  return open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+}
+
+int make_large_pages() {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    const int fd = open_large_pages();
+    if (fd >= 0) send_descriptor(pair[1], fd);
+    _exit(0);
+  }
+  close(pair[1]);
+  const int fd = child > 0 ? receive_descriptor(pair[0]) : -1;
+  close(pair[0]);
+  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return fd;
+}
+
+}  // namespace
+
+int make_segment_memory(std::uint64_t bytes) {
+  int fd = make_large_pages();
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  if (fd >= 0) close(fd);
+  fd = memfd_create("rejoin", MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+void advise_segment(std::byte* base) {
+  // Small jobs stay below this; they would pay for whole large pages that they do not fill.
+  constexpr std::uint64_t kSmallPagesBytes = 4 << 20;
+  const SegmentHeader* h = header_of(base);
+  const std::uint64_t payload = payload_begin(h);
+  for (std::uint32_t r = 0; r < h->ranks; ++r) {
+    std::byte* region = base + region_offset(h, r);
+    madvise(region + kSmallPagesBytes, payload - kSmallPagesBytes, MADV_HUGEPAGE);
+    madvise(region + payload + kSmallPagesBytes, h->region_bytes - payload - kSmallPagesBytes,
+            MADV_HUGEPAGE);
+  }
+}
+
+}  // namespace rejoin::engine
