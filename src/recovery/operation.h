@@ -60,6 +60,16 @@ class BasicRank<Host>::Operation {
     std::byte* base = rank_.host_.base();
     return reinterpret_cast<engine::Log*>(base + engine::region_of(base, from)->channels)[to];
   }
+  bool has_finished(std::uint32_t peer) {
+    engine::ContextBlock* b = engine::block_of(rank_.host_.base(), comm_.members, peer);
+    return b != nullptr && b->records.tail.load(std::memory_order_acquire) > entered_.sequence;
+  }
+  // REQUIRES has_finished(peer).
+  std::uint32_t call_of(std::uint32_t peer) {
+    const Record& r = *engine::log_at<Record>(rank_.host_.base(),
+                                              comm_.members.block[peer]->records, entered_.sequence);
+    return r.call & ~engine::kFailed;
+  }
   std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) {
     std::byte* base = rank_.host_.base();
     return reinterpret_cast<std::atomic<std::uint64_t>*>(
@@ -140,15 +150,22 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
   const std::uint32_t from = comm_.members.world[peer];
   const std::uint64_t k = rank_.received_[from]++;
   engine::Log& log = channel(from, rank_.rank());
-  std::uint32_t other = kNobody;
+  std::uint32_t other = kNobody, other_call = kNobody;
   engine::wait_until(rank_.host_, [&](bool thorough) {
+    // Who has a record of this operation has sent all that it sends: so the record is read first.
+    const bool finished = thorough && has_finished(peer);
     rank_.host_.step(Step::kReceive);
     if (log.tail.load(std::memory_order_acquire) > k) return true;
-    if (thorough) other = rank_.disagreeing_member(comm_, entered_);
+    if (finished) {
+      other = peer;
+      other_call = call_of(peer);
+    } else if (thorough) {
+      other = rank_.disagreeing_member(comm_, entered_);
+    }
     return other != kNobody;
   });
   if (other != kNobody) {
-    status_ = rank_.mismatch(comm_, entered_, other, kNobody);
+    status_ = rank_.mismatch(comm_, entered_, other, other_call);
     return false;
   }
   const engine::ChannelEntry e = *engine::log_at<engine::ChannelEntry>(base, log, k);
