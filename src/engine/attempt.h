@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/copy.h"
 #include "engine/members.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
@@ -26,6 +27,7 @@ enum class AttemptEnd {
   kComplete,
   kGivenUp,   // a newer generation, somebody's record, or an operand changed while it was read
   kMismatch,  // disagreeing() contributes to another operation
+  kNoMemory,
 };
 
 // Orders plain stores before it with stores after it (on x86-64 only the compiler must be told).
@@ -111,7 +113,8 @@ class Attempt {
     return AttemptEnd::kGivenUp;
   }
 
-  // Allreduce through one extent in the leader's store. `mine`: the fresh extent if I am the leader.
+  // Allreduce through one extent in the leader's store. `mine`: the fresh extent, reserved, if I am the
+  // leader.
   // early: see Uniform. *extent: where the result lies.
   AttemptEnd reduce_sliced(const std::byte* input, const Reduction& op, const ChunkPlan& plan,
                            std::uint32_t leader, Offset mine, std::byte* early, Offset* extent) {
@@ -124,14 +127,14 @@ class Attempt {
       if (k >= 2) {
         if (!await_all(&Slot::reduced, k - 1)) return end_;
         if (early) {
-          std::memcpy(early + plan.chunk_begin(k - 2), result + plan.chunk_begin(k - 2),
-                      plan.chunk_size(k - 2));
+          copy_chunk(early + plan.chunk_begin(k - 2), result + plan.chunk_begin(k - 2),
+                     plan.chunk_size(k - 2), plan.bytes);
         }
       }
       if (k < plan.chunks) stage(plan, k, input);
       if (k >= 1 && k - 1 < plan.chunks) {
         if (!await_all(&Slot::staged, k)) return end_;
-        if (!reduce_slice(plan, k - 1, input, op, result)) return AttemptEnd::kGivenUp;
+        if (!reduce_slice(plan, k - 1, input, op, leader, result)) return end_;
         publish_progress(&Slot::reduced, k, Step::kReduced);
       }
     }
@@ -144,7 +147,7 @@ class Attempt {
     open_sliced(mine);
     if (!await_extent(leader, mine, extent)) return end_;
     if (bytes > 0) {
-      if (m_.rank != leader) host_.back(host_.base() + *extent + at, bytes);
+      if (!touch(leader, host_.base() + *extent + at, bytes)) return end_;
       std::memcpy(host_.base() + *extent + at, input, bytes);
     }
     publish_progress(&Slot::reduced, 1, Step::kReduced);
@@ -288,6 +291,12 @@ class Attempt {
     return false;
   }
 
+  bool touch(std::uint32_t leader, std::byte* begin, std::size_t bytes) {
+    if (host_.touch(m_.world[leader], begin, bytes)) return true;
+    end_ = AttemptEnd::kNoMemory;
+    return false;
+  }
+
   using Progress = std::atomic<std::uint64_t> Slot::*;
 
   bool await_all(Progress word, std::uint32_t count) {
@@ -327,11 +336,13 @@ class Attempt {
   }
 
   bool reduce_slice(const ChunkPlan& plan, std::uint32_t k, const std::byte* input,
-                    const Reduction& op, std::byte* result) {
+                    const Reduction& op, std::uint32_t leader, std::byte* result) {
     const ChunkPlan::Slice own = plan.slice(k, m_.rank);
     const std::size_t bytes = own.end - own.begin;
     if (bytes == 0) return true;
     std::byte* out = result + plan.chunk_begin(k) + own.begin;
+    if (!touch(leader, out, bytes)) return false;
+    end_ = AttemptEnd::kGivenUp;  // what a false below means
     auto source = [&](std::uint32_t i) {
       return i == m_.rank ? input + plan.chunk_begin(k) + own.begin
                           : region(i)->staging[k & 1].bytes + own.begin;

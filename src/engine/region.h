@@ -57,6 +57,14 @@ class Region {
   Offset allocate(std::size_t bytes) {
     return recycling_ ? allocate_in_zone(bytes) : allocate_in(payload_, bytes);
   }
+  // Bytes of a large result; whoever writes there touches them first (Host::touch), so that members
+  // share that work. 0: no more addresses.
+  Offset reserve(std::size_t bytes) {
+    if (recycling_) return reserve_in_zone(bytes);
+    const Offset at = reserve_in(payload_, bytes);
+    if (at != 0) count(bytes);
+    return at;
+  }
   // Structure, safe to touch. 0: no more memory.
   Offset allocate_lasting(std::size_t bytes) { return allocate_in(lasting_, bytes); }
   // Structure whose pages the caller backs as it goes. 0: no more addresses.
@@ -138,18 +146,23 @@ class Region {
   }
 
   Offset allocate_in_zone(std::size_t bytes) {
+    const Offset at = reserve_in_zone(bytes);
+    Zone& z = zone_[current_];
+    if (at < z.begin || at >= z.begin + zone_bytes_) return at != 0 && back(at, bytes) ? at : 0;
+    return back_to(z.backed_to, at, at + bytes, z.begin + zone_bytes_) ? at : 0;
+  }
+
+  Offset reserve_in_zone(std::size_t bytes) {
     Zone& z = zone_[current_];
     const std::uint64_t rounded = (bytes + kLine - 1) / kLine * kLine;
     if (z.begin != 0 && z.next + rounded <= z.begin + zone_bytes_) {
-      const Offset at = z.next;
       z.next += rounded;
-      return back_to(z.backed_to, at, at + bytes, z.begin + zone_bytes_) ? at : 0;
+      return z.next - rounded;
     }
     // The zone is too small: this extent is taken from fresh memory, and larger zones are laid at the
     // next occasion.
     outgrown_ = std::max(outgrown_, 2 * (zone_bytes_ + rounded));
-    const Offset at = reserve_in(payload_, bytes);
-    return at != 0 && back(at, bytes) ? at : 0;
+    return reserve_in(payload_, bytes);
   }
 
   void count(std::size_t bytes) {

@@ -119,6 +119,7 @@ class BasicRank {
   void await_readers(Comm& c, std::uint64_t sequence);
   std::uint64_t store(const void* data, std::size_t bytes);
   Offset allocate(std::size_t bytes);
+  Offset reserve(std::size_t bytes);
   void commit(Comm& c, const Entered& e, std::uint32_t fingerprint, std::uint64_t value,
               bool failed);
   const std::byte* open(Comm& c, std::uint64_t value, std::size_t bytes);
@@ -144,6 +145,7 @@ class BasicRank {
   bool live_ = false;
   bool catching_up_ = false;  // look for others' records before the first attempt
   bool warned_fingerprint_ = false;
+  bool early_ = false;  // the newest result lies at Uniform::early already
   unsigned half_ = 0;  // of the staging; alternates
   std::byte* scratch_;
   std::uint64_t* sent_;      // [ranks] messages sent in this execution

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "engine/broadcast.h"
 #include "recovery/basic_rank.h"
 
 namespace rejoin::recovery {
@@ -328,8 +329,11 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
   } else {
     std::uint64_t value = 0;
     const std::uint32_t print = u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0;
+    early_ = false;
     status = run(c, e, call, u, print, &value);
-    if (status == Status::kOk) *result = open(c, value, u.result_bytes);
+    if (status == Status::kOk) {
+      *result = early_ ? static_cast<const std::byte*>(u.early) : open(c, value, u.result_bytes);
+    }
   }
   const bool all_entered = c.members.size == header_->ranks && !is_bcast(call);
   if (all_entered && status == Status::kOk && region_.recycling()) region_.recycle();
@@ -384,7 +388,7 @@ Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
   *value = 0;
   if (algorithm == Algorithm::kSliced) {
     // Every attempt takes a fresh extent: a record may already refer to the former one.
-    const Offset mine = leads ? allocate(u.result_bytes) : 0;
+    const Offset mine = leads ? reserve(u.result_bytes) : 0;
     if (reduces) {
       const auto plan = engine::chunk_plan(n, u.result_bytes, u.reduction->element_bytes,
                                            engine::kStageBytes);
@@ -402,7 +406,9 @@ Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
     end = reduces ? attempt.reduce_flat(u.input, u.input_bytes, *u.reduction, out)
                   : attempt.gather_flat(u.input, u.input_bytes, u.blocks, static_cast<std::byte*>(out));
   }
+  if (end == engine::AttemptEnd::kNoMemory) out_of_memory();
   *complete = end == engine::AttemptEnd::kComplete;
+  early_ = *complete && reduces && algorithm == Algorithm::kSliced && u.early != nullptr;
   if (end == engine::AttemptEnd::kMismatch) {
     return mismatch(c, e, attempt.disagreeing(), kNobody);
   }
@@ -416,14 +422,20 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
   const auto root = static_cast<std::uint32_t>(call.signature.root);
   if (c.members.rank == root) {
     if (c.records.in_ring()) await_readers(c, e.sequence);
-    host_.step(Step::kPayload);
-    *value = store(u.input, u.result_bytes);
+    if (u.result_bytes < engine::kPipelinedBytes) {
+      host_.step(Step::kPayload);
+      *value = store(u.input, u.result_bytes);
+    } else {
+      *value = reserve(u.result_bytes);
+      engine::Broadcast<Host> broadcast(host_, c.members, e.sequence, u.result_bytes);
+      if (!broadcast.pour(u.input, *value)) out_of_memory();
+    }
     kill_point(Moment::kInside);
     commit(c, e, print, *value, false);
     return Status::kOk;
   }
   std::uint32_t holder = kNobody, other = kNobody;
-  engine::wait_until(host_, [&](bool thorough) {
+  const auto over = [&](bool thorough) {
     host_.step(Step::kLook);
     engine::ContextBlock* b = engine::block_of(host_.base(), c.members, root);
     if (b != nullptr && b->records.tail.load(std::memory_order_acquire) > e.sequence) {
@@ -433,8 +445,17 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
       if (holder == kNobody) other = disagreeing_member(c, e);
     }
     return holder != kNobody || other != kNobody;
-  });
-  return holder != kNobody ? take(c, e, holder, print, value) : mismatch(c, e, other, kNobody);
+  };
+  Offset poured = 0;
+  if (u.early != nullptr && u.result_bytes >= engine::kPipelinedBytes) {
+    engine::Broadcast<Host> broadcast(host_, c.members, e.sequence, u.result_bytes);
+    poured = broadcast.drink(root, static_cast<std::byte*>(u.early), over);
+  }
+  engine::wait_until(host_, over);
+  if (holder == kNobody) return mismatch(c, e, other, kNobody);
+  const Status s = take(c, e, holder, print, value);
+  early_ = s == Status::kOk && poured != 0 && poured == *value;
+  return s;
 }
 
 // The root of a broadcast waits for nobody - but records that go round must have been read.
@@ -465,6 +486,13 @@ std::uint64_t BasicRank<Host>::store(const void* data, std::size_t bytes) {
 template <class Host>
 Offset BasicRank<Host>::allocate(std::size_t bytes) {
   const Offset at = region_.allocate(bytes);
+  if (at == 0) out_of_memory();
+  return at;
+}
+
+template <class Host>
+Offset BasicRank<Host>::reserve(std::size_t bytes) {
+  const Offset at = region_.reserve(bytes);
   if (at == 0) out_of_memory();
   return at;
 }

@@ -18,10 +18,10 @@ namespace {
 
 constexpr long kSleepMs = 200;  // no protocol needs it; a lost wake-up costs this instead of a hang
 constexpr std::uintptr_t kPage = 4096;
-#ifndef MADV_POPULATE_READ
-constexpr int kPopulateRead = 22, kPopulateWrite = 23;
+#ifndef MADV_POPULATE_WRITE
+constexpr int kPopulateWrite = 23;
 #else
-constexpr int kPopulateRead = MADV_POPULATE_READ, kPopulateWrite = MADV_POPULATE_WRITE;
+constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
 #endif
 
 // Advises over whole pages around [begin, begin + bytes). 0 or an errno.
@@ -71,10 +71,14 @@ bool ShmHost::back(std::byte* begin, std::size_t bytes) {
   return e == 0;
 }
 
-void ShmHost::map(std::byte* begin, std::size_t bytes) {
-  const int saved = errno;
-  advise(begin, bytes, kPopulateRead);
-  errno = saved;
+bool ShmHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
+  std::byte*& touched = touched_to_[rank];
+  if (begin + bytes <= touched) return true;
+  // Well ahead of a sequence of chunks: one system call for several of them.
+  constexpr std::size_t kAheadBytes = 1 << 20;
+  if (!back(begin, bytes < kAheadBytes ? kAheadBytes : bytes) && !back(begin, bytes)) return false;
+  touched = begin + (bytes < kAheadBytes ? kAheadBytes : bytes);
+  return true;
 }
 
 void ShmHost::die() {

@@ -9,7 +9,8 @@
 //   sleep()               waits for my bell, at most kSleepMs; spurious returns are allowed
 //   ring(rank)            sets a rank's bell and wakes it
 //   back(begin, bytes)    makes shared memory safe to touch; false: there is no more
-//   map(begin, bytes)     a hint that these shared bytes are about to be read
+//   touch(rank, begin, bytes)  the same for payload in any rank's region that its owner only
+//                         reserved; does nothing for what this process has touched before
 //   locate(address, m, p) which loaded module an address of code lies in, and where in its file
 //   die()                 SIGKILL to myself (fault injection)
 //   stop(text)            the job cannot go on: waits to be killed (without an agent: exits)
@@ -58,7 +59,7 @@ class ShmHost {
   void sleep();
   void ring(std::uint32_t rank);
   bool back(std::byte* begin, std::size_t bytes);
-  void map(std::byte* begin, std::size_t bytes);
+  bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
@@ -73,6 +74,7 @@ class ShmHost {
   int agent_socket_;
   unsigned spins_;   // looks with a pause between them
   unsigned yields_;  // then looks with a yield between them; then sleep
+  std::byte* touched_to_[kMaxRanks] = {};  // in each rank's payload, which is handed out upwards
 #if defined(__SANITIZE_THREAD__)
   std::atomic<unsigned> tsan_fence_{0};
 #endif
