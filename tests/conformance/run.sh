@@ -1,0 +1,85 @@
+#!/bin/bash
+# run.sh PROG N FTRUN [ARGS...]
+#
+# Runs PROG with N ranks under Open MPI's mpirun and under FTRUN and requires the same standard
+# output and the same exit code. Standard error is free: launchers word their own messages.
+#
+# Exit code: 0 the same, 1 different, 2 wrong usage or a missing program, 3 mpirun did not end in
+# time, so that there is nothing to compare with.
+# Environment: MPIRUN, the reference launcher (mpirun.openmpi); LIMIT_S, the time for each of the
+# two runs (25 s).
+
+set -u
+
+fail_usage() {
+  echo "run.sh: $1" >&2
+  echo "usage: run.sh PROG N FTRUN [ARGS...]" >&2
+  exit 2
+}
+
+[ $# -ge 3 ] || fail_usage "expected at least three arguments, got $#"
+prog=$1
+ranks=$2
+ftrun=$3
+shift 3
+mpirun=${MPIRUN:-mpirun.openmpi}
+limit_s=${LIMIT_S:-25}
+case $ranks in
+  '' | *[!0-9]*) fail_usage "N must be a number, not '$ranks'" ;;
+esac
+[ -x "$prog" ] || fail_usage "$prog is not an executable file"
+command -v "$ftrun" >/dev/null || fail_usage "$ftrun is not an executable file"
+command -v "$mpirun" >/dev/null || fail_usage "$mpirun is missing; apt-get install openmpi-bin"
+
+results=$(mktemp -d) || exit 2
+trap 'rm -rf "$results"' EXIT
+
+# run_bounded NAME COMMAND...: leaves NAME.out, NAME.err and NAME.code.
+run_bounded() {
+  local name=$1
+  shift
+  timeout --kill-after=2 "$limit_s" "$@" \
+    </dev/null >"$results/$name.out" 2>"$results/$name.err"
+  echo $? >"$results/$name.code"
+}
+
+(
+  export OMPI_MCA_rmaps_base_oversubscribe=1
+  # Containers forbid the single-copy mechanism, and Open MPI says so in every run.
+  export OMPI_MCA_btl_vader_single_copy_mechanism=none
+  run_bounded openmpi "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$prog" "$@"
+)
+run_bounded ftrun "$ftrun" -n "$ranks" "$prog" "$@"
+
+reference_code=$(cat "$results/openmpi.code")
+code=$(cat "$results/ftrun.code")
+
+# What the exit codes 124 and 137 of timeout mean is told, not left to be guessed.
+show_code() {
+  case $1 in
+    124 | 137) echo "$1 (no end within $limit_s s)" ;;
+    *) echo "$1" ;;
+  esac
+}
+
+if [ "$reference_code" = "$code" ] && [ "$code" != 124 ] && [ "$code" != 137 ] &&
+  cmp -s "$results/openmpi.out" "$results/ftrun.out"; then
+  lines=$(wc -l <"$results/ftrun.out")
+  echo "same: exit code $code, $lines lines, last: $(tail -n 1 "$results/ftrun.out")"
+  exit 0
+fi
+
+echo "different: exit code under mpirun $(show_code "$reference_code")," \
+  "under ftrun $(show_code "$code")"
+diff -u --label mpirun --label ftrun "$results/openmpi.out" "$results/ftrun.out"
+for name in openmpi ftrun; do
+  if [ -s "$results/$name.err" ]; then
+    echo "--- standard error under $name, last lines"
+    tail -n 20 "$results/$name.err"
+  fi
+done
+echo "reproduce: $(printf '%q ' "$0" "$prog" "$ranks" "$ftrun" "$@")"
+case $reference_code in
+  124 | 137) exit 3 ;;
+esac
+exit 1
