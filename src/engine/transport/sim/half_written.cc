@@ -1,0 +1,61 @@
+#include "engine/transport/sim/half_written.h"
+
+#include <cstring>
+
+#include "engine/region.h"
+
+namespace rejoin::engine {
+namespace {
+
+void noise(std::byte* at, std::size_t bytes, SimRandom& random) {
+  for (std::size_t i = 0; i < bytes; i += 8) {
+    const std::uint64_t word = random.next();
+    std::memcpy(at + i, &word, bytes - i < 8 ? bytes - i : 8);
+  }
+}
+
+// Element `tail` of a log, if there is room for it already.
+template <class T>
+unsigned spoil_next(std::byte* base, Log& log, SimRandom& random) {
+  const std::uint64_t tail = log.tail.load(std::memory_order_relaxed);
+  if (log.ring_from.load(std::memory_order_relaxed) != 0 || log.chunk[log_chunk(tail)] == 0) return 0;
+  noise(reinterpret_cast<std::byte*>(log_at<T>(base, log, tail)), sizeof(T), random);
+  return 1;
+}
+
+unsigned spoil_slot(Slot& slot, SimRandom& random) {
+  if (slot.tag.load(std::memory_order_relaxed) != 0) return 0;
+  slot.chain.store(static_cast<std::uint32_t>(random.next()), std::memory_order_relaxed);
+  slot.call.store(static_cast<std::uint32_t>(random.next()), std::memory_order_relaxed);
+  for (auto& w : slot.word) w.store(random.next(), std::memory_order_relaxed);
+  slot.staged.store(random.next(), std::memory_order_relaxed);
+  slot.reduced.store(random.next(), std::memory_order_relaxed);
+  return 1;
+}
+
+}  // namespace
+
+unsigned leave_half_written(std::byte* base, std::uint32_t rank,
+                            const std::vector<ContextBlock*>& blocks, SimRandom& random) {
+  constexpr std::size_t kSpoiltBytes = 4096;  // of staging: what small operations use of it
+  unsigned places = 0;
+  RegionHead* region = region_of(base, rank);
+  places += spoil_next<CallEntry>(base, region->calls, random);
+  places += spoil_next<ModuleEntry>(base, region->modules, random);
+  auto* channels = reinterpret_cast<Log*>(base + region->channels);
+  for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
+    places += spoil_next<ChannelEntry>(base, channels[to], random);
+  }
+  for (ContextBlock* block : blocks) {
+    places += spoil_next<Record>(base, block->records, random);
+    for (Slot& slot : block->slot) places += spoil_slot(slot, random);
+  }
+  for (StagingHalf& half : region->staging) {
+    if (half.owner.load(std::memory_order_relaxed) != 0) continue;
+    noise(half.bytes, kSpoiltBytes, random);
+    ++places;
+  }
+  return places;
+}
+
+}  // namespace rejoin::engine

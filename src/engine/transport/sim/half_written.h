@@ -1,0 +1,19 @@
+// What a killed process may leave behind: anything at all in places that it had not published yet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/segment.h"
+#include "engine/transport/sim/random.h"
+
+namespace rejoin::engine {
+
+// Fills with noise, for a dead rank whose communicators have these blocks: the next element of each of
+// its logs, its slots and staging halves that are marked as nobody's. Returns how many such places
+// there were.
+unsigned leave_half_written(std::byte* base, std::uint32_t rank,
+                            const std::vector<ContextBlock*>& blocks, SimRandom& random);
+
+}  // namespace rejoin::engine

@@ -1,0 +1,57 @@
+// The simulated host: the members of ShmHost (transport/shm/host.h says what they mean), for one
+// incarnation of one rank. Every place where the real world may interfere is a turn of the scheduler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/messages.h"
+#include "engine/segment.h"
+#include "engine/step.h"
+#include "engine/transport/sim/point.h"
+
+namespace rejoin::engine {
+
+class Simulation;
+
+class SimHost {
+ public:
+  // `actor`: what the simulation calls this incarnation.
+  SimHost(Simulation& simulation, std::byte* base, std::uint32_t rank, std::uint32_t life,
+          std::uint32_t actor)
+      : simulation_(simulation), base_(base), rank_(rank), life_(life), actor_(actor) {}
+
+  std::byte* base() const { return base_; }
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t life() const { return life_; }
+  Simulation& simulation() { return simulation_; }
+
+  void step(Step s) { reach(point_of(s)); }
+  void fence() {}  // one thread: memory is sequentially consistent
+  bool poll(unsigned turn);
+  // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
+  void sleep() { reach(Point::kSleep); }
+  void ring(std::uint32_t rank);
+  bool back(std::byte*, std::size_t) { return true; }
+  void map(std::byte*, std::size_t) {}
+  // One module for all code; a call site is its own place.
+  void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
+  [[noreturn]] void die();
+  [[noreturn]] void stop(const char* text);
+  void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+            std::size_t text_bytes);
+
+  // For programs: a place inside a reduction operator.
+  void operate() { reach(Point::kOperator); }
+
+ private:
+  void reach(Point p);
+
+  Simulation& simulation_;
+  std::byte* base_;
+  std::uint32_t rank_;
+  std::uint32_t life_;
+  std::uint32_t actor_;
+};
+
+}  // namespace rejoin::engine

@@ -1,0 +1,27 @@
+// Where a simulated rank stands: at a Step of the protocol (the same numbers), or at one of the
+// simulator's own places.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/step.h"
+
+namespace rejoin::engine {
+
+enum class Point : std::uint8_t {
+  kStart = static_cast<std::uint8_t>(Step::kCount),  // the process has just begun
+  kPoll,                                             // between two looks
+  kSleep,                                            // waiting for its bell
+  kOperator,                                         // inside the program's reduction operator
+  kExit,                                             // its program is over
+  kCount,
+};
+inline constexpr unsigned kPoints = static_cast<unsigned>(Point::kCount);
+
+constexpr Point point_of(Step s) { return static_cast<Point>(s); }
+constexpr bool is_at(Point p, Step s) { return p == point_of(s); }
+
+// "Collect" for Step::kCollect.
+const char* name_of(Point p);
+
+}  // namespace rejoin::engine

@@ -1,0 +1,132 @@
+// What a rank sees of the world besides MPI: the time, files that are there or not, random bytes.
+//
+// Each answer is recorded before the program gets it; in the next incarnation the program is given the
+// same answers in the same order. The stream is one per rank; its format is in observation_log.h.
+//
+// For every question, in this order:
+//
+//     if (!recall(question)) { ask the world; record(question, answer); }
+//
+// recall() is true as long as there are records of former incarnations. A question that is not the
+// recorded one ends the job (BasicRank::diverged). A record is a handful of bytes; the same answer
+// again is a counter changed in place, so that a loop that polls does not flood the journal.
+// Main thread only. Nothing blocks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/region.h"
+#include "recovery/basic_rank.h"
+#include "recovery/observation_log.h"
+
+namespace rejoin::recovery {
+
+template <class Host>
+class Observations {
+ public:
+  // One per rank and incarnation. `rank` outlives it; memory comes from its arena.
+  explicit Observations(BasicRank<Host>& rank);
+  Observations(const Observations&) = delete;
+  Observations& operator=(const Observations&) = delete;
+
+  // Numbers. record(): `values` holds what the world said and is changed to what the program shall
+  // get: clocks of a new process go on where the old one's stopped, and one that is polled without
+  // pause ticks coarsely (see kPollsFine). [fields_of(series)] values.
+  bool recall(Series series, std::int64_t* values) {
+    if (live_) return false;
+    return recall_slowly(series, values);
+  }
+  void record(Series series, std::int64_t* values);
+
+  // Everything else.
+  bool recall(Event& event) {
+    if (live_) return false;
+    return recall_slowly(event);
+  }
+  void record(const Event& event);
+
+  // Changes the marks of a path that some event has named; returns them as they were. 0 for others.
+  unsigned mark(const char* name, unsigned set, unsigned clear);
+
+  // Whether another rank of this host has opened this file (OpenedFile::file) for writing. The first
+  // call reads all their logs.
+  bool written_elsewhere(std::uint32_t file);
+
+  BasicRank<Host>& rank() { return rank_; }
+
+ private:
+  struct Name {
+    std::uint64_t hash;
+    std::uint64_t position;  // of its text in the log
+    std::uint32_t bytes;
+    unsigned marks;
+  };
+  struct Clock {
+    std::int64_t offset[kMaxFields];
+    bool live;                // this incarnation has asked the world
+    std::uint32_t polls;      // reads without a pause between them
+    std::int64_t poll_began;  // of the first of them
+    std::int64_t previous;    // what the world said last
+  };
+
+  // A loop that only looks at a clock until some time is reached must not write gigabytes. After
+  // kPollsFine reads with less than kPollGap_us between them the clock ticks in steps of a kPollGrain-th
+  // of the time that the loop has lasted: never ahead, never back, 0.1 % late at most.
+  static constexpr std::uint32_t kPollsFine = 64;
+  static constexpr std::int64_t kPollGap_us = 2;
+  static constexpr std::int64_t kPollGrain = 1024;
+
+  static constexpr std::size_t kLongestHead = 1 + kMaxFields * 10;
+
+  bool recall_slowly(Series series, std::int64_t* values);
+  bool recall_slowly(Event& event);
+  bool peek();
+  bool recording();
+
+  void continue_clock(Series series, Clock& clock, std::int64_t* values);
+  static bool too_fine(Series series, Clock& clock, std::int64_t now, std::int64_t last);
+  bool same_as_last(const std::byte* head, std::size_t head_bytes, const Event& event);
+  void repeat();
+  void append(const void* data, std::size_t bytes);
+
+  std::uint32_t find_name(const char* name, std::uint64_t* hash);
+  std::uint32_t intern(const char* name);
+  void add_name(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes);
+  void grow_names();
+
+  template <class T>
+  T* make_array(std::size_t count);
+  void text_of(std::uint32_t name, char* text, std::size_t size);
+  void describe(const Observation& o, char* text, std::size_t size);
+  [[noreturn]] void diverge(const char* asked);
+  [[noreturn]] void out_of_memory();
+
+  BasicRank<Host>& rank_;
+  engine::SegmentHeader* header_;
+  ObservationWriter<Host> writer_;
+  ObservationReader reader_;  // also holds what each series' next difference is to
+  bool live_ = false;         // every record has been given
+  Observation current_ = {};  // the record that is to be given `left_` times more
+  std::uint32_t left_ = 0;
+  std::uint64_t given_ = 0;
+  Clock* clocks_;
+
+  // The newest entry, for repeats: an event's first byte and size in the log, or a series.
+  std::uint64_t last_event_ = 0;
+  std::size_t last_event_bytes_ = 0;
+  Series last_series_ = Series::kEnd;
+  std::atomic<std::uint32_t>* repeat_word_ = nullptr;  // of a repeat of the newest entry
+
+  Name* names_ = nullptr;  // [1, names_end_)
+  std::uint32_t names_end_ = 1;
+  std::uint32_t names_room_ = 0;
+  std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
+
+  std::uint32_t* written_ = nullptr;  // files that others write, sorted
+  std::size_t written_count_ = 0;
+  bool looked_around_ = false;
+};
+
+}  // namespace rejoin::recovery
