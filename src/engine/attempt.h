@@ -131,9 +131,12 @@ class Attempt {
                      plan.chunk_size(k - 2), plan.bytes);
         }
       }
+      // Everybody has entered this operation before the second half is overwritten: it may hold what
+      // they read in the one before.
+      const bool reduces = k >= 1 && k - 1 < plan.chunks;
+      if (reduces && !await_all(&Slot::staged, k)) return end_;
       if (k < plan.chunks) stage(plan, k, input);
-      if (k >= 1 && k - 1 < plan.chunks) {
-        if (!await_all(&Slot::staged, k)) return end_;
+      if (reduces) {
         if (!reduce_slice(plan, k - 1, input, op, leader, result)) return end_;
         publish_progress(&Slot::reduced, k, Step::kReduced);
       }
@@ -275,7 +278,10 @@ class Attempt {
   void open_sliced(Offset extent) {
     close_slot();
     Slot& slot = my_slot();
+    half_ ^= 1;
     slot.word[0].store(extent, std::memory_order_release);
+    slot.word[1].store(half_, std::memory_order_release);  // of chunk 0
+    first_half_ = half_;
     slot.staged.store(progress(0), std::memory_order_release);
     slot.reduced.store(progress(0), std::memory_order_release);
     show_slot();
@@ -328,7 +334,8 @@ class Attempt {
   void stage(const ChunkPlan& plan, std::uint32_t k, const std::byte* input) {
     const std::byte* chunk = input + plan.chunk_begin(k);
     const ChunkPlan::Slice own = plan.slice(k, m_.rank);
-    fill_half(k & 1, [&](std::byte* to) {
+    half_ = (first_half_ + k) & 1;
+    fill_half(half_, [&](std::byte* to) {
       std::memcpy(to, chunk, own.begin);
       std::memcpy(to + own.end, chunk + own.end, plan.chunk_size(k) - own.end);
     });
@@ -345,35 +352,40 @@ class Attempt {
     end_ = AttemptEnd::kGivenUp;  // what a false below means
     auto source = [&](std::uint32_t i) {
       return i == m_.rank ? input + plan.chunk_begin(k) + own.begin
-                          : region(i)->staging[k & 1].bytes + own.begin;
+                          : staging_of(i, k).bytes + own.begin;
     };
     const void* right = source(m_.size - 1);
     if (op.user) {
       std::memcpy(out, right, bytes);
-      if (!owners_valid(k & 1)) return false;
+      if (!owners_valid(k)) return false;
       right = out;
     }
     for (std::uint32_t i = m_.size - 1; i-- > 0;) {
       const void* left = source(i);
       if (op.user && i != m_.rank) {
         std::memcpy(scratch_, left, bytes);
-        if (!owners_valid(k & 1)) return false;
+        if (!owners_valid(k)) return false;
         left = scratch_;
       }
       op.combine(op, left, right, out, bytes / op.element_bytes);
       right = out;
     }
-    return owners_valid(k & 1);
+    return owners_valid(k);
   }
 
-  // Whether everything read from half `half` of the members' staging belonged to this attempt.
-  bool owners_valid(unsigned half) {
+  // Where member i has staged chunk k.
+  StagingHalf& staging_of(std::uint32_t i, std::uint32_t k) {
+    const std::uint64_t first = slot_of(i)->word[1].load(std::memory_order_acquire);
+    return region(i)->staging[(first + k) & 1];
+  }
+
+  // Whether everything read of the members' chunk k belonged to this attempt.
+  bool owners_valid(std::uint32_t k) {
     host_.step(Step::kValidate);
     order_stores();
     for (std::uint32_t i = 0; i < m_.size; ++i) {
-      if (i != m_.rank && region(i)->staging[half].owner.load(std::memory_order_acquire) != owner_) {
-        return false;
-      }
+      if (i == m_.rank) continue;
+      if (staging_of(i, k).owner.load(std::memory_order_acquire) != owner_) return false;
     }
     return true;
   }
@@ -385,7 +397,8 @@ class Attempt {
   const std::uint64_t owner_;
   const std::uint32_t chain_;
   const std::uint32_t call_;
-  unsigned& half_;
+  unsigned& half_;  // of my staging that was used last
+  unsigned first_half_ = 0;
   std::byte* scratch_;
   Watch& watch_;
   AttemptEnd end_ = AttemptEnd::kGivenUp;
