@@ -57,39 +57,39 @@ using ComplexDouble = __complex__ double;
 using ComplexLongDouble = __complex__ long double;
 using ComplexFloat128 = __complex__ __float128;
 
-// A loop, compiled for several processors; the dynamic linker picks one. ivdep: `out` may be `b`, which
-// is no dependency between iterations.
-#define REJOIN_KERNEL(clones, name, T, expression)                                              \
-  clones void name(const Reduction&, const void* left, const void* right, void* result,         \
-                   std::size_t count) {                                                         \
-    const T* a = static_cast<const T*>(left);                                                   \
-    const T* b = static_cast<const T*>(right);                                                  \
-    T* out = static_cast<T*>(result);                                                           \
-    _Pragma("GCC ivdep") for (std::size_t i = 0; i < count; ++i) {                              \
-      const T x = a[i], y = b[i];                                                               \
-      out[i] = static_cast<T>(expression);                                                      \
-    }                                                                                           \
+// A loop, compiled for several processors; the dynamic linker picks one. ivdep: `out` may be `b`,
+// which is no dependency between iterations.
+#define REJOIN_KERNEL(clones, name, T, expression)                                      \
+  clones void name(const Reduction&, const void* left, const void* right, void* result, \
+                   std::size_t count) {                                                 \
+    const T* a = static_cast<const T*>(left);                                           \
+    const T* b = static_cast<const T*>(right);                                          \
+    T* out = static_cast<T*>(result);                                                   \
+    _Pragma("GCC ivdep") for (std::size_t i = 0; i < count; ++i) {                      \
+      const T x = a[i], y = b[i];                                                       \
+      out[i] = static_cast<T>(expression);                                              \
+    }                                                                                   \
   }
 #define REJOIN_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #define REJOIN_PLAIN
 
-#define REJOIN_ORDER(clones, T)                      \
-  REJOIN_KERNEL(clones, max_##T, T, y > x ? y : x)   \
+#define REJOIN_ORDER(clones, T)                    \
+  REJOIN_KERNEL(clones, max_##T, T, y > x ? y : x) \
   REJOIN_KERNEL(clones, min_##T, T, y < x ? y : x)
-#define REJOIN_ARITHMETIC(clones, T)               \
-  REJOIN_KERNEL(clones, sum_##T, T, x + y)         \
-  REJOIN_KERNEL(clones, prod_##T, T, x * y)
-#define REJOIN_LOGICAL(T)                                           \
-  REJOIN_KERNEL(REJOIN_CLONES, land_##T, T, (x != 0) & (y != 0))    \
-  REJOIN_KERNEL(REJOIN_CLONES, lor_##T, T, (x != 0) | (y != 0))     \
+#define REJOIN_ARITHMETIC(clones, T)       \
+  REJOIN_KERNEL(clones, sum_##T, T, x + y) \
+  REJOIN_KERNEL(clones, prod_##T, T, x* y)
+#define REJOIN_LOGICAL(T)                                        \
+  REJOIN_KERNEL(REJOIN_CLONES, land_##T, T, (x != 0) & (y != 0)) \
+  REJOIN_KERNEL(REJOIN_CLONES, lor_##T, T, (x != 0) | (y != 0))  \
   REJOIN_KERNEL(REJOIN_CLONES, lxor_##T, T, (x != 0) != (y != 0))
-#define REJOIN_BITS(T)                             \
-  REJOIN_KERNEL(REJOIN_CLONES, band_##T, T, x & y) \
-  REJOIN_KERNEL(REJOIN_CLONES, bor_##T, T, x | y)  \
+#define REJOIN_BITS(T)                            \
+  REJOIN_KERNEL(REJOIN_CLONES, band_##T, T, x& y) \
+  REJOIN_KERNEL(REJOIN_CLONES, bor_##T, T, x | y) \
   REJOIN_KERNEL(REJOIN_CLONES, bxor_##T, T, x ^ y)
 // Unsigned arithmetic, so that it wraps; the width keeps it from being done in int.
-#define REJOIN_INTEGER_ARITHMETIC(T, wide)                                                       \
-  REJOIN_KERNEL(REJOIN_CLONES, sum_##T, T, static_cast<wide>(x) + static_cast<wide>(y))          \
+#define REJOIN_INTEGER_ARITHMETIC(T, wide)                                              \
+  REJOIN_KERNEL(REJOIN_CLONES, sum_##T, T, static_cast<wide>(x) + static_cast<wide>(y)) \
   REJOIN_KERNEL(REJOIN_CLONES, prod_##T, T, static_cast<wide>(x) * static_cast<wide>(y))
 
 REJOIN_ORDER(REJOIN_CLONES, Int8)
@@ -128,8 +128,8 @@ inline void put(long double* to, long double value) {
   *to = value;
 }
 inline void put(ComplexLongDouble* to, ComplexLongDouble value) {
-  put(&__real__ *to, __real__ value);
-  put(&__imag__ *to, __imag__ value);
+  put(&__real__ * to, __real__ value);
+  put(&__imag__ * to, __imag__ value);
 }
 template <class Pair>
 void put(Pair* to, Pair value) {
@@ -164,8 +164,8 @@ Pair lower_index(Pair x, Pair y) {
   y.index = x.index < y.index ? x.index : y.index;
   return y;
 }
-#define REJOIN_PAIR(T)                                                                             \
-  REJOIN_GAPS(maxloc_##T, T, x.value > y.value ? x : x.value == y.value ? lower_index(x, y) : y)   \
+#define REJOIN_PAIR(T)                                                                           \
+  REJOIN_GAPS(maxloc_##T, T, x.value > y.value ? x : x.value == y.value ? lower_index(x, y) : y) \
   REJOIN_GAPS(minloc_##T, T, x.value < y.value ? x : x.value == y.value ? lower_index(x, y) : y)
 REJOIN_PAIR(FloatInt)
 REJOIN_PAIR(DoubleInt)
@@ -179,7 +179,7 @@ REJOIN_PAIR(DoubleDouble)
 }  // namespace
 
 // Columns in the order of Element.
-#define REJOIN_INTEGERS(name) \
+#define REJOIN_INTEGERS(name)                                                             \
   name##_Uint8, name##_Uint16, name##_Uint32, name##_Uint64, name##_Uint8, name##_Uint16, \
       name##_Uint32, name##_Uint64
 #define REJOIN_SIGNED(name) name##_Int8, name##_Int16, name##_Int32, name##_Int64

@@ -65,10 +65,10 @@ using Kernel = decltype(Reduction::combine);
 
 // [operator][element]; null where there is no such operation. Every kernel computes
 // out[i] = a[i] (op) b[i] as described in reduction.h; gaps inside an element are written as zeros.
-// MAX, MIN: the right operand if it is greater (less), else the left one: so of equal ones, and of a
-// right operand that is not a number, the left one stays. MAXLOC, MINLOC: of equal values the lower index.
-// Logical operators take everything but zero as true, and write 1 or 0. Integers wrap around.
-// Not a function but a table: the wrappers look it up on every call.
+// MAX, MIN: the right operand if it is greater (less), else the left one: so of equal ones, and of
+// a right operand that is not a number, the left one stays. MAXLOC, MINLOC: of equal values the
+// lower index. Logical operators take everything but zero as true, and write 1 or 0. Integers wrap
+// around. Not a function but a table: the wrappers look it up on every call.
 extern const Kernel kKernels[kOperators][kElements];
 
 inline Kernel kernel_for(Operator op, Element element) {
@@ -77,10 +77,9 @@ inline Kernel kernel_for(Operator op, Element element) {
 
 // Bytes of one element, gaps included. 0 for kNone.
 constexpr std::size_t element_bytes(Element element) {
-  constexpr std::size_t kBytes[kElements] = {
-      0, 1, 2,  4,  8, 1,  2,  4,  8,  // none, integers
-      4, 8, 16, 16, 8, 16, 32, 32,     // floating, complex
-      8, 16, 16, 8, 8, 32, 8, 16};     // pairs
+  constexpr std::size_t kBytes[kElements] = {0, 1,  2,  4,  8, 1,  2,  4,  8,  // none, integers
+                                             4, 8,  16, 16, 8, 16, 32, 32,     // floating, complex
+                                             8, 16, 16, 8,  8, 32, 8,  16};    // pairs
   return kBytes[static_cast<std::size_t>(element)];
 }
 

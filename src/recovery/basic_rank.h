@@ -9,6 +9,7 @@
 
 #include "engine/attempt.h"
 #include "engine/members.h"
+#include "engine/messages.h"
 #include "engine/region.h"
 #include "engine/segment.h"
 #include "engine/step.h"

@@ -248,6 +248,7 @@ void BasicRank<Host>::check_replay(Comm& c, const Entered& e, const Call& call,
       diverged(text);
     }
   }
+  if (r.call & engine::kFailed) return;  // has no fingerprint
   if (r.fingerprint != fingerprint && (!warned_fingerprint_ || header_->stop_on_divergence)) {
     warned_fingerprint_ = true;
     char now[160], text[512];

@@ -76,7 +76,7 @@ class Observations {
   // of the time that the loop has lasted: never ahead, never back, 0.1 % late at most.
   static constexpr std::uint32_t kPollsFine = 64;
   static constexpr std::int64_t kPollGap_us = 2;
-  static constexpr std::int64_t kPollGrain = 1024;
+  static constexpr std::int64_t kPollGrain = 256;
 
   static constexpr std::size_t kLongestHead = 1 + kMaxFields * 10;
 

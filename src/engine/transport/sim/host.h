@@ -33,7 +33,7 @@ class SimHost {
   void sleep() { reach(Point::kSleep); }
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }
-  void map(std::byte*, std::size_t) {}
+  bool touch(std::uint32_t, std::byte*, std::size_t) { return true; }
   // One module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   [[noreturn]] void die();

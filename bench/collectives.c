@@ -1,0 +1,279 @@
+// Measures one collective operation over a list of sizes; the same source for every MPI.
+//
+// For each size: verify the result once, warm up, find how many calls last long enough, then take
+// several repetitions. A repetition is a barrier, then the calls back to back with nothing between
+// them; its time is the slowest rank's time divided by the calls. Prints for each size
+//     op bytes iterations usec_min usec_median
+// over the repetitions. `bytes` is what one rank contributes (to allgather: its block; to alltoall:
+// its block for one other rank). Data are doubles, reductions are sums. The root of bcast and
+// reduce is rank 0 throughout, so that a root may run ahead of its receivers as far as the MPI lets
+// it; bcast_rotating takes the next rank as root at every call.
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kMaxRepetitions = 101, kMaxSizes = 64 };
+
+typedef struct {
+  const char* op;
+  size_t sizes_bytes[kMaxSizes];
+  int sizes_count;
+  double min_time_s;  // of one repetition
+  double warm_up_s;
+  int repetitions;
+} Options;
+
+typedef struct {
+  int rank;
+  int ranks;
+  int count;  // doubles a rank contributes
+  double* send;
+  double* receive;
+} Buffers;
+
+typedef struct {
+  const char* name;
+  int send_blocks_per_rank;     // 0: one block in all
+  int receive_blocks_per_rank;  // 0: one block in all
+  void (*call)(const Buffers* b, long iteration);
+  double (*expected)(const Buffers* b, int block, int index);
+  int result_at_root_only;
+} Operation;
+
+static double pattern(int rank, int index) { return rank + 1 + index % 17; }
+
+static void allreduce(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Allreduce(b->send, b->receive, b->count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void reduce(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Reduce(b->send, b->receive, b->count, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+
+static double expected_sum(const Buffers* b, int block, int index) {
+  (void)block;
+  return b->ranks * (b->ranks + 1) / 2.0 + (double)b->ranks * (index % 17);
+}
+
+// A root sends from the buffer that the others receive into: at rank 0 new_buffers fills it.
+static void bcast(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Bcast(b->receive, b->count, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+
+static void bcast_rotating(const Buffers* b, long iteration) {
+  MPI_Bcast(b->receive, b->count, MPI_DOUBLE, (int)(iteration % b->ranks), MPI_COMM_WORLD);
+}
+
+static double expected_roots(const Buffers* b, int block, int index) {
+  (void)b;
+  (void)block;
+  return pattern(0, index);
+}
+
+static void barrier(const Buffers* b, long iteration) {
+  (void)b;
+  (void)iteration;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void allgather(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Allgather(b->send, b->count, MPI_DOUBLE, b->receive, b->count, MPI_DOUBLE, MPI_COMM_WORLD);
+}
+
+static double expected_block(const Buffers* b, int block, int index) {
+  (void)b;
+  return pattern(block, index);
+}
+
+static void alltoall(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Alltoall(b->send, b->count, MPI_DOUBLE, b->receive, b->count, MPI_DOUBLE, MPI_COMM_WORLD);
+}
+
+static double expected_block_for_me(const Buffers* b, int block, int index) {
+  return pattern(block, b->rank * b->count + index);
+}
+
+static const Operation kOperations[] = {
+    {"allreduce", 0, 0, allreduce, expected_sum, 0},
+    {"reduce", 0, 0, reduce, expected_sum, 1},
+    {"bcast", 0, 0, bcast, expected_roots, 0},
+    {"bcast_rotating", 0, 0, bcast_rotating, expected_roots, 0},
+    {"barrier", 0, 0, barrier, NULL, 0},
+    {"allgather", 0, 1, allgather, expected_block, 0},
+    {"alltoall", 1, 1, alltoall, expected_block_for_me, 0},
+};
+enum { kOperationsCount = sizeof(kOperations) / sizeof(kOperations[0]) };
+
+static void fail(const char* message, const char* detail) {
+  fprintf(stderr, "collectives: %s%s\n", message, detail);
+  MPI_Abort(MPI_COMM_WORLD, 2);
+  exit(2);
+}
+
+static int blocks(int per_rank, int ranks) { return per_rank ? per_rank * ranks : 1; }
+
+static double* new_array(size_t count) {
+  double* array = malloc((count ? count : 1) * sizeof(double));
+  if (!array) fail("out of memory", "");
+  return array;
+}
+
+static Buffers new_buffers(const Operation* operation, size_t size_bytes) {
+  Buffers b;
+  MPI_Comm_rank(MPI_COMM_WORLD, &b.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &b.ranks);
+  b.count = (int)(size_bytes / sizeof(double));
+  size_t send_count = (size_t)blocks(operation->send_blocks_per_rank, b.ranks) * b.count;
+  size_t receive_count = (size_t)blocks(operation->receive_blocks_per_rank, b.ranks) * b.count;
+  b.send = new_array(send_count);
+  b.receive = new_array(receive_count);
+  for (size_t i = 0; i < send_count; ++i) b.send[i] = pattern(b.rank, (int)i);
+  for (size_t i = 0; i < receive_count; ++i) b.receive[i] = b.rank ? -1.0 : pattern(0, (int)i);
+  return b;
+}
+
+static void verify(const Operation* operation, const Buffers* b) {
+  operation->call(b, 0);
+  if (!operation->expected || (operation->result_at_root_only && b->rank != 0)) return;
+  for (int block = 0; block < blocks(operation->receive_blocks_per_rank, b->ranks); ++block) {
+    for (int i = 0; i < b->count; ++i) {
+      if (b->receive[(size_t)block * b->count + i] != operation->expected(b, block, i)) {
+        fail("wrong result of ", operation->name);
+      }
+    }
+  }
+}
+
+// Returns the slowest rank's seconds for `iterations` calls; the same number at every rank.
+static double timed_s(const Operation* operation, const Buffers* b, long iterations) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  double start_s = MPI_Wtime();
+  for (long i = 0; i < iterations; ++i) operation->call(b, i);
+  double mine_s = MPI_Wtime() - start_s;
+  double slowest_s;
+  MPI_Allreduce(&mine_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest_s;
+}
+
+// Doubles the calls until they last for the warm-up time; returns how many fill a repetition.
+static long warm_up(const Operation* operation, const Buffers* b, const Options* options) {
+  long iterations = 1;
+  double seconds = timed_s(operation, b, iterations);
+  while (seconds < options->warm_up_s) {
+    iterations *= 2;
+    seconds = timed_s(operation, b, iterations);
+  }
+  long wanted = (long)(options->min_time_s * (double)iterations / seconds) + 1;
+  return wanted < 2 ? 2 : wanted;
+}
+
+static int compare_doubles(const void* a, const void* b) {
+  double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+static void measure(const Operation* operation, size_t size_bytes, const Options* options) {
+  Buffers b = new_buffers(operation, size_bytes);
+  verify(operation, &b);
+  long iterations = warm_up(operation, &b, options);
+  double usec[kMaxRepetitions];
+  for (int r = 0; r < options->repetitions; ++r) {
+    usec[r] = timed_s(operation, &b, iterations) * 1e6 / (double)iterations;
+  }
+  qsort(usec, (size_t)options->repetitions, sizeof(double), compare_doubles);
+  if (b.rank == 0) {
+    printf("%s %zu %ld %.4f %.4f\n", operation->name, size_bytes, iterations, usec[0],
+           usec[options->repetitions / 2]);
+    fflush(stdout);
+  }
+  free(b.send);
+  free(b.receive);
+}
+
+static size_t parse_size_bytes(const char* text, char** end) {
+  size_t value = strtoul(text, end, 10);
+  if (*end == text) fail("bad size in --sizes: ", text);
+  if (**end == 'K' || **end == 'k') {
+    value <<= 10;
+    ++*end;
+  } else if (**end == 'M' || **end == 'm') {
+    value <<= 20;
+    ++*end;
+  }
+  if (value % sizeof(double) != 0 || value > ((size_t)1 << 30)) {
+    fail("sizes are multiples of 8 up to 1024M; not so in --sizes: ", text);
+  }
+  return value;
+}
+
+static void parse_sizes(const char* text, Options* options) {
+  options->sizes_count = 0;
+  for (;;) {
+    char* end;
+    if (options->sizes_count == kMaxSizes) fail("too many sizes", "");
+    options->sizes_bytes[options->sizes_count++] = parse_size_bytes(text, &end);
+    if (*end == '\0') return;
+    if (*end != ',') fail("bad size in --sizes: ", text);
+    text = end + 1;
+  }
+}
+
+static const char kUsage[] =
+    "usage: collectives OP [--sizes LIST] [--min-time S] [--warm-up S] [--repetitions N]\n"
+    "  OP              allreduce, reduce, bcast, bcast_rotating, barrier, allgather or alltoall\n"
+    "  --sizes LIST    bytes a rank contributes, as 8,4K,1M (multiples of 8; default 8)\n"
+    "  --min-time S    seconds that a repetition lasts at least (default 0.1)\n"
+    "  --warm-up S     seconds of calls before the first repetition (default 0.05)\n"
+    "  --repetitions N (default 5)\n";
+
+static Options parse_options(int argc, char** argv) {
+  Options options = {NULL, {8}, 1, 0.1, 0.05, 5};
+  if (argc < 2 || argv[1][0] == '-') fail(kUsage, "");
+  options.op = argv[1];
+  for (int i = 2; i < argc; i += 2) {
+    const char* flag = argv[i];
+    if (i + 1 == argc) fail("no value for ", flag);
+    const char* value = argv[i + 1];
+    if (strcmp(flag, "--sizes") == 0) {
+      parse_sizes(value, &options);
+    } else if (strcmp(flag, "--min-time") == 0) {
+      options.min_time_s = atof(value);
+    } else if (strcmp(flag, "--warm-up") == 0) {
+      options.warm_up_s = atof(value);
+    } else if (strcmp(flag, "--repetitions") == 0) {
+      options.repetitions = atoi(value);
+    } else {
+      fail("unknown flag ", flag);
+    }
+  }
+  if (options.repetitions < 1 || options.repetitions > kMaxRepetitions) {
+    fail("--repetitions: from 1 to 101", "");
+  }
+  return options;
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  Options options = parse_options(argc, argv);
+  const Operation* operation = NULL;
+  for (int i = 0; i < kOperationsCount; ++i) {
+    if (strcmp(options.op, kOperations[i].name) == 0) operation = &kOperations[i];
+  }
+  if (!operation) fail("unknown operation ", options.op);
+  if (!operation->expected) {  // a barrier has no size
+    options.sizes_count = 1;
+    options.sizes_bytes[0] = 0;
+  }
+  for (int i = 0; i < options.sizes_count; ++i) {
+    measure(operation, options.sizes_bytes[i], &options);
+  }
+  MPI_Finalize();
+  return 0;
+}

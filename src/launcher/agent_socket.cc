@@ -1,0 +1,81 @@
+#include "launcher/agent_socket.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace rejoin::launcher {
+
+Result<Descriptor> listen_at(const std::string& name) {
+  Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // a leading NUL: no file
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  constexpr int kWaiting = 4096;
+  if (!listener.open() ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(listener.get(), kWaiting) != 0) {
+    return Error{"cannot make the socket for the ranks: " + error_text(errno)};
+  }
+  return listener;
+}
+
+Caller accept_next(int listener) {
+  for (;;) {
+    Caller caller;
+    caller.socket = Descriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!caller.socket.open()) return caller;
+    ucred who = {};
+    socklen_t length = sizeof who;
+    const bool told =
+        getsockopt(caller.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0;
+    if (!told || (who.uid != geteuid() && who.uid != 0)) continue;
+    caller.pid = who.pid;
+    return caller;
+  }
+}
+
+Received receive(int socket, engine::Message& message) {
+  const ssize_t got = recv(socket, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Received::kNothing;
+  if (got < static_cast<ssize_t>(engine::kMessageHeadBytes)) return Received::kEnd;
+  if (message.text_bytes != static_cast<std::size_t>(got) - engine::kMessageHeadBytes) {
+    return Received::kEnd;
+  }
+  return Received::kMessage;
+}
+
+void send_message(int socket, engine::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
+                  std::string_view text, int descriptor) {
+  engine::Message message;
+  memset(&message, 0, engine::kMessageHeadBytes);
+  message.type = type;
+  message.rank = rank;
+  message.incarnation = incarnation;
+  message.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), engine::kMaxText));
+  memcpy(message.text, text.data(), message.text_bytes);
+
+  iovec data = {&message, engine::kMessageHeadBytes + message.text_bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+  }
+  sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,33 @@
+// The agent's end of engine/messages.h.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/messages.h"
+#include "launcher/file.h"
+
+namespace rejoin::launcher {
+
+// A listening SOCK_SEQPACKET socket with this abstract name; nonblocking.
+Result<Descriptor> listen_at(const std::string& name);
+
+struct Caller {
+  Descriptor socket;  // nonblocking; not open: nobody waits
+  pid_t pid = 0;
+};
+// The next process that has connected. Other users' processes are turned away.
+Caller accept_next(int listener);
+
+enum class Received { kMessage, kNothing, kEnd };
+// One datagram, if one is there. Malformed ones count as the connection's end.
+Received receive(int socket, engine::Message& message);
+
+// `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
+void send_message(int socket, engine::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
+                  std::string_view text, int descriptor);
+
+}  // namespace rejoin::launcher

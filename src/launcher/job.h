@@ -1,0 +1,174 @@
+// A running job: the state that the driver's parts share.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent_core.h"
+#include "launcher/agent_socket.h"
+#include "launcher/guardian.h"
+#include "launcher/input.h"
+#include "launcher/job_segment.h"
+#include "launcher/options.h"
+#include "launcher/output.h"
+#include "launcher/process.h"
+#include "launcher/supervisor_core.h"
+#include "launcher/symbolizer.h"
+#include "launcher/writer.h"
+
+namespace rejoin::launcher {
+
+// Everything that is decided before the first process starts.
+struct JobPlan {
+  RunOptions options;
+  std::uint32_t ranks = 1;
+  std::uint64_t job = 0;
+  std::uint64_t limit_bytes = 0;
+  std::uint32_t processors = 1;
+  std::string path;  // of the program
+  std::string socket;
+  std::string secret;
+  std::string library_directory;
+  std::vector<std::vector<std::string>> environments;  // by rank
+  std::vector<cpu_set_t> bindings;                     // by rank; empty: none
+};
+
+class Job {
+ public:
+  // `guardian` and `listener` are made by the caller, as early as they must be.
+  Job(JobPlan plan, JobSegment segment, Descriptor listener, Descriptor events,
+      std::unique_ptr<Guardian> guardian, const sigset_t& original_signals, std::uint64_t start_ns);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Starts all ranks and returns when none is left; the job's exit code.
+  int run();
+
+ private:
+  // One incarnation of a rank, as far as descriptors go.
+  struct RankIo {
+    pid_t child = 0;
+    bool child_reaped = true;
+    bool dying = false;    // its tree is being killed
+    Descriptor registered;  // pidfd of the registered process, if it is not the child
+    pid_t registered_pid = 0;
+    Descriptor output[2];   // read ends of its stdout and stderr
+    OutputStream stream[2];
+    std::uint64_t unfinished_since_ns[2] = {0, 0};  // 0: no unfinished line
+    bool output_wanted = false;                     // the agent awaits its end
+    std::uint64_t peak_bytes = 0;
+  };
+  struct Connection {
+    Descriptor socket;
+    pid_t pid = 0;
+    std::optional<std::uint32_t> rank;  // once registered
+    std::uint32_t incarnation = 0;
+  };
+  // What a descriptor in the poll set is for.
+  struct Source {
+    enum class Kind { kSignals, kListener, kConnection, kOutput, kRegistered, kStdin, kInput, kWriter };
+    Kind kind;
+    std::size_t index = 0;
+    int stream = 0;
+  };
+
+  // job.cc: the loop, and what the cores want.
+  void start_all();
+  void wait();
+  std::uint64_t next_deadline_ns() const;
+  void on_deadlines();
+  void dispatch(const Source& source, short happened);
+  void feed(const AgentEvent& event);
+  void feed(const Event& event);
+  void run_queue();
+  void carry_out(const AgentAction& action);
+  void carry_out(const Action& action);
+  void finish(int code);
+  bool last_words();
+
+  // job_processes.cc
+  void spawn(std::uint32_t rank);
+  void on_signals();
+  void stop_and_continue();
+  void reap_children();
+  void on_registered_ended(std::uint32_t rank);
+  void kill_tree(std::uint32_t rank);
+  // Kills what is left of the trees that are dying; those that are gone are told to the agent.
+  void sweep();
+  void kill_leftovers();
+  void signal_ranks(int signal);
+  Cause complete(Cause cause, std::uint32_t rank);
+  void print_where_all_stand(bool wait_for_it);
+  std::optional<std::uint32_t> rank_of(pid_t pid) const;
+
+  // job_messages.cc
+  void accept_all();
+  void read_connection(Connection& connection);
+  void on_message(Connection& connection, const engine::Message& message);
+  void answer(Connection& connection, const AgentAction& action);
+  void on_first_message(Connection& connection, const engine::Message& message);
+  void drain_messages(std::uint32_t rank);
+  void close_connections(std::uint32_t rank);
+
+  // job_output.cc
+  void read_output(std::uint32_t rank, int stream, bool to_the_end);
+  void drain_output(std::uint32_t rank);
+  void check_output_ended(std::uint32_t rank);
+  void flush_output(std::uint32_t rank, int stream);
+  void tell_difference(std::uint32_t rank, int stream, bool ended);
+  void read_stdin();
+  void write_input();
+  bool may_read_stdin() const;
+  void write_outputs();
+  void flush_writers();
+  void tell(const std::string& text);
+  void log(const Record& record);
+  std::string expanded(const std::string& text);
+  bool keep_journal();
+
+  std::uint64_t now_ns() const;  // since the start
+
+  JobPlan plan_;
+  JobSegment segment_;
+  Descriptor listener_;
+  Descriptor events_;
+  std::unique_ptr<Guardian> guardian_;
+  sigset_t original_signals_;
+  std::uint64_t start_ns_;
+  double start_wall_s_;
+  Descriptor signals_;
+  SupervisorCore supervisor_;
+  AgentCore agent_;
+  std::deque<std::function<void()>> queue_;
+  bool running_queue_ = false;
+
+  std::vector<RankIo> ranks_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<pollfd> polled_;
+  std::vector<Source> sources_;
+  Writer out_{1};
+  Writer err_{2};
+  bool output_lost_ = false;
+  Input input_;
+  Descriptor input_pipe_;  // write end of rank 0's standard input
+  Symbolizer symbolizer_;
+  std::vector<pid_t> helpers_;  // children that are no ranks
+  std::uint64_t oom_kills_seen_;
+
+  std::uint64_t timeout_at_ns_ = UINT64_MAX;
+  std::uint64_t kill_at_ns_ = UINT64_MAX;  // end of the grace after SIGTERM
+  std::uint64_t retry_stdin_at_ns_ = 0;
+  bool last_words_said_ = false;
+  bool finished_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace rejoin::launcher

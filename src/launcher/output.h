@@ -1,0 +1,60 @@
+// One output stream of one rank: every byte shown once, however often the rank is started again.
+//
+// A replacement prints again what its predecessors printed. It is counted in lines, and in bytes of
+// the last line if that was shown unfinished; as much as was shown is swallowed. A hash over both
+// tells whether the replay printed the same.
+//
+// Whole lines are shown at once, so that lines of different ranks do not mix. An unfinished line is
+// kept back until it is finished, flush() is called, or it grows too long.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace rejoin::launcher {
+
+class OutputStream {
+ public:
+  // `tag` is put before every line that is shown; not counted, not hashed.
+  explicit OutputStream(std::string tag = {});
+  OutputStream(OutputStream&&) noexcept;
+  OutputStream& operator=(OutputStream&&) noexcept;
+  ~OutputStream();
+
+  // Bytes that the rank wrote; what is to be shown of them is appended to `show`.
+  void feed(std::string_view bytes, std::string& show);
+  // Shows an unfinished line as it is.
+  void flush(std::string& show);
+  // The process is dead and all that it wrote was fed. Its replacement begins from the start.
+  void restart();
+
+  bool has_unfinished_line() const { return !unfinished_.empty(); }
+  // True once, after a replay printed something else than its predecessor, or less (`ended`: the
+  // rank will print no more).
+  bool take_difference(bool ended);
+
+ private:
+  struct Hash;
+
+  std::string_view swallow(std::string_view bytes);
+  void emit(std::string_view bytes, std::string& show);
+
+  std::string tag_;
+  std::string unfinished_;
+  bool at_line_start_ = true;  // of what was shown
+
+  std::uint64_t shown_lines_ = 0;
+  std::uint64_t shown_of_line_bytes_ = 0;  // of the line after those
+  std::uint64_t lines_to_swallow_ = 0;
+  std::uint64_t bytes_to_swallow_ = 0;
+  bool swallowing_ = false;
+  bool differs_ = false;
+  bool difference_told_ = false;
+  std::unique_ptr<Hash> shown_;
+  std::unique_ptr<Hash> replayed_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,40 @@
+// A value, or one line for the user that says what is wrong and what to do.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace rejoin::launcher {
+
+// Exit codes of ftrun that are its own; docs/faults.md and `ftrun -h` list them.
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitTimeout = 110;  // as mpirun's
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+inline constexpr int kExitSignal = 128;  // + the signal
+
+struct Error {
+  std::string text;
+  int exit_code = kExitFailure;
+};
+
+template <class T>
+class Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}
+  Result(Error error) : state_(std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  // REQUIRES ok().
+  T& value() { return std::get<0>(state_); }
+  const T& value() const { return std::get<0>(state_); }
+  // REQUIRES !ok().
+  const Error& error() const { return std::get<1>(state_); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,44 @@
+// Call sites as people read them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/segment.h"
+
+namespace rejoin::launcher {
+
+// Replaces every {RANK:MODULE:PLACE} (see engine/messages.h) by site(rank, module, place). Anything
+// else stays as it is.
+using SiteText = std::function<std::string(std::uint32_t rank, std::uint32_t module, std::uint64_t place)>;
+std::string expand_sites(std::string_view text, const SiteText& site);
+
+// The marker for one call site.
+std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t place);
+
+class Symbolizer {
+ public:
+  // `library_directory`: where librejoin_symbols.so lies. It is loaded at the first describe().
+  explicit Symbolizer(std::string library_directory) : directory_(std::move(library_directory)) {}
+
+  // "src/solver.c:12::iterate", as much of it as debug information tells; else like rough_site().
+  // May take milliseconds for a module's first site; remembered afterwards.
+  std::string describe(const engine::ModuleEntry& module, std::uint64_t place);
+
+ private:
+  using Symbolize = int (*)(const char*, const std::uint8_t*, std::size_t, std::uint64_t, char*,
+                            std::size_t);
+  std::string directory_;
+  bool loaded_ = false;
+  Symbolize symbolize_ = nullptr;
+  std::map<std::pair<std::string, std::uint64_t>, std::string> known_;
+};
+
+// "solver+0x1a2b", without looking at the file.
+std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place);
+
+}  // namespace rejoin::launcher

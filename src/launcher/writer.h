@@ -1,0 +1,30 @@
+// A queue before one of ftrun's own output descriptors, so that a slow reader blocks nobody.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace rejoin::launcher {
+
+class Writer {
+ public:
+  explicit Writer(int fd) : fd_(fd) {}
+
+  // Where bytes to be shown are appended; write_some() takes them from there.
+  std::string& queue() { return queue_; }
+  std::size_t waiting_bytes() const { return queue_.size() - written_; }
+  int fd() const { return fd_; }
+
+  // Writes what can be written without waiting. 0, or the errno for which nothing can be written any
+  // more; what is queued then is dropped, now and later.
+  int write_some();
+
+ private:
+  int fd_;
+  std::string queue_;
+  std::size_t written_ = 0;
+  int error_ = 0;
+};
+
+}  // namespace rejoin::launcher

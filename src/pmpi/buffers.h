@@ -1,0 +1,65 @@
+// Checks of the buffers and counts of collectives. All of them return MPI_SUCCESS, or the code of
+// the error that was raised through the communicator's handler. REQUIRE is_comm(comm).
+#pragma once
+
+#include "pmpi/context.h"
+#include "pmpi/errors.h"
+#include "pmpi/handles.h"
+
+namespace rejoin::pmpi {
+
+// Whether [a, a + a_bytes) and [b, b + b_bytes) have no byte in common.
+inline bool apart(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto pa = reinterpret_cast<std::uintptr_t>(a), pb = reinterpret_cast<std::uintptr_t>(b);
+  return pa + a_bytes <= pb || pb + b_bytes <= pa;
+}
+
+inline std::size_t bytes_of(MPI_Datatype type, int count) {
+  return static_cast<std::size_t>(count) * type->extent_bytes;
+}
+
+int fail_count(const char* function, MPI_Comm comm, int count);
+int fail_type(const char* function, MPI_Comm comm, MPI_Datatype type);
+int fail_buffer(const char* function, MPI_Comm comm, const char* what, const void* buffer);
+int fail_aliased(const char* function, MPI_Comm comm);
+int fail_root(const char* function, MPI_Comm comm, int root);
+
+// A buffer of `count` elements that is no MPI_IN_PLACE. `what`: its name in the message.
+inline int check_buffer(const char* function, MPI_Comm comm, const char* what, const void* buffer,
+                        int count, MPI_Datatype type) {
+  if (count < 0) [[unlikely]]
+    return fail_count(function, comm, count);
+  if (!is_committed(type)) [[unlikely]]
+    return fail_type(function, comm, type);
+  if (buffer == MPI_IN_PLACE || (buffer == nullptr && bytes_of(type, count) > 0)) [[unlikely]] {
+    return fail_buffer(function, comm, what, buffer);
+  }
+  return MPI_SUCCESS;
+}
+
+inline int check_root(const char* function, MPI_Comm comm, int root) {
+  if (root < 0 || root >= comm->size()) [[unlikely]]
+    return fail_root(function, comm, root);
+  return MPI_SUCCESS;
+}
+
+// Send and receive buffers of a reduction whose arguments are bound: `send` may be MPI_IN_PLACE.
+inline int check_reduction_buffers(const char* function, MPI_Comm comm, const void* send,
+                                   const void* receive, std::size_t bytes) {
+  if (receive == MPI_IN_PLACE || (receive == nullptr && bytes > 0)) [[unlikely]] {
+    return fail_buffer(function, comm, "receive", receive);
+  }
+  if (send == nullptr && bytes > 0) [[unlikely]] {
+    return fail_buffer(function, comm, "send", send);
+  }
+  if (send == receive && bytes > 0) [[unlikely]]
+    return fail_aliased(function, comm);
+  return MPI_SUCCESS;
+}
+
+// The counts of one buffer of a v-variant, of `comm->size()` blocks. Displacements (may be null:
+// not looked at) need no check: they may be negative.
+int check_counts(const char* function, MPI_Comm comm, const char* what, const void* buffer,
+                 const int counts[], const int displs[], MPI_Datatype type);
+
+}  // namespace rejoin::pmpi

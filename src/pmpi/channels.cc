@@ -1,0 +1,248 @@
+// Gather(v), Scatter(v), Alltoall(v, w): every member gets something else.
+#include <string.h>
+
+#include "api.h"
+#include "engine/collectives.h"
+#include "pmpi/buffers.h"
+#include "pmpi/signature.h"
+
+namespace rejoin::pmpi {
+namespace {
+
+using engine::Block;
+using recovery::OpKind;
+using recovery::Status;
+
+// The blocks of one buffer, one per member.
+struct Blocks {
+  std::byte* buffer;
+  MPI_Datatype type;
+  int count;          // of each block, if counts is null
+  const int* counts;  // in elements
+  const int* displs;  // in elements; in bytes if types is not null
+  const MPI_Datatype* types = nullptr;
+
+  Block operator()(std::uint32_t i) const {
+    const MPI_Datatype t = types ? types[i] : type;
+    const std::size_t bytes = bytes_of(t, counts ? counts[i] : count);
+    const std::ptrdiff_t unit = types ? 1 : static_cast<std::ptrdiff_t>(t->extent_bytes);
+    const std::ptrdiff_t at = displs ? displs[i] * unit : static_cast<std::ptrdiff_t>(i * bytes);
+    return {buffer + at, bytes};
+  }
+};
+
+std::byte* buffer_of(const void* program_memory) {
+  return static_cast<std::byte*>(const_cast<void*>(program_memory));
+}
+
+// `bytes`: of a block where all are equal, else 0.
+Rank::Operation begin(const void* site, MPI_Comm comm, OpKind kind, int root, std::size_t bytes) {
+  // What is sent is compared message by message, so the operation needs no fingerprint.
+  return Rank::Operation(*context->rank, *comm->comm, {signature_of(kind, root, bytes), site},
+                         nullptr, 0);
+}
+
+int end(const char* name, MPI_Comm comm, Rank::Operation& operation) {
+  const Status status = operation.finish();
+  return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
+}
+
+// What a rank sends to itself must fit what it expects of itself.
+int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
+  if (sent <= expected) return MPI_SUCCESS;
+  return fail(name, comm, MPI_ERR_TRUNCATE,
+              "this rank sends itself %zu bytes but receives only %zu", sent, expected);
+}
+
+int gather_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root,
+                  std::size_t common, const void* own, std::size_t own_bytes,
+                  const Blocks& places) {
+  Rank::Operation operation = begin(site, comm, kind, root, common);
+  engine::gather(operation, static_cast<std::uint32_t>(root), own, own_bytes, places);
+  return end(name, comm, operation);
+}
+
+int scatter_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root,
+                   std::size_t common, void* own, std::size_t own_bytes, const Blocks& places) {
+  Rank::Operation operation = begin(site, comm, kind, root, common);
+  engine::scatter(operation, static_cast<std::uint32_t>(root), own, own_bytes, places);
+  return end(name, comm, operation);
+}
+
+int alltoall_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind,
+                    std::size_t common, const Blocks& out, const Blocks& in) {
+  const auto me = comm->comm->members.rank;
+  if (const int code = check_own(name, comm, out(me).bytes, in(me).bytes)) return code;
+  Rank::Operation operation = begin(site, comm, kind, -1, common);
+  engine::alltoall(operation, out, in);
+  return end(name, comm, operation);
+}
+
+}  // namespace
+
+int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+           void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Gather";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_root(kName, comm, root)) return code;
+  const bool at_root = comm->rank() == root, in_place = at_root && sendbuf == MPI_IN_PLACE;
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+  }
+  if (at_root) {
+    if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+      return code;
+    }
+  }
+  const std::size_t own = in_place ? 0 : bytes_of(sendtype, sendcount);
+  const std::size_t common = at_root ? bytes_of(recvtype, recvcount) : own;
+  if (const int code = check_own(kName, comm, own, common)) return code;
+  return gather_blocks(kName, site, comm, OpKind::kGather, root, common,
+                       in_place ? nullptr : sendbuf, own,
+                       {buffer_of(recvbuf), recvtype, recvcount, nullptr, nullptr});
+}
+
+int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+            void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
+            int root, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Gatherv";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_root(kName, comm, root)) return code;
+  const bool at_root = comm->rank() == root, in_place = at_root && sendbuf == MPI_IN_PLACE;
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+  }
+  const std::size_t own = in_place ? 0 : bytes_of(sendtype, sendcount);
+  if (at_root) {
+    if (const int code =
+            check_counts(kName, comm, "receive", recvbuf, recvcounts, displs, recvtype)) {
+      return code;
+    }
+    if (const int code = check_own(kName, comm, own, bytes_of(recvtype, recvcounts[root]))) {
+      return code;
+    }
+  }
+  return gather_blocks(kName, site, comm, OpKind::kGatherv, root, 0, in_place ? nullptr : sendbuf,
+                       own, {buffer_of(recvbuf), recvtype, 0, recvcounts, displs});
+}
+
+int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+            void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Scatter";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_root(kName, comm, root)) return code;
+  const bool at_root = comm->rank() == root, in_place = at_root && recvbuf == MPI_IN_PLACE;
+  if (at_root) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+  }
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+      return code;
+    }
+  }
+  const std::size_t own = in_place ? 0 : bytes_of(recvtype, recvcount);
+  const std::size_t common = at_root ? bytes_of(sendtype, sendcount) : own;
+  if (at_root && !in_place) {
+    if (const int code = check_own(kName, comm, common, own)) return code;
+  }
+  return scatter_blocks(kName, site, comm, OpKind::kScatter, root, common,
+                        in_place ? nullptr : recvbuf, own,
+                        {buffer_of(sendbuf), sendtype, sendcount, nullptr, nullptr});
+}
+
+int scatterv(const void* site, const void* sendbuf, const int sendcounts[], const int displs[],
+             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root,
+             MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Scatterv";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_root(kName, comm, root)) return code;
+  const bool at_root = comm->rank() == root, in_place = at_root && recvbuf == MPI_IN_PLACE;
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+      return code;
+    }
+  }
+  const std::size_t own = in_place ? 0 : bytes_of(recvtype, recvcount);
+  if (at_root) {
+    if (const int code = check_counts(kName, comm, "send", sendbuf, sendcounts, displs, sendtype)) {
+      return code;
+    }
+    const std::size_t sent = in_place ? 0 : bytes_of(sendtype, sendcounts[root]);
+    if (const int code = check_own(kName, comm, sent, own)) return code;
+  }
+  return scatter_blocks(kName, site, comm, OpKind::kScatterv, root, 0, in_place ? nullptr : recvbuf,
+                        own, {buffer_of(sendbuf), sendtype, 0, sendcounts, displs});
+}
+
+int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+             void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Alltoall";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+    return code;
+  }
+  const Blocks in = {buffer_of(recvbuf), recvtype, recvcount, nullptr, nullptr};
+  Blocks out = in;
+  if (sendbuf != MPI_IN_PLACE) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+    out = {buffer_of(sendbuf), sendtype, sendcount, nullptr, nullptr};
+  }
+  return alltoall_blocks(kName, site, comm, OpKind::kAlltoall, bytes_of(recvtype, recvcount), out,
+                         in);
+}
+
+int alltoallv(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
+              MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
+              MPI_Datatype recvtype, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Alltoallv";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code =
+          check_counts(kName, comm, "receive", recvbuf, recvcounts, rdispls, recvtype)) {
+    return code;
+  }
+  const Blocks in = {buffer_of(recvbuf), recvtype, 0, recvcounts, rdispls};
+  Blocks out = in;
+  if (sendbuf != MPI_IN_PLACE) {
+    if (const int code =
+            check_counts(kName, comm, "send", sendbuf, sendcounts, sdispls, sendtype)) {
+      return code;
+    }
+    out = {buffer_of(sendbuf), sendtype, 0, sendcounts, sdispls};
+  }
+  return alltoall_blocks(kName, site, comm, OpKind::kAlltoallv, 0, out, in);
+}
+
+int alltoallw(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
+              const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
+              const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Alltoallw";
+  if (!is_comm(comm)) return fail_comm(kName);
+  const auto check = [&](const char* what, const void* buffer, const int counts[],
+                         const int displs[], const MPI_Datatype types[]) {
+    if (types == nullptr) {
+      return fail(kName, comm, MPI_ERR_TYPE, "the %s datatypes are a null pointer", what);
+    }
+    if (counts == nullptr || displs == nullptr) {
+      return check_counts(kName, comm, what, buffer, counts, displs, MPI_BYTE);
+    }
+    for (int i = 0; i < comm->size(); ++i) {
+      if (const int code = check_buffer(kName, comm, what, buffer, counts[i], types[i]))
+        return code;
+    }
+    return MPI_SUCCESS;
+  };
+  if (const int code = check("receive", recvbuf, recvcounts, rdispls, recvtypes)) return code;
+  const Blocks in = {buffer_of(recvbuf), MPI_DATATYPE_NULL, 0, recvcounts, rdispls, recvtypes};
+  Blocks out = in;
+  if (sendbuf != MPI_IN_PLACE) {
+    if (const int code = check("send", sendbuf, sendcounts, sdispls, sendtypes)) return code;
+    out = {buffer_of(sendbuf), MPI_DATATYPE_NULL, 0, sendcounts, sdispls, sendtypes};
+  }
+  return alltoall_blocks(kName, site, comm, OpKind::kAlltoallw, 0, out, in);
+}
+
+}  // namespace rejoin::pmpi

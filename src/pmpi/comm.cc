@@ -1,0 +1,332 @@
+// MPI_Comm_*, without attributes and error handlers.
+#include "pmpi/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "pmpi/attributes.h"
+#include "pmpi/context.h"
+#include "pmpi/errhandler.h"
+#include "pmpi/errors.h"
+#include "pmpi/fortran.h"
+#include "pmpi/group.h"
+#include "pmpi/info.h"
+#include "pmpi/signature.h"
+
+namespace rejoin::pmpi {
+
+void open_comm(MPI_Comm handle, Rank::Comm* comm) {
+  if (comm == nullptr) {
+    char text[160];
+    snprintf(text, sizeof text, "no more communicators: a job keeps at most %u of a rank",
+             engine::kMaxContexts);
+    end_job(MPI_ERR_NO_MEM, text);
+  }
+  handle->comm = comm;
+  if (handle->errhandler == nullptr) handle->errhandler = MPI_ERRORS_ARE_FATAL;
+  handle->magic = Magic::kComm;
+}
+
+namespace {
+
+using recovery::OpKind;
+using recovery::Status;
+
+// The colour of a part of a communicator that is known by its members.
+std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
+  std::uint64_t h = engine::mix(start ^ members.size());
+  for (const std::uint32_t r : members) h = engine::mix(h + r);
+  return h;
+}
+
+// Every member of `comm` contributes `bytes` of `input` and gets all contributions.
+Status meet(const void* site, MPI_Comm comm, OpKind kind, const void* input, std::size_t bytes,
+            const std::byte** all) {
+  recovery::Uniform u;
+  u.input = input;
+  u.input_bytes = bytes;
+  u.result_bytes = bytes * comm->comm->members.size;
+  return context->rank->uniform(*comm->comm, {signature_of(kind, -1, bytes), site}, u, all);
+}
+
+// A handle on a new communicator that has nothing of `parent` but its error handler.
+MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
+  MPI_Comm c = make<ompi_communicator_t>();
+  c->fortran = kNoFortranHandle;
+  c->errhandler = parent->errhandler;
+  ++c->errhandler->references;
+  open_comm(
+      c, context->rank->make_comm(id, members.data(), static_cast<std::uint32_t>(members.size())));
+  return c;
+}
+
+void close(MPI_Comm c) {
+  forget(&context->comms, c->fortran);
+  drop(c->errhandler);
+  if (c->info != nullptr) destroy_info(c->info);
+  while (GroupCreations* g = c->creations) {
+    c->creations = g->next;
+    destroy(g);
+  }
+  context->rank->free_comm(c->comm);
+  c->magic = Magic::kNone;
+  destroy(c);
+}
+
+int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  if (!is_comm(comm)) return fail_comm(name);
+  const std::uint64_t sequence = comm->comm->next_sequence;
+  const std::byte* nothing;
+  const Status status = meet(site, comm, OpKind::kCommDup, nullptr, 0, &nothing);
+  if (status != Status::kOk) return fail_status(name, comm, status);
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence, 0);
+  MPI_Comm c = open_child(comm, id, ranks_of(comm));
+  if (info != nullptr && info->first != nullptr) c->info = copy_info(info);
+  if (const int code = copy_attributes(comm, c)) {
+    close(c);
+    return fail(name, comm, code, "the copy function of an attribute returned %d", code);
+  }
+  *newcomm = c;
+  return MPI_SUCCESS;
+}
+
+int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, MPI_Comm* newcomm) {
+  const std::uint64_t sequence = comm->comm->next_sequence;
+  const std::byte* all;
+  const Status status = meet(site, comm, OpKind::kCommSplit, &mine, sizeof mine, &all);
+  if (status != Status::kOk) return fail_status(name, comm, status);
+  *newcomm = MPI_COMM_NULL;
+  if (mine.colour == MPI_UNDEFINED) return MPI_SUCCESS;
+  const WorldRanks parent = ranks_of(comm);
+  Scratch members(parent.size() * sizeof(std::uint32_t));
+  std::uint32_t* part = members.as<std::uint32_t>();
+  const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(all), parent.size()},
+                                mine.colour, part);
+  for (int i = 0; i < n; ++i) part[i] = parent[part[i]];
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence,
+                                                  static_cast<std::uint32_t>(mine.colour));
+  *newcomm = open_child(comm, id, {part, static_cast<std::size_t>(n)});
+  return MPI_SUCCESS;
+}
+
+// MPI_SUCCESS if every member of `group` is one of `comm`.
+int check_subgroup(const char* name, MPI_Comm comm, MPI_Group group) {
+  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_group(group)) {
+    return fail(name, comm, MPI_ERR_GROUP, "the group is MPI_GROUP_NULL, or it was freed");
+  }
+  const Positions in_comm(ranks_of(comm));
+  for (const std::uint32_t r : ranks_of(group)) {
+    if (!in_comm.has(r)) {
+      return fail(name, comm, MPI_ERR_GROUP,
+                  "rank %u of MPI_COMM_WORLD is in the group but not in the communicator", r);
+    }
+  }
+  return MPI_SUCCESS;
+}
+
+std::uint64_t count_creation(MPI_Comm comm, std::uint64_t colour) {
+  GroupCreations* g = comm->creations;
+  while (g != nullptr && g->colour != colour) g = g->next;
+  if (g == nullptr) {
+    g = make<GroupCreations>();
+    *g = {colour, 0, comm->creations};
+    comm->creations = g;
+  }
+  return g->count++;
+}
+
+int free_handle(const char* name, MPI_Comm* comm) {
+  require_active(name);
+  if (comm == nullptr || !is_comm(*comm)) return fail_comm(name);
+  MPI_Comm c = *comm;
+  if (c->predefined) {
+    return fail(name, c, MPI_ERR_COMM, "%s cannot be freed", c->name);
+  }
+  if (const int code = delete_attributes(c)) {
+    return fail(name, c, code, "the delete function of an attribute returned %d", code);
+  }
+  close(c);
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int comm_rank(MPI_Comm comm, int* rank) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_rank");
+  *rank = comm->rank();
+  return MPI_SUCCESS;
+}
+
+int comm_size(MPI_Comm comm, int* size) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_size");
+  *size = comm->size();
+  return MPI_SUCCESS;
+}
+
+int comm_dup(const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
+  return duplicate("MPI_Comm_dup", site, comm, is_comm(comm) ? comm->info : nullptr, newcomm);
+}
+
+int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  constexpr const char* kName = "MPI_Comm_dup_with_info";
+  if (is_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
+    return fail(kName, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
+  }
+  return duplicate(kName, site, comm, is_info(info) ? info : nullptr, newcomm);
+}
+
+int comm_split(const void* site, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  constexpr const char* kName = "MPI_Comm_split";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (color < 0 && color != MPI_UNDEFINED) {
+    return fail(kName, comm, MPI_ERR_ARG,
+                "the colour is %d; it must be 0 or more, or MPI_UNDEFINED", color);
+  }
+  return split(kName, site, comm, {color, key}, newcomm);
+}
+
+int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MPI_Info,
+                    MPI_Comm* newcomm) {
+  constexpr const char* kName = "MPI_Comm_split_type";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (split_type != MPI_COMM_TYPE_SHARED && split_type != MPI_UNDEFINED) {
+    return fail(kName, comm, MPI_ERR_UNSUPPORTED_OPERATION,
+                "split type %d is not supported; MPI_COMM_TYPE_SHARED is", split_type);
+  }
+  const int colour = split_type == MPI_UNDEFINED ? MPI_UNDEFINED : 0;  // all ranks share memory
+  return split(kName, site, comm, {colour, key}, newcomm);
+}
+
+int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  constexpr const char* kName = "MPI_Comm_create";
+  if (const int code = check_subgroup(kName, comm, group)) return code;
+  const std::uint64_t sequence = comm->comm->next_sequence;
+  const std::byte* nothing;
+  const Status status = meet(site, comm, OpKind::kCommCreate, nullptr, 0, &nothing);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  *newcomm = MPI_COMM_NULL;
+  if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
+  // Disjoint groups may be given by different members, so the group is part of the name.
+  const std::uint64_t id =
+      engine::derive_context(comm->comm->members.context, sequence, colour_of(ranks_of(group), 0));
+  *newcomm = open_child(comm, id, ranks_of(group));
+  return MPI_SUCCESS;
+}
+
+int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
+                      MPI_Comm* newcomm) {
+  constexpr const char* kName = "MPI_Comm_create_group";
+  if (const int code = check_subgroup(kName, comm, group)) return code;
+  if (tag < 0) return fail(kName, comm, MPI_ERR_TAG, "the tag is %d; it must be 0 or more", tag);
+  *newcomm = MPI_COMM_NULL;
+  if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
+  const std::uint64_t colour =
+      colour_of(ranks_of(group), std::uint64_t{1} << 32 | static_cast<std::uint32_t>(tag));
+  const std::uint64_t id =
+      engine::derive_context(comm->comm->members.context, count_creation(comm, colour), colour);
+  MPI_Comm c = open_child(comm, id, ranks_of(group));
+  const std::byte* nothing;
+  const Status status = meet(site, c, OpKind::kCommCreateGroup, nullptr, 0, &nothing);
+  if (status != Status::kOk) {
+    const int code = fail_status(kName, comm, status);
+    close(c);
+    return code;
+  }
+  *newcomm = c;
+  return MPI_SUCCESS;
+}
+
+// Collective in MPI, local here: records outlive the handle, and nobody waits.
+int comm_free(MPI_Comm* comm) { return free_handle("MPI_Comm_free", comm); }
+int comm_disconnect(MPI_Comm* comm) { return free_handle("MPI_Comm_disconnect", comm); }
+
+int comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
+  if (!is_comm(comm1) || !is_comm(comm2)) return fail_comm("MPI_Comm_compare");
+  if (comm1 == comm2) {
+    *result = MPI_IDENT;
+    return MPI_SUCCESS;
+  }
+  switch (compare_groups(ranks_of(comm1), ranks_of(comm2))) {
+    case GroupOrder::kIdent:
+      *result = MPI_CONGRUENT;
+      break;
+    case GroupOrder::kSimilar:
+      *result = MPI_SIMILAR;
+      break;
+    case GroupOrder::kUnequal:
+      *result = MPI_UNEQUAL;
+      break;
+  }
+  return MPI_SUCCESS;
+}
+
+int comm_group(MPI_Comm comm, MPI_Group* group) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_group");
+  *group = make_group(ranks_of(comm).data(), comm->size());
+  return MPI_SUCCESS;
+}
+
+int comm_set_name(MPI_Comm comm, const char* comm_name) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_set_name");
+  snprintf(comm->name, sizeof comm->name, "%s", comm_name);
+  return MPI_SUCCESS;
+}
+
+int comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {
+  require_active("MPI_Comm_get_name");
+  if (!is_comm(comm) && comm != MPI_COMM_NULL) return fail_comm("MPI_Comm_get_name");
+  strcpy(comm_name, comm->name);
+  *resultlen = static_cast<int>(strlen(comm_name));
+  return MPI_SUCCESS;
+}
+
+int comm_set_info(MPI_Comm comm, MPI_Info info) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_set_info");
+  if (!is_info(info)) {
+    return fail("MPI_Comm_set_info", comm, MPI_ERR_INFO, "the info object is invalid");
+  }
+  if (comm->info != nullptr) destroy_info(comm->info);
+  comm->info = copy_info(info);
+  return MPI_SUCCESS;
+}
+
+int comm_get_info(MPI_Comm comm, MPI_Info* info_used) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_get_info");
+  *info_used = comm->info != nullptr ? copy_info(comm->info) : make_info();
+  return MPI_SUCCESS;
+}
+
+// ------------------------------------------------------------------- there are no others than
+// these
+
+int comm_test_inter(MPI_Comm comm, int* flag) {
+  if (!is_comm(comm)) return fail_comm("MPI_Comm_test_inter");
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+static int fail_intra(const char* function, MPI_Comm comm) {
+  if (!is_comm(comm)) return fail_comm(function);
+  return fail(function, comm, MPI_ERR_COMM, "the communicator is no intercommunicator");
+}
+int comm_remote_size(MPI_Comm comm, int*) { return fail_intra("MPI_Comm_remote_size", comm); }
+int comm_remote_group(MPI_Comm comm, MPI_Group*) {
+  return fail_intra("MPI_Comm_remote_group", comm);
+}
+
+int comm_get_parent(MPI_Comm* parent) {
+  require_active("MPI_Comm_get_parent");
+  *parent = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+int topo_test(MPI_Comm comm, int* status) {
+  if (!is_comm(comm)) return fail_comm("MPI_Topo_test");
+  *status = MPI_UNDEFINED;
+  return MPI_SUCCESS;
+}
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,119 @@
+// The state of the MPI face in one process, and the memory that it uses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pmpi/handles.h"
+
+namespace rejoin::pmpi {
+
+// Fortran sees handles as integers: indices of such tables. A handle enters its table when
+// MPI_X_c2f asks for it.
+struct HandleTable {
+  int first;  // integer of entry 0; below it are the predefined handles
+  void** entries;
+  int count;
+  int capacity;
+};
+
+struct Keyval {
+  MPI_Comm_copy_attr_function* copy;
+  MPI_Comm_delete_attr_function* remove;
+  void* extra_state;
+  int references;  // the program's handle, and attributes; 0: freed
+};
+
+// An error class or code that the program has added.
+struct AddedError {
+  int error_class;
+  char text[MPI_MAX_ERROR_STRING];
+};
+
+struct Context {
+  recovery::Rank* rank;
+  long main_thread;
+  int thread_level;
+  bool finalized;
+
+  HandleTable comms, groups, types, ops, errhandlers, infos;
+  Keyval* keyvals;
+  int keyval_count;
+  int keyval_capacity;
+  AddedError* errors;
+  int error_count;
+  int error_capacity;
+
+  // Where predefined attributes point to.
+  int universe_size;
+  int last_used_code;
+
+  // The newest failure: MPI_Error_string tells more about it than about its class.
+  int last_code;
+  char last_text[1024];
+};
+
+// The only global of the shim. Null until MPI_Init.
+extern Context* context;
+
+inline bool active() { return context != nullptr && !context->finalized; }
+
+// Ends the process, as Open MPI does, unless MPI is initialised and not finalised.
+void require_active(const char* function);
+
+// -------------------------------------------------------------------------------------------
+// memory
+
+// Memory of the shim, 64-byte aligned; ends the job when there is no more.
+void* allocate(std::size_t bytes);
+void release(void* memory, std::size_t bytes);
+
+template <class T>
+T* make() {
+  return new (allocate(sizeof(T))) T{};
+}
+template <class T>
+void destroy(T* object) {
+  release(object, sizeof(T));
+}
+
+// Makes room for one more in an array of `capacity` elements that holds `count`.
+template <class T>
+void grow(T** array, int count, int* capacity) {
+  if (count < *capacity) return;
+  const int larger = *capacity == 0 ? 8 : 2 * *capacity;
+  T* moved = static_cast<T*>(allocate(larger * sizeof(T)));
+  for (int i = 0; i < count; ++i) moved[i] = (*array)[i];
+  if (*capacity > 0) release(*array, *capacity * sizeof(T));
+  *array = moved;
+  *capacity = larger;
+}
+
+// Temporary memory of one call.
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(std::size_t bytes) { reserve(bytes); }
+  ~Scratch() {
+    if (memory_ != nullptr) release(memory_, bytes_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::byte* reserve(std::size_t bytes) {  // once
+    memory_ = allocate(bytes);
+    bytes_ = bytes;
+    return data();
+  }
+  std::byte* data() const { return static_cast<std::byte*>(memory_); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace rejoin::pmpi

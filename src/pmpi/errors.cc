@@ -1,0 +1,272 @@
+#include "pmpi/errors.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "engine/messages.h"
+#include "pmpi/context.h"
+
+namespace rejoin::pmpi {
+namespace {
+
+constexpr int kSecondsToBeKilled = 10;
+
+struct ErrorClass {
+  const char* name;
+  const char* text;
+};
+
+// By value, from MPI_SUCCESS on. MPI_T_ classes are never given to an error handler.
+constexpr ErrorClass kClasses[] = {
+    {"MPI_SUCCESS", "no error"},
+    {"MPI_ERR_BUFFER", "invalid buffer"},
+    {"MPI_ERR_COUNT", "invalid count"},
+    {"MPI_ERR_TYPE", "invalid datatype"},
+    {"MPI_ERR_TAG", "invalid tag"},
+    {"MPI_ERR_COMM", "invalid communicator"},
+    {"MPI_ERR_RANK", "invalid rank"},
+    {"MPI_ERR_REQUEST", "invalid request"},
+    {"MPI_ERR_ROOT", "invalid root"},
+    {"MPI_ERR_GROUP", "invalid group"},
+    {"MPI_ERR_OP", "invalid reduction operation"},
+    {"MPI_ERR_TOPOLOGY", "invalid communicator topology"},
+    {"MPI_ERR_DIMS", "invalid topology dimension"},
+    {"MPI_ERR_ARG", "invalid argument of some other kind"},
+    {"MPI_ERR_UNKNOWN", "unknown error"},
+    {"MPI_ERR_TRUNCATE", "message truncated"},
+    {"MPI_ERR_OTHER", "known error that is not in this list"},
+    {"MPI_ERR_INTERN", "internal error"},
+    {"MPI_ERR_IN_STATUS", "error code is in the status"},
+    {"MPI_ERR_PENDING", "pending request"},
+    {"MPI_ERR_ACCESS", "no permission for the file"},
+    {"MPI_ERR_AMODE", "access mode differs between ranks or is not possible"},
+    {"MPI_ERR_ASSERT", "invalid assertion"},
+    {"MPI_ERR_BAD_FILE", "invalid file name"},
+    {"MPI_ERR_BASE", "invalid base address"},
+    {"MPI_ERR_CONVERSION", "error in a data conversion function"},
+    {"MPI_ERR_DISP", "invalid displacement"},
+    {"MPI_ERR_DUP_DATAREP", "data representation is defined already"},
+    {"MPI_ERR_FILE_EXISTS", "file exists"},
+    {"MPI_ERR_FILE_IN_USE", "file is in use"},
+    {"MPI_ERR_FILE", "invalid file handle"},
+    {"MPI_ERR_INFO_KEY", "info key is too long"},
+    {"MPI_ERR_INFO_NOKEY", "no such info key"},
+    {"MPI_ERR_INFO_VALUE", "info value is too long"},
+    {"MPI_ERR_INFO", "invalid info object"},
+    {"MPI_ERR_IO", "input or output error"},
+    {"MPI_ERR_KEYVAL", "invalid attribute key"},
+    {"MPI_ERR_LOCKTYPE", "invalid lock type"},
+    {"MPI_ERR_NAME", "no such service name"},
+    {"MPI_ERR_NO_MEM", "no memory"},
+    {"MPI_ERR_NOT_SAME", "collective arguments differ between ranks"},
+    {"MPI_ERR_NO_SPACE", "no space left"},
+    {"MPI_ERR_NO_SUCH_FILE", "no such file"},
+    {"MPI_ERR_PORT", "invalid port"},
+    {"MPI_ERR_QUOTA", "quota exceeded"},
+    {"MPI_ERR_READ_ONLY", "file or file system is read-only"},
+    {"MPI_ERR_RMA_CONFLICT", "conflicting accesses to a window"},
+    {"MPI_ERR_RMA_SYNC", "wrong synchronisation of accesses to a window"},
+    {"MPI_ERR_SERVICE", "invalid service name"},
+    {"MPI_ERR_SIZE", "invalid size"},
+    {"MPI_ERR_SPAWN", "cannot start processes"},
+    {"MPI_ERR_UNSUPPORTED_DATAREP", "unsupported data representation"},
+    {"MPI_ERR_UNSUPPORTED_OPERATION", "unsupported operation"},
+    {"MPI_ERR_WIN", "invalid window"},
+    {"MPI_T_ERR_MEMORY", "no memory"},
+    {"MPI_T_ERR_NOT_INITIALIZED", "the tool interface is not initialised"},
+    {"MPI_T_ERR_CANNOT_INIT", "the tool interface cannot be initialised"},
+    {"MPI_T_ERR_INVALID_INDEX", "invalid index"},
+    {"MPI_T_ERR_INVALID_ITEM", "invalid item"},
+    {"MPI_T_ERR_INVALID_HANDLE", "invalid handle"},
+    {"MPI_T_ERR_OUT_OF_HANDLES", "no more handles"},
+    {"MPI_T_ERR_OUT_OF_SESSIONS", "no more sessions"},
+    {"MPI_T_ERR_INVALID_SESSION", "invalid session"},
+    {"MPI_T_ERR_CVAR_SET_NOT_NOW", "variable cannot be set now"},
+    {"MPI_T_ERR_CVAR_SET_NEVER", "variable cannot be set"},
+    {"MPI_T_ERR_PVAR_NO_STARTSTOP", "variable cannot be started or stopped"},
+    {"MPI_T_ERR_PVAR_NO_WRITE", "variable cannot be written"},
+    {"MPI_T_ERR_PVAR_NO_ATOMIC", "variable cannot be read and reset at once"},
+    {"MPI_ERR_RMA_RANGE", "address outside the window"},
+    {"MPI_ERR_RMA_ATTACH", "memory cannot be attached"},
+    {"MPI_ERR_RMA_FLAVOR", "wrong flavour of window"},
+    {"MPI_ERR_RMA_SHARED", "memory cannot be shared"},
+    {"MPI_T_ERR_INVALID", "invalid use of the tool interface"},
+    {"MPI_T_ERR_INVALID_NAME", "invalid name"},
+};
+constexpr int kClassCount = sizeof kClasses / sizeof kClasses[0];
+static_assert(kClassCount == MPI_T_ERR_INVALID_NAME + 1);
+constexpr int kFirstAdded = MPI_ERR_LASTCODE + 1;
+
+AddedError* added(int code) {
+  const int i = code - kFirstAdded;
+  return i >= 0 && context != nullptr && i < context->error_count ? &context->errors[i] : nullptr;
+}
+
+int class_of(int code) {
+  if (const AddedError* e = added(code)) return e->error_class;
+  return code >= 0 && code < kClassCount ? code : MPI_ERR_UNKNOWN;
+}
+
+void text_of(int code, char* text, std::size_t bytes) {
+  const AddedError* e = added(code);
+  const ErrorClass& c = kClasses[class_of(code) < kClassCount ? class_of(code) : MPI_ERR_UNKNOWN];
+  if (context != nullptr && code != MPI_SUCCESS && code == context->last_code) {
+    snprintf(text, bytes, "%s: %s", c.name, context->last_text);
+  } else if (e != nullptr) {
+    snprintf(text, bytes, "%s", e->text);
+  } else {
+    snprintf(text, bytes, "%s: %s", c.name, c.text);
+  }
+}
+
+bool has_agent() {
+  return recovery::attached_rank() != nullptr && getenv(engine::kEnvSocket) != nullptr;
+}
+
+int call_handler(MPI_Comm comm, int code) {
+  MPI_Errhandler handler = comm->errhandler;
+  if (handler->kind == ErrhandlerKind::kReturn) return code;
+  if (handler->kind == ErrhandlerKind::kUser) {
+    handler->function(&comm, &code, nullptr);
+    return code;
+  }
+  char text[1400];
+  text_of(code, text, 1200);
+  char where[160];
+  snprintf(where, sizeof where, " (communicator %s)",
+           comm->name[0] != '\0' ? comm->name : "without a name");
+  strcat(text, where);
+  end_job(code, text);
+}
+
+}  // namespace
+
+const char* name_of_class(int error_class) {
+  return error_class >= 0 && error_class < kClassCount ? kClasses[error_class].name : nullptr;
+}
+
+void end_job(int code, const char* text) {
+  if (has_agent()) {
+    recovery::attached_rank()->host().tell(engine::MessageType::kAbort, code, 0, text,
+                                           strlen(text));
+    for (int s = 0; s < kSecondsToBeKilled; ++s) sleep(1);
+  } else if (text[0] != '\0') {
+    char line[1600];
+    const int bytes = snprintf(line, sizeof line, "rejoin: %s\n", text);
+    if (write(2, line, static_cast<std::size_t>(bytes)) < 0) _exit(code);
+  }
+  _exit(code);
+}
+
+void require_active(const char* function) {
+  if (active()) return;
+  char text[256];
+  const bool early = context == nullptr;
+  snprintf(text, sizeof text, "%s was called %s; MPI functions work only between them", function,
+           early ? "before MPI_Init" : "after MPI_Finalize");
+  end_job(1, text);
+}
+
+int fail(const char* function, MPI_Comm comm, int code, const char* format, ...) {
+  require_active(function);
+  const int begin = snprintf(context->last_text, sizeof context->last_text, "%s: ", function);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(context->last_text + begin, sizeof context->last_text - begin, format, arguments);
+  va_end(arguments);
+  context->last_code = code;
+  return call_handler(is_comm(comm) ? comm : MPI_COMM_WORLD, code);
+}
+
+int fail_comm(const char* function) {
+  return fail(function, MPI_COMM_NULL, MPI_ERR_COMM,
+              "the communicator is MPI_COMM_NULL, or it was freed");
+}
+
+int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
+  switch (status) {
+    case recovery::Status::kTruncated:
+      return fail(function, comm, MPI_ERR_TRUNCATE, "%s", context->rank->last_error());
+    case recovery::Status::kMismatch:
+      return fail(function, comm, MPI_ERR_NOT_SAME, "%s", context->rank->last_error());
+    default:
+      return fail(
+          function, comm, MPI_ERR_NO_MEM,
+          "this process has made %u communicators, the most that a job keeps for ranks that are "
+          "started again; make them once and use them again",
+          engine::kMaxContexts);
+  }
+}
+
+int unsupported(const char* function, MPI_Comm comm) {
+  return fail(function, comm, MPI_ERR_UNSUPPORTED_OPERATION,
+              "this function is not supported; docs/coverage.md lists those that are");
+}
+
+// --------------------------------------------------------------------------------- classes and
+// codes
+
+int error_class(int errorcode, int* errorclass) {
+  constexpr const char* kName = "MPI_Error_class";
+  require_active(kName);
+  if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+  }
+  *errorclass = class_of(errorcode);
+  return MPI_SUCCESS;
+}
+
+int error_string(int errorcode, char* string, int* resultlen) {
+  constexpr const char* kName = "MPI_Error_string";
+  require_active(kName);
+  if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+  }
+  text_of(errorcode, string, MPI_MAX_ERROR_STRING);
+  *resultlen = static_cast<int>(strlen(string));
+  return MPI_SUCCESS;
+}
+
+static int add_error(int error_class) {
+  grow(&context->errors, context->error_count, &context->error_capacity);
+  const int code = kFirstAdded + context->error_count;
+  context->errors[context->error_count++] = {error_class < 0 ? code : error_class, ""};
+  return code;
+}
+
+int add_error_class(int* errorclass) {
+  require_active("MPI_Add_error_class");
+  *errorclass = add_error(-1);
+  return MPI_SUCCESS;
+}
+
+int add_error_code(int errorclass, int* errorcode) {
+  constexpr const char* kName = "MPI_Add_error_code";
+  require_active(kName);
+  const AddedError* e = added(errorclass);
+  const bool is_class =
+      e != nullptr ? e->error_class == errorclass : errorclass >= 0 && errorclass < kClassCount;
+  if (!is_class) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error class", errorclass);
+  }
+  *errorcode = add_error(errorclass);
+  return MPI_SUCCESS;
+}
+
+int add_error_string(int errorcode, const char* string) {
+  constexpr const char* kName = "MPI_Add_error_string";
+  require_active(kName);
+  AddedError* e = added(errorcode);
+  if (e == nullptr) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
+                "%d was not made by MPI_Add_error_code or _class", errorcode);
+  }
+  snprintf(e->text, sizeof e->text, "%s", string);
+  return MPI_SUCCESS;
+}
+
+}  // namespace rejoin::pmpi

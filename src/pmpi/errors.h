@@ -1,0 +1,29 @@
+// How a call of MPI fails: through the error handler of a communicator.
+#pragma once
+
+#include "pmpi/handles.h"
+
+namespace rejoin::pmpi {
+
+// Asks the error handler of `comm` (of MPI_COMM_WORLD if it is not usable) what to do about an
+// error of `function`; returns `code` if the handler returns. The text says what is wrong and what
+// to do; printf format. Ends the job under MPI_ERRORS_ARE_FATAL.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 4, 5)]] int fail(const char* function,
+                                                                 MPI_Comm comm, int code,
+                                                                 const char* format, ...);
+
+// An unusable communicator: MPI is not initialised, MPI_COMM_NULL, or one that was freed.
+[[gnu::cold, gnu::noinline]] int fail_comm(const char* function);
+
+// An operation of the recovery layer that did not end in kOk.
+[[gnu::cold, gnu::noinline]] int fail_status(const char* function, MPI_Comm comm,
+                                             recovery::Status status);
+
+// Ends the job with exit code `code` and one line for the user (none if empty): the agent prints it
+// if there is one, else the process does.
+[[noreturn]] void end_job(int code, const char* text);
+
+// "MPI_ERR_COUNT" of MPI_ERR_COUNT; nullptr for what is no predefined class.
+const char* name_of_class(int error_class);
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,15 @@
+// Groups: what their functions and those of communicators share.
+#pragma once
+
+#include "pmpi/groups.h"
+#include "pmpi/handles.h"
+
+namespace rejoin::pmpi {
+
+inline WorldRanks ranks_of(MPI_Group g) { return {g->members, static_cast<std::size_t>(g->size)}; }
+inline WorldRanks ranks_of(MPI_Comm c) { return {c->comm->members.world, c->comm->members.size}; }
+
+// A copy of world ranks as a new handle; MPI_GROUP_EMPTY if there are none.
+MPI_Group make_group(const std::uint32_t* members, int size);
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,61 @@
+// Arithmetic of process groups: ordered sets of world ranks. Pure. Ranks are below
+// engine::kMaxRanks; outputs have room for every element of the inputs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engine/segment.h"
+
+namespace rejoin::pmpi {
+
+using WorldRanks = std::span<const std::uint32_t>;
+
+// Where each world rank stands in a group.
+class Positions {
+ public:
+  explicit Positions(WorldRanks group) {
+    position_.fill(kAbsent);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      position_[group[i]] = static_cast<std::int16_t>(i);
+    }
+  }
+  bool has(std::uint32_t world) const { return position_[world] != kAbsent; }
+  // REQUIRES has(world).
+  int of(std::uint32_t world) const { return position_[world]; }
+
+ private:
+  static constexpr std::int16_t kAbsent = -1;
+  std::array<std::int16_t, engine::kMaxRanks> position_;
+};
+
+enum class GroupOrder { kIdent, kSimilar, kUnequal };
+GroupOrder compare_groups(WorldRanks a, WorldRanks b);
+
+// The set operations of MPI 3.1 section 6.3.2. They return the size of the result; the order is
+// that of `a`, then (union) that of `b`.
+int unite(WorldRanks a, WorldRanks b, std::uint32_t* out);
+int intersect(WorldRanks a, WorldRanks b, std::uint32_t* out);
+int subtract(WorldRanks a, WorldRanks b, std::uint32_t* out);
+
+// Whether ranks[0..n) are different from each other and lie in [0, size).
+bool are_distinct_ranks(int size, int n, const int* ranks);
+
+// The ranks of triplets (first, last, stride), in [0, size) and all different: the number of them,
+// or -1. `out` has room for `size`.
+int expand_ranges(int size, int n, const int (*ranges)[3], int* out);
+
+// `group` without its elements number ranks[0..n). REQUIRES are_distinct_ranks.
+int exclude(WorldRanks group, int n, const int* ranks, std::uint32_t* out);
+
+// What each member of a communicator gives to MPI_Comm_split.
+struct ColourAndKey {
+  std::int32_t colour;
+  std::int32_t key;
+};
+// Members of the part with `colour`: indices into `given`, by key and then by index. Returns how
+// many.
+int members_of_part(std::span<const ColourAndKey> given, int colour, std::uint32_t* out);
+
+}  // namespace rejoin::pmpi

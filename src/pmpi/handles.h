@@ -1,0 +1,141 @@
+// What the opaque handles of mpi.h point to. The predefined ones (objects.cc) are padded to Open
+// MPI's sizes, because executables hold copies of them (copy relocations). So they contain no
+// pointer into themselves, their first contents are constants, and the library reaches them through
+// the GOT.
+//
+// A handle is valid while its `magic` is that of its kind: one load tells a usable handle from the
+// null object, a freed one, and MPI_COMM_WORLD before MPI_Init.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels.h"
+#include "pmpi/mpi_api.h"
+#include "recovery/attach.h"
+
+namespace rejoin::pmpi {
+
+using recovery::Rank;
+
+enum class Magic : std::uint64_t {
+  kNone = 0,
+  kComm = 0x6d6d6f636e6a6572,
+  kGroup = 0x7072676e6a6572,
+  kType = 0x7079746e6a6572,
+  kOp = 0x706f6e6a6572,
+  kErrhandler = 0x7272656e6a6572,
+  kInfo = 0x6f666e696e6a6572,
+};
+
+// Index of a handle in its Fortran table; what MPI_X_c2f returns.
+inline constexpr int kNoFortranHandle = -1;
+
+struct Attribute;  // attributes.cc
+struct InfoEntry;  // info.cc
+
+// Rows of the table in MPI 3.1 section 5.9.2, which says what operations a type allows.
+enum class TypeClass : std::uint8_t {
+  kNoReduction,  // moved, never reduced by a predefined operation
+  kCInteger,
+  kFortranInteger,
+  kFloating,
+  kLogical,
+  kComplex,
+  kMultiLanguage,
+  kPair,
+};
+
+enum class ErrhandlerKind : std::uint8_t { kFatal, kReturn, kUser };
+
+// How many MPI_Comm_create_group calls of one member list and tag this process has made on a
+// communicator: the only count that all members of such a group share.
+struct GroupCreations {
+  std::uint64_t colour;
+  std::uint64_t count;
+  GroupCreations* next;
+};
+
+}  // namespace rejoin::pmpi
+
+struct ompi_communicator_t {
+  rejoin::pmpi::Magic magic;
+  rejoin::pmpi::Rank::Comm* comm;
+  ompi_errhandler_t* errhandler;
+  rejoin::pmpi::Attribute* attributes;  // newest first
+  rejoin::pmpi::GroupCreations* creations;
+  ompi_info_t* info;
+  int fortran;
+  bool predefined;
+  char name[MPI_MAX_OBJECT_NAME];
+
+  int size() const { return static_cast<int>(comm->members.size); }
+  int rank() const { return static_cast<int>(comm->members.rank); }
+};
+
+struct ompi_group_t {
+  rejoin::pmpi::Magic magic;
+  std::uint32_t* members;  // [size] world ranks
+  int size;
+  int rank;  // mine; MPI_UNDEFINED
+  int fortran;
+  bool predefined;
+};
+
+struct ompi_datatype_t {
+  rejoin::pmpi::Magic magic;
+  std::size_t size_bytes;    // of its data
+  std::size_t extent_bytes;  // from one to the next; they differ only by gaps in predefined types
+  std::size_t elements;      // predefined elements in one
+  ompi_datatype_t* base;     // what it was made of; null if predefined
+  int contiguous_count;
+  int combiner;    // MPI_COMBINER_*
+  int handles;     // that the program holds
+  int references;  // those, and types made of it
+  int fortran;
+  rejoin::engine::Element element;  // canonical: MPI_INT and MPI_INTEGER are the same
+  rejoin::pmpi::TypeClass type_class;
+  bool committed;
+  bool predefined;
+  std::uint32_t gaps;  // bit i: byte i of an element is padding
+  char name[MPI_MAX_OBJECT_NAME];
+};
+
+struct ompi_op_t {
+  rejoin::pmpi::Magic magic;
+  MPI_User_function* function;  // null if predefined
+  std::uint32_t classes;        // bit per TypeClass that it is defined for
+  rejoin::engine::Operator op;  // kUser if not predefined
+  bool commutative;
+  int fortran;
+};
+
+struct ompi_errhandler_t {
+  rejoin::pmpi::Magic magic;
+  MPI_Comm_errhandler_function* function;  // kUser
+  int references;                          // handles and communicators
+  int fortran;
+  rejoin::pmpi::ErrhandlerKind kind;
+  bool predefined;
+};
+
+struct ompi_info_t {
+  rejoin::pmpi::Magic magic;
+  rejoin::pmpi::InfoEntry* first;
+  int fortran;
+  bool predefined;
+};
+
+namespace rejoin::pmpi {
+
+inline bool is_comm(MPI_Comm c) { return c != nullptr && c->magic == Magic::kComm; }
+inline bool is_group(MPI_Group g) { return g != nullptr && g->magic == Magic::kGroup; }
+inline bool is_type(MPI_Datatype t) { return t != nullptr && t->magic == Magic::kType; }
+inline bool is_committed(MPI_Datatype t) { return is_type(t) && t->committed; }
+inline bool is_op(MPI_Op o) { return o != nullptr && o->magic == Magic::kOp; }
+inline bool is_errhandler(MPI_Errhandler e) {
+  return e != nullptr && e->magic == Magic::kErrhandler;
+}
+inline bool is_info(MPI_Info i) { return i != nullptr && i->magic == Magic::kInfo; }
+
+}  // namespace rejoin::pmpi

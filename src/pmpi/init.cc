@@ -1,0 +1,161 @@
+// The life of MPI in a process.
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "pmpi/attributes.h"
+#include "pmpi/comm.h"
+#include "pmpi/context.h"
+#include "pmpi/errors.h"
+#include "pmpi/fortran.h"
+#include "pmpi/signature.h"
+
+namespace rejoin::pmpi {
+
+Context* context = nullptr;
+
+namespace {
+
+using engine::Moment;
+using engine::PointKind;
+
+long thread_id() { return syscall(SYS_gettid); }
+
+void open_world(Rank& rank) {
+  Scratch members(rank.size() * sizeof(std::uint32_t));
+  for (std::uint32_t i = 0; i < rank.size(); ++i) members.as<std::uint32_t>()[i] = i;
+  const std::uint32_t me = rank.rank();
+  const std::uint64_t world = engine::derive_context(0, 0, 1);
+  const std::uint64_t self = engine::derive_context(0, me, 2);
+  open_comm(MPI_COMM_WORLD, rank.make_comm(world, members.as<std::uint32_t>(), rank.size()));
+  open_comm(MPI_COMM_SELF, rank.make_comm(self, &me, 1));
+}
+
+void start(const char* function, int thread_level) {
+  if (context != nullptr) {
+    char text[128];
+    snprintf(text, sizeof text, "%s was called %s", function,
+             context->finalized ? "after MPI_Finalize; MPI cannot be started again" : "twice");
+    end_job(MPI_ERR_OTHER, text);
+  }
+  char error[600];
+  Rank* rank = recovery::attach(error, sizeof error);
+  if (rank == nullptr) {
+    char text[700];
+    snprintf(text, sizeof text, "%s: %s", function, error);
+    end_job(1, text);
+  }
+  rank->point(PointKind::kInit, Moment::kBefore);
+  void* memory = rank->arena().allocate(sizeof(Context));
+  if (memory == nullptr) end_job(1, "no memory to start with");
+  Context* c = new (memory) Context{};
+  c->rank = rank;
+  c->main_thread = thread_id();
+  c->thread_level = thread_level;
+  c->universe_size = static_cast<int>(rank->size());
+  init_fortran_tables(c);
+  context = c;
+  open_world(*rank);
+  rank->point(PointKind::kInit, Moment::kInside);
+  rank->set_initialized(1);
+  rank->point(PointKind::kInit, Moment::kAfter);
+}
+
+}  // namespace
+
+void* allocate(std::size_t bytes) {
+  void* p = context->rank->arena().allocate(bytes);
+  if (p == nullptr) end_job(MPI_ERR_NO_MEM, "the MPI library's own memory is used up");
+  return p;
+}
+
+void release(void* memory, std::size_t bytes) { context->rank->arena().release(memory, bytes); }
+
+int init(int*, char***) {
+  start("MPI_Init", MPI_THREAD_SINGLE);
+  return MPI_SUCCESS;
+}
+
+int init_thread(int*, char***, int required, int* provided) {
+  start("MPI_Init_thread", required < MPI_THREAD_SERIALIZED ? required : MPI_THREAD_SERIALIZED);
+  *provided = context->thread_level;
+  return MPI_SUCCESS;
+}
+
+int finalize(const void* site) {
+  constexpr const char* kName = "MPI_Finalize";
+  require_active(kName);
+  Rank& rank = *context->rank;
+  rank.point(PointKind::kFinalize, Moment::kBefore);
+  delete_attributes(MPI_COMM_SELF);  // MPI 3.1 section 8.7.1: before anything else
+  const std::byte* nothing;
+  const recovery::Status status =
+      rank.uniform(*MPI_COMM_WORLD->comm, {signature_of(recovery::OpKind::kFinalize, -1, 0), site},
+                   {}, &nothing);
+  if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
+  rank.point(PointKind::kFinalize, Moment::kInside);
+  context->finalized = true;
+  MPI_COMM_WORLD->magic = Magic::kNone;
+  MPI_COMM_SELF->magic = Magic::kNone;
+  rank.set_initialized(2);
+  rank.point(PointKind::kFinalize, Moment::kAfter);
+  return MPI_SUCCESS;
+}
+
+int initialized(int* flag) {
+  *flag = context != nullptr;
+  return MPI_SUCCESS;
+}
+
+int finalized(int* flag) {
+  *flag = context != nullptr && context->finalized;
+  return MPI_SUCCESS;
+}
+
+int query_thread(int* provided) {
+  require_active("MPI_Query_thread");
+  *provided = context->thread_level;
+  return MPI_SUCCESS;
+}
+
+int is_thread_main(int* flag) {
+  require_active("MPI_Is_thread_main");
+  *flag = thread_id() == context->main_thread;
+  return MPI_SUCCESS;
+}
+
+int abort(MPI_Comm, int errorcode) {
+  require_active("MPI_Abort");
+  end_job(errorcode, "");
+}
+
+int get_version(int* version, int* subversion) {
+  *version = MPI_VERSION;
+  *subversion = MPI_SUBVERSION;
+  return MPI_SUCCESS;
+}
+
+int get_library_version(char* version, int* resultlen) {
+  *resultlen = snprintf(version, MPI_MAX_LIBRARY_VERSION_STRING,
+                        "Rejoin " REJOIN_VERSION
+                        ", an MPI whose ranks may die; has the binary "
+                        "interface of Open MPI %d.%d",
+                        OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+  return MPI_SUCCESS;
+}
+
+int get_processor_name(char* name, int* resultlen) {
+  require_active("MPI_Get_processor_name");
+  if (gethostname(name, MPI_MAX_PROCESSOR_NAME) != 0) strcpy(name, "localhost");
+  name[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
+  *resultlen = static_cast<int>(strlen(name));
+  return MPI_SUCCESS;
+}
+
+int pcontrol(const int, ...) { return MPI_SUCCESS; }
+
+int query_cuda_support() { return 0; }
+
+}  // namespace rejoin::pmpi

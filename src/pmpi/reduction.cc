@@ -1,0 +1,237 @@
+// Allreduce, Reduce, Reduce_scatter, Scan, Exscan, Reduce_local.
+#include "pmpi/reduction.h"
+
+#include <string.h>
+
+#include "api.h"
+#include "engine/collectives.h"
+#include "pmpi/buffers.h"
+#include "pmpi/signature.h"
+#include "recovery/world/observed.h"
+
+namespace rejoin::pmpi {
+
+void BoundReduction::call_user(const engine::Reduction& self, const void* a, const void* b,
+                               void* out, std::size_t count) {
+  const auto* bound = static_cast<const BoundReduction*>(self.context);
+  if (out != b) memcpy(out, b, count * self.element_bytes);
+  MPI_Datatype type = bound->type_;
+  int length = static_cast<int>(count);
+  if (length == 0) return;
+  // How often an operator runs, and for whom, depends on the algorithm: what it sees is no part of
+  // what the program has seen.
+  const recovery::Unobserved unobserved;
+  bound->function_(const_cast<void*>(a), out, &length, &type);
+}
+
+int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype type, MPI_Op op) {
+  if (!is_op(op)) {
+    return fail(function, comm, MPI_ERR_OP, "the operation is MPI_OP_NULL, or it was freed");
+  }
+  if (!is_committed(type)) return fail_type(function, comm, type);
+  if (count < 0) return fail_count(function, comm, count);
+  if (op->classes == 0) {
+    return fail(function, comm, MPI_ERR_OP,
+                "MPI_REPLACE and MPI_NO_OP are for one-sided communication alone");
+  }
+  if (!type->predefined) {
+    return fail(
+        function, comm, MPI_ERR_OP,
+        "predefined operations reduce predefined datatypes only; make one with MPI_Op_create");
+  }
+  return fail(function, comm, MPI_ERR_OP, "the operation is not defined for %s", type->name);
+}
+
+namespace {
+
+using recovery::OpKind;
+using recovery::Status;
+using recovery::Uniform;
+
+constexpr std::size_t kPieceBytes = 256 * 1024;
+
+// Calls body(offset, size) for pieces of whole elements; once for an empty vector.
+template <class Body>
+bool in_pieces(std::size_t bytes, std::size_t element_bytes, Body&& body) {
+  const std::size_t elements = kPieceBytes / element_bytes;
+  const std::size_t piece = (elements > 0 ? elements : 1) * element_bytes;
+  std::size_t at = 0;
+  do {
+    const std::size_t size = bytes - at < piece ? bytes - at : piece;
+    if (!body(at, size)) return false;
+    at += size;
+  } while (at < bytes);
+  return true;
+}
+
+std::size_t piece_bytes(std::size_t bytes, std::size_t element_bytes) {
+  const std::size_t most = kPieceBytes > element_bytes ? kPieceBytes : element_bytes;
+  return bytes < most ? bytes : most;
+}
+
+// The whole reduced vector, at every member. *result is valid until the next operation.
+Status reduce_everywhere(const void* site, MPI_Comm comm, const engine::Signature& signature,
+                         const BoundReduction& bound, const void* input, void* early,
+                         const std::byte** result) {
+  Uniform u;
+  u.input = input;
+  u.input_bytes = signature.bytes;
+  u.result_bytes = signature.bytes;
+  u.reduction = &bound.get();
+  u.early = early;
+  return context->rank->uniform(*comm->comm, {signature, site}, u, result);
+}
+
+int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,
+                   int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, bool exclusive) {
+  if (!is_comm(comm)) return fail_comm(name);
+  BoundReduction bound;
+  if (const int code = bind(name, comm, count, datatype, op, &bound)) return code;
+  const std::size_t bytes = bytes_of(datatype, count);
+  if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, bytes)) return code;
+  const bool in_place = sendbuf == MPI_IN_PLACE;
+  const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
+  const auto kind = exclusive ? OpKind::kExscan : OpKind::kScan;
+  Rank::Operation operation(*context->rank, *comm->comm,
+                            {signature_of(kind, -1, bytes, datatype, op), site}, input.data(),
+                            bytes);
+  const std::size_t element = bound.get().element_bytes;
+  const std::size_t piece = piece_bytes(bytes, element);
+  Scratch copy(piece), inclusive(piece);
+  in_pieces(bytes, element, [&](std::size_t at, std::size_t size) {
+    memcpy(copy.data(), static_cast<const std::byte*>(input.data()) + at, size);
+    return engine::scan(operation, copy.data(), size, bound.get(),
+                        static_cast<std::byte*>(recvbuf) + at, exclusive, inclusive.data());
+  });
+  const Status status = operation.finish();
+  return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
+}
+
+}  // namespace
+
+int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
+              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Allreduce";
+  if (!is_comm(comm)) [[unlikely]]
+    return fail_comm(kName);
+  BoundReduction bound;
+  if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
+  const std::size_t bytes = bytes_of(datatype, count);
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
+  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
+  void* early = apart(input.data(), bytes, recvbuf, bytes) ? recvbuf : nullptr;
+  const std::byte* result;
+  const Status status =
+      reduce_everywhere(site, comm, signature_of(OpKind::kAllreduce, -1, bytes, datatype, op),
+                        bound, input.data(), early, &result);
+  if (status != Status::kOk) [[unlikely]]
+    return fail_status(kName, comm, status);
+  if (result != recvbuf && bytes > 0) memmove(recvbuf, result, bytes);
+  return MPI_SUCCESS;
+}
+
+int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, int recvcount,
+                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Reduce_scatter_block";
+  if (!is_comm(comm)) return fail_comm(kName);
+  BoundReduction bound;
+  if (const int code = bind(kName, comm, recvcount, datatype, op, &bound)) return code;
+  const std::size_t part = bytes_of(datatype, recvcount), all = part * comm->comm->members.size;
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, all)) return code;
+  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf,
+                           static_cast<std::size_t>(recvcount) * comm->comm->members.size);
+  const std::byte* result;
+  const Status status = reduce_everywhere(
+      site, comm, signature_of(OpKind::kReduceScatterBlock, -1, all, datatype, op), bound,
+      input.data(), nullptr, &result);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  if (part > 0) memmove(recvbuf, result + part * comm->comm->members.rank, part);
+  return MPI_SUCCESS;
+}
+
+int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const int recvcounts[],
+                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Reduce_scatter";
+  if (!is_comm(comm)) return fail_comm(kName);
+  BoundReduction bound;
+  if (const int code = bind(kName, comm, 0, datatype, op, &bound)) return code;
+  if (recvcounts == nullptr) {
+    return fail(kName, comm, MPI_ERR_COUNT, "the receive counts are a null pointer");
+  }
+  std::size_t before = 0, count = 0;
+  for (int i = 0; i < comm->size(); ++i) {
+    if (recvcounts[i] < 0) return fail_count(kName, comm, recvcounts[i]);
+    if (i == comm->rank()) before = count;
+    count += static_cast<std::size_t>(recvcounts[i]);
+  }
+  const std::size_t bytes = count * datatype->extent_bytes;
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
+  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
+  const std::uint32_t layout =
+      recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
+  const std::byte* result;
+  const Status status = reduce_everywhere(
+      site, comm, signature_of(OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
+      input.data(), nullptr, &result);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  const std::size_t mine = bytes_of(datatype, recvcounts[comm->rank()]);
+  if (mine > 0) memmove(recvbuf, result + before * datatype->extent_bytes, mine);
+  return MPI_SUCCESS;
+}
+
+int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+           MPI_Op op, int root, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Reduce";
+  if (!is_comm(comm)) return fail_comm(kName);
+  BoundReduction bound;
+  if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
+  if (const int code = check_root(kName, comm, root)) return code;
+  const std::size_t bytes = bytes_of(datatype, count);
+  const bool at_root = comm->rank() == root, in_place = sendbuf == MPI_IN_PLACE;
+  if (const int code = at_root ? check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)
+                               : check_buffer(kName, comm, "send", sendbuf, count, datatype)) {
+    return code;
+  }
+  const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
+  Rank::Operation operation(*context->rank, *comm->comm,
+                            {signature_of(OpKind::kReduce, root, bytes, datatype, op), site},
+                            input.data(), at_root ? bytes : 0);
+  const std::size_t element = bound.get().element_bytes;
+  const bool overlaps = at_root && !apart(input.data(), bytes, recvbuf, bytes);
+  Scratch copy(overlaps ? piece_bytes(bytes, element) : 0);
+  in_pieces(bytes, element, [&](std::size_t at, std::size_t size) {
+    const void* piece = static_cast<const std::byte*>(input.data()) + at;
+    if (overlaps) piece = memcpy(copy.data(), piece, size);
+    return engine::reduce(operation, static_cast<std::uint32_t>(root), piece, size, bound.get(),
+                          static_cast<std::byte*>(recvbuf) + at);
+  });
+  const Status status = operation.finish();
+  return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
+}
+
+int scan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+         MPI_Op op, MPI_Comm comm) {
+  return scan_or_exscan("MPI_Scan", site, sendbuf, recvbuf, count, datatype, op, comm, false);
+}
+int exscan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+           MPI_Op op, MPI_Comm comm) {
+  return scan_or_exscan("MPI_Exscan", site, sendbuf, recvbuf, count, datatype, op, comm, true);
+}
+
+int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype datatype, MPI_Op op) {
+  constexpr const char* kName = "MPI_Reduce_local";
+  require_active(kName);
+  BoundReduction bound;
+  if (const int code = bind(kName, MPI_COMM_WORLD, count, datatype, op, &bound)) return code;
+  const std::size_t bytes = bytes_of(datatype, count);
+  if (const int code = check_buffer(kName, MPI_COMM_WORLD, "input", inbuf, count, datatype)) {
+    return code;
+  }
+  if (const int code = check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, bytes)) {
+    return code;
+  }
+  bound.get().combine(bound.get(), inbuf, inoutbuf, inoutbuf, static_cast<std::size_t>(count));
+  return MPI_SUCCESS;
+}
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,134 @@
+// Barrier, Bcast, Allgather, Allgatherv: what every member gets is the same.
+#include <string.h>
+
+#include "api.h"
+#include "pmpi/buffers.h"
+#include "pmpi/signature.h"
+
+namespace rejoin::pmpi {
+namespace {
+
+using recovery::OpKind;
+using recovery::Status;
+using recovery::Uniform;
+
+// What a rank sends must be what the others expect of it.
+int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
+  if (sent == expected) return MPI_SUCCESS;
+  return fail(name, comm, sent > expected ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
+              "this rank sends %zu bytes and says that each rank receives %zu from it", sent,
+              expected);
+}
+
+}  // namespace
+
+int barrier(const void* site, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Barrier";
+  if (!is_comm(comm)) [[unlikely]]
+    return fail_comm(kName);
+  const std::byte* nothing;
+  const Status status = context->rank->uniform(
+      *comm->comm, {signature_of(OpKind::kBarrier, -1, 0), site}, {}, &nothing);
+  return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
+}
+
+int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int root,
+          MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Bcast";
+  if (!is_comm(comm)) [[unlikely]]
+    return fail_comm(kName);
+  if (const int code = check_buffer(kName, comm, "message", buffer, count, datatype)) return code;
+  if (const int code = check_root(kName, comm, root)) return code;
+  const std::size_t bytes = bytes_of(datatype, count);
+  const bool at_root = comm->rank() == root;
+  Uniform u;
+  u.input = at_root ? buffer : nullptr;
+  u.input_bytes = at_root ? bytes : 0;
+  u.result_bytes = bytes;
+  u.early = at_root ? nullptr : buffer;
+  const std::byte* result;
+  const Status status = context->rank->uniform(
+      *comm->comm, {signature_of(OpKind::kBcast, root, bytes), site}, u, &result);
+  if (status != Status::kOk) [[unlikely]]
+    return fail_status(kName, comm, status);
+  if (!at_root && result != buffer && bytes > 0) memcpy(buffer, result, bytes);
+  return MPI_SUCCESS;
+}
+
+int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+              void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Allgather";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+    return code;
+  }
+  const std::size_t block = bytes_of(recvtype, recvcount), all = block * comm->comm->members.size;
+  const bool in_place = sendbuf == MPI_IN_PLACE;
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+    if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
+      return code;
+  }
+  Uniform u;
+  u.input =
+      in_place ? static_cast<std::byte*>(recvbuf) + block * comm->comm->members.rank : sendbuf;
+  u.input_bytes = block;
+  u.result_bytes = all;
+  u.early = apart(u.input, block, recvbuf, all) ? recvbuf : nullptr;
+  const std::byte* result;
+  const Status status = context->rank->uniform(
+      *comm->comm, {signature_of(OpKind::kAllgather, -1, block), site}, u, &result);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  if (result != recvbuf && all > 0) memmove(recvbuf, result, all);
+  return MPI_SUCCESS;
+}
+
+int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+               void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
+               MPI_Comm comm) {
+  constexpr const char* kName = "MPI_Allgatherv";
+  if (!is_comm(comm)) return fail_comm(kName);
+  if (const int code =
+          check_counts(kName, comm, "receive", recvbuf, recvcounts, displs, recvtype)) {
+    return code;
+  }
+  const std::uint32_t n = comm->comm->members.size, me = comm->comm->members.rank;
+  Scratch offsets((n + 1) * sizeof(std::size_t));
+  auto* begin = offsets.as<std::size_t>();
+  begin[0] = 0;
+  for (std::uint32_t i = 0; i < n; ++i) begin[i + 1] = begin[i] + bytes_of(recvtype, recvcounts[i]);
+  const auto place = [&](std::uint32_t i) {
+    return static_cast<std::byte*>(recvbuf) +
+           displs[i] * static_cast<std::ptrdiff_t>(recvtype->extent_bytes);
+  };
+  const std::size_t block = begin[me + 1] - begin[me];
+  const bool in_place = sendbuf == MPI_IN_PLACE;
+  if (!in_place) {
+    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
+      return code;
+    if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
+      return code;
+  }
+  bool packed = true;
+  for (std::uint32_t i = 0; i < n; ++i) packed &= place(i) == place(0) + begin[i];
+  Uniform u;
+  u.input = in_place ? place(me) : sendbuf;
+  u.input_bytes = block;
+  u.result_bytes = begin[n];
+  u.blocks = begin;
+  u.early = packed && apart(u.input, block, place(0), begin[n]) ? place(0) : nullptr;
+  const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
+  const std::byte* result;
+  const Status status = context->rank->uniform(
+      *comm->comm, {signature_of(OpKind::kAllgatherv, -1, begin[n], layout), site}, u, &result);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  if (result == u.early && u.early != nullptr) return MPI_SUCCESS;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::size_t bytes = begin[i + 1] - begin[i];
+    if (bytes > 0) memmove(place(i), result + begin[i], bytes);
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,84 @@
+// The words of the observation stream: what can be asked of the world, and how it can answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rejoin::recovery {
+
+// Values are part of the journal's format.
+enum class ObservationKind : std::uint8_t {
+  kPad = 0,
+  kRepeat = 1,
+  kName = 2,
+  // Events. Two names where two paths are given; `detail` holds flags and the like.
+  kAbout = 8,   // detail: the kind that follows. Answer: what lay at the path before, u32 file; 0 = none
+  kAccess,      // detail: mode and flags
+  kStat,        // Answer: struct stat
+  kStatx,       // Answer: struct statx
+  kOpen,        // detail: flags of open(). Answer: OpenedFile, none if it is no regular file
+  kUnlink,
+  kRemove,
+  kRmdir,
+  kRename,
+  kMkdir,
+  kLink,
+  kSymlink,
+  kTemporary,   // first name: the template, second: the name made of it. Answer: the six characters
+  kRandom,      // detail: bytes asked for. Answer: the bytes got
+  kSeries = 0x40,
+};
+
+// Numbers that a program reads again and again.
+enum class Series : std::uint8_t {
+  kTime,          // time(), s
+  kTimeOfDay,     // gettimeofday(), us
+  kProcessor,     // clock(), us
+  kTimes,         // times(): its result and the four fields, clock ticks
+  kUsageSelf,     // getrusage(): user us, system us, then the 14 other fields
+  kUsageChildren,
+  kUsageThread,
+  kWtime,         // MPI_Wtime(), ns
+  kClock0,        // clock_gettime(), ns; one series a clock id, up to CLOCK_BOOTTIME
+  kEnd = kClock0 + 8,
+};
+inline constexpr std::size_t kSeriesCount = static_cast<std::size_t>(Series::kEnd);
+inline constexpr std::size_t kMaxFields = 16;
+constexpr std::size_t fields_of(Series s) {
+  if (s == Series::kTimes) return 5;
+  return s >= Series::kUsageSelf && s <= Series::kUsageThread ? kMaxFields : 1;
+}
+
+// What an open file was when it had just been opened (so after truncation).
+struct OpenedFile {
+  std::uint32_t file;      // of device and inode; never 0
+  std::uint32_t modified;  // of the time of its last change
+  std::uint64_t size_bytes;
+};
+
+// A question and its answer.
+struct Event {
+  ObservationKind kind;
+  std::uint32_t detail = 0;
+  const char* name = nullptr;   // the first path
+  const char* other = nullptr;  // the second. recall(): nullptr fits any
+  int error = 0;                // of the answer: an errno, or 0
+  void* data = nullptr;         // of the answer: room_bytes of the caller's memory
+  std::uint32_t room_bytes = 0;
+  std::uint32_t data_bytes = 0;  // of it: what the answer has
+};
+
+// What a replay has to remember about a path, by its text; forgotten with the process.
+enum Mark : unsigned {
+  // It was not there when the replay made it again: the first execution has removed or renamed it
+  // since, and this copy goes when the replay comes to that.
+  kGhost = 1,
+  kRemade = 2,  // truncated or made by this incarnation: what it contains is this incarnation's
+  kTold = 4,    // the user has had a notice about it
+};
+
+// "gettimeofday", "open"; for people.
+const char* name_of(ObservationKind kind);
+const char* name_of(Series series);
+
+}  // namespace rejoin::recovery

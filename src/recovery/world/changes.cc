@@ -1,0 +1,232 @@
+// Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their families.
+// In a replay they are answered, not repeated: somebody else may have put something there since. Only
+// ghosts (what the replay itself made again because it was gone) go the way of the first copy.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recovery/world/files.h"
+#include "recovery/world/real.h"
+
+namespace {
+
+using rejoin::recovery::kGhost;
+using rejoin::recovery::kRemade;
+using rejoin::world::Answer;
+using rejoin::world::ask;
+using rejoin::world::ask_once;
+using rejoin::world::Event;
+using rejoin::world::look;
+using rejoin::world::ObservationKind;
+using rejoin::world::observing;
+using rejoin::world::ordinary;
+
+REJOIN_REAL(unlinkat);
+REJOIN_REAL(remove);
+REJOIN_REAL(renameat2);
+REJOIN_REAL(mkdirat);
+REJOIN_REAL(linkat);
+REJOIN_REAL(symlinkat);
+constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL(mkostemps);
+REJOIN_REAL(mkdtemp);
+
+bool is_ghost(const char* path) { return (rejoin_world_mark(path, 0, 0) & kGhost) != 0; }
+void set_ghost(const char* path) { rejoin_world_mark(path, kGhost | kRemade, 0); }
+void clear_ghost(const char* path) { rejoin_world_mark(path, 0, kGhost); }
+
+// `really` makes the change; `settle` does to ghosts what a change that is not repeated does to them.
+template <class Really, class Settle>
+int change(Event e, int dirfd, const char* watched, Really really, Settle settle) {
+  const Answer answer = ask_once(e, dirfd, watched);
+  if (answer == Answer::kLive) e.error = really() == 0 ? 0 : errno;
+  if (answer != Answer::kRecorded) rejoin::world::record(e);
+  if (answer != Answer::kLive && e.error == 0) {
+    const int saved = errno;
+    settle();
+    errno = saved;
+  }
+  if (e.error == 0) return 0;
+  errno = e.error;
+  return -1;
+}
+
+template <class Really>
+int take_away(ObservationKind kind, int dirfd, const char* path, Really really) {
+  return change({kind, 0, path}, dirfd, path, really, [&] {
+    if (!is_ghost(path)) return;
+    really();
+    clear_ghost(path);
+  });
+}
+
+template <class Really>
+int put_there(Event e, int dirfd, const char* made, Really really) {
+  return change(e, dirfd, made, really, [&] {
+    if (look(dirfd, made, false).there || really() != 0) return;
+    set_ghost(made);
+  });
+}
+
+int unlink_at(const void* caller, int dirfd, const char* path, int flags) {
+  if (!observing(caller) || !ordinary(path)) return real_unlinkat(dirfd, path, flags);
+  const auto kind = (flags & AT_REMOVEDIR) != 0 ? ObservationKind::kRmdir : ObservationKind::kUnlink;
+  return take_away(kind, dirfd, path, [&] { return real_unlinkat(dirfd, path, flags); });
+}
+
+int rename_at(const void* caller, int from_dir, const char* from, int to_dir, const char* to,
+              unsigned flags) {
+  const auto really = [&] { return real_renameat2(from_dir, from, to_dir, to, flags); };
+  if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
+  return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, [&] {
+    if (!is_ghost(from)) return;
+    clear_ghost(from);
+    if (!look(to_dir, to, false).there) {
+      if (really() == 0) set_ghost(to);
+    } else if (real_unlinkat(from_dir, from, 0) != 0) {
+      real_unlinkat(from_dir, from, AT_REMOVEDIR);
+    }
+  });
+}
+
+int mkdir_at(const void* caller, int dirfd, const char* path, mode_t mode) {
+  if (!observing(caller) || !ordinary(path)) return real_mkdirat(dirfd, path, mode);
+  return put_there({ObservationKind::kMkdir, mode, path}, dirfd, path,
+                   [&] { return real_mkdirat(dirfd, path, mode); });
+}
+
+int link_at(const void* caller, int from_dir, const char* from, int to_dir, const char* to,
+            int flags) {
+  const auto really = [&] { return real_linkat(from_dir, from, to_dir, to, flags); };
+  if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
+  return put_there({ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to}, to_dir, to,
+                   really);
+}
+
+int symlink_at(const void* caller, const char* target, int dirfd, const char* path) {
+  const auto really = [&] { return real_symlinkat(target, dirfd, path); };
+  if (!observing(caller) || !ordinary(target) || !ordinary(path)) return really();
+  return put_there({ObservationKind::kSymlink, 0, target, path}, dirfd, path, really);
+}
+
+// --------------------------------------------------------------------------------------- mkstemp
+
+constexpr std::size_t kLetters = 6;  // that replace the X of a template
+
+// The letters chosen are the observation. `really` makes the file or directory that it names by
+// changing the template in place; `again` makes the one that the template already names.
+template <class Really, class Again>
+int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
+  const std::size_t bytes = strnlen(path, PATH_MAX);
+  if (!ordinary(path) || suffix_bytes < 0 || bytes < kLetters + suffix_bytes) return really();
+  char asked[PATH_MAX];
+  memcpy(asked, path, bytes + 1);
+  char* letters = path + bytes - suffix_bytes - kLetters;
+  Event e{ObservationKind::kTemporary, 0, asked};
+  e.data = letters;
+  e.room_bytes = kLetters;
+  if (ask(e) == Answer::kLive) {
+    const int result = really();
+    e.error = result < 0 ? errno : 0;
+    if (result >= 0) e.other = path;
+    e.data_bytes = result >= 0 ? kLetters : 0;
+    rejoin::world::record(e);
+    return result;
+  }
+  if (e.error != 0) {
+    errno = e.error;
+    return -1;
+  }
+  if (!look(AT_FDCWD, path, false).there) set_ghost(path);
+  return again();
+}
+
+int make_temporary_file(const void* caller, char* path, int suffix_bytes, int flags) {
+  const auto really = [&] { return real_mkostemps(path, suffix_bytes, flags); };
+  if (!observing(caller)) return really();
+  constexpr int kAgain = O_RDWR | O_CREAT | O_TRUNC;
+  return make_temporary(path, suffix_bytes, really, [&] {
+    return real_openat(AT_FDCWD, path, kAgain | (flags & ~O_ACCMODE), S_IRUSR | S_IWUSR);
+  });
+}
+
+}  // namespace
+
+REJOIN_REPLACES int unlink(const char* path) noexcept {
+  return unlink_at(REJOIN_CALLER, AT_FDCWD, path, 0);
+}
+REJOIN_REPLACES int unlinkat(int dirfd, const char* path, int flags) noexcept {
+  return unlink_at(REJOIN_CALLER, dirfd, path, flags);
+}
+REJOIN_REPLACES int rmdir(const char* path) noexcept {
+  return unlink_at(REJOIN_CALLER, AT_FDCWD, path, AT_REMOVEDIR);
+}
+REJOIN_REPLACES int remove(const char* path) noexcept {
+  if (!observing(REJOIN_CALLER) || !ordinary(path)) return real_remove(path);
+  return take_away(ObservationKind::kRemove, AT_FDCWD, path, [&] { return real_remove(path); });
+}
+
+REJOIN_REPLACES int rename(const char* from, const char* to) noexcept {
+  return rename_at(REJOIN_CALLER, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+REJOIN_REPLACES int renameat(int from_dir, const char* from, int to_dir, const char* to) noexcept {
+  return rename_at(REJOIN_CALLER, from_dir, from, to_dir, to, 0);
+}
+REJOIN_REPLACES int renameat2(int from_dir, const char* from, int to_dir, const char* to,
+                              unsigned flags) noexcept {
+  return rename_at(REJOIN_CALLER, from_dir, from, to_dir, to, flags);
+}
+
+REJOIN_REPLACES int mkdir(const char* path, mode_t mode) noexcept {
+  return mkdir_at(REJOIN_CALLER, AT_FDCWD, path, mode);
+}
+REJOIN_REPLACES int mkdirat(int dirfd, const char* path, mode_t mode) noexcept {
+  return mkdir_at(REJOIN_CALLER, dirfd, path, mode);
+}
+
+REJOIN_REPLACES int link(const char* from, const char* to) noexcept {
+  return link_at(REJOIN_CALLER, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+REJOIN_REPLACES int linkat(int from_dir, const char* from, int to_dir, const char* to,
+                           int flags) noexcept {
+  return link_at(REJOIN_CALLER, from_dir, from, to_dir, to, flags);
+}
+REJOIN_REPLACES int symlink(const char* target, const char* path) noexcept {
+  return symlink_at(REJOIN_CALLER, target, AT_FDCWD, path);
+}
+REJOIN_REPLACES int symlinkat(const char* target, int dirfd, const char* path) noexcept {
+  return symlink_at(REJOIN_CALLER, target, dirfd, path);
+}
+
+REJOIN_REPLACES int mkstemp(char* path) {
+  return make_temporary_file(REJOIN_CALLER, path, 0, 0);
+}
+REJOIN_REPLACES int mkostemp(char* path, int flags) {
+  return make_temporary_file(REJOIN_CALLER, path, 0, flags);
+}
+REJOIN_REPLACES int mkstemps(char* path, int suffix_bytes) {
+  return make_temporary_file(REJOIN_CALLER, path, suffix_bytes, 0);
+}
+REJOIN_REPLACES int mkostemps(char* path, int suffix_bytes, int flags) {
+  return make_temporary_file(REJOIN_CALLER, path, suffix_bytes, flags);
+}
+REJOIN_REPLACES int mkstemp64(char*) __attribute__((alias("mkstemp")));
+REJOIN_REPLACES int mkostemp64(char*, int) __attribute__((alias("mkostemp")));
+REJOIN_REPLACES int mkstemps64(char*, int) __attribute__((alias("mkstemps")));
+REJOIN_REPLACES int mkostemps64(char*, int, int) __attribute__((alias("mkostemps")));
+
+REJOIN_REPLACES char* mkdtemp(char* path) noexcept {
+  if (!observing(REJOIN_CALLER)) return real_mkdtemp(path);
+  const int result = make_temporary(
+      path, 0, [&] { return real_mkdtemp(path) != nullptr ? 0 : -1; },
+      [&] {
+        const int made = real_mkdirat(AT_FDCWD, path, S_IRWXU);
+        return made == 0 || errno == EEXIST ? 0 : -1;
+      });
+  return result == 0 ? path : nullptr;
+}

@@ -1,0 +1,185 @@
+#include "recovery/world/files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recovery/world/real.h"
+
+namespace rejoin::world {
+namespace {
+
+using recovery::kGhost;
+using recovery::kRemade;
+
+constinit Real<int(int, const char*, int, ...)> real_openat("openat");
+constinit Real<int(int, const char*, struct stat*, int)> real_fstatat("fstatat");
+
+bool begins_with(const char* text, const char* start) {
+  return strncmp(text, start, strlen(start)) == 0;
+}
+
+std::uint32_t mixed(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93u;
+  return static_cast<std::uint32_t>(x >> 32) | 1;
+}
+
+Found found(const struct stat& s) {
+  const auto modified = mixed(static_cast<std::uint64_t>(s.st_mtim.tv_sec),
+                              static_cast<std::uint64_t>(s.st_mtim.tv_nsec));
+  return {true, S_ISREG(s.st_mode),
+          {mixed(s.st_dev, s.st_ino), modified, static_cast<std::uint64_t>(s.st_size)}};
+}
+
+}  // namespace
+
+bool ordinary(const char* path) {
+  if (path == nullptr || strnlen(path, PATH_MAX) == PATH_MAX) return false;
+  if (begins_with(path, "/dev/")) return begins_with(path, "/dev/shm/");
+  return !begins_with(path, "/proc/") && !begins_with(path, "/sys/");
+}
+
+Found look(int dirfd, const char* path, bool follow_links) {
+  struct stat s;
+  const int saved = errno;
+  const bool there = real_fstatat(dirfd, path, &s, follow_links ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
+  errno = saved;
+  return there ? found(s) : Found{};
+}
+
+void tell(const char* path, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  rejoin_world_tell(path, text);
+}
+
+Answer ask_once(Event& event, int dirfd, const char* watched) {
+  const std::uint32_t now = look(dirfd, watched, false).file.file;
+  std::uint32_t before = now;
+  Event about{ObservationKind::kAbout, static_cast<std::uint32_t>(event.kind), watched};
+  about.data = &before;
+  about.room_bytes = about.data_bytes = sizeof before;
+  if (ask(about) == Answer::kLive) {
+    record(about);
+    return Answer::kLive;
+  }
+  if (ask(event) == Answer::kRecorded) return Answer::kRecorded;
+  return now != before ? Answer::kDone : Answer::kLive;
+}
+
+Opening::Opening(int dirfd, const char* path, int flags, mode_t mode)
+    : dirfd_(dirfd),
+      path_(path),
+      asked_(flags),
+      mode_(mode),
+      flags_(flags),
+      event_{ObservationKind::kOpen, static_cast<std::uint32_t>(flags), path} {
+  event_.data = &then_;
+  event_.room_bytes = sizeof then_;
+}
+
+bool Opening::begin() {
+  switch (exclusive() ? ask_once(event_, dirfd_, path_) : ask(event_)) {
+    case Answer::kLive: break;
+    case Answer::kDone: make_again_in_place(); break;
+    case Answer::kRecorded:
+      if (event_.error != 0) {
+        errno = event_.error;
+        return false;
+      }
+      replayed_ = true;
+      if (event_.data_bytes == sizeof then_) prepare();
+  }
+  return true;
+}
+
+void Opening::end(int fd) {
+  const int saved = errno;
+  if (!replayed_) {
+    struct stat s;
+    event_.error = fd < 0 ? errno : 0;
+    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode)) {
+      then_ = found(s).file;
+      event_.data_bytes = sizeof then_;
+    }
+    record(event_);
+  } else if (fd < 0) {
+    tell(path_, "could be opened by the first execution and cannot by its replay: %s",
+         strerrordesc_np(saved));
+  }
+  errno = saved;
+}
+
+// Makes the path ready to be opened as it was the first time. What this rank wrote since is written
+// again by the replay; what anybody else wrote is not, and is left alone.
+void Opening::prepare() {
+  const Found now = look(dirfd_, path_, true);
+  if (exclusive()) make_again_in_place();
+  if (!now.there) return prepare_ghost();
+  const bool remade = (rejoin_world_mark(path_, 0, 0) & kRemade) != 0;
+  if (!writes() && !truncates()) {
+    const bool other = now.file.file != then_.file && !remade;
+    if (other || now.file.size_bytes != then_.size_bytes) {
+      tell(path_, "is not what the first execution read there: its replay may read something else");
+    }
+    return;
+  }
+  const bool shared = rejoin_world_written_elsewhere(now.file.file) != 0;
+  if (truncates()) {
+    if (shared) {
+      flags_ &= ~O_TRUNC;
+      tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
+    }
+    rejoin_world_mark(path_, kRemade, 0);
+  } else if (appends()) {
+    prepare_append(now, shared);
+  } else if (then_.size_bytes > 0 && !remade &&
+             (now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified)) {
+    tell(path_, "has been changed in place since the first execution opened it; its replay may read "
+         "there what was written later");
+  }
+}
+
+// It is gone: the first execution has removed or renamed it since.
+void Opening::prepare_ghost() {
+  if (!writes() && !creates()) return;
+  const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
+  if (contents_lost && !creates()) return;
+  if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
+  rejoin_world_mark(path_, kGhost | kRemade, 0);
+}
+
+void Opening::prepare_append(const Found& now, bool shared) {
+  if (now.file.file != then_.file) {
+    tell(path_, "is another file than the one that the first execution appended to: what the replay "
+         "appends may be there twice");
+  } else if (shared) {
+    tell(path_, "is written by other ranks too: what the replay appends is there twice");
+  } else {
+    if (now.file.size_bytes > then_.size_bytes) set_size(0);
+    rejoin_world_mark(path_, kRemade, 0);
+  }
+}
+
+void Opening::set_size(int flags) {
+  const int saved = errno;
+  const int fd = real_openat(dirfd_, path_, O_WRONLY | O_CLOEXEC | flags, mode_ | S_IWUSR);
+  if (fd >= 0) {
+    if (ftruncate(fd, static_cast<off_t>(then_.size_bytes)) != 0) {
+      tell(path_, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+    }
+    close(fd);
+  }
+  errno = saved;
+}
+
+}  // namespace rejoin::world

@@ -1,0 +1,89 @@
+// The rules of files (docs/world.md), shared by all the functions that take paths. All of it REQUIRES
+// observing(); nothing here allocates from the program's heap.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "recovery/world/hooks.h"
+
+namespace rejoin::world {
+
+using recovery::Event;
+using recovery::ObservationKind;
+using recovery::OpenedFile;
+
+// Whether the fate of a path is recorded: not in /proc, /sys and /dev (/dev/shm is ordinary), and not
+// if it is too long to be one.
+bool ordinary(const char* path);
+
+// What lies at a path now.
+struct Found {
+  bool there = false;
+  bool regular = false;
+  OpenedFile file = {};
+};
+Found look(int dirfd, const char* path, bool follow_links);
+
+// One line for the user about a path, once a path.
+[[gnu::format(printf, 2, 3)]] void tell(const char* path, const char* format, ...);
+
+enum class Answer {
+  kRecorded,  // the event is filled in
+  kDone,      // a change that the former life made, dying before its record: record it, do not repeat it
+  kLive,      // ask the world, then record
+};
+
+inline Answer ask(Event& event) {
+  return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
+}
+// A change of the file system that succeeds once: unlink, rename, mkdir, an exclusive creation. What
+// lies at `watched` is recorded before it, so that a death between the change and its record is seen
+// for what it is.
+Answer ask_once(Event& event, int dirfd, const char* watched);
+
+inline void record(const Event& event) { rejoin_world_record(&event); }
+
+// One opening of a file, by open() or fopen():
+//
+//     if (!opening.begin()) fail with errno;
+//     really open with opening.flags();
+//     opening.end(the descriptor, or -1);
+class Opening {
+ public:
+  Opening(int dirfd, const char* path, int flags, mode_t mode);
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+  bool begin();
+  // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
+  int flags() const { return flags_; }
+  // Leaves errno as it is.
+  void end(int fd);
+
+ private:
+  bool writes() const { return (asked_ & O_ACCMODE) != O_RDONLY; }
+  bool creates() const { return (asked_ & O_CREAT) != 0; }
+  bool exclusive() const { return creates() && (asked_ & O_EXCL) != 0; }
+  bool truncates() const { return (asked_ & O_TRUNC) != 0 || exclusive(); }
+  bool appends() const { return (asked_ & O_APPEND) != 0 && !truncates(); }
+  void make_again_in_place() { flags_ = (asked_ & ~O_EXCL) | O_TRUNC; }
+
+  void prepare();
+  void prepare_ghost();
+  void prepare_append(const Found& now, bool shared);
+  void set_size(int flags);
+
+  const int dirfd_;
+  const char* const path_;
+  const int asked_;
+  const mode_t mode_;
+  int flags_;
+  OpenedFile then_ = {};
+  Event event_;
+  bool replayed_ = false;
+};
+
+}  // namespace rejoin::world

@@ -1,0 +1,165 @@
+#include "recovery/world/hooks.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine/messages.h"
+#include "recovery/attach.h"
+#include "recovery/observations.h"
+#include "recovery/world/observed.h"
+
+namespace rejoin::recovery {
+namespace {
+
+using ShmObservations = Observations<engine::ShmHost>;
+
+// Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
+// zeroed: the child has no segment and is no rank.
+struct World {
+  ShmObservations observations;
+  const volatile int* in_rank = nullptr;
+  bool libc = true;  // --world off: only MPI_Wtime
+  bool busy = false;  // a signal handler that interrupts a record is not observed
+  std::uintptr_t shim_begin = 0, shim_end = 0;
+  explicit World(Rank& rank) : observations(rank) {}
+};
+
+World* the_world = nullptr;
+bool alone = false;  // a world of one without ftrun: there will be no replay
+int unobserved = 0;
+
+enum class Thread : unsigned char { kUnknown, kMain, kOther };
+__attribute__((tls_model("initial-exec"))) thread_local Thread this_thread = Thread::kUnknown;
+
+bool on_main_thread() {
+  if (this_thread == Thread::kUnknown) {
+    this_thread = syscall(SYS_gettid) == getpid() ? Thread::kMain : Thread::kOther;
+  }
+  return this_thread == Thread::kMain;
+}
+
+int find_shim(dl_phdr_info* info, std::size_t, void* data) {
+  World* world = static_cast<World*>(data);
+  std::uintptr_t begin = ~std::uintptr_t{0}, end = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& h = info->dlpi_phdr[i];
+    if (h.p_type != PT_LOAD) continue;
+    begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + h.p_vaddr);
+    end = std::max<std::uintptr_t>(end, info->dlpi_addr + h.p_vaddr + h.p_memsz);
+  }
+  const auto here = reinterpret_cast<std::uintptr_t>(&find_shim);
+  if (here < begin || here >= end) return 0;
+  world->shim_begin = begin;
+  world->shim_end = end;
+  return 1;
+}
+
+int* make_wiped_flag(Arena& arena) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto memory = reinterpret_cast<std::uintptr_t>(arena.allocate(2 * page));
+  if (memory == 0) return nullptr;
+  void* aligned = reinterpret_cast<void*>((memory + page - 1) & ~(page - 1));
+  if (madvise(aligned, page, MADV_WIPEONFORK) != 0) return nullptr;
+  return static_cast<int*>(aligned);
+}
+
+// nullptr: this process is no rank.
+World* world() {
+  if (the_world != nullptr) return *the_world->in_rank ? the_world : nullptr;
+  Rank* rank = attached_rank();
+  if (rank == nullptr || alone) return nullptr;
+  alone = getenv(engine::kEnvSocket) == nullptr;
+  if (alone) return nullptr;
+  World* w = rank->arena().make<World>(*rank);
+  int* flag = w != nullptr ? make_wiped_flag(rank->arena()) : nullptr;
+  if (flag == nullptr) rank->diverged("no memory for the shim");
+  *flag = 1;
+  w->in_rank = flag;
+  const char* setting = getenv(engine::kEnvWorld);
+  w->libc = setting == nullptr || strcmp(setting, "off") != 0;
+  dl_iterate_phdr(find_shim, w);
+  return the_world = w;
+}
+
+class Busy {
+ public:
+  Busy() { the_world->busy = true; }
+  ~Busy() { the_world->busy = false; }
+};
+
+}  // namespace
+
+Unobserved::Unobserved() { ++unobserved; }
+Unobserved::~Unobserved() { --unobserved; }
+
+double observed_wtime() {
+  constexpr std::int64_t kSecond_ns = 1000000000;
+  const bool observed = on_main_thread() && unobserved == 0 && world() != nullptr && !the_world->busy;
+  std::int64_t value;
+  const auto series = static_cast<unsigned>(Series::kWtime);
+  if (!observed || !rejoin_world_recall_series(series, &value)) {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    value = now.tv_sec * kSecond_ns + now.tv_nsec;
+    if (observed) rejoin_world_record_series(series, &value);
+  }
+  return static_cast<double>(value / kSecond_ns) + static_cast<double>(value % kSecond_ns) * 1e-9;
+}
+
+}  // namespace rejoin::recovery
+
+using namespace rejoin::recovery;
+
+int rejoin_world_observing(const void* caller) {
+  World* w = world();
+  if (w == nullptr || !w->libc || w->busy || unobserved != 0 || !on_main_thread()) return 0;
+  const auto address = reinterpret_cast<std::uintptr_t>(caller);
+  return address < w->shim_begin || address >= w->shim_end;
+}
+
+int rejoin_world_recall_series(unsigned series, std::int64_t* values) {
+  const Busy busy;
+  return the_world->observations.recall(static_cast<Series>(series), values);
+}
+
+void rejoin_world_record_series(unsigned series, std::int64_t* values) {
+  const Busy busy;
+  the_world->observations.record(static_cast<Series>(series), values);
+}
+
+int rejoin_world_recall(Event* event) {
+  const Busy busy;
+  return the_world->observations.recall(*event);
+}
+
+void rejoin_world_record(const Event* event) {
+  const Busy busy;
+  the_world->observations.record(*event);
+}
+
+unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) {
+  const Busy busy;
+  return the_world->observations.mark(name, set, clear);
+}
+
+int rejoin_world_written_elsewhere(std::uint32_t file) {
+  const Busy busy;
+  return the_world->observations.written_elsewhere(file);
+}
+
+void rejoin_world_tell(const char* name, const char* text) {
+  const Busy busy;
+  if (the_world->observations.mark(name, kTold, 0) & kTold) return;
+  Rank& rank = the_world->observations.rank();
+  char line[1024];
+  snprintf(line, sizeof line, "rank %u: %.300s %s", rank.rank(), name, text);
+  rank.notice(line);
+}

@@ -1,0 +1,20 @@
+// What the MPI face needs of the observations.
+#pragma once
+
+namespace rejoin::recovery {
+
+// MPI_Wtime: seconds of the monotonic clock, the same ones again in a replay. On the main thread of a
+// rank it is an observation; else, and without ftrun, it is only the clock. No locks.
+double observed_wtime();
+
+// While one exists nothing is observed. To be put around calls of the user's reduction operators:
+// they run only when an operation is executed, not when it is answered by a record.
+class Unobserved {
+ public:
+  Unobserved();
+  ~Unobserved();
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
+};
+
+}  // namespace rejoin::recovery

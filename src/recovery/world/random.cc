@@ -1,0 +1,202 @@
+// Random bytes, from wherever: each is an observation.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "recovery/world/files.h"
+#include "recovery/world/random_device.h"
+#include "recovery/world/real.h"
+
+namespace rejoin::world {
+namespace {
+
+constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL(read);
+REJOIN_REAL(getrandom);
+REJOIN_REAL(getentropy);
+REJOIN_REAL(fileno);
+constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
+constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
+constinit Real<unsigned(void*)> real_random_device("_ZNSt13random_device9_M_getvalEv");
+
+// Bytes into `to`: recorded ones, else those of `really`, which returns how many it got, or -1 and errno.
+template <class Really>
+ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
+  Event e{ObservationKind::kRandom, static_cast<std::uint32_t>(bytes)};
+  e.data = to;
+  e.room_bytes = e.detail;
+  if (ask(e) == Answer::kLive) {
+    const ssize_t got = really();
+    e.error = got < 0 ? errno : 0;
+    e.data_bytes = got < 0 ? 0 : static_cast<std::uint32_t>(got);
+    record(e);
+  }
+  if (e.error != 0) {
+    errno = e.error;
+    return -1;
+  }
+  return e.data_bytes;
+}
+
+bool is_random_device(int fd) {
+  constexpr unsigned kMemoryDevices = 1, kRandom = 8, kUrandom = 9;
+  struct stat s;
+  if (fstat(fd, &s) != 0 || !S_ISCHR(s.st_mode) || major(s.st_rdev) != kMemoryDevices) return false;
+  return minor(s.st_rdev) == kRandom || minor(s.st_rdev) == kUrandom;
+}
+
+// Descriptors that were one of the devices when they were opened. Main thread only.
+constexpr int kDescriptors = 1024;
+bool opened_as_random[kDescriptors];
+
+ssize_t read_observed(int fd, void* to, std::size_t bytes) {
+  if (!is_random_device(fd)) {  // closed since, and its number given to something else
+    opened_as_random[fd] = false;
+    return real_read(fd, to, bytes);
+  }
+  return observe_bytes(to, bytes, [&] { return real_read(fd, to, bytes); });
+}
+
+bool maybe_random(int fd) { return fd >= 0 && fd < kDescriptors && opened_as_random[fd]; }
+
+// Streams of ours, so that fileno() can tell. The index is the stream's cookie.
+struct RandomStream {
+  FILE* stream;
+  int fd;
+};
+constexpr std::size_t kStreams = 16;
+RandomStream streams[kStreams];
+std::size_t open_streams = 0;
+
+ssize_t read_stream(void* cookie, char* to, std::size_t bytes) {
+  const int fd = static_cast<RandomStream*>(cookie)->fd;
+  if (!observing(nullptr)) return real_read(fd, to, bytes);
+  return observe_bytes(to, bytes, [&] { return real_read(fd, to, bytes); });
+}
+
+int close_stream(void* cookie) {
+  auto* s = static_cast<RandomStream*>(cookie);
+  const int result = close(s->fd);
+  s->stream = nullptr;
+  --open_streams;
+  return result;
+}
+
+}  // namespace
+
+bool is_random_device(const char* path) {
+  return path != nullptr && (strcmp(path, "/dev/urandom") == 0 || strcmp(path, "/dev/random") == 0);
+}
+
+int observe_reads(int fd) {
+  if (fd >= 0 && fd < kDescriptors) opened_as_random[fd] = true;
+  return fd;
+}
+
+FILE* open_random_stream(const char* path) {
+  RandomStream* slot = std::find_if(streams, streams + kStreams,
+                                    [](const RandomStream& s) { return s.stream == nullptr; });
+  if (slot == streams + kStreams) {
+    errno = EMFILE;
+    return nullptr;
+  }
+  slot->fd = observe_reads(real_openat(AT_FDCWD, path, O_RDONLY));
+  if (slot->fd < 0) return nullptr;
+  slot->stream = fopencookie(slot, "r", {read_stream, nullptr, nullptr, close_stream});
+  if (slot->stream == nullptr) {
+    close(slot->fd);
+    return nullptr;
+  }
+  ++open_streams;
+  return slot->stream;
+}
+
+}  // namespace rejoin::world
+
+using namespace rejoin::world;
+
+REJOIN_REPLACES ssize_t read(int fd, void* to, size_t bytes) {
+  if (!maybe_random(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
+  return read_observed(fd, to, bytes);
+}
+
+REJOIN_REPLACES ssize_t __read_chk(int fd, void* to, size_t bytes, size_t room) {
+  if (bytes > room) abort();
+  if (!maybe_random(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
+  return read_observed(fd, to, bytes);
+}
+
+REJOIN_REPLACES int fileno(FILE* stream) noexcept {
+  if (open_streams != 0) {
+    for (const RandomStream& s : streams) {
+      if (s.stream == stream) return s.fd;
+    }
+  }
+  return real_fileno(stream);
+}
+REJOIN_REPLACES int fileno_unlocked(FILE*) noexcept __attribute__((alias("fileno")));
+
+REJOIN_REPLACES ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
+  if (!observing(REJOIN_CALLER)) return real_getrandom(to, bytes, flags);
+  return observe_bytes(to, bytes, [&] { return real_getrandom(to, bytes, flags); });
+}
+
+REJOIN_REPLACES int getentropy(void* to, size_t bytes) {
+  if (!observing(REJOIN_CALLER)) return real_getentropy(to, bytes);
+  const ssize_t got = observe_bytes(to, bytes, [&]() -> ssize_t {
+    return real_getentropy(to, bytes) == 0 ? static_cast<ssize_t>(bytes) : -1;
+  });
+  return got < 0 ? -1 : 0;
+}
+
+REJOIN_REPLACES void arc4random_buf(void* to, size_t bytes) noexcept {
+  if (!observing(REJOIN_CALLER)) return real_arc4random_buf(to, bytes);
+  observe_bytes(to, bytes, [&] {
+    real_arc4random_buf(to, bytes);
+    return static_cast<ssize_t>(bytes);
+  });
+}
+
+REJOIN_REPLACES std::uint32_t arc4random() noexcept {
+  std::uint32_t value;
+  if (!observing(REJOIN_CALLER)) {
+    real_arc4random_buf(&value, sizeof value);
+    return value;
+  }
+  observe_bytes(&value, sizeof value, [&] {
+    real_arc4random_buf(&value, sizeof value);
+    return static_cast<ssize_t>(sizeof value);
+  });
+  return value;
+}
+
+REJOIN_REPLACES std::uint32_t arc4random_uniform(std::uint32_t below) noexcept {
+  if (!observing(REJOIN_CALLER)) return real_arc4random_uniform(below);
+  std::uint32_t value;
+  observe_bytes(&value, sizeof value, [&] {
+    value = real_arc4random_uniform(below);
+    return static_cast<ssize_t>(sizeof value);
+  });
+  return value;
+}
+
+// std::random_device asks the processor itself.
+REJOIN_REPLACES unsigned observed_random_device(void*) asm("_ZNSt13random_device9_M_getvalEv");
+unsigned observed_random_device(void* self) {
+  if (!observing(REJOIN_CALLER)) return real_random_device(self);
+  unsigned value;
+  observe_bytes(&value, sizeof value, [&] {
+    value = real_random_device(self);
+    return static_cast<ssize_t>(sizeof value);
+  });
+  return value;
+}

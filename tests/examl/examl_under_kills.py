@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""ExaML under ftrun with random deaths; every run must give what the undisturbed run gave.
+
+Odd runs are killed from outside: SIGKILL to ranks' processes at random moments. Even runs die at
+random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run I of seed S draws
+from (S, I) alone, so that one run can be repeated: --seed S --run I. Moments from outside depend on
+the machine's speed; logical points do not.
+
+More by hand: --seed 7 --runs 1000
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "..", "..", "examples")
+sys.path[:0] = [EXAMPLES, os.path.join(EXAMPLES, "examl")]
+
+import examl  # noqa: E402
+import ftrun_events  # noqa: E402
+
+RANKS = 4
+INPUT = ("--taxa", "20", "--sites", "1500", "--moves", "4")
+MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
+MAX_DEATHS_OF_RANK = 3
+RUN_LIMIT_S = 120
+POLL_INTERVAL_S = 0.005
+
+
+class Outcome:
+    """What a run of ExaML gave, and how long it took."""
+
+    def __init__(self, results, duration_s, events):
+        self.results = results
+        self.duration_s = duration_s
+        self.events = events
+
+
+def run_examl(options, name, flags=(), kills=()):
+    """Runs ExaML in the directory `name`; `kills` are (seconds, rank) pairs, done from outside."""
+    directory = f"{options.out}/{name}"
+    shutil.rmtree(directory, ignore_errors=True)
+    program = examl.command(f"{options.out}/input", directory)
+    events = ftrun_events.Follower(f"{directory}/events.json")
+    command = [options.ftrun, "-n", str(RANKS), "--events", events.path, *flags, *program]
+    kills = sorted(kills)
+    start = time.monotonic()
+    with open(f"{directory}/log", "wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            while process.poll() is None:
+                elapsed_s = time.monotonic() - start
+                if elapsed_s > RUN_LIMIT_S:
+                    raise AssertionError(f"not done after {RUN_LIMIT_S} s; see {directory}/log")
+                events.poll()
+                while kills and elapsed_s >= kills[0][0]:
+                    pid = events.pids.pop(kills.pop(0)[1], None)
+                    # None: it is between two lives. Gone: it ended since the events were read.
+                    with contextlib.suppress(ProcessLookupError):
+                        if pid is not None:
+                            os.kill(pid, signal.SIGKILL)
+                time.sleep(POLL_INTERVAL_S)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+    duration_s = time.monotonic() - start
+    events.poll()
+    if process.returncode != 0:
+        raise AssertionError(f"ftrun ended with {process.returncode}; see {directory}/log")
+    return Outcome(examl.results(directory), duration_s, events.events)
+
+
+def random_ranks(rng):
+    """Returns the ranks to kill, in order."""
+    ranks = []
+    for _ in range(rng.randint(1, MAX_DEATHS)):
+        rank = rng.randrange(RANKS)
+        if ranks.count(rank) < MAX_DEATHS_OF_RANK:
+            ranks.append(rank)
+    return ranks
+
+
+def outside_kills(rng, duration_s):
+    """Moments and ranks; about every fourth run kills all ranks at once."""
+    if rng.random() < 0.25:
+        moment_s = rng.uniform(0.0, duration_s)
+        return [(moment_s, rank) for rank in range(RANKS)]
+    return [(rng.uniform(0.0, duration_s), rank) for rank in random_ranks(rng)]
+
+
+def logical_kills(rng, operations):
+    """--kill flags. Every life runs from the program's start, so it can die at any point."""
+    flags = []
+    lives = [0] * RANKS
+    for rank in random_ranks(rng):
+        ordinal = str(rng.randint(1, operations))
+        point = rng.choices([ordinal, "init", "finalize"], [8, 1, 1])[0]
+        moment = rng.choice(["", ".before", ".inside", ".after"])
+        flags += ["--kill", f"{rank}@{point}{moment}#{lives[rank]}"]
+        lives[rank] += 1
+    return flags
+
+
+def disturbed_run(options, number, expected, operations):
+    """Returns (deaths, a line about the run); a failure's AssertionError says how to repeat it."""
+    rng = random.Random(f"{options.seed}/{number}")
+    if number % 2:
+        flags, kills = [], outside_kills(rng, expected.duration_s)
+        what = " ".join(f"{rank}@{moment:.2f}s" for moment, rank in sorted(kills))
+    else:
+        flags, kills = logical_kills(rng, operations), []
+        what = " ".join(flags)
+    try:
+        outcome = run_examl(options, f"run-{number}", flags, kills)
+        different = examl.differences(expected.results, outcome.results)
+        if different:
+            raise AssertionError(f"not as undisturbed: {', '.join(different)}")
+    except AssertionError as error:
+        repeat = f"{sys.argv[0]} --ftrun {options.ftrun} --out {options.out}"
+        raise AssertionError(
+            f"run {number} ({what}): {error}\nrepeat: {repeat} --seed {options.seed} --run {number}"
+        ) from error
+    deaths = sum(event["event"] == "death" for event in outcome.events)
+    shutil.rmtree(f"{options.out}/run-{number}")
+    return deaths, f"run {number}: {outcome.duration_s:.1f} s, {deaths} deaths ({what})"
+
+
+def operations_of(events):
+    """Returns the least number of operations that any rank did in an undisturbed run."""
+    return min(event["position"]["ordinal"] for event in events if event["event"] == "exit")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ftrun", default="build/bin/ftrun", help="(default build/bin/ftrun)")
+    parser.add_argument("--out", default="build/examl-under-kills", help="a directory to work in")
+    parser.add_argument("--seed", type=int, default=1, help="(default 1)")
+    parser.add_argument("--runs", type=int, default=6, help="how many (default 6)")
+    parser.add_argument("--run", type=int, help="only the run of this number")
+    options = parser.parse_args()
+    options.out = os.path.abspath(options.out)
+    options.ftrun = os.path.abspath(options.ftrun)
+    examl.make_input(f"{options.out}/input", *INPUT)
+    undisturbed = run_examl(options, "undisturbed")
+    operations = operations_of(undisturbed.events)
+    print(f"undisturbed: {undisturbed.duration_s:.1f} s, {operations} operations", flush=True)
+    numbers = [options.run] if options.run else range(1, options.runs + 1)
+    deaths = 0
+    for number in numbers:
+        died, line = disturbed_run(options, number, undisturbed, operations)
+        deaths += died
+        print(line, flush=True)
+    assert deaths > 0, "nobody was killed"
+    print(f"{len(numbers)} runs, {deaths} deaths, every result as undisturbed")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AssertionError as failure:
+        sys.exit(f"FAILED: {failure}")

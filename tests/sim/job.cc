@@ -1,0 +1,277 @@
+#include "job.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include "engine/members.h"
+#include "player.h"
+#include "recovery/arena.h"
+
+namespace rejoin::sim {
+
+using engine::is_at;
+
+namespace {
+
+constexpr std::size_t kArenaBytes = std::size_t{8} << 20;
+constexpr std::size_t kLifeBytes = std::size_t{48} << 20;
+
+}  // namespace
+
+Plan plan_of(std::uint64_t seed) {
+  Plan plan;
+  plan.options = engine::options_of(seed);
+  plan.tagged = seed != 0 && engine::SimRandom(seed ^ 0x7a66).one_in(2);
+  return plan;
+}
+
+Mapping::Mapping(std::size_t bytes) : bytes_(bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  madvise(p, bytes, MADV_NOHUGEPAGE);
+  memory_ = static_cast<std::byte*>(p);
+}
+Mapping::~Mapping() { munmap(memory_, bytes_); }
+void Mapping::forget(std::size_t bytes) { madvise(memory_, bytes, MADV_DONTNEED); }
+
+Job::Job(const World& world)
+    : world_(world),
+      segment_(engine::segment_bytes_for(world.ranks, world.journal_limit_bytes)),
+      simulation_(segment_.get(), *this) {
+  reference_result_ = run_judged(Plan(), nullptr);
+  reference_ = oracle_;
+}
+
+Job::~Job() = default;
+
+Result Job::run(const Plan& plan) {
+  const bool comparable = !plan.tagged && world_.disagreement != Disagreement::kSomewhere;
+  return run_judged(plan, comparable ? &reference_ : nullptr);
+}
+
+Result Job::run_judged(const Plan& plan, const Oracle* reference) {
+  std::byte* base = segment_.get();
+  segment_.forget(engine::segment_bytes_for(world_.ranks, world_.journal_limit_bytes));
+  engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
+  engine::SegmentHeader* header = engine::header_of(base);
+  for (const World::Kill& k : world_.kills) {
+    engine::KillPoint& point = header->kill[header->kills++];
+    point.rank = k.rank;
+    point.life = k.life;
+    point.ordinal = k.ordinal;
+    point.kind = engine::PointKind::kOperation;
+    point.moment = k.moment;
+  }
+  oracle_.begin(base, reference);
+  tagged_ = plan.tagged;
+  killed_ = !plan.deaths.empty();
+  lives_ = 0;
+  ++runs_;
+  watched_.assign(world_.ranks, Watched());
+  SimOptions options = plan.options;
+  if (reference != nullptr || runs_ > 1) options.turn_limit = 60 * reference_result_.turns + 200000;
+  Result result;
+  result.ending = simulation_.run(options, plan.deaths);
+  result.why = simulation_.why();
+  if (result.good()) {
+    if (const char* why = judge_end()) {
+      result.ending = Ending::kViolation;
+      result.why = why;
+    }
+  }
+  result.hash = simulation_.hash();
+  result.turns = simulation_.time();
+  result.deaths = simulation_.deaths();
+  if (result.deaths > 0) {
+    result.turns_after_last_death = result.turns - simulation_.time_of_last_death();
+  }
+  result.ranks = simulation_.ranks();
+  result.at_last_death = simulation_.ranks_at_last_death();
+  probes_.count[static_cast<unsigned>(Probe::kWokenForNothing)] += simulation_.spurious_wakes();
+  probes_.count[static_cast<unsigned>(Probe::kHalfWritten)] += simulation_.spoilt();
+  return result;
+}
+
+const char* Job::judge_end() {
+  // With other deaths, lives are counted otherwise than the kills expect.
+  for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
+    if (engine::header_of(segment_.get())->kill[i].fired.load() == 0) {
+      return "a --kill has not fired";
+    }
+  }
+  return oracle_.end(world_.disagreement == Disagreement::kNone);
+}
+
+Mapping& Job::memory_of_next_life() {
+  if (lives_ == memory_.size()) memory_.push_back(std::make_unique<Mapping>(kLifeBytes));
+  Mapping& memory = *memory_[lives_++];
+  memory.forget(kArenaBytes);
+  return memory;
+}
+
+// Inside a fiber: nothing that owns memory may live on this stack.
+void Job::run(SimHost& host) {
+  std::byte* memory = memory_of_next_life().get();
+  recovery::Arena arena(memory, kArenaBytes);
+  SimRank rank(host, arena);
+  Player player(*this, rank, memory + kArenaBytes);
+  watched_[host.rank()].player = &player;
+  world_.body(player);
+  watched_[host.rank()].player = nullptr;
+}
+
+// ------------------------------------------------------------------------------------------- watching
+
+void Job::begin_operation(const SimHost& host, Group& g, std::uint64_t sequence, bool bcast,
+                          bool follower) {
+  Watched& w = watched_[host.rank()];
+  w.contributed = w.progressed = w.recorded = false;
+  w.inside = true;
+  w.bcast = bcast;
+  w.follower = follower;
+  w.group = &g;
+  w.sequence = sequence;
+  simulation_.note(host, "enters operation", sequence, g.context);
+}
+
+void Job::end_operation(const SimHost& host, bool mismatch) {
+  Watched& w = watched_[host.rank()];
+  w.inside = false;
+  const bool replayed = !w.recorded && w.group->members.size() > 1;
+  if (replayed) hit(Probe::kReplayed);
+  if (mismatch) hit(Probe::kMismatch);
+  if (mismatch && replayed) hit(Probe::kMismatchReplayed);
+}
+
+void Job::on_point(SimHost& host, Point p) {
+  ++probes_.reached[static_cast<unsigned>(p)];
+  if (p == Point::kPoll) return;
+  const engine::RankControl* control = engine::control_of(segment_.get(), host.rank());
+  if (control->incarnation.load() != host.life()) {
+    simulation_.fail("I6: an incarnation runs that is not the newest");
+  }
+  fail_if(oracle_.words_after_turn(host.rank()));
+  Watched& w = watched_[host.rank()];
+  if (is_at(p, Step::kSlotNone) && w.player != nullptr) w.player->retag();
+  if (p == Point::kSleep) {
+    if (control->bell.load() == 0) hit(Probe::kSlept);
+  } else if (w.before == Point::kSleep && control->bell.load() != 0) {
+    hit(Probe::kRung);
+  }
+  if (w.inside) probe(host, w, p);
+  w.before = p;
+}
+
+void Job::probe(const SimHost&, Watched& w, Point p) {
+  if (is_at(p, Step::kSlotNone)) {
+    if (w.contributed) hit(Probe::kAttemptAgain);
+    if (w.progressed) hit(Probe::kProgressLost);
+    w.contributed = true;
+    w.progressed = false;
+  } else if (is_at(p, Step::kStaged) || is_at(p, Step::kReduced)) {
+    w.progressed = true;
+  } else if (is_at(p, Step::kPost)) {
+    ++w.posts;
+  } else if (is_at(p, Step::kLook)) {
+    if (w.contributed && is_at(w.before, Step::kValidate)) hit(Probe::kOverwritten);
+  } else if (is_at(p, Step::kRecord)) {
+    w.recorded = true;
+    if (is_at(w.before, Step::kLook)) probe_record(w);
+  }
+}
+
+// A record of somebody's is about to become its own.
+void Job::probe_record(Watched& w) {
+  std::vector<bool> done;
+  for (const auto& r : simulation_.ranks()) done.push_back(r.done);
+  if (oracle_.only_done_hold(*w.group, w.sequence, done)) hit(Probe::kExitedAsked);
+  if (w.bcast) return;
+  if (!w.contributed) {
+    hit(Probe::kTakenEntering);
+  } else if (w.follower) {
+    hit(Probe::kFollowed);
+  } else {
+    hit(Probe::kTakenWaiting);
+  }
+  if (w.progressed) hit(Probe::kProgressLost);
+}
+
+void Job::on_death(SimHost& host, Point p) {
+  ++probes_.killed[static_cast<unsigned>(p)];
+  Watched& w = watched_[host.rank()];
+  if (host.life() > 0) {
+    hit(Probe::kReplacementDied);
+    const auto& control = *engine::control_of(segment_.get(), host.rank());
+    if (control.live_since.load() == 0) hit(Probe::kDiedReplaying);
+  }
+  if (p == Point::kSleep) hit(Probe::kDiedAsleep);
+  std::size_t dead = 1;
+  for (std::uint32_t r = 0; r < world_.ranks; ++r) {
+    dead += r != host.rank() && simulation_.ranks()[r].dead;
+  }
+  if (dead > 1) hit(Probe::kTwoDead);
+  if (dead == world_.ranks) hit(Probe::kAllDead);
+  const std::uint64_t posts = w.posts;
+  w = Watched();
+  w.posts = posts;
+}
+
+void Job::on_agent() { fail_if(oracle_.words_after_agent()); }
+
+void Job::on_tell(SimHost& host, engine::MessageType type, const char* text, std::uint64_t) {
+  using engine::MessageType;
+  switch (type) {
+    case MessageType::kNotice:
+      if (!tagged_) simulation_.fail(text);
+      break;
+    case MessageType::kLive:
+      if (host.life() == 0) simulation_.fail("a first life tells that it is live again");
+      break;
+    case MessageType::kLimit:
+      if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
+      break;
+    default:
+      simulation_.fail("a message that no simulated rank should send");
+  }
+}
+
+// -------------------------------------------------------------------------------------------- people
+
+std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
+  simulation_.keep_trace(true);
+  run(plan);
+  simulation_.keep_trace(false);
+  const auto& trace = simulation_.trace();
+  std::vector<std::size_t> left(world_.ranks, lines_a_rank);
+  std::vector<bool> shown(trace.size());
+  for (std::size_t i = trace.size(); i-- > 0;) {
+    const bool poll = trace[i].point == Point::kPoll;
+    if (!poll && left[trace[i].rank] > 0) {
+      --left[trace[i].rank];
+      shown[i] = true;
+    }
+  }
+  std::string text;
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    if (!shown[i]) continue;
+    const auto& e = trace[i];
+    char line[160];
+    if (e.point == Point::kCount) {
+      std::snprintf(line, sizeof line, "  %7llu  rank %u life %u  -- %s %llu (%llx)\n",
+                    static_cast<unsigned long long>(e.time), e.rank, e.life, e.text,
+                    static_cast<unsigned long long>(e.a), static_cast<unsigned long long>(e.b));
+    } else {
+      std::snprintf(line, sizeof line, "  %7llu  rank %u life %u  %s%s%s\n",
+                    static_cast<unsigned long long>(e.time), e.rank, e.life, name_of(e.point),
+                    e.text != nullptr ? ": " : "", e.text != nullptr ? e.text : "");
+    }
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace rejoin::sim

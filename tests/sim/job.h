@@ -1,0 +1,159 @@
+// One simulated job after another over the same memory: a world's program, run by BasicRank over
+// SimHost - the very code that runs in real ranks - with deaths where they are asked for, and everything
+// judged by the oracle.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/transport/sim/simulation.h"
+#include "oracle.h"
+#include "probes.h"
+#include "recovery/basic_rank.h"
+
+namespace rejoin::sim {
+
+using engine::Death;
+using engine::Ending;
+using engine::Point;
+using engine::SimHost;
+using engine::SimOptions;
+using engine::Step;
+using SimRank = recovery::BasicRank<SimHost>;
+
+class Player;
+
+enum class Disagreement : std::uint8_t {
+  kNone,
+  kEverywhere,  // every member is told, and all of them of the same operations
+  kSomewhere,   // whoever did not wait (the root of a broadcast, a sender) may get away with it
+};
+
+// A program with the job that runs it.
+struct World {
+  std::string name;
+  std::uint32_t ranks;
+  std::function<void(Player&)> body;  // what each rank does; a function of what it is given alone
+  Disagreement disagreement = Disagreement::kNone;
+  std::uint64_t journal_limit_bytes = 0;
+  struct Kill {  // as by --kill
+    std::uint32_t rank;
+    std::uint32_t life;
+    std::uint64_t ordinal;
+    engine::Moment moment;
+  };
+  std::vector<Kill> kills = {};
+  std::vector<Probe> must_reach = {};           // by a sweep of single deaths
+};
+
+struct Plan {
+  SimOptions options;
+  bool tagged = false;  // contributions depend on life and attempt
+  std::vector<Death> deaths;
+};
+// All that a seed decides.
+Plan plan_of(std::uint64_t seed);
+
+struct Result {
+  Ending ending = Ending::kFinished;
+  std::string why;
+  std::uint64_t hash = 0;  // of the trace
+  std::uint64_t turns = 0;
+  std::uint64_t turns_after_last_death = 0;
+  std::uint32_t deaths = 0;
+  std::vector<engine::Simulation::Rank> ranks;
+  std::vector<engine::Simulation::Rank> at_last_death;
+  bool good() const { return ending == Ending::kFinished; }
+};
+
+class Mapping {
+ public:
+  explicit Mapping(std::size_t bytes);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  std::byte* get() const { return memory_; }
+  void forget(std::size_t bytes);  // the first of it read as zeros again
+
+ private:
+  std::size_t bytes_;
+  std::byte* memory_;
+};
+
+class Job : private engine::SimObserver {
+ public:
+  explicit Job(const World& world);
+  ~Job() override;
+
+  const World& world() const { return world_; }
+  Result run(const Plan& plan);
+  // The last steps of every rank in the same run, for people.
+  std::string transcript(const Plan& plan, std::size_t lines_a_rank);
+
+  const Probes& probes() const { return probes_; }  // of all runs
+  // The run without failures, untagged, in turn.
+  const Result& reference() const { return reference_result_; }
+  std::uint64_t runs() const { return runs_; }
+
+  // For players; inside fibers. fail() does not return if `why` is not null.
+  Oracle& oracle() { return oracle_; }
+  bool tagged() const { return tagged_; }
+  void fail_if(const char* why) {
+    if (why != nullptr) simulation_.fail(why);
+  }
+  engine::Simulation& simulation() { return simulation_; }
+  void hit(Probe p) { probes_.hit(p); }
+  void begin_operation(const SimHost& host, Group& g, std::uint64_t sequence, bool bcast,
+                       bool follower);
+  void end_operation(const SimHost& host, bool mismatch);
+  std::uint64_t posts(std::uint32_t rank) const { return watched_[rank].posts; }
+
+ private:
+  // What a rank has just done, as far as probes need it.
+  struct Watched {
+    Point before = Point::kStart;
+    bool contributed = false;
+    bool progressed = false;
+    bool recorded = false;
+    bool bcast = false;
+    bool follower = false;
+    bool inside = false;
+    std::uint64_t posts = 0;
+    Group* group = nullptr;
+    std::uint64_t sequence = 0;
+    Player* player = nullptr;
+  };
+
+  void run(SimHost& host) override;
+  void on_point(SimHost& host, Point p) override;
+  void on_death(SimHost& host, Point p) override;
+  void on_agent() override;
+  void on_tell(SimHost& host, engine::MessageType type, const char* text,
+               std::uint64_t value) override;
+  void probe(const SimHost& host, Watched& w, Point p);
+  void probe_record(Watched& w);
+  Result run_judged(const Plan& plan, const Oracle* reference);
+  const char* judge_end();
+
+  Mapping& memory_of_next_life();
+
+  const World world_;
+  Mapping segment_;
+  engine::Simulation simulation_;
+  Oracle oracle_;
+  Oracle reference_;
+  Result reference_result_;
+  std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers
+  std::uint32_t lives_ = 0;
+  std::vector<Watched> watched_;
+  Probes probes_;
+  bool tagged_ = false;
+  bool killed_ = false;
+  std::uint64_t runs_ = 0;
+};
+
+}  // namespace rejoin::sim

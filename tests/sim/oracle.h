@@ -1,0 +1,109 @@
+// What must be true of a job, judged from outside: only from the bytes that programs were given, from
+// when they entered and returned, and from the segment's published words.
+//
+//   I1        the outcome of a key is the same bytes at every member, in every life, and (untagged) those
+//             of the run without failures
+//   I2        a call that has returned has a published record
+//   barrier   nobody returns from an operation that synchronises before every member has entered it
+//   I5        published words never go back, and only their owner moves them
+//   messages  what arrives as message k is what was posted as message k, and nothing is left over
+//   journal   at the end every record leads to the bytes that were handed out
+//
+// Functions return nullptr, or what is broken (valid until the next call).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "engine/segment.h"
+
+namespace rejoin::sim {
+
+inline constexpr std::uint32_t kMaxSimRanks = 256;
+
+std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
+
+// One operation of a communicator.
+struct Key {
+  bool failed = false;   // kMismatch, at somebody
+  bool uniform = false;  // has an outcome that is the same for all; then:
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;
+  std::array<std::uint64_t, kMaxSimRanks / 64> entered = {};  // a bit a member
+  std::vector<std::uint64_t> own;  // channel operations: each member's outcome; 0 = none yet
+};
+
+struct Group {
+  std::uint64_t context = 0;
+  std::vector<std::uint32_t> members;  // world ranks
+  std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has made its own
+  std::vector<std::uint64_t> tails;           // of each member, as last seen
+  std::vector<std::uint64_t> operations;      // entered so far, by each member in any life
+  std::deque<Key> keys;
+  const Group* reference = nullptr;  // the same in the run without failures
+};
+
+class Oracle {
+ public:
+  // `reference`: of a finished run without failures; null: there is none yet.
+  void begin(std::byte* base, const Oracle* reference);
+
+  Group& group(std::uint64_t context, const std::uint32_t* members, std::uint32_t size);
+  void made(Group& g, std::uint32_t member, engine::ContextBlock* block);
+
+  void entered(Group& g, std::uint64_t sequence, std::uint32_t member);
+  const char* returned_uniform(Group& g, std::uint64_t sequence, std::uint32_t member, bool failed,
+                               bool synchronises, const void* data, std::size_t bytes);
+  const char* returned_channel(Group& g, std::uint64_t sequence, std::uint32_t member, bool failed,
+                               std::uint64_t hash);
+
+  // Message k from one world rank to another is about to be sent. False: it is posted already.
+  bool offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash);
+  const char* posted(std::uint32_t from, std::uint32_t to, std::uint64_t k);
+  // *again: an earlier life has received it as well.
+  const char* received(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash,
+                       bool* again);
+
+  // After a turn of `rank`.
+  const char* words_after_turn(std::uint32_t rank);
+  const char* words_after_agent();
+  // After the end. `complete`: nobody disagreed, so everything that was sent was received.
+  const char* end(bool complete);
+
+  const std::map<std::uint64_t, Group>& groups() const { return groups_; }
+  // Members that have a record of the operation: all of them, or only such as `done` says.
+  bool only_done_hold(const Group& g, std::uint64_t sequence, const std::vector<bool>& done) const;
+
+ private:
+  struct Message {
+    std::uint64_t offered = 0;
+    std::uint64_t received = 0;
+  };
+  struct Channel {
+    std::deque<Message> messages;
+    std::uint64_t tail = 0;
+    std::uint64_t consumed = 0;
+  };
+  const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  const char* check_tail(Group& g, std::uint32_t member, std::uint32_t mover);
+  const char* check_channels(std::uint32_t rank);
+  const char* check_journal(const Group& g);
+  engine::Log& log(std::uint32_t from, std::uint32_t to);
+  std::uint64_t consumed(std::uint32_t by, std::uint32_t from);
+
+  std::byte* base_ = nullptr;
+  const Oracle* reference_ = nullptr;
+  std::map<std::uint64_t, Group> groups_;
+  std::vector<std::vector<std::pair<Group*, std::uint32_t>>> groups_of_;  // of each world rank
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Channel> channels_;   // from, to
+  std::vector<std::uint32_t> incarnations_;
+  std::uint32_t epoch_ = 0;
+  char text_[400] = "";
+};
+
+}  // namespace rejoin::sim

@@ -1,0 +1,383 @@
+#include "player.h"
+
+#include <cstring>
+
+#include "engine/collectives.h"
+#include "engine/members.h"
+#include "engine/plan.h"
+
+namespace rejoin::sim {
+
+using engine::Block;
+using engine::Reduction;
+using recovery::OpKind;
+using recovery::Status;
+using recovery::Uniform;
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{32} << 20;
+
+std::uint32_t mix32(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t h = (a * 31 + b) * 0x9e3779b1u;
+  return h ^ h >> 15;
+}
+
+Element combined(const Element& a, const Element& b) {
+  return {a.oldest < b.oldest ? a.oldest : b.oldest, a.newest > b.newest ? a.newest : b.newest,
+          mix32(a.hash, b.hash)};
+}
+
+}  // namespace
+
+Player::Player(Job& job, SimRank& rank, std::byte* memory)
+    : job_(job), rank_(rank), memory_(memory), state_(rank.rank() * 0x1234567u + 99) {}
+
+void* Player::allocate(std::size_t bytes) {
+  void* p = memory_ + used_;
+  used_ += (bytes + 63) / 64 * 64;
+  if (used_ > kBufferBytes) job_.fail_if("the program's buffers are too small");
+  return p;
+}
+
+Player::Buffer Player::buffer(std::size_t count) {
+  return {static_cast<Element*>(allocate(count * sizeof(Element))), count};
+}
+
+void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation) {
+  const std::uint64_t seed = engine::mix(state_ ^ engine::mix(salt + rank() * 64 + operations_));
+  const auto low = static_cast<std::uint32_t>(seed);
+  for (std::size_t i = 0; i < b.count; ++i) {
+    b.data[i] = {generation, generation, mix32(low, static_cast<std::uint32_t>(i))};
+  }
+}
+
+// by_life: may be another one in another life, if the run is tagged.
+Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_life) {
+  const Buffer b = buffer(count);
+  // Alone, a rank gets back what it brings: nothing of it is recorded.
+  fill(b, by_life && job_.tagged() && c.size() > 1 ? 1000 + life() : 0, 0);
+  return b;
+}
+
+void Player::retag() {
+  if (retagged_comm_ == nullptr) return;
+  fill(retagged_, 2000 + life() * 64 + ++attempts_,
+       static_cast<std::uint16_t>(retagged_comm_->comm->generation));
+}
+
+// The program's operator: others may run, and this rank may die, in the middle of it.
+void Player::combine(const Reduction& self, const void* a, const void* b, void* out,
+                     std::size_t count) {
+  auto* player = static_cast<Player*>(const_cast<void*>(self.context));
+  const auto* x = static_cast<const Element*>(a);
+  const auto* y = static_cast<const Element*>(b);
+  auto* z = static_cast<Element*>(out);
+  SimHost& host = player->rank_.host();
+  const std::uint64_t before = self.user ? hash_of_bytes(a, count * sizeof(Element)) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i == count / 2) host.operate();
+    z[i] = combined(x[i], y[i]);
+  }
+  if (self.user && before != hash_of_bytes(a, count * sizeof(Element))) {
+    player->job_.fail_if("an operand of a user operator changes while it is read");
+  }
+}
+
+Reduction Player::reduction(bool user) { return {&Player::combine, sizeof(Element), user, this}; }
+
+recovery::Call Player::call(OpKind kind, std::size_t bytes, int root) const {
+  recovery::Call c = {};
+  c.signature.kind = static_cast<std::uint16_t>(kind);
+  c.signature.root = root;
+  c.signature.bytes = bytes;
+  c.site = reinterpret_cast<const void*>(0x1000 + 16 * (operations_ % 8));  // a program has loops
+  return c;
+}
+
+// ------------------------------------------------------------------------------------ communicators
+
+Player::Comm Player::comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id) {
+  const std::uint64_t context =
+      engine::derive_context(7, id, hash_of_bytes(members, size * sizeof *members));
+  Comm c;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (members[i] != rank()) continue;
+    c.group = &job_.oracle().group(context, members, size);
+    c.me = i;
+    c.comm = rank_.make_comm(context, members, size);
+    if (c.comm == nullptr) job_.fail_if("make_comm fails");
+    job_.oracle().made(*c.group, i, c.comm->members.mine);
+    job_.simulation().add_block(rank(), c.comm->members.mine);
+  }
+  return c;
+}
+
+Player::Comm Player::comm(std::initializer_list<std::uint32_t> members, std::uint64_t id) {
+  return comm(members.begin(), static_cast<std::uint32_t>(members.size()), id);
+}
+
+Player::Comm Player::everyone(std::uint64_t id) {
+  std::uint32_t all[kMaxSimRanks];
+  for (std::uint32_t i = 0; i < ranks(); ++i) all[i] = i;
+  return comm(all, ranks(), id);
+}
+
+void Player::free(Comm& c) {
+  if (c.comm != nullptr) rank_.free_comm(c.comm);
+  c.comm = nullptr;
+}
+
+// ---------------------------------------------------------------------------------- uniform operations
+
+void Player::begin(Comm& c, bool bcast, bool follower) {
+  job_.oracle().entered(*c.group, c.next, c.me);
+  job_.begin_operation(rank_.host(), *c.group, c.next, bcast, follower);
+  retagged_comm_ = nullptr;
+  attempts_ = 0;
+  messages_ = 0;
+}
+
+Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::size_t count,
+                       const Reduction* reduction, const std::size_t* blocks, bool early) {
+  Uniform u;
+  u.input = in.data;
+  u.input_bytes = in.bytes();
+  u.result_bytes = count * sizeof(Element);
+  u.reduction = reduction;
+  u.blocks = blocks;
+  if (early) u.early = buffer(count).data;
+  const std::size_t bytes = kind == OpKind::kAllgather ? in.bytes() : blocks ? 0 : u.result_bytes;
+  const std::size_t judged = reduction != nullptr ? u.input_bytes
+                                                  : (u.result_bytes + c.size() - 1) / c.size();
+  begin(c, kind == OpKind::kBcast,
+        engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
+            c.next % c.size() != c.me);
+  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1) {
+    retagged_ = in;
+    retagged_comm_ = &c;
+  }
+  const std::byte* result = nullptr;
+  const Status s = rank_.uniform(*c.comm, call(kind, bytes, root), u, &result);
+  retagged_comm_ = nullptr;
+  return end_uniform(c, s, kind, result, u.result_bytes);
+}
+
+Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* result,
+                           std::size_t bytes) {
+  const bool failed = s != Status::kOk;
+  job_.end_operation(rank_.host(), failed);
+  if (failed && job_.world().disagreement == Disagreement::kNone) {
+    job_.fail_if(rank_.last_error());
+  }
+  if (!failed && bytes > 0 && kind != OpKind::kBcast) {
+    const auto* e = reinterpret_cast<const Element*>(result);
+    for (std::size_t i = 0; i < bytes / sizeof(Element); ++i) {
+      if (e[i].oldest != e[0].oldest || e[i].newest != e[0].oldest) {
+        job_.fail_if("mixed: an outcome is made of contributions to different attempts");
+      }
+    }
+  }
+  Oracle& oracle = job_.oracle();
+  if (job_.world().disagreement != Disagreement::kSomewhere) {
+    job_.fail_if(oracle.returned_uniform(*c.group, c.next, c.me, failed, kind != OpKind::kBcast,
+                                         result, bytes));
+  }
+  const std::uint64_t hash = failed ? 1 : hash_of_bytes(result, bytes);
+  job_.simulation().note(rank_.host(), "has the outcome of operation", c.next, hash);
+  state_ = engine::mix(state_ + hash);
+  ++c.next;
+  ++operations_;
+  used_ = 0;
+  return s;
+}
+
+Status Player::allreduce(Comm& c, std::size_t count, How how) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Reduction r = reduction(how.user);
+  return uniform(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr, how.early);
+}
+
+Status Player::barrier(Comm& c) {
+  if (c.comm == nullptr) return Status::kOk;
+  return uniform(c, OpKind::kBarrier, -1, Buffer(), 0, nullptr, nullptr, false);
+}
+
+Status Player::bcast(Comm& c, std::uint32_t root, std::size_t count, How how) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = c.me == root ? contribution(c, count, true) : Buffer();
+  return uniform(c, OpKind::kBcast, static_cast<int>(root), in, count, nullptr, nullptr,
+                 how.early && c.me != root);
+}
+
+Status Player::allgather(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  return uniform(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(), nullptr,
+                 nullptr, false);
+}
+
+Status Player::allgatherv(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  auto* blocks = static_cast<std::size_t*>(allocate((c.size() + 1) * sizeof(std::size_t)));
+  blocks[0] = 0;
+  for (std::uint32_t i = 0; i < c.size(); ++i) {
+    blocks[i + 1] = blocks[i] + (i % 3 == 1 ? 0 : count + i) * sizeof(Element);
+  }
+  const std::size_t mine = (blocks[c.me + 1] - blocks[c.me]) / sizeof(Element);
+  return uniform(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
+                 blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
+}
+
+// ---------------------------------------------------------------------------------- channel operations
+
+// An Operation whose messages are shown to the oracle.
+class SimPort {
+ public:
+  SimPort(Player& player, Player::Comm& comm, SimRank::Operation& operation)
+      : player_(player), job_(player.job_), comm_(comm), operation_(operation) {}
+
+  std::uint32_t size() const { return operation_.size(); }
+  std::uint32_t me() const { return operation_.me(); }
+
+  void send(std::uint32_t peer, const void* data, std::size_t bytes) {
+    if (operation_.status() != Status::kOk) return operation_.send(peer, data, bytes);
+    const std::uint32_t from = player_.rank(), to = comm_.group->members[peer];
+    const std::uint64_t k = player_.sent_[to]++;
+    const bool fresh = job_.oracle().offered(from, to, k, hash_of_bytes(data, bytes));
+    const std::uint64_t posts = job_.posts(from);
+    operation_.send(peer, data, bytes);
+    job_.fail_if(job_.oracle().posted(from, to, k));
+    if (fresh == (job_.posts(from) == posts)) job_.fail_if("messages: one is posted twice, or never");
+    if (!fresh) job_.hit(Probe::kResent);
+  }
+
+  bool receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
+               std::size_t* bytes) {
+    if (!operation_.receive(peer, max_bytes, data, bytes)) return false;
+    const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
+    const std::uint64_t hash = hash_of_bytes(*data, *bytes);
+    bool again = false;
+    job_.fail_if(job_.oracle().received(from, to, player_.received_[from]++, hash, &again));
+    if (again) job_.hit(Probe::kReceivedAgain);
+    player_.messages_ = engine::mix(player_.messages_ + hash);
+    return true;
+  }
+
+ private:
+  Player& player_;
+  Job& job_;
+  Player::Comm& comm_;
+  SimRank::Operation& operation_;
+};
+
+// own_in_outcome: what I bring myself is the same in every life, so that all of `out` must be.
+template <class Body>
+Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const Buffer& out,
+                       bool own_in_outcome, Body&& body) {
+  std::memset(static_cast<void*>(out.data), 0, out.bytes());
+  begin(c, false, false);
+  SimRank::Operation operation(rank_, *c.comm, call(kind, in.bytes(), root), in.data, in.bytes());
+  SimPort port(*this, c, operation);
+  body(port);
+  const Status s = operation.finish();
+  const bool failed = s != Status::kOk;
+  job_.end_operation(rank_.host(), failed);
+  if (failed && job_.world().disagreement == Disagreement::kNone) {
+    job_.fail_if(rank_.last_error());
+  }
+  std::uint64_t hash = failed ? 1 : messages_ | 1;
+  if (!failed && (own_in_outcome || !job_.tagged())) {
+    hash = engine::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
+  }
+  if (job_.world().disagreement != Disagreement::kSomewhere) {
+    job_.fail_if(job_.oracle().returned_channel(*c.group, c.next, c.me, failed, hash));
+  }
+  job_.simulation().note(rank_.host(), "has its part of operation", c.next, hash);
+  state_ = engine::mix(state_ + hash);
+  ++c.next;
+  ++operations_;
+  used_ = 0;
+  return s;
+}
+
+Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, false);
+  const Buffer out = buffer(c.me == root ? count : 0);
+  const Reduction r = reduction(false);
+  return channel(c, OpKind::kReduce, static_cast<int>(root), in, out, true, [&](SimPort& port) {
+    engine::reduce(port, root, in.data, in.bytes(), r, out.data);
+  });
+}
+
+Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, true);
+  const Buffer out = buffer(c.me == root ? count * c.size() : 0);
+  return channel(c, OpKind::kGather, static_cast<int>(root), in, out, false, [&](SimPort& port) {
+    engine::gather(port, root, in.data, in.bytes(), [&](std::uint32_t i) {
+      return Block{reinterpret_cast<std::byte*>(out.data + i * count), in.bytes()};
+    });
+  });
+}
+
+Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  Buffer in = contribution(c, c.me == root ? count * c.size() : count, true);
+  const Buffer out = buffer(count);
+  Buffer signature = in;
+  signature.count = count;
+  return channel(c, OpKind::kScatter, static_cast<int>(root), signature, out, false,
+                 [&](SimPort& port) {
+                   engine::scatter(port, root, out.data, out.bytes(), [&](std::uint32_t i) {
+                     return Block{reinterpret_cast<std::byte*>(in.data + i * count), out.bytes()};
+                   });
+                 });
+}
+
+Status Player::alltoall(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count * c.size(), true);
+  const Buffer out = buffer(count * c.size());
+  const auto block = [count](const Buffer& b) {
+    return [&b, count](std::uint32_t i) {
+      return Block{reinterpret_cast<std::byte*>(b.data + i * count), count * sizeof(Element)};
+    };
+  };
+  return channel(c, OpKind::kAlltoall, -1, in, out, false,
+                 [&](SimPort& port) { engine::alltoall(port, block(in), block(out)); });
+}
+
+Status Player::scan(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, false), out = buffer(count);
+  const Reduction r = reduction(false);
+  return channel(c, OpKind::kScan, -1, in, out, true, [&](SimPort& port) {
+    engine::scan(port, in.data, in.bytes(), r, out.data, false, nullptr);
+  });
+}
+
+Status Player::exscan(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, false), out = buffer(count), scratch = buffer(count);
+  const Reduction r = reduction(false);
+  return channel(c, OpKind::kExscan, -1, in, out, true, [&](SimPort& port) {
+    engine::scan(port, in.data, in.bytes(), r, out.data, true, scratch.data);
+  });
+}
+
+Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, true);
+  const Buffer out = buffer(c.me == to ? count : 0);
+  return channel(c, OpKind::kGatherv, static_cast<int>(to), in, out, false, [&](SimPort& port) {
+    if (c.me == from) port.send(to, in.data, in.bytes());
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    if (c.me == to && port.receive(from, in.bytes(), &data, &bytes)) {
+      std::memcpy(static_cast<void*>(out.data), data, bytes);
+    }
+  });
+}
+
+}  // namespace rejoin::sim

@@ -1,0 +1,114 @@
+// One incarnation of a rank as its program sees it: operations over communicators, with made-up
+// contributions, every outcome handed to the oracle. What a rank contributes depends on everything it was
+// given before, so that a wrong byte does not stay alone.
+//
+// Nothing here owns memory: an incarnation that dies is not unwound.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "engine/reduction.h"
+#include "job.h"
+#include "recovery/basic_rank.h"
+
+namespace rejoin::sim {
+
+// What is reduced. Not commutative, not associative: any other order gives other bits.
+struct Element {
+  std::uint16_t oldest;  // tagged: least and greatest generation of the attempts it comes from
+  std::uint16_t newest;
+  std::uint32_t hash;
+};
+static_assert(sizeof(Element) == 8);
+
+struct How {
+  bool user = false;   // the operator is the program's own
+  bool early = false;  // a buffer of the caller's is offered
+};
+
+class Player {
+ public:
+  struct Comm {
+    Group* group = nullptr;
+    SimRank::Comm* comm = nullptr;  // null: I am not in it, and all its operations do nothing
+    std::uint32_t me = 0;
+    std::uint64_t next = 0;  // sequence number of the next operation
+    std::uint32_t size() const { return static_cast<std::uint32_t>(group->members.size()); }
+  };
+  // `memory`: for buffers, of one operation at a time.
+  Player(Job& job, SimRank& rank, std::byte* memory);
+
+  std::uint32_t rank() const { return rank_.rank(); }
+  std::uint32_t ranks() const { return rank_.size(); }
+  std::uint32_t life() { return rank_.host().life(); }
+
+  // `id` tells communicators of the same members apart.
+  Comm everyone(std::uint64_t id = 0);
+  Comm comm(std::initializer_list<std::uint32_t> members, std::uint64_t id = 0);
+  Comm comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id);
+  void free(Comm& c);
+
+  using Status = recovery::Status;
+  Status allreduce(Comm& c, std::size_t count, How how = {});
+  Status barrier(Comm& c);
+  Status bcast(Comm& c, std::uint32_t root, std::size_t count, How how = {});
+  Status allgather(Comm& c, std::size_t count);
+  // Member i contributes a number of elements that depends on i and `count`, for some none.
+  Status allgatherv(Comm& c, std::size_t count);
+
+  Status reduce(Comm& c, std::uint32_t root, std::size_t count);
+  Status gather(Comm& c, std::uint32_t root, std::size_t count);
+  Status scatter(Comm& c, std::uint32_t root, std::size_t count);
+  Status alltoall(Comm& c, std::size_t count);
+  Status scan(Comm& c, std::size_t count);
+  Status exscan(Comm& c, std::size_t count);
+  // One message from one member to another; the other members only pass by.
+  Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
+
+  // An attempt is about to be made: in tagged runs its contribution is another one.
+  void retag();
+
+ private:
+  friend class SimPort;
+  struct Buffer {
+    Element* data = nullptr;
+    std::size_t count = 0;
+    std::size_t bytes() const { return count * sizeof(Element); }
+  };
+
+  static void combine(const engine::Reduction& self, const void* a, const void* b, void* out,
+                      std::size_t count);
+  engine::Reduction reduction(bool user);
+  recovery::Call call(recovery::OpKind kind, std::size_t bytes, int root) const;
+  void* allocate(std::size_t bytes);
+  Buffer buffer(std::size_t count);
+  Buffer contribution(const Comm& c, std::size_t count, bool by_life);
+  void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
+
+  void begin(Comm& c, bool bcast, bool follower);
+  Status uniform(Comm& c, recovery::OpKind kind, int root, const Buffer& in, std::size_t count,
+                 const engine::Reduction* reduction, const std::size_t* blocks, bool early);
+  Status end_uniform(Comm& c, Status s, recovery::OpKind kind, const std::byte* result,
+                     std::size_t bytes);
+  template <class Body>
+  Status channel(Comm& c, recovery::OpKind kind, int root, const Buffer& in, const Buffer& out,
+                 bool own_in_outcome, Body&& body);
+
+  Job& job_;
+  SimRank& rank_;
+  std::byte* const memory_;
+  std::size_t used_ = 0;
+  std::uint64_t state_;      // of the program: a hash over all outcomes so far
+  std::uint64_t operations_ = 0;
+  std::uint64_t messages_ = 0;  // hash over those received in this operation
+  std::uint64_t sent_[kMaxSimRanks] = {};
+  std::uint64_t received_[kMaxSimRanks] = {};
+  // Of the attempt that may come, in tagged runs.
+  Buffer retagged_;
+  Comm* retagged_comm_ = nullptr;
+  std::uint64_t attempts_ = 0;
+};
+
+}  // namespace rejoin::sim

@@ -1,0 +1,41 @@
+#include "probes.h"
+
+namespace rejoin::sim {
+
+const char* name_of(Probe p) {
+  static constexpr const char* kNames[] = {
+      "answered by its own record",
+      "record taken at entry",
+      "record taken in the wait",
+      "leader's record taken",
+      "attempt begun again",
+      "operand overwritten while read",
+      "attempt given up midway through an extent",
+      "record of an exited rank taken",
+      "message sent again and recognised",
+      "message received again",
+      "slept",
+      "rung",
+      "woken for nothing",
+      "replacement died",
+      "died while replaying",
+      "died asleep",
+      "two dead together",
+      "all dead together",
+      "unpublished bytes left",
+      "mismatch",
+      "mismatch replayed",
+  };
+  static_assert(sizeof kNames / sizeof *kNames == kProbeCount);
+  return kNames[static_cast<unsigned>(p)];
+}
+
+void Probes::add(const Probes& other) {
+  for (unsigned i = 0; i < kProbeCount; ++i) count[i] += other.count[i];
+  for (unsigned i = 0; i < engine::kPoints; ++i) {
+    reached[i] += other.reached[i];
+    killed[i] += other.killed[i];
+  }
+}
+
+}  // namespace rejoin::sim

@@ -1,0 +1,48 @@
+// Rare places that a sweep must have been to: one that never was there proves nothing about them.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/transport/sim/point.h"
+
+namespace rejoin::sim {
+
+enum class Probe : std::uint8_t {
+  kReplayed,             // an operation was answered by the rank's own record
+  kTakenEntering,        // by another's record, before an attempt
+  kTakenWaiting,         // by another's record, after contributing to an attempt
+  kFollowed,             // by the leader's record
+  kAttemptAgain,         // an attempt was given up, and another one begun
+  kOverwritten,          // an operand changed while it was read
+  kProgressLost,         // an attempt through an extent was given up midway
+  kExitedAsked,          // whoever had the record had left already
+  kResent,               // a message was sent again, and recognised
+  kReceivedAgain,        // a message was received again by a later life
+  kSlept,                // a rank went to sleep
+  kRung,                 // and was rung
+  kWokenForNothing,      // or not
+  kReplacementDied,      // a rank died again
+  kDiedReplaying,        // while it was being rebuilt
+  kDiedAsleep,
+  kTwoDead,              // a death before another was repaired
+  kAllDead,              // all ranks were dead together
+  kHalfWritten,          // a death left unpublished bytes
+  kMismatch,             // members disagreed
+  kMismatchReplayed,     // and a later life was told so from the journal
+  kCount,
+};
+inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);
+
+const char* name_of(Probe p);
+
+struct Probes {
+  std::uint64_t count[kProbeCount] = {};
+  std::uint64_t reached[engine::kPoints] = {};  // by any rank
+  std::uint64_t killed[engine::kPoints] = {};   // deaths there
+
+  void hit(Probe p) { ++count[static_cast<unsigned>(p)]; }
+  std::uint64_t operator[](Probe p) const { return count[static_cast<unsigned>(p)]; }
+  void add(const Probes& other);
+};
+
+}  // namespace rejoin::sim

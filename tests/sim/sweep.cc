@@ -1,0 +1,257 @@
+#include "sweep.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "worlds.h"
+
+namespace rejoin::sim {
+
+using engine::SimRandom;
+
+std::string text_of(const std::vector<Death>& deaths) {
+  std::string text;
+  for (const Death& d : deaths) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(d.rank);
+    text += d.step > 0 ? ":" + std::to_string(d.life) + ":" + std::to_string(d.step)
+                       : ":t" + std::to_string(d.time);
+  }
+  return text;
+}
+
+bool parse_deaths(const std::string& text, std::vector<Death>* deaths) {
+  std::istringstream parts(text);
+  std::string part;
+  while (std::getline(parts, part, ',')) {
+    Death d;
+    unsigned long long x = 0;
+    if (std::sscanf(part.c_str(), "%u:t%llu", &d.rank, &x) == 2) {
+      d.time = x;
+    } else if (std::sscanf(part.c_str(), "%u:%u:%llu", &d.rank, &d.life, &x) == 3 && x > 0) {
+      d.step = x;
+    } else {
+      return false;
+    }
+    deaths->push_back(d);
+  }
+  return true;
+}
+
+std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::uint64_t turns) {
+  SimRandom random(seed ^ 0xdea7);
+  std::vector<Death> deaths;
+  const auto at = [&](std::uint32_t rank, std::uint64_t time) { deaths.push_back({rank, 0, 0, time}); };
+  const std::uint64_t longest = turns + turns / 2 + 1;
+  switch (random.below(5)) {
+    case 0: {  // scattered
+      const std::uint32_t count = 1 + random.below(std::min<std::uint32_t>(2 + ranks, 24));
+      for (std::uint32_t i = 0; i < count; ++i) at(random.below(ranks), random.below(longest));
+      break;
+    }
+    case 1: {  // together
+      const std::uint64_t time = random.below(turns + 1);
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        if (random.one_in(2)) at(r, time + random.below(6));
+      }
+      break;
+    }
+    case 2: {  // all at once, perhaps twice
+      for (std::uint32_t times = 1 + random.below(2); times > 0; --times) {
+        const std::uint64_t time = random.below(longest);
+        for (std::uint32_t r = 0; r < ranks; ++r) at(r, time);
+      }
+      break;
+    }
+    case 3: {  // one rank, life after life
+      const std::uint32_t rank = random.below(ranks);
+      for (std::uint32_t life = 0; life < 5; ++life) {
+        deaths.push_back({rank, life, 1 + random.below(1 + turns / ranks), 0});
+      }
+      break;
+    }
+    default: {  // one after another
+      std::uint64_t time = random.below(turns + 1);
+      for (std::uint32_t i = 0; i < 4; ++i, time += random.below(60)) at(random.below(ranks), time);
+    }
+  }
+  return deaths;
+}
+
+double effort() {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr double kUsual = 0.05;
+#else
+  constexpr double kUsual = 1;
+#endif
+  const char* text = std::getenv("REJOIN_SIM_EFFORT");
+  return text == nullptr ? kUsual : kUsual * std::atof(text);
+}
+
+// ---------------------------------------------------------------------------------------------- runs
+
+Sweep::Sweep(const World& world) : job_(world) {
+  if (!job_.reference().good()) fail(Plan(), job_.reference());
+}
+
+void Sweep::fail(const Plan& plan, const Result& result) {
+  static constexpr const char* kEndings[] = {"finished", "stopped", "deadlock", "no progress",
+                                             "violation"};
+  failure_ = std::string(kEndings[static_cast<unsigned>(result.ending)]) + ": " + result.why +
+             "\nto see it again: simulate " + job_.world().name + " --seed " +
+             std::to_string(plan.options.seed);
+  if (!plan.deaths.empty()) failure_ += " --deaths " + text_of(plan.deaths);
+  if (mutant_ != engine::Mutant::kNone) {
+    failure_ += " --mutant " + std::to_string(static_cast<unsigned>(mutant_));
+  }
+}
+
+Result Sweep::run(const Plan& plan) {
+  constexpr std::uint64_t kTwiceEvery = 32;
+  Plan p = plan;
+  p.options.mutant = mutant_;
+  Result result = job_.run(p);
+  if (result.good() && job_.runs() % kTwiceEvery == 0) {
+    const Result again = job_.run(p);
+    if (again.hash != result.hash || again.turns != result.turns) {
+      result.ending = Ending::kViolation;
+      result.why = "the same run twice is not the same";
+    }
+  }
+  if (result.good()) {
+    slowest_recovery_ = std::max(slowest_recovery_, double(result.turns_after_last_death) /
+                                                        double(job_.reference().turns));
+  } else {
+    fail(p, result);
+  }
+  return result;
+}
+
+bool Sweep::try_plan(const Plan& plan) {
+  return failure_.empty() && run(plan).good();
+}
+
+bool Sweep::undisturbed(std::uint64_t seed) { return try_plan(plan_of(seed)); }
+
+bool Sweep::by_chance(std::uint64_t seed) {
+  Plan plan = plan_of(seed);
+  plan.deaths = random_deaths(seed, job_.world().ranks, job_.reference().turns);
+  return try_plan(plan);
+}
+
+namespace {
+
+// Every place of `places`, or an even share of them that another seed shifts.
+class Share {
+ public:
+  Share(std::uint64_t places, std::uint64_t most, std::uint64_t seed)
+      : every_(most == 0 ? places + 1 : (places + most - 1) / most), at_(every_ > 0 ? seed % every_ : 0) {}
+  bool wants_next() { return every_ <= 1 || at_++ % every_ == 0; }
+
+ private:
+  std::uint64_t every_;
+  std::uint64_t at_;
+};
+
+}  // namespace
+
+bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
+  if (!failure_.empty()) return false;
+  Plan plan = plan_of(seed);
+  const Result base = run(plan);
+  if (!base.good()) return false;
+  std::uint64_t places = 0;
+  for (const auto& r : base.ranks) places += r.steps;
+  Share share(places, most_runs, seed);
+  for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {
+    for (std::uint64_t step = 1; step <= base.ranks[r].steps; ++step) {
+      if (!share.wants_next()) continue;
+      plan.deaths = {{r, 0, step, 0}};
+      if (!run(plan).good()) return false;
+    }
+  }
+  return true;
+}
+
+bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
+  if (!failure_.empty()) return false;
+  Plan plan = plan_of(seed);
+  const Result base = run(plan);
+  if (!base.good()) return false;
+  std::uint64_t steps = 0;
+  for (const auto& r : base.ranks) steps += r.steps;
+  // Half of the steps come after a first death, on average, and the replacement's.
+  const std::uint64_t all = steps * steps;
+  const std::uint64_t firsts = most_runs >= all ? steps : std::max<std::uint64_t>(1, most_runs / 40);
+  Share share(steps, std::min(firsts, steps), seed);
+  const std::uint64_t seconds = most_runs >= all ? all : 40;
+  for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {
+    for (std::uint64_t step = 1; step <= base.ranks[r].steps; ++step) {
+      if (!share.wants_next()) continue;
+      plan.deaths = {{r, 0, step, 0}};
+      const Result first = run(plan);
+      if (!first.good() || !second_deaths(plan, first, seconds)) return false;
+    }
+  }
+  return true;
+}
+
+bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t most_runs) {
+  struct Range {
+    std::uint32_t rank, life;
+    std::uint64_t begin, end;
+  };
+  std::vector<Range> ranges;
+  std::uint64_t places = 0;
+  for (std::uint32_t r = 0; r < result.ranks.size(); ++r) {
+    const auto& then = result.at_last_death[r];
+    const auto& last = result.ranks[r];
+    const Range range = {r, last.life, last.life == then.life ? then.steps : 0, last.steps};
+    places += range.end - range.begin;
+    ranges.push_back(range);
+  }
+  Share share(places, most_runs, first.deaths[0].step);
+  Plan plan = first;
+  for (const Range& range : ranges) {
+    for (std::uint64_t step = range.begin + 1; step <= range.end; ++step) {
+      if (!share.wants_next()) continue;
+      plan.deaths = first.deaths;
+      plan.deaths.push_back({range.rank, range.life, step, 0});
+      if (!run(plan).good()) return false;
+    }
+  }
+  return true;
+}
+
+std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes) {
+  SimRandom random(seed ^ 0x3a9d);
+  std::uint32_t ranks = 1 + random.below(8);
+  if (random.one_in(6)) ranks = 9 + random.below(24);
+  if (random.one_in(25)) ranks = 33 + random.below(224);
+  ranks = std::min(ranks, most_ranks);
+  Sweep sweep(random_world(ranks, seed, false));
+  const std::uint64_t schedules = ranks <= 8 ? 12 : ranks <= 32 ? 4 : 2;
+  sweep.undisturbed(seed * 100 + 99);
+  for (std::uint64_t i = 0; i < schedules; ++i) sweep.by_chance(seed * 100 + i);
+  probes->add(sweep.probes());
+  return sweep.failure();
+}
+
+std::string Sweep::unreached() const {
+  std::string text;
+  const Probes& probes = job_.probes();
+  for (const Probe p : job_.world().must_reach) {
+    if (probes[p] == 0) text += std::string(text.empty() ? "" : ", ") + name_of(p);
+  }
+  for (unsigned i = 0; i < engine::kPoints; ++i) {
+    const auto p = static_cast<Point>(i);
+    if (p != Point::kPoll && probes.reached[i] > 0 && probes.killed[i] == 0) {
+      text += std::string(text.empty() ? "" : ", ") + "a death at " + name_of(p);
+    }
+  }
+  return text;
+}
+
+}  // namespace rejoin::sim

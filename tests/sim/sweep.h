@@ -1,0 +1,66 @@
+// Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops at
+// the first run that is not good, and says how to see it again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace rejoin::sim {
+
+// "1:0:17" = rank 1's life 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300; with commas.
+std::string text_of(const std::vector<Death>& deaths);
+bool parse_deaths(const std::string& text, std::vector<Death>* deaths);
+
+// Deaths by chance within `turns`: scattered, together, all ranks at once, one rank again and again.
+std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::uint64_t turns);
+
+class Sweep {
+ public:
+  explicit Sweep(const World& world);
+
+  void set_mutant(engine::Mutant mutant) { mutant_ = mutant; }
+
+  // All of these: false if a run was not good; failure() tells. They do nothing more after that.
+
+  // Nobody dies.
+  bool undisturbed(std::uint64_t seed);
+  // One death, at every step of every rank in the schedule that `seed` stands for. At most about
+  // `most_runs` of them, evenly; then other seeds meet other steps.
+  bool singles(std::uint64_t seed, std::uint64_t most_runs);
+  // Two: the second at any later step of any rank, the replacement included.
+  bool pairs(std::uint64_t seed, std::uint64_t most_runs);
+  bool by_chance(std::uint64_t seed);
+  bool try_plan(const Plan& plan);
+
+  const std::string& failure() const { return failure_; }
+  Job& job() { return job_; }
+  const Probes& probes() const { return job_.probes(); }
+  // The longest way from a last death to the end, in runs without failures.
+  double slowest_recovery() const { return slowest_recovery_; }
+
+  // Probes and steps that the world wants to be reached and were not, in words; empty: all were.
+  std::string unreached() const;
+
+ private:
+  Result run(const Plan& plan);
+  void fail(const Plan& plan, const Result& result);
+  bool second_deaths(const Plan& first, const Result& result, std::uint64_t most_runs);
+
+  Job job_;
+  engine::Mutant mutant_ = engine::Mutant::kNone;
+  std::string failure_;
+  double slowest_recovery_ = 0;
+};
+
+// A random world, mostly of a few ranks, now and then of up to `most_ranks`, under several schedules
+// with deaths by chance. Empty, or what failed. `probes` are added to.
+std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes);
+
+// How much more (or, under sanitizers, less) than usual the tests should sweep: 1 by default; the
+// environment variable REJOIN_SIM_EFFORT multiplies it.
+double effort();
+
+}  // namespace rejoin::sim

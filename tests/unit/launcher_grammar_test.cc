@@ -1,0 +1,240 @@
+// The command line, the small languages on it, ELF files, call sites and event lines.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "launcher/elf.h"
+#include "launcher/events.h"
+#include "launcher/grammar.h"
+#include "launcher/options.h"
+#include "launcher/symbolizer.h"
+
+namespace rejoin::launcher {
+namespace {
+
+TEST(Grammar, Kills) {
+  using engine::Moment;
+  using engine::PointKind;
+  const auto expect = [](const char* text, const KillOrder& order) {
+    const auto parsed = parse_kill(text);
+    ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().text;
+    EXPECT_EQ(parsed.value(), order) << text;
+    EXPECT_EQ(parse_kill(to_text(order)).value(), order) << text;
+  };
+  expect("2@1000", {2, 0, PointKind::kOperation, Moment::kInside, 1000});
+  expect("0@1.before", {0, 0, PointKind::kOperation, Moment::kBefore, 1});
+  expect("7@5.after#3", {7, 3, PointKind::kOperation, Moment::kAfter, 5});
+  expect("1@init", {1, 0, PointKind::kInit, Moment::kInside, 0});
+  expect("1@init.before#1", {1, 1, PointKind::kInit, Moment::kBefore, 0});
+  expect("1@finalize.after", {1, 0, PointKind::kFinalize, Moment::kAfter, 0});
+}
+
+TEST(Grammar, KillsThatAreNone) {
+  for (const char* text : {"", "@", "2", "2@", "@5", "2@0", "2@-1", "x@5", "2@x", "2@5.", "2@5.while",
+                           "2@5#", "2@5#x", "2@5#-1", "2@init.", "2@5 ", "2@5.before.after",
+                           "4294967296@1", "1@99999999999999999999"}) {
+    const auto parsed = parse_kill(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.error().exit_code, kExitUsage);
+    EXPECT_NE(parsed.error().text.find("RANK@POINT[#LIFE]"), std::string::npos);
+    EXPECT_EQ(parsed.error().text.find('\n'), std::string::npos);
+  }
+}
+
+TEST(Grammar, Sizes) {
+  EXPECT_EQ(parse_size_bytes("1").value(), 1u);
+  EXPECT_EQ(parse_size_bytes("512M").value(), 512u << 20);
+  EXPECT_EQ(parse_size_bytes("8g").value(), std::uint64_t{8} << 30);
+  EXPECT_EQ(parse_size_bytes("4KiB").value(), 4096u);
+  EXPECT_EQ(parse_size_bytes("2T").value(), std::uint64_t{2} << 40);
+  EXPECT_EQ(parse_size_bytes("10B").value(), 10u);
+  for (const char* text : {"", "0", "M", "1.5G", "-1", "1X", "1MM", "1 M", "99999999999T", "0K"}) {
+    EXPECT_FALSE(parse_size_bytes(text).ok()) << text;
+  }
+}
+
+TEST(Grammar, SizesAsText) {
+  EXPECT_EQ(size_text(17), "17 bytes");
+  EXPECT_EQ(size_text(1024), "1 KiB");
+  EXPECT_EQ(size_text(1536), "1.5 KiB");
+  EXPECT_EQ(size_text(std::uint64_t{12} << 30), "12 GiB");
+}
+
+Result<Command> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "ftrun");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+RunOptions run(const std::vector<const char*>& words) {
+  const auto parsed = parse(words);
+  EXPECT_TRUE(parsed.ok()) << parsed.error().text;
+  return std::get<RunOptions>(parsed.value());
+}
+
+TEST(Options, Defaults) {
+  const RunOptions o = run({"a.out"});
+  EXPECT_FALSE(o.ranks.has_value());
+  EXPECT_EQ(o.command, std::vector<std::string>{"a.out"});
+  EXPECT_EQ(o.max_restarts, 4u);
+  EXPECT_TRUE(o.restart);
+  EXPECT_TRUE(o.world);
+  EXPECT_FALSE(o.keep);
+}
+
+TEST(Options, EndWhereTheProgramBegins) {
+  const RunOptions o = run({"-n", "3", "a.out", "-n", "5", "--quiet"});
+  EXPECT_EQ(o.ranks, 3u);
+  EXPECT_EQ(o.command, (std::vector<std::string>{"a.out", "-n", "5", "--quiet"}));
+  EXPECT_FALSE(o.quiet);
+  EXPECT_EQ(run({"-n", "2", "--", "-odd-"}).command, std::vector<std::string>{"-odd-"});
+}
+
+TEST(Options, InEverySpelling) {
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {"-n", "4", "x"}, {"-n4", "x"}, {"-np", "4", "x"}, {"--np", "4", "x"}, {"--np=4", "x"}}) {
+    EXPECT_EQ(run(words).ranks, 4u);
+  }
+  const RunOptions o = run({"-wdir", "/d", "-x", "A=b=c", "-x", "D", "--kill", "0@1", "--kill=1@2",
+                            "-tag-output", "-timeout", "2.5", "-q", "--no-restart", "x"});
+  EXPECT_EQ(o.working_directory, "/d");
+  ASSERT_EQ(o.exports.size(), 2u);
+  EXPECT_EQ(o.exports[0].second, "b=c");
+  EXPECT_FALSE(o.exports[1].second.has_value());
+  EXPECT_EQ(o.kills.size(), 2u);
+  EXPECT_TRUE(o.tag_output && o.quiet && !o.restart);
+  EXPECT_EQ(o.timeout_s, 2.5);
+}
+
+TEST(Options, Mistakes) {
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {}, {"-n", "0", "x"}, {"-n", "1025", "x"}, {"-n"}, {"--frobnicate", "x"}, {"-y", "x"},
+           {"--kill", "5", "x"}, {"--world", "no", "x"}, {"--timeout", "-1", "x"},
+           {"--max-restarts", "many", "x"}, {"--journal-limit", "0", "x"}, {"-x", "=b", "x"}, {"-qn", "x"}}) {
+    const auto parsed = parse(words);
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_EQ(parsed.error().exit_code, kExitUsage);
+    EXPECT_EQ(parsed.error().text.find('\n'), std::string::npos);
+  }
+  EXPECT_NE(parse({"--max-restart", "1", "x"}).error().text.find("--max-restarts"), std::string::npos);
+}
+
+TEST(Options, Inspect) {
+  const auto parsed = parse({"inspect", "f", "--rank", "2", "--limit", "10"});
+  ASSERT_TRUE(parsed.ok());
+  const auto& o = std::get<InspectOptions>(parsed.value());
+  EXPECT_EQ(o.file, "f");
+  EXPECT_EQ(o.rank, 2u);
+  EXPECT_EQ(o.limit, 10u);
+}
+
+// The smallest ELF file with DT_NEEDED entries: header, two segments, dynamic section, strings.
+std::string elf_needing(const std::vector<std::string>& sonames) {
+  std::string strings(1, '\0');
+  std::vector<Elf64_Dyn> dynamic;
+  for (const std::string& soname : sonames) {
+    dynamic.push_back({DT_NEEDED, {strings.size()}});
+    strings += soname + '\0';
+  }
+  const std::uint64_t dynamic_at = sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Phdr);
+  const std::uint64_t strings_at = dynamic_at + (dynamic.size() + 2) * sizeof(Elf64_Dyn);
+  constexpr std::uint64_t kBase = 0x400000;
+  dynamic.push_back({DT_STRTAB, {kBase + strings_at}});
+  dynamic.push_back({DT_NULL, {0}});
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_phoff = sizeof header;
+  header.e_phnum = 2;
+  Elf64_Phdr segments[2] = {};
+  segments[0].p_type = PT_LOAD;
+  segments[0].p_vaddr = kBase;
+  segments[0].p_filesz = strings_at + strings.size();
+  segments[1].p_type = PT_DYNAMIC;
+  segments[1].p_offset = dynamic_at;
+  segments[1].p_filesz = dynamic.size() * sizeof(Elf64_Dyn);
+  std::string image(reinterpret_cast<const char*>(&header), sizeof header);
+  image.append(reinterpret_cast<const char*>(segments), sizeof segments);
+  image.append(reinterpret_cast<const char*>(dynamic.data()), dynamic.size() * sizeof(Elf64_Dyn));
+  return image + strings;
+}
+
+TEST(Elf, Needed) {
+  const std::vector<std::string> sonames = {"libm.so.6", "libmpich.so.12", "libc.so.6"};
+  EXPECT_EQ(needed_of(elf_needing(sonames)), sonames);
+  EXPECT_TRUE(needed_of("").empty());
+  EXPECT_TRUE(needed_of("#!/bin/sh\n").empty());
+}
+
+TEST(Elf, DamagedFilesAreHarmless) {
+  const std::string whole = elf_needing({"libmpi.so.40", "libc.so.6"});
+  for (std::size_t size = 0; size < whole.size(); ++size) needed_of(whole.substr(0, size));
+  for (std::size_t at = 4; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(0xff);
+    needed_of(damaged);
+  }
+  EXPECT_EQ(needed_of(whole).size(), 2u);
+}
+
+TEST(Elf, ForeignMpis) {
+  for (const char* soname : {"libmpich.so.12", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20"}) {
+    EXPECT_TRUE(is_foreign_mpi(soname)) << soname;
+    EXPECT_NE(foreign_mpi_text("p", soname).find(soname), std::string::npos);
+  }
+  for (const char* soname : {"libmpi.so.40", "libmpi_cxx.so.40", "libc.so.6", "libmpifr.so.1"}) {
+    EXPECT_FALSE(is_foreign_mpi(soname)) << soname;
+  }
+}
+
+TEST(Sites, AreReplacedInText) {
+  const auto site = [](std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
+    return "<" + std::to_string(rank) + " " + std::to_string(module) + " " + std::to_string(place) + ">";
+  };
+  EXPECT_EQ(expand_sites("at {1:2:ff}!", site), "at <1 2 255>!");
+  EXPECT_EQ(expand_sites("{0:0:1}{3:1:10}", site), "<0 0 1><3 1 16>");
+  EXPECT_EQ(expand_sites("{} {1:2} {a:b:c} {1:2:3", site), "{} {1:2} {a:b:c} {1:2:3");
+  EXPECT_EQ(expand_sites("{{1:2:3}}", site), "{<1 2 3>}");
+  EXPECT_EQ(expand_sites(site_marker(7, 8, 0xabc), site), "<7 8 2748>");
+}
+
+TEST(Events, AreOneLineOfJson) {
+  Record record;
+  record.event = "death";
+  record.at_ns = 1500;
+  record.rank = 2;
+  record.epoch = 1;
+  record.pid = 99;
+  Position position;
+  position.context = 0xab;
+  position.sequence = 4;
+  position.ordinal = 5;
+  position.inside = true;
+  position.operation = "Allreduce";
+  position.site = "a.out+0x12";
+  record.position = position;
+  record.cause = Cause{Cause::Kind::kSignal, 9};
+  record.replayed_operations = 0;
+  const std::string expected =
+      R"j({"t":2e-06,"wall":1700000000.250002,"event":"death","rank":2,"incarnation":0,"epoch":1,)j"
+      R"j("pid":99,"position":{"context":"00000000000000ab","sequence":4,"ordinal":5,)j"
+      R"j("operation":"Allreduce","inside":true,"site":"a.out+0x12"},)j"
+      R"j("cause":"signal 9 (Killed)","replayed_ops":0})j";
+  EXPECT_EQ(to_json(record, 1700000000.25), expected);
+}
+
+TEST(Events, WithoutARankAndWithOddBytes) {
+  Record record;
+  record.event = "stop";
+  record.code = 3;
+  record.text = "a\"b\n\xff";
+  EXPECT_EQ(to_json(record, 0),
+            "{\"t\":0.0,\"wall\":0.0,\"event\":\"stop\",\"epoch\":0,\"code\":3,"
+            "\"text\":\"a\\\"b\\n\xef\xbf\xbd\"}");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher

@@ -1,0 +1,121 @@
+// Journals that real ranks wrote, printed; and damaged ones, refused.
+#include "launcher/inspect.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "thread_job.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using recovery::OpKind;
+
+class Inspect : public testing::Test {
+ protected:
+  Inspect() : job_(2) {
+    job_.run([](test::Rank& rank, test::Rank::Comm& comm) {
+      bcast(rank, comm, {1, 2, 3, 4, 5, 6, 7, 8});
+      bcast(rank, comm, std::vector<unsigned char>(24, 7));
+      const std::byte* result = nullptr;
+      rank.uniform(comm, test::call(OpKind::kBarrier, 0), {}, &result);
+    });
+  }
+
+  static void bcast(test::Rank& rank, test::Rank::Comm& comm, std::vector<unsigned char> data) {
+    recovery::Uniform u;
+    u.input = data.data();
+    u.input_bytes = comm.members.rank == 0 ? data.size() : 0;
+    u.result_bytes = data.size();
+    const std::byte* result = nullptr;
+    rank.uniform(comm, test::call(OpKind::kBcast, data.size(), 0), u, &result);
+  }
+
+  std::string_view file() const {
+    return {reinterpret_cast<const char*>(job_.base()),
+            engine::header_of(job_.base())->segment_bytes};
+  }
+
+  // The text, or "error: ..." alone.
+  std::string printed(const InspectOptions& options) const {
+    std::string text;
+    const auto error = print_journal(
+        file(), options, [](const engine::ModuleEntry&, std::uint64_t) { return "a.c:1::f"; },
+        [&text](const std::string& piece) { text += piece; });
+    return error ? "error: " + error->text : text;
+  }
+
+  test::ThreadJob job_;
+};
+
+TEST_F(Inspect, PrintsEveryRecordOfARank) {
+  InspectOptions options;
+  options.rank = 1;
+  const std::string text = printed(options);
+  const auto first = text.find("[1]");
+  ASSERT_NE(first, std::string::npos) << text;
+  const std::string records = text.substr(first);
+  EXPECT_TRUE(records.starts_with("[1] bcast (a.c:1::f#1x8 root 0) finished version 0, seq 0, "
+                                  "value 0102030405060708\n"
+                                  "[1] bcast (a.c:1::f#1x24 root 0) finished version 0, seq 1, at "))
+      << text;
+  EXPECT_TRUE(records.ends_with("[1] barrier (a.c:1::f#1x0) finished version 0, seq 2\n")) << text;
+  EXPECT_NE(text.find("member 1 of 2 (0 1), 3 operations"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1: 1 life, 1 communicator, 3 operations"), std::string::npos) << text;
+  EXPECT_EQ(text.find("[0]"), std::string::npos);
+}
+
+TEST_F(Inspect, PrintsAtMostSoMany) {
+  InspectOptions options;
+  options.limit = 1;
+  const std::string text = printed(options);
+  EXPECT_NE(text.find("[0] bcast"), std::string::npos);
+  EXPECT_NE(text.find("... and 2 more\n"), std::string::npos);
+  EXPECT_EQ(text.find("seq 1"), std::string::npos);
+}
+
+TEST_F(Inspect, ARankThatIsNotThere) {
+  InspectOptions options;
+  options.rank = 2;
+  EXPECT_EQ(printed(options), "error: --rank 2: the job has ranks 0 to 1");
+}
+
+// Every word of the structures that lead to records, made wild: an error or other text, never a crash.
+TEST_F(Inspect, SurvivesAnyDamage) {
+  const std::string whole = printed({});
+  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  std::vector<std::uint64_t*> words;
+  const auto add = [&words](void* begin, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes / 8; ++i) words.push_back(static_cast<std::uint64_t*>(begin) + i);
+  };
+  add(region, offsetof(engine::RegionHead, staging));
+  for (auto& entry : region->context_index) {
+    if (entry.context.load() == 0) continue;
+    add(&entry, sizeof entry);
+    add(job_.base() + entry.block.load(), sizeof(engine::ContextBlock));
+  }
+  for (std::uint64_t* word : words) {
+    const std::uint64_t right = *word;
+    for (const std::uint64_t wrong : {~std::uint64_t{0}, std::uint64_t{1} << 40, right + 4, std::uint64_t{1}}) {
+      if (wrong == right) continue;
+      // A tail of that size would be printed for hours.
+      InspectOptions options;
+      options.limit = 10;
+      *word = wrong;
+      printed(options);
+    }
+    *word = right;
+  }
+  EXPECT_EQ(printed({}), whole);
+}
+
+TEST_F(Inspect, NoJournal) {
+  engine::header_of(job_.base())->magic = 1;
+  EXPECT_NE(printed({}).find("is no journal"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rejoin::launcher

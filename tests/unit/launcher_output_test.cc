@@ -1,0 +1,167 @@
+// Output exactly once across restarts, and input kept for the next life.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "launcher/input.h"
+#include "launcher/output.h"
+
+namespace rejoin::launcher {
+namespace {
+
+std::string fed(OutputStream& stream, std::string_view bytes) {
+  std::string show;
+  stream.feed(bytes, show);
+  return show;
+}
+
+std::string flushed(OutputStream& stream) {
+  std::string show;
+  stream.flush(show);
+  return show;
+}
+
+TEST(Output, WholeLinesAreShownAndTheRestIsKeptBack) {
+  OutputStream stream;
+  EXPECT_EQ(fed(stream, "one\ntw"), "one\n");
+  EXPECT_TRUE(stream.has_unfinished_line());
+  EXPECT_EQ(fed(stream, "o"), "");
+  EXPECT_EQ(fed(stream, "\nthree"), "two\n");
+  EXPECT_EQ(flushed(stream), "three");
+  EXPECT_EQ(fed(stream, "!\n"), "!\n");
+}
+
+TEST(Output, AnEndlessLineIsNotKeptForEver) {
+  OutputStream stream;
+  std::string shown;
+  for (int i = 0; i < 100; ++i) stream.feed(std::string(1000, 'x'), shown);
+  EXPECT_GE(shown.size(), 60000u);
+}
+
+TEST(Output, AReplaysLinesAreSwallowed) {
+  OutputStream stream;
+  EXPECT_EQ(fed(stream, "a\nb\nc"), "a\nb\n");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "a"), "");
+  EXPECT_EQ(fed(stream, "\nb"), "");
+  EXPECT_EQ(fed(stream, "\nc and d\n"), "c and d\n");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
+TEST(Output, AnUnfinishedLineThatWasShownIsContinued) {
+  OutputStream stream;
+  EXPECT_EQ(fed(stream, "a\nprompt: "), "a\n");
+  EXPECT_EQ(flushed(stream), "prompt: ");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "a\nprompt: answer\n"), "answer\n");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
+TEST(Output, DeathsDuringReplays) {
+  OutputStream stream;
+  EXPECT_EQ(fed(stream, "1\n2\n3\n"), "1\n2\n3\n");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "1\n2"), "");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "1\n2\n3\n4\n"), "4\n");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "1\n2\n3\n4\n5\n"), "5\n");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
+TEST(Output, ADifferenceIsSaidOnce) {
+  OutputStream stream;
+  fed(stream, "took 1.5 s\nresult\n");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "took 10.25 s\nresult\nmore\n"), "more\n");
+  EXPECT_TRUE(stream.take_difference(false));
+  EXPECT_FALSE(stream.take_difference(false));
+  stream.restart();
+  EXPECT_EQ(fed(stream, "took 3 s\nresult\nmore\n"), "");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
+TEST(Output, AShorterLineDoesNotEatTheNext) {
+  OutputStream stream;
+  fed(stream, "12345");
+  flushed(stream);
+  stream.restart();
+  EXPECT_EQ(fed(stream, "12\nnext\n"), "next\n");
+  EXPECT_TRUE(stream.take_difference(false));
+}
+
+TEST(Output, AReplayThatPrintsLessIsADifferenceAtItsEnd) {
+  OutputStream stream;
+  fed(stream, "a\nb\n");
+  stream.restart();
+  fed(stream, "a\n");
+  EXPECT_FALSE(stream.take_difference(false));
+  EXPECT_TRUE(stream.take_difference(true));
+}
+
+TEST(Output, TagsStandBeforeEveryLine) {
+  OutputStream stream("[3]<stdout>: ");
+  EXPECT_EQ(fed(stream, "a\nb\nc"), "[3]<stdout>: a\n[3]<stdout>: b\n");
+  EXPECT_EQ(flushed(stream), "[3]<stdout>: c");
+  EXPECT_EQ(fed(stream, "d\n"), "d\n");
+  stream.restart();
+  EXPECT_EQ(fed(stream, "a\nb\ncd\ne\n"), "[3]<stdout>: e\n");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
+// Whatever the pieces in which a text arrives, and wherever the process dies: the text is shown once.
+TEST(Output, RandomDeathsAndPieces) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&random](std::size_t n) { return random() % n; };
+    std::string text;
+    for (std::size_t i = below(60); i > 0; --i) text += "\n0123456789"[below(11)];
+    OutputStream stream;
+    std::string shown;
+    const std::size_t lives = 1 + below(5);
+    for (std::size_t life = 0; life < lives; ++life) {
+      if (life > 0) stream.restart();
+      const std::size_t end = life + 1 == lives ? text.size() : below(text.size() + 1);
+      for (std::size_t at = 0; at < end;) {
+        const std::size_t n = std::min(end - at, 1 + below(8));
+        stream.feed(std::string_view(text).substr(at, n), shown);
+        if (below(4) == 0) stream.flush(shown);
+        at += n;
+      }
+    }
+    stream.flush(shown);
+    EXPECT_EQ(shown, text) << "seed " << seed;
+    EXPECT_FALSE(stream.take_difference(true)) << "seed " << seed;
+  }
+}
+
+TEST(Input, IsKeptForTheNextLife) {
+  Input input;
+  EXPECT_TRUE(input.wants_more());
+  input.append("abc");
+  EXPECT_FALSE(input.wants_more());
+  input.given(2);
+  EXPECT_EQ(input.pending(), "c");
+  input.restart();
+  EXPECT_EQ(input.pending(), "abc");
+  input.given(3);
+  EXPECT_TRUE(input.wants_more());
+  EXPECT_FALSE(input.finished());
+  input.source_ended();
+  EXPECT_FALSE(input.wants_more());
+  EXPECT_TRUE(input.finished());
+  input.restart();
+  EXPECT_FALSE(input.finished());
+  EXPECT_EQ(input.pending(), "abc");
+}
+
+TEST(Input, OfARankThatReadsNoMoreIsNotReadEither) {
+  Input input;
+  input.reader_ended();
+  EXPECT_FALSE(input.wants_more());
+  EXPECT_TRUE(input.finished());
+}
+
+}  // namespace
+}  // namespace rejoin::launcher

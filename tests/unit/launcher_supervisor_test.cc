@@ -1,0 +1,467 @@
+// The supervisor as transcripts. A line with ">" is an event, the lines below it are the actions:
+//
+//     > [AT_MS] EVENT RANK [FIELD=VALUE]... [: TEXT]
+//
+// Every transcript is run again and must come out as it stands here.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "launcher/supervisor_core.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using Kind = Event::Kind;
+
+const std::map<std::string, Kind> kEvents = {
+    {"started", Kind::kStarted},         {"spawn-failed", Kind::kSpawnFailed},
+    {"registered", Kind::kRegistered},   {"initialized", Kind::kInitialized},
+    {"live", Kind::kLive},               {"finalized", Kind::kFinalized},
+    {"ended", Kind::kEnded},             {"abort", Kind::kAbort},
+    {"diverged", Kind::kDiverged},       {"limit", Kind::kLimit},
+    {"notice", Kind::kNotice},           {"foreign", Kind::kForeignAbi},
+    {"unfired", Kind::kUnfired},         {"timeout", Kind::kTimeout},
+    {"signal", Kind::kSignal},           {"all-over", Kind::kAllOver},
+    {"output-lost", Kind::kOutputLost},
+};
+
+Event parse_event(const std::string& line) {
+  Event event{Kind::kNotice};
+  const std::size_t colon = line.find(" : ");
+  if (colon != std::string::npos) event.text = line.substr(colon + 3);
+  std::istringstream words(line.substr(0, colon));
+  double at_ms = 0;
+  std::string name;
+  words >> at_ms >> name >> event.rank;
+  event.at_ns = static_cast<std::uint64_t>(at_ms * 1e6);
+  event.kind = kEvents.at(name);
+  std::string field;
+  while (words >> field) {
+    const std::size_t equals = field.find('=');
+    const std::string key = field.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : field.substr(equals + 1);
+    const int number = std::atoi(value.c_str());
+    if (key == "signal") event.cause = {Cause::Kind::kSignal, number, event.cause.oom};
+    if (key == "exit") event.cause = {Cause::Kind::kExit, number};
+    if (key == "oom") event.cause.oom = true;
+    if (key == "peak") event.cause.peak_bytes = static_cast<std::uint64_t>(number);
+    if (key == "code") event.code = number;
+    if (key == "replayed") {
+      event.value = event.position.replayed = static_cast<std::uint64_t>(number);
+    }
+    if (key == "at") event.position.ordinal = event.position.sequence = static_cast<std::uint64_t>(number);
+    if (key == "in") event.position.operation = value;
+    if (key == "in") event.position.inside = true;
+    if (key == "live") event.position.live = true;
+    if (key == "site") event.position.site = value;
+  }
+  return event;
+}
+
+std::string to_text(const Record& r) {
+  std::ostringstream text;
+  text << "record " << r.event;
+  if (r.rank) text << " rank " << *r.rank << " life " << r.incarnation;
+  text << " epoch " << r.epoch;
+  if (r.cause) text << " (" << to_text(*r.cause) << ")";
+  if (r.replayed_operations) text << " replayed " << *r.replayed_operations;
+  if (r.code) text << " code " << *r.code;
+  return text.str();
+}
+
+std::string to_text(const Action& a) {
+  const std::string rank = std::to_string(a.rank);
+  switch (a.kind) {
+    case Action::Kind::kRespawn:
+      return "respawn " + rank;
+    case Action::Kind::kStop:
+      return "stop";
+    case Action::Kind::kKillNow:
+      return "kill now";
+    case Action::Kind::kReport:
+      return "report";
+    case Action::Kind::kNews:
+      return "news: " + a.text;
+    case Action::Kind::kTell:
+      return "tell: " + a.text;
+    case Action::Kind::kRecord:
+      return to_text(a.record);
+    case Action::Kind::kFinish:
+      return "finish " + std::to_string(a.code);
+  }
+  return "?";
+}
+
+void expect_transcript(const Policy& policy, const std::string& transcript) {
+  SupervisorCore core(policy);
+  std::istringstream lines(transcript);
+  std::ostringstream played;
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.empty()) played << "\n";
+    if (!line.starts_with("> ")) continue;
+    played << line << "\n";
+    for (const Action& action : core.step(parse_event(line.substr(2)))) played << to_text(action) << "\n";
+  }
+  EXPECT_EQ(transcript, "\n" + played.str().substr(1));
+}
+
+Policy ranks(std::uint32_t n) { return {n, 4, true, std::uint64_t{64} << 20}; }
+
+TEST(Supervisor, DeathAndReturn) {
+  expect_transcript(ranks(2), R"(
+> 0 started 0
+record start rank 0 life 0 epoch 0
+> 1 registered 0
+record register rank 0 life 0 epoch 0
+> 2 initialized 0
+record init rank 0 life 0 epoch 0
+> 100 ended 0 signal=9 at=1234 in=Allreduce live
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) in Allreduce #1234; starting it again (1 of 4)
+> 101 started 0
+record respawn rank 0 life 1 epoch 1
+> 105 registered 0
+record register rank 0 life 1 epoch 1
+> 109.1 initialized 0
+record init rank 0 life 1 epoch 1
+> 113.1 live 0 replayed=1233
+record live rank 0 life 1 epoch 1 replayed 1233
+news: rank 0 is back after 13.1 ms (replayed 1233 operations in 4.0 ms)
+> 200 finalized 0
+record finalize rank 0 life 1 epoch 1 replayed 0
+> 201 ended 0 exit=0
+record exit rank 0 life 1 epoch 1 (exit code 0)
+> 300 all-over 0
+finish 0
+)");
+}
+
+TEST(Supervisor, AReplacementWithNothingNewToDoIsBackAtFinalize) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 0 initialized 0
+record init rank 0 life 0 epoch 0
+> 1 finalized 0
+record finalize rank 0 life 0 epoch 0
+> 10 ended 0 signal=9 at=7
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
+> 11 registered 0
+record register rank 0 life 1 epoch 1
+> 12 initialized 0
+record init rank 0 life 1 epoch 1
+> 15 finalized 0 replayed=7
+record finalize rank 0 life 1 epoch 1 replayed 7
+news: rank 0 is back after 5.0 ms (replayed 7 operations in 3.0 ms)
+)");
+}
+
+TEST(Supervisor, SameFaultAtTheSamePlaceTwice) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 signal=11 at=5 in=Reduce live
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 11, Segmentation fault) replayed 0
+news: rank 0 died (signal 11, Segmentation fault) in Reduce #5; starting it again (1 of 4)
+> 2 registered 0
+record register rank 0 life 1 epoch 1
+> 3 ended 0 signal=9 at=5 in=Reduce live
+respawn 0
+record death rank 0 life 1 epoch 2 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) in Reduce #5; starting it again (2 of 4)
+> 4 registered 0
+record register rank 0 life 2 epoch 2
+> 5 ended 0 signal=11 at=5 in=Reduce live site={0:1:2a}
+record death rank 0 life 2 epoch 2 (signal 11, Segmentation fault) replayed 0
+stop
+tell: rank 0 died (signal 11, Segmentation fault) in Reduce #5 at {0:1:2a}; it died there by the same cause before, so a restart cannot help and the job ends
+record stop epoch 2 code 139
+> 6 all-over 0
+finish 139
+)");
+}
+
+TEST(Supervisor, OtherPlaceOrCauseIsNoLoop) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 exit=3 at=5
+respawn 0
+record death rank 0 life 0 epoch 1 (exit code 3) replayed 0
+news: rank 0 died (exit code 3) after operation #5; starting it again (1 of 4)
+> 2 registered 0
+record register rank 0 life 1 epoch 1
+> 3 ended 0 exit=3 at=6 live
+respawn 0
+record death rank 0 life 1 epoch 2 (exit code 3) replayed 0
+news: rank 0 died (exit code 3) after operation #6; starting it again (2 of 4)
+> 4 registered 0
+record register rank 0 life 2 epoch 2
+> 5 ended 0 exit=4 at=6
+respawn 0
+record death rank 0 life 2 epoch 3 (exit code 4) replayed 0
+news: rank 0 died (exit code 4) after operation #6 while catching up; starting it again (3 of 4)
+)");
+}
+
+TEST(Supervisor, KillAndTermAreNeverTheProgramsFault) {
+  expect_transcript({1, 2, true, 0}, R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 signal=15 at=0
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 15, Terminated) replayed 0
+news: rank 0 died (signal 15, Terminated) before its first MPI operation; starting it again (1 of 2)
+> 0 registered 0
+record register rank 0 life 1 epoch 1
+> 1 ended 0 signal=15 at=0
+respawn 0
+record death rank 0 life 1 epoch 2 (signal 15, Terminated) replayed 0
+news: rank 0 died (signal 15, Terminated) before its first MPI operation while catching up; starting it again (2 of 2)
+> 0 registered 0
+record register rank 0 life 2 epoch 2
+> 1 ended 0 signal=15 at=0
+record death rank 0 life 2 epoch 2 (signal 15, Terminated) replayed 0
+stop
+tell: rank 0 died (signal 15, Terminated) before its first MPI operation while catching up; it was started again twice already, so the job ends (--max-restarts)
+record stop epoch 2 code 143
+)");
+}
+
+TEST(Supervisor, OutOfMemoryTwiceIsFinal) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 signal=9 oom peak=3145728 at=2
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, killed by the kernel for want of memory) replayed 0
+news: rank 0 died (signal 9, killed by the kernel for want of memory) after operation #2 (it had 3 MiB resident); starting it again (1 of 4)
+> 2 registered 0
+record register rank 0 life 1 epoch 1
+> 3 ended 0 signal=9 oom at=9 live
+record death rank 0 life 1 epoch 1 (signal 9, killed by the kernel for want of memory) replayed 0
+stop
+tell: rank 0 died (signal 9, killed by the kernel for want of memory) after operation #9; it is the second time that there is not enough memory for it, so the job ends; use fewer ranks or more memory
+record stop epoch 1 code 137
+)");
+}
+
+TEST(Supervisor, AfterTheJournalsLimitADeathIsFinal) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 0 registered 1
+record register rank 1 life 0 epoch 0
+> 5 limit 0
+record limit rank 0 life 0 epoch 0
+tell: the journal is full (64 MiB): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
+> 6 limit 1
+> 7 ended 1 signal=9 at=3
+record death rank 1 life 0 epoch 0 (signal 9, Killed) replayed 0
+stop
+tell: rank 1 died (signal 9, Killed) after operation #3; the journal had met its limit of 64 MiB, so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+record stop epoch 0 code 137
+> 8 ended 0 signal=15
+record exit rank 0 life 0 epoch 0 (signal 15, Terminated)
+> 9 all-over 0
+finish 137
+)");
+}
+
+TEST(Supervisor, NoRestart) {
+  expect_transcript({1, 4, false, 0}, R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 exit=5 at=3
+record death rank 0 life 0 epoch 0 (exit code 5) replayed 0
+stop
+tell: rank 0 died (exit code 5) after operation #3; --no-restart ends the job
+record stop epoch 0 code 5
+)");
+}
+
+TEST(Supervisor, AProgramWithoutMpiIsNeverStartedAgain) {
+  expect_transcript(ranks(2), R"(
+> 0 started 0
+record start rank 0 life 0 epoch 0
+> 0 started 1
+record start rank 1 life 0 epoch 0
+> 1 ended 0 exit=0
+record exit rank 0 life 0 epoch 0 (exit code 0)
+> 2 ended 1 exit=4
+record exit rank 1 life 0 epoch 0 (exit code 4)
+stop
+tell: rank 1 ended with exit code 4, without calling MPI_Init
+record stop epoch 0 code 4
+> 3 all-over 0
+finish 4
+)");
+}
+
+TEST(Supervisor, ExitCodesAfterFinalizeAreFinalAndTheFirstCounts) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 0 registered 1
+record register rank 1 life 0 epoch 0
+> 1 finalized 0
+record finalize rank 0 life 0 epoch 0
+> 1 finalized 1
+record finalize rank 1 life 0 epoch 0
+> 2 ended 1 exit=7
+record exit rank 1 life 0 epoch 0 (exit code 7)
+tell: rank 1 ended with exit code 7
+> 3 ended 0 exit=8
+record exit rank 0 life 0 epoch 0 (exit code 8)
+> 4 all-over 0
+finish 7
+)");
+}
+
+TEST(Supervisor, ExitingWellBetweenInitAndFinalizeIsAnError) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 initialized 0
+record init rank 0 life 0 epoch 0
+> 2 ended 0 exit=0 at=2
+record exit rank 0 life 0 epoch 0 (exit code 0)
+stop
+tell: rank 0 exited with code 0 after operation #2, without calling MPI_Finalize
+record stop epoch 0 code 1
+)");
+}
+
+TEST(Supervisor, IfOneInitializesAllMust) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 1
+record register rank 1 life 0 epoch 0
+> 1 ended 1 exit=0
+record exit rank 1 life 0 epoch 0 (exit code 0)
+> 2 registered 0
+record register rank 0 life 0 epoch 0
+> 3 initialized 0
+record init rank 0 life 0 epoch 0
+stop
+tell: rank 1 exited with code 0 without calling MPI_Init, but others called it
+record stop epoch 0 code 1
+)");
+}
+
+TEST(Supervisor, AbortIsFinal) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 abort 0 code=-1
+record abort rank 0 life 0 epoch 0 code -1
+stop
+tell: rank 0 called MPI_Abort(-1)
+record stop epoch 0 code 255
+> 1 abort 1 code=3 : MPI_Bcast: MPI_ERR_ROOT
+record abort rank 1 life 0 epoch 0 code 3
+> 2 ended 0 signal=15 at=1
+record exit rank 0 life 0 epoch 0 (signal 15, Terminated)
+> 3 all-over 0
+finish 255
+)");
+}
+
+TEST(Supervisor, AFatalErrorIsToldInItsOwnWords) {
+  expect_transcript(ranks(1), R"(
+> 1 abort 0 code=8 : MPI_Bcast: MPI_ERR_ROOT
+record abort rank 0 life 0 epoch 0 code 8
+stop
+tell: rank 0: MPI_Bcast: MPI_ERR_ROOT
+record stop epoch 0 code 8
+)");
+}
+
+TEST(Supervisor, SignalsEndTheJobTheSecondAtOnce) {
+  expect_transcript(ranks(1), R"(
+> 1 signal 0 code=2
+stop
+tell: signal 2 (Interrupt): ending all ranks
+record stop epoch 0 code 130
+> 2 signal 0 code=2
+kill now
+> 3 ended 0 signal=9
+record exit rank 0 life 0 epoch 0 (signal 9, Killed)
+> 4 all-over 0
+finish 130
+)");
+}
+
+TEST(Supervisor, TheTimeLimit) {
+  expect_transcript(ranks(1), R"(
+> 1000 timeout 0
+report
+stop
+tell: the time limit of --timeout is over
+record stop epoch 0 code 110
+> 1001 timeout 0
+)");
+}
+
+TEST(Supervisor, WhatEndsAJobBesides) {
+  expect_transcript(ranks(1), R"(
+> 1 spawn-failed 0 code=126 : cannot start x
+stop
+tell: cannot start x
+record stop epoch 0 code 126
+)");
+  expect_transcript(ranks(1), R"(
+> 1 foreign 0 : libmpich.so.12
+stop
+tell: the program of rank 0 was built for MPICH or Intel MPI (libmpich.so.12), whose binaries Rejoin cannot run; compile it again with ftmpicc or ftmpicxx, or with mpicc of Open MPI 4 or 5 (libmpi.so.40)
+record stop epoch 0 code 1
+)");
+  expect_transcript(ranks(1), R"(
+> 1 diverged 0 : operation 3 is another one
+record diverged rank 0 life 0 epoch 0
+stop
+tell: operation 3 is another one
+record stop epoch 0 code 1
+)");
+  expect_transcript(ranks(1), R"(
+> 1 output-lost 0 code=141 : nobody reads
+stop
+tell: nobody reads
+record stop epoch 0 code 141
+)");
+}
+
+TEST(Supervisor, AKillThatDidNotFireIsAnError) {
+  expect_transcript(ranks(1), R"(
+> 1 unfired 0 at=5 : 0@9.inside#0
+record kill_unfired rank 0 life 0 epoch 0
+tell: --kill 0@9.inside#0 did not fire: the rank ended after operation #5 in life 0
+> 2 all-over 0
+finish 1
+)");
+}
+
+TEST(Supervisor, EpochsNeverOverflow) {
+  SupervisorCore core({2, 1u << 30, true, 0});
+  Event death{Kind::kEnded};
+  death.cause = {Cause::Kind::kSignal, 9};
+  int restarts = 0;
+  while (!core.stopping() && restarts < 70000) {
+    core.step({Kind::kRegistered, 0, 0});
+    core.step(death);
+    ++restarts;
+  }
+  EXPECT_TRUE(core.stopping());
+  EXPECT_EQ(core.epoch(), 65535u);
+}
+
+}  // namespace
+}  // namespace rejoin::launcher

@@ -1,0 +1,384 @@
+#include "recovery/observations.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "thread_job.h"
+
+namespace rejoin::test {
+namespace {
+
+using recovery::Event;
+using recovery::ObservationKind;
+using recovery::OpenedFile;
+using recovery::Series;
+using Observations = recovery::Observations<engine::ShmHost>;
+
+// A job whose rank 0 is alive within each life().
+class ObservationsTest : public testing::Test {
+ protected:
+  void life(const std::function<void(Observations&)>& body, std::uint32_t rank = 0) {
+    job_.run_one(rank, [&](Rank& r, Rank::Comm&) {
+      Observations observations(r);
+      body(observations);
+    });
+  }
+  engine::Log& log(std::uint32_t rank = 0) {
+    return engine::region_of(job_.base(), rank)->observations;
+  }
+  std::vector<unsigned> bytes() {
+    std::vector<unsigned> all;
+    for (std::uint64_t i = 0; i < log().tail; ++i) {
+      all.push_back(static_cast<unsigned>(*engine::log_at<std::byte>(job_.base(), log(), i)));
+    }
+    return all;
+  }
+
+  ThreadJob job_{2};
+};
+
+void record(Observations& o, Series series, std::int64_t value) {
+  std::int64_t given = value;
+  EXPECT_FALSE(o.recall(series, &given));
+  o.record(series, &given);
+  EXPECT_EQ(given, value);
+}
+
+std::int64_t recalled(Observations& o, Series series) {
+  std::int64_t value = -1;
+  EXPECT_TRUE(o.recall(series, &value));
+  return value;
+}
+
+Event access(const char* name, int error = 0) {
+  Event e{ObservationKind::kAccess, F_OK, name};
+  e.error = error;
+  return e;
+}
+
+TEST_F(ObservationsTest, GivesTheSameAgainThenGoesLive) {
+  life([](Observations& o) {
+    record(o, Series::kTimeOfDay, 1700000000000000);
+    o.record(access("out", ENOENT));
+    record(o, Series::kTimeOfDay, 1700000000000007);
+    record(o, Series::kWtime, 3);
+  });
+  life([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1700000000000000);
+    Event e = access("out");
+    ASSERT_TRUE(o.recall(e));
+    EXPECT_EQ(e.error, ENOENT);
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1700000000000007);
+    EXPECT_EQ(recalled(o, Series::kWtime), 3);
+    record(o, Series::kWtime, 4);
+  });
+  life([](Observations& o) {
+    recalled(o, Series::kTimeOfDay);
+    Event e = access("out");
+    EXPECT_TRUE(o.recall(e));
+    recalled(o, Series::kTimeOfDay);
+    recalled(o, Series::kWtime);
+    EXPECT_EQ(recalled(o, Series::kWtime), 4);
+    std::int64_t value;
+    EXPECT_FALSE(o.recall(Series::kWtime, &value));
+  });
+}
+
+TEST_F(ObservationsTest, WorkedExampleOfTheFormat) {
+  life([](Observations& o) {
+    for (int i = 0; i < 3; ++i) o.record(access("out", ENOENT));
+    for (const std::int64_t t : {5000, 5080, 5080}) record(o, Series::kWtime, t);
+  });
+  const std::vector<unsigned> expected = {
+      0x02, 0x03, 0x6f, 0x75, 0x74,        // name
+      0x09, 0x01, 0x00, 0x00, 0x02, 0x00,  // access
+      0x01, 0x02, 0x00, 0x00, 0x00,        // repeat
+      0x47, 0x90, 0x4e,                    // MPI_Wtime
+      0x47, 0xa0, 0x01,                    //
+      0x01, 0x00, 0x01, 0x00, 0x00, 0x00,  // repeat
+  };
+  EXPECT_EQ(bytes(), expected);
+}
+
+// Answers of all sizes lie across the ends of chunks; every life adds some and is given all before.
+TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
+  constexpr int kLives = 5, kEach = 400;
+  const auto payload = [](int k) {
+    std::mt19937 random(static_cast<unsigned>(k));
+    std::string s(random() % 700, '\0');
+    for (char& c : s) c = static_cast<char>(random() % 256);
+    return s;
+  };
+  for (int life_number = 0; life_number < kLives; ++life_number) {
+    life([&](Observations& o) {
+      for (int k = 0; k < kEach * (life_number + 1); ++k) {
+        std::string expected = payload(k), room(1000, '\0');
+        const std::string name = "name " + std::to_string(k % 97);
+        Event e{ObservationKind::kStat, static_cast<std::uint32_t>(k), name.c_str(),
+                k % 3 == 0 ? "other" : nullptr};
+        e.data = room.data();
+        e.room_bytes = 1000;
+        if (k < kEach * life_number) {
+          ASSERT_TRUE(o.recall(e)) << k;
+          EXPECT_EQ(std::string(room.data(), e.data_bytes), expected);
+        } else {
+          ASSERT_FALSE(o.recall(e)) << k;
+          e.data = expected.data();
+          e.data_bytes = static_cast<std::uint32_t>(expected.size());
+          o.record(e);
+        }
+      }
+    });
+  }
+}
+
+TEST_F(ObservationsTest, PollingForAFileIsACounter) {
+  constexpr int kPolls = 1000000;
+  life([](Observations& o) {
+    for (int i = 0; i < kPolls; ++i) o.record(access("flag", ENOENT));
+    o.record(access("flag"));
+  });
+  EXPECT_LT(log().tail, 50u);
+  life([](Observations& o) {
+    for (int i = 0; i < kPolls; ++i) {
+      Event e = access("flag");
+      ASSERT_TRUE(o.recall(e));
+      ASSERT_EQ(e.error, ENOENT);
+    }
+    Event e = access("flag");
+    ASSERT_TRUE(o.recall(e));
+    EXPECT_EQ(e.error, 0);
+    EXPECT_FALSE(o.recall(e));
+  });
+}
+
+TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
+  life([](Observations& o) {
+    for (const char* text : {"abc", "abc", "abd", "ab"}) {
+      Event e{ObservationKind::kStat, 0, "x"};
+      e.data = const_cast<char*>(text);
+      e.data_bytes = static_cast<std::uint32_t>(std::strlen(text));
+      o.record(e);
+    }
+  });
+  life([](Observations& o) {
+    for (const std::string expected : {"abc", "abc", "abd", "ab"}) {
+      char room[8];
+      Event e{ObservationKind::kStat, 0, "x"};
+      e.data = room;
+      e.room_bytes = sizeof room;
+      ASSERT_TRUE(o.recall(e));
+      EXPECT_EQ(std::string(room, e.data_bytes), expected);
+    }
+  });
+}
+
+// What a dying incarnation wrote behind the tail is not there.
+TEST_F(ObservationsTest, HalfARecordIsNone) {
+  life([](Observations& o) { record(o, Series::kTime, 100); });
+  const std::uint64_t tail = log().tail;
+  life([](Observations& o) {
+    recalled(o, Series::kTime);
+    o.record(access("never published"));
+  });
+  log().tail = tail;
+  life([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kTime), 100);
+    record(o, Series::kTime, 101);
+    o.record(access("published"));
+  });
+  life([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kTime), 100);
+    EXPECT_EQ(recalled(o, Series::kTime), 101);
+    Event e = access("published");
+    EXPECT_TRUE(o.recall(e));
+  });
+}
+
+// ------------------------------------------------------------------------------------------- clocks
+
+TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
+  life([](Observations& o) { record(o, Series::kProcessor, 5000000); });
+  life([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kProcessor), 5000000);
+    std::int64_t value = 100000;  // a new process
+    o.record(Series::kProcessor, &value);
+    EXPECT_EQ(value, 5000000);
+    value = 600000;
+    o.record(Series::kProcessor, &value);
+    EXPECT_EQ(value, 5500000);
+  });
+  life([](Observations& o) {
+    for (const std::int64_t expected : {5000000, 5000000, 5500000}) {
+      EXPECT_EQ(recalled(o, Series::kProcessor), expected);
+    }
+  });
+}
+
+TEST_F(ObservationsTest, CountsAddUpAndTheLargestSizeDoesNot) {
+  std::int64_t first[recovery::kMaxFields], value[recovery::kMaxFields];
+  for (std::size_t i = 0; i < recovery::kMaxFields; ++i) first[i] = 1000;
+  life([&](Observations& o) {
+    std::copy(std::begin(first), std::end(first), value);
+    o.record(Series::kUsageSelf, value);
+  });
+  life([&](Observations& o) {
+    ASSERT_TRUE(o.recall(Series::kUsageSelf, value));
+    EXPECT_TRUE(std::equal(std::begin(first), std::end(first), value));
+    for (const std::int64_t now : {10, 30}) {
+      std::fill(std::begin(value), std::end(value), now);
+      o.record(Series::kUsageSelf, value);
+    }
+    EXPECT_EQ(value[0], 1020);
+    EXPECT_EQ(value[2], 1000);  // ru_maxrss
+    EXPECT_EQ(value[3], 1020);
+  });
+}
+
+TEST_F(ObservationsTest, AClockThatWasSetBackBeforeTheFirstReadingIsLeftAlone) {
+  life([](Observations& o) {
+    record(o, Series::kTimeOfDay, 2000);
+    record(o, Series::kTimeOfDay, 1000);  // by an administrator
+  });
+  life([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 2000);
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1000);
+  });
+}
+
+// A loop that waits for a second to pass, 80 ns a turn: 12.5 million readings.
+TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
+  constexpr std::int64_t kTurn_ns = 80, kLast_ns = 1000000000;
+  life([](Observations& o) {
+    std::int64_t before = 0;
+    for (std::int64_t now = 0; now < kLast_ns; now += kTurn_ns) {
+      std::int64_t value = now;
+      o.record(Series::kWtime, &value);
+      ASSERT_LE(value, now);
+      ASSERT_GE(value, before);
+      ASSERT_LE(now - value, now / 1000);
+      before = value;
+    }
+  });
+  EXPECT_LT(log().tail, 200000u);
+  life([](Observations& o) {
+    std::int64_t value = 0, turns = 0;
+    while (o.recall(Series::kWtime, &value)) ++turns;
+    EXPECT_EQ(turns, kLast_ns / kTurn_ns);
+    EXPECT_GT(value, kLast_ns - kLast_ns / 1000);
+  });
+}
+
+TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
+  life([](Observations& o) {
+    for (std::int64_t now = 1; now < 10000000; now += 2500) record(o, Series::kWtime, now);
+  });
+  EXPECT_LT(log().tail, 4000u * 3 + 10);
+}
+
+// ----------------------------------------------------------------------------------------- divergence
+
+using ObservationsDeathTest = ObservationsTest;
+
+TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
+  life([](Observations& o) {
+    record(o, Series::kTime, 1);
+    o.record(access("a.txt"));
+  });
+  const auto replay = [this](const std::function<void(Observations&)>& ask) {
+    life([&](Observations& o) {
+      recalled(o, Series::kTime);
+      ask(o);
+    });
+  };
+  std::int64_t value;
+  EXPECT_EXIT(replay([&](Observations& o) { o.recall(Series::kWtime, &value); }),
+              testing::ExitedWithCode(1),
+              "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for MPI_Wtime");
+  EXPECT_EXIT(replay([&](Observations& o) {
+                Event e = access("b.txt");
+                o.recall(e);
+              }),
+              testing::ExitedWithCode(1), "asks for access of \"b.txt\"");
+  EXPECT_EXIT(replay([&](Observations& o) {
+                Event e = access("a.txt");
+                e.detail = W_OK;
+                o.recall(e);
+              }),
+              testing::ExitedWithCode(1), "asks for access of \"a.txt\" \\(0x2\\)");
+  EXPECT_EXIT(life([&](Observations& o) {
+                Event e = access("a.txt");
+                o.recall(e);
+              }),
+              testing::ExitedWithCode(1), "observation 1 of rank 0 was time; its replay asks for access");
+}
+
+TEST_F(ObservationsDeathTest, NoMoreMemory) {
+  engine::control_of(job_.base(), 0)->lasting_bump = std::uint64_t{1} << 62;
+  EXPECT_EXIT(life([](Observations& o) { record(o, Series::kTime, 1); }), testing::ExitedWithCode(1),
+              "memory is used up");
+}
+
+TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
+  life([this](Observations& o) {
+    record(o, Series::kTime, 1);
+    engine::header_of(job_.base())->limit_reached = 1;
+    const std::uint64_t tail = log().tail;
+    record(o, Series::kTime, 2);
+    o.record(access("x"));
+    EXPECT_EQ(log().tail, tail);
+  });
+}
+
+// ----------------------------------------------------------------------------------------------- files
+
+TEST_F(ObservationsTest, MarksLastAsLongAsTheProcess) {
+  life([](Observations& o) {
+    EXPECT_EQ(o.mark("x", recovery::kTold, 0), 0u);
+    EXPECT_EQ(o.mark("x", 0, 0), 0u);  // nothing has named it
+    o.record(access("x"));
+    EXPECT_EQ(o.mark("x", recovery::kTold | recovery::kGhost, 0), 0u);
+    EXPECT_EQ(o.mark("x", 0, recovery::kGhost), recovery::kTold | recovery::kGhost);
+    EXPECT_EQ(o.mark("x", 0, 0), recovery::kTold);
+    for (int i = 0; i < 300; ++i) o.record(access(std::to_string(i).c_str()));
+    EXPECT_EQ(o.mark("x", 0, 0), recovery::kTold);
+  });
+  life([](Observations& o) {
+    Event e = access("x");
+    EXPECT_TRUE(o.recall(e));
+    EXPECT_EQ(o.mark("x", 0, 0), 0u);
+  });
+}
+
+TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
+  const auto opened = [](Observations& o, const char* name, int flags, std::uint32_t file) {
+    OpenedFile answer = {file, 0, 0};
+    Event e{ObservationKind::kOpen, static_cast<std::uint32_t>(flags), name};
+    e.data = &answer;
+    e.data_bytes = sizeof answer;
+    o.record(e);
+  };
+  life([&](Observations& o) {
+    for (std::uint32_t file = 500; file > 100; file -= 2) opened(o, "w", O_WRONLY | O_CREAT, file);
+    opened(o, "r", O_RDONLY, 1001);
+    opened(o, "+", O_RDWR, 1003);
+  }, 1);
+  life([&](Observations& o) {
+    opened(o, "mine", O_WRONLY, 1005);
+    EXPECT_TRUE(o.written_elsewhere(102));
+    EXPECT_TRUE(o.written_elsewhere(500));
+    EXPECT_TRUE(o.written_elsewhere(1003));
+    EXPECT_FALSE(o.written_elsewhere(101));
+    EXPECT_FALSE(o.written_elsewhere(1001));
+    EXPECT_FALSE(o.written_elsewhere(1005));
+  });
+}
+
+}  // namespace
+}  // namespace rejoin::test
