@@ -3,6 +3,7 @@
 #include "engine/kernels.h"
 
 #include <cstring>
+#include <type_traits>
 
 namespace rejoin::engine {
 namespace {
@@ -123,18 +124,26 @@ REJOIN_BITS(Uint32)
 REJOIN_BITS(Uint64)
 
 // Writes a value whose representation has gaps: nothing of what lay there before shows through.
+// Bytes, because a compiler takes the assignment of a long double for all of its 16.
+constexpr std::size_t kLongDoubleDataBytes = 10;
+
 inline void put(long double* to, long double value) {
-  std::memset(to, 0, sizeof *to);
-  *to = value;
+  std::memcpy(to, &value, kLongDoubleDataBytes);
+  std::memset(reinterpret_cast<std::byte*>(to) + kLongDoubleDataBytes, 0,
+              sizeof *to - kLongDoubleDataBytes);
 }
 inline void put(ComplexLongDouble* to, ComplexLongDouble value) {
   put(&__real__ * to, __real__ value);
   put(&__imag__ * to, __imag__ value);
 }
+template <class Number>
+requires std::is_arithmetic_v<Number>
+void put(Number* to, Number value) { *to = value; }
 template <class Pair>
+requires std::is_class_v<Pair>
 void put(Pair* to, Pair value) {
   std::memset(static_cast<void*>(to), 0, sizeof *to);
-  to->value = value.value;
+  put(&to->value, value.value);
   to->index = value.index;
 }
 

@@ -90,7 +90,8 @@ void AgentCore::on_registered_ended(const AgentEvent& e) {
   if (r.state != State::kRunning) return;
   AgentEvent end = e;
   // A shell exits with its program's exit code, or with 128 + the signal.
-  if (end.cause.kind == Cause::Kind::kUnknown && r.child_over) end.cause = from_shell(r.child_cause);
+  if (end.cause.kind == Cause::Kind::kUnknown && r.child_over)
+    end.cause = from_shell(r.child_cause);
   const bool exited = end.cause.kind == Cause::Kind::kExit;
   const bool clean = r.finalized ? exited || end.cause.kind == Cause::Kind::kUnknown
                                  : exited && end.cause.value == 0 && !r.initialized;

@@ -1,20 +1,19 @@
 // The processes of one host: which one is which rank, and the order in which a rank's old life is
 // cleared away before its next one begins.
 //
-// A pure step function, like the supervisor's. Words: the *child* is what the agent started (perhaps
-// a shell); the *registered* process called MPI_Init (the child, or a descendant); the *tree* is the
-// child with all its descendants.
+// A pure step function, like the supervisor's. Words: the *child* is what the agent started
+// (perhaps a shell); the *registered* process called MPI_Init (the child, or a descendant); the
+// *tree* is the child with all its descendants.
 //
-//   state         meaning                               leaves it by
-//   kIdle         nothing runs                          spawn()
-//   kRunning      the tree runs                         its end -> kDying, or kLingering if it went well
-//   kLingering    went well; others of its tree may     output ended
-//                 still write
-//   kDying        the tree is being killed              tree gone
-//   kEnded        reported to the supervisor            respawn()
+//   state         meaning                                 leaves it by
+//   kIdle         nothing runs                            spawn()
+//   kRunning      the tree runs                           its end -> kDying, or kLingering
+//   kLingering    went well; others may still write       output ended
+//   kDying        the tree is being killed                tree gone
+//   kEnded        reported to the supervisor              respawn()
 //
-// After a death: kill the tree, reap it, read its output to the end, report; then, if the supervisor
-// says so, publish the death, ring everybody, admit the next incarnation, start it.
+// After a death: kill the tree, reap it, read its output to the end, report; then, if the
+// supervisor says so, publish the death, ring everybody, admit the next incarnation, start it.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +26,9 @@ namespace rejoin::launcher {
 
 struct AgentEvent {
   enum class Kind {
-    kSpawned,          // pid of the child
-    kRegister,         // pid, connection: asks to be the rank
-    kInitialized,      // by the registered process
+    kSpawned,      // pid of the child
+    kRegister,     // pid, connection: asks to be the rank
+    kInitialized,  // by the registered process
     kFinalized,
     kChildEnded,       // cause. The child itself
     kRegisteredEnded,  // cause. The registered process, if it is not the child
@@ -55,8 +54,8 @@ struct AgentAction {
     kDrain,         // read what is left of the rank's output, and close it
     kPublishDeath,  // of the rank
     kRingAll,
-    kAdmit,         // the rank's next incarnation
-    kReportEnded,   // cause, at_ns: to the supervisor
+    kAdmit,        // the rank's next incarnation
+    kReportEnded,  // cause, at_ns: to the supervisor
   };
   Kind kind;
   std::uint32_t rank = 0;

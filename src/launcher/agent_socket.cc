@@ -33,8 +33,7 @@ Caller accept_next(int listener) {
     if (!caller.socket.open()) return caller;
     ucred who = {};
     socklen_t length = sizeof who;
-    const bool told =
-        getsockopt(caller.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0;
+    const bool told = getsockopt(caller.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0;
     if (!told || (who.uid != geteuid() && who.uid != 0)) continue;
     caller.pid = who.pid;
     return caller;
@@ -51,14 +50,15 @@ Received receive(int socket, engine::Message& message) {
   return Received::kMessage;
 }
 
-void send_message(int socket, engine::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, int descriptor) {
+void send_message(int socket, engine::MessageType type, std::uint32_t rank,
+                  std::uint32_t incarnation, std::string_view text, int descriptor) {
   engine::Message message;
   memset(&message, 0, engine::kMessageHeadBytes);
   message.type = type;
   message.rank = rank;
   message.incarnation = incarnation;
-  message.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), engine::kMaxText));
+  message.text_bytes =
+      static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), engine::kMaxText));
   memcpy(message.text, text.data(), message.text_bytes);
 
   iovec data = {&message, engine::kMessageHeadBytes + message.text_bytes};

@@ -27,7 +27,7 @@ enum class Received { kMessage, kNothing, kEnd };
 Received receive(int socket, engine::Message& message);
 
 // `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
-void send_message(int socket, engine::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, int descriptor);
+void send_message(int socket, engine::MessageType type, std::uint32_t rank,
+                  std::uint32_t incarnation, std::string_view text, int descriptor);
 
 }  // namespace rejoin::launcher

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "launcher/job.h"
 #include "launcher/machine.h"
 #include "launcher/program.h"
@@ -20,7 +22,8 @@ namespace {
 std::uint64_t monotonic_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 int fail(const Error& error) {
@@ -90,8 +93,8 @@ Result<JobPlan> make_plan(const RunOptions& options) {
   plan.library_directory = library_directory();
   plan.limit_bytes = options.journal_limit_bytes.value_or(default_journal_limit_bytes());
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
-    auto environment = environment_of(
-        r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);
+    auto environment =
+        environment_of(r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
@@ -110,6 +113,29 @@ void warn_about_exports(const RunOptions& options) {
   }
 }
 
+// From here on no signal interrupts anything: they are read from a descriptor. Orphans of ranks
+// become children of this process.
+Inherited prepare_process(std::uint32_t ranks) {
+  Inherited inherited = {};
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int s :
+       {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    sigaddset(&wanted, s);
+  }
+  sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
+  signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+  constexpr rlim_t kDescriptorsOfARank = 8;
+  getrlimit(RLIMIT_NOFILE, &inherited.descriptors);
+  rlimit wider = inherited.descriptors;
+  wider.rlim_cur =
+      std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
+  setrlimit(RLIMIT_NOFILE, &wider);
+  return inherited;
+}
+
 }  // namespace
 
 int run_job(const RunOptions& options) {
@@ -121,17 +147,7 @@ int run_job(const RunOptions& options) {
   auto events = open_events(options.events_path);
   if (!events.ok()) return fail(events.error());
 
-  // From here on no signal interrupts anything: they are read from a descriptor.
-  sigset_t wanted, original;
-  sigemptyset(&wanted);
-  for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN,
-                      SIGTTOU}) {
-    sigaddset(&wanted, s);
-  }
-  sigprocmask(SIG_BLOCK, &wanted, &original);
-  signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-
+  const Inherited inherited = prepare_process(plan.value().ranks);
   auto guardian = std::make_unique<Guardian>(plan.value().socket, plan.value().ranks);
   auto listener = listen_at(plan.value().socket);
   if (!listener.ok()) return fail(listener.error());
@@ -144,7 +160,7 @@ int run_job(const RunOptions& options) {
   auto segment = JobSegment::create(shape, options.journal_directory, options.kills);
   if (!segment.ok()) return fail(segment.error());
   Job job(std::move(plan.value()), std::move(segment.value()), std::move(listener.value()),
-          std::move(events.value()), std::move(guardian), original, start_ns);
+          std::move(events.value()), std::move(guardian), inherited, start_ns);
   return job.run();
 }
 

@@ -1,5 +1,5 @@
-// The thin part of ftrun: carries out what the cores decide, and tells them what happens. One thread,
-// one poll loop.
+// The thin part of ftrun: carries out what the cores decide, and tells them what happens. One
+// thread, one poll loop.
 #pragma once
 
 #include "launcher/options.h"

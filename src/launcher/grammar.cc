@@ -121,8 +121,9 @@ std::string size_text(std::uint64_t bytes) {
     ++unit;
   }
   char text[48];
-  std::snprintf(text, sizeof text, value < 10 && value != static_cast<int>(value) ? "%.1f %s" : "%.0f %s",
-                value, kUnits[unit]);
+  std::snprintf(text, sizeof text,
+                value < 10 && value != static_cast<int>(value) ? "%.1f %s" : "%.0f %s", value,
+                kUnits[unit]);
   return text;
 }
 

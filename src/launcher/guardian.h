@@ -12,8 +12,9 @@ namespace rejoin::launcher {
 
 class Guardian {
  public:
-  // Forks it. It kills the process groups told by watch(), then every process whose environment names
-  // `socket`, and unlinks the file told by unlink_on_death(), as soon as this process is gone.
+  // Forks it. It kills the process groups told by watch(), then every process whose environment
+  // names `socket`, and unlinks the file told by unlink_on_death(), as soon as this process is
+  // gone.
   Guardian(const std::string& socket, std::uint32_t ranks);
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
@@ -21,7 +22,7 @@ class Guardian {
   ~Guardian();
 
   pid_t pid() const { return pid_; }
-  void watch(std::uint32_t rank, pid_t group) const;  // 0: none
+  void watch(std::uint32_t rank, pid_t group) const;    // 0: none
   void unlink_on_death(const std::string& path) const;  // empty: nothing
 
  private:

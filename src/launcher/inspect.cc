@@ -38,6 +38,20 @@ std::string shape_of(const engine::Signature& s) {
   return std::to_string(unit) + "x" + std::to_string(s.bytes / unit);
 }
 
+// Bytes of an operation's result, where its signature tells; else 0.
+std::uint64_t result_bytes(const engine::Signature& s, std::uint32_t members) {
+  switch (static_cast<recovery::OpKind>(s.kind)) {
+    case recovery::OpKind::kBcast:
+    case recovery::OpKind::kAllreduce:
+      return s.bytes;
+    case recovery::OpKind::kAllgather:
+    case recovery::OpKind::kCommSplit:
+      return s.bytes * members;
+    default:
+      return 0;
+  }
+}
+
 // The mapped file. Every look is checked; the first bad one is remembered.
 class Reader {
  public:
@@ -100,7 +114,8 @@ class Printer {
   bool print_context(std::uint32_t rank, const engine::RegionHead& region,
                      const engine::ContextBlock& block);
   bool print_messages(std::uint32_t rank, const engine::RegionHead& region);
-  std::string record_line(std::uint32_t rank, const engine::RegionHead& region, std::uint64_t sequence,
+  std::string record_line(std::uint32_t rank, const engine::RegionHead& region,
+                          std::uint32_t members, std::uint64_t sequence,
                           const engine::Record& record);
   std::string site_of(const engine::RegionHead& region, const engine::CallEntry& call);
 
@@ -156,11 +171,11 @@ bool Printer::print_rank(std::uint32_t rank) {
   if (channels == nullptr) return false;
   std::uint64_t messages = 0;
   for (std::uint32_t to = 0; to < header_->ranks; ++to) messages += channels[to].tail.load();
-  const auto* control =
-      reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader) + rank * sizeof(engine::RankControl));
+  const auto* control = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader) +
+                                                        rank * sizeof(engine::RankControl));
   if (control == nullptr) return false;
   out_("rank " + std::to_string(rank) + ": " + std::to_string(control->incarnation.load() + 1) +
-       (control->incarnation.load() == 0 ? " life, " : " lives, ") + 
+       (control->incarnation.load() == 0 ? " life, " : " lives, ") +
        counted(blocks.size(), "communicator") + ", " + counted(operations, "operation") + ", " +
        counted(messages, "message") + " sent, " + std::to_string(region->observations.tail.load()) +
        " bytes of observations, " + size_text(control->backed_bytes.load()) + "\n");
@@ -182,18 +197,19 @@ bool Printer::print_context(std::uint32_t rank, const engine::RegionHead& region
   if (block.size > kMostNamed) names += " ...";
   const std::uint64_t count = block.records.tail.load();
   out_("communicator " + hexadecimal(block.context) + " of rank " + std::to_string(rank) +
-       ": member " + std::to_string(block.rank) + " of " + std::to_string(block.size) + " (" + names +
-       "), " + counted(count, "operation") + "\n");
+       ": member " + std::to_string(block.rank) + " of " + std::to_string(block.size) + " (" +
+       names + "), " + counted(count, "operation") + "\n");
   const std::uint64_t shown = options_.limit == 0 ? count : std::min(count, options_.limit);
   for (std::uint64_t i = 0; i < shown; ++i) {
     if (!Reader::kept(block.records, i)) {
       i = count - engine::kLogRing;
-      out_("... not kept, as the journal had met its limit: all before seq " + std::to_string(i) + "\n");
+      out_("... not kept, as the journal had met its limit: all before seq " + std::to_string(i) +
+           "\n");
       if (i >= shown) break;
     }
     const auto* record = reader_.element<engine::Record>(block.records, i);
     if (record == nullptr) return false;
-    const std::string line = record_line(rank, region, i, *record);
+    const std::string line = record_line(rank, region, block.size, i, *record);
     if (line.empty()) return false;
     out_(line);
   }
@@ -201,9 +217,10 @@ bool Printer::print_context(std::uint32_t rank, const engine::RegionHead& region
   return true;
 }
 
-// [0] allreduce (src/solver.c:12::iterate#1x8) finished version 0, seq 0, value 000000000000f03f
+// [0] allreduce (solver.c:12::iterate#8x1) finished version 0, seq 0, value 000000000000f03f
 std::string Printer::record_line(std::uint32_t rank, const engine::RegionHead& region,
-                                 std::uint64_t sequence, const engine::Record& record) {
+                                 std::uint32_t members, std::uint64_t sequence,
+                                 const engine::Record& record) {
   const std::uint32_t index = record.call & ~engine::kFailed;
   const bool failed = (record.call & engine::kFailed) != 0;
   if (index >= region.calls.tail.load()) return {};
@@ -211,13 +228,12 @@ std::string Printer::record_line(std::uint32_t rank, const engine::RegionHead& r
   if (call == nullptr) return {};
   std::string name = recovery::name_of(static_cast<recovery::OpKind>(call->signature.kind));
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const std::uint64_t bytes = call->signature.bytes;
-  std::string line = "[" + std::to_string(rank) + "] " + name + " (" + site_of(region, *call) + "#" +
-                     shape_of(call->signature);
+  std::string line = "[" + std::to_string(rank) + "] " + name + " (" + site_of(region, *call) +
+                     "#" + shape_of(call->signature);
   if (call->signature.root >= 0) line += " root " + std::to_string(call->signature.root);
   line += failed ? ") failed version 0, seq " : ") finished version 0, seq ";
   line += std::to_string(sequence);
-  if (failed) return line + "\n";
+  const std::uint64_t bytes = failed ? 0 : result_bytes(call->signature, members);
   if (bytes > 0 && bytes <= engine::kInlineBytes) {
     unsigned char value[engine::kInlineBytes];
     std::memcpy(value, &record.value, sizeof value);
@@ -227,8 +243,8 @@ std::string Printer::record_line(std::uint32_t rank, const engine::RegionHead& r
       std::snprintf(digits, sizeof digits, "%02x", value[i]);
       line += digits;
     }
-  } else if (bytes > 0 && record.value != 0) {
-    line += ", at " + hexadecimal(record.value);
+  } else if (bytes > 0) {
+    line += ", at byte " + std::to_string(record.value);
   }
   return line + "\n";
 }

@@ -21,7 +21,8 @@ constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our r
 std::uint64_t clock_ns(clockid_t clock) {
   timespec t;
   clock_gettime(clock, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 Policy policy_of(const JobPlan& plan) {
@@ -31,13 +32,13 @@ Policy policy_of(const JobPlan& plan) {
 }  // namespace
 
 Job::Job(JobPlan plan, JobSegment segment, Descriptor listener, Descriptor events,
-         std::unique_ptr<Guardian> guardian, const sigset_t& original_signals, std::uint64_t start_ns)
+         std::unique_ptr<Guardian> guardian, const Inherited& inherited, std::uint64_t start_ns)
     : plan_(std::move(plan)),
       segment_(std::move(segment)),
       listener_(std::move(listener)),
       events_(std::move(events)),
       guardian_(std::move(guardian)),
-      original_signals_(original_signals),
+      inherited_(inherited),
       start_ns_(start_ns),
       supervisor_(policy_of(plan_)),
       agent_(plan_.ranks),
@@ -83,7 +84,7 @@ void Job::start_all() {
   }
 }
 
-// ------------------------------------------------------------------------------------------ waiting
+// ---------------------------------------------------------------------------------------- waiting
 
 void Job::wait() {
   polled_.clear();
@@ -103,7 +104,8 @@ void Job::wait() {
       if (!ranks_[r].output[stream].open() || writer.waiting_bytes() > kMostWaitingBytes) continue;
       add(ranks_[r].output[stream].get(), POLLIN, {Kind::kOutput, r, stream});
     }
-    if (ranks_[r].registered.open()) add(ranks_[r].registered.get(), POLLIN, {Kind::kRegistered, r});
+    if (ranks_[r].registered.open())
+      add(ranks_[r].registered.get(), POLLIN, {Kind::kRegistered, r});
   }
   if (may_read_stdin()) add(0, POLLIN, {Kind::kStdin});
   if (input_pipe_.open()) {
@@ -121,7 +123,8 @@ void Job::wait() {
   const std::uint64_t left = deadline > now ? deadline - now : 0;
   const timespec limit = {static_cast<time_t>(left / 1'000'000'000),
                           static_cast<long>(left % 1'000'000'000)};
-  if (ppoll(polled_.data(), polled_.size(), deadline == UINT64_MAX ? nullptr : &limit, nullptr) <= 0) {
+  if (ppoll(polled_.data(), polled_.size(), deadline == UINT64_MAX ? nullptr : &limit, nullptr) <=
+      0) {
     return;
   }
   for (std::size_t i = 0; i < polled_.size(); ++i) {
@@ -196,7 +199,7 @@ void Job::on_deadlines() {
   run_queue();
 }
 
-// ---------------------------------------------------------------------------------------- the cores
+// -------------------------------------------------------------------------------------- the cores
 
 void Job::feed(const AgentEvent& event) {
   queue_.push_back([this, event] {
@@ -221,7 +224,8 @@ void Job::run_queue() {
     }
     if (!agent_.all_over() || finished_) break;
     if (last_words()) continue;
-    for (const Action& action : supervisor_.step({Event::Kind::kAllOver, now_ns()})) carry_out(action);
+    for (const Action& action : supervisor_.step({Event::Kind::kAllOver, now_ns()}))
+      carry_out(action);
   }
   running_queue_ = false;
 }
@@ -233,9 +237,9 @@ void Job::carry_out(const AgentAction& a) {
       break;
     case AgentAction::Kind::kWelcome:
     case AgentAction::Kind::kRefuse: {
-      const auto found = std::find_if(connections_.begin(), connections_.end(), [&a](const auto& c) {
-        return c->socket.get() == a.connection;
-      });
+      const auto found =
+          std::find_if(connections_.begin(), connections_.end(),
+                       [&a](const auto& c) { return c->socket.get() == a.connection; });
       if (found != connections_.end()) answer(**found, a);
       break;
     }
@@ -267,7 +271,8 @@ void Job::carry_out(const AgentAction& a) {
       Event event{Event::Kind::kEnded, a.at_ns, a.rank};
       event.cause = complete(a.cause, a.rank);
       event.position = segment_.position(a.rank);
-      if (segment_.header()->limit_reached.load() != 0) feed({Event::Kind::kLimit, a.at_ns, a.rank});
+      if (segment_.header()->limit_reached.load() != 0)
+        feed({Event::Kind::kLimit, a.at_ns, a.rank});
       feed(event);
       break;
     }

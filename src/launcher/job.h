@@ -41,11 +41,17 @@ struct JobPlan {
   std::vector<cpu_set_t> bindings;                     // by rank; empty: none
 };
 
+// What ftrun changed for itself, as it was: ranks start with it.
+struct Inherited {
+  sigset_t signals;
+  rlimit descriptors;
+};
+
 class Job {
  public:
   // `guardian` and `listener` are made by the caller, as early as they must be.
   Job(JobPlan plan, JobSegment segment, Descriptor listener, Descriptor events,
-      std::unique_ptr<Guardian> guardian, const sigset_t& original_signals, std::uint64_t start_ns);
+      std::unique_ptr<Guardian> guardian, const Inherited& inherited, std::uint64_t start_ns);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -57,10 +63,10 @@ class Job {
   struct RankIo {
     pid_t child = 0;
     bool child_reaped = true;
-    bool dying = false;    // its tree is being killed
+    bool dying = false;     // its tree is being killed
     Descriptor registered;  // pidfd of the registered process, if it is not the child
     pid_t registered_pid = 0;
-    Descriptor output[2];   // read ends of its stdout and stderr
+    Descriptor output[2];  // read ends of its stdout and stderr
     OutputStream stream[2];
     std::uint64_t unfinished_since_ns[2] = {0, 0};  // 0: no unfinished line
     bool output_wanted = false;                     // the agent awaits its end
@@ -74,7 +80,16 @@ class Job {
   };
   // What a descriptor in the poll set is for.
   struct Source {
-    enum class Kind { kSignals, kListener, kConnection, kOutput, kRegistered, kStdin, kInput, kWriter };
+    enum class Kind {
+      kSignals,
+      kListener,
+      kConnection,
+      kOutput,
+      kRegistered,
+      kStdin,
+      kInput,
+      kWriter
+    };
     Kind kind;
     std::size_t index = 0;
     int stream = 0;
@@ -96,6 +111,7 @@ class Job {
 
   // job_processes.cc
   void spawn(std::uint32_t rank);
+  void on_spawn_failed(std::uint32_t rank, const Spawned& spawned);
   void on_signals();
   void stop_and_continue();
   void reap_children();
@@ -141,7 +157,7 @@ class Job {
   Descriptor listener_;
   Descriptor events_;
   std::unique_ptr<Guardian> guardian_;
-  sigset_t original_signals_;
+  Inherited inherited_;
   std::uint64_t start_ns_;
   double start_wall_s_;
   Descriptor signals_;

@@ -66,7 +66,8 @@ void Job::on_first_message(Connection& connection, const Message& message) {
     connection.socket.reset();
   } else {
     connection.rank = message.rank;
-    feed(AgentEvent{AgentEvent::Kind::kRegister, message.rank, now_ns(), connection.pid, socket, {}});
+    feed(AgentEvent{
+        AgentEvent::Kind::kRegister, message.rank, now_ns(), connection.pid, socket, {}});
   }
 }
 

@@ -19,7 +19,7 @@ const char* const kStreamNames[] = {"standard output", "standard error"};
 
 }  // namespace
 
-// --------------------------------------------------------------------------------------- of the ranks
+// ----------------------------------------------------------------------------------- of the ranks
 
 void Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
   RankIo& r = ranks_[rank];
@@ -78,7 +78,7 @@ void Job::tell_difference(std::uint32_t rank, int stream, bool ended) {
   feed(event);
 }
 
-// ------------------------------------------------------------------------------------ standard input
+// --------------------------------------------------------------------------------- standard input
 
 bool Job::may_read_stdin() const {
   return input_pipe_.open() && input_.wants_more() && retry_stdin_at_ns_ == 0 &&
@@ -136,7 +136,8 @@ void Job::flush_writers() {
       pollfd p[2] = {{writer->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}};
       signalfd_siginfo info;
       poll(p, 2, -1);
-      const bool told = (p[1].revents & POLLIN) != 0 && read(signals_.get(), &info, sizeof info) > 0;
+      const bool told =
+          (p[1].revents & POLLIN) != 0 && read(signals_.get(), &info, sizeof info) > 0;
       if (told && info.ssi_signo != SIGCHLD) return;
     }
   }
@@ -145,7 +146,8 @@ void Job::flush_writers() {
 std::string Job::expanded(const std::string& text) {
   return expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
     const engine::ModuleEntry* module = segment_.module(rank, index);
-    return module == nullptr ? std::string("an unknown place") : symbolizer_.describe(*module, place);
+    return module == nullptr ? std::string("an unknown place")
+                             : symbolizer_.describe(*module, place);
   });
 }
 
@@ -187,7 +189,8 @@ bool Job::keep_journal() {
     tell(kept.error().text);
     return false;
   }
-  tell("the journal is kept in " + path + " (" + size_text(kept.value()) + "); ftrun inspect prints it");
+  tell("the journal is kept in " + path + " (" + size_text(kept.value()) +
+       "); ftrun inspect prints it");
   return true;
 }
 

@@ -37,8 +37,8 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// A terminal that passes bytes as they are, as mpirun gives to its programs: they then show every line
-// when it is complete, not when their buffer is full. A pipe where there are no terminals.
+// A terminal that passes bytes as they are, as mpirun gives to its programs: they then show every
+// line when it is complete, not when their buffer is full. A pipe where there are no terminals.
 Pipe make_terminal() {
   Pipe ends;
   ends.read_end = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -78,16 +78,15 @@ void Job::spawn(std::uint32_t rank) {
   request.standard[2] = output[1].write_end.get();
   request.core_dumps = plan_.options.core_dumps;
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
-  request.signals = &original_signals_;
-  const Spawned spawned = spawn_process(request);
+  request.signals = &inherited_.signals;
+  request.descriptors = &inherited_.descriptors;
+  Spawned spawned{-1, EMFILE, "pipe"};
+  const auto open = [](int fd) { return fd >= 0; };
+  if (std::all_of(std::begin(request.standard), std::end(request.standard), open)) {
+    spawned = spawn_process(request);
+  }
   if (spawned.pid < 0) {
-    agent_.give_up(rank);
-    Event event{Event::Kind::kSpawnFailed, now_ns(), rank};
-    const bool format = spawned.error == ENOEXEC;
-    event.code = format ? kExitNotExecutable : kExitFailure;
-    event.text = "cannot start " + plan_.options.command[0] + " (" + spawned.failed_step + "): " +
-                 error_text(spawned.error) + (format ? "; a script begins with #! and its shell" : "");
-    feed(event);
+    on_spawn_failed(rank, spawned);
     return;
   }
   r.child = spawned.pid;
@@ -115,7 +114,19 @@ void Job::spawn(std::uint32_t rank) {
   feed(event);
 }
 
-// -------------------------------------------------------------------------------------------- signals
+void Job::on_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
+  agent_.give_up(rank);
+  Event event{Event::Kind::kSpawnFailed, now_ns(), rank};
+  std::string hint;
+  if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
+  if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
+  event.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
+  event.text = "cannot start rank " + std::to_string(rank) + ", " + plan_.options.command[0] +
+               " (" + spawned.failed_step + "): " + error_text(spawned.error) + hint;
+  feed(event);
+}
+
+// ---------------------------------------------------------------------------------------- signals
 
 void Job::on_signals() {
   signalfd_siginfo info;
@@ -158,7 +169,7 @@ void Job::stop_and_continue() {
   signal_ranks(SIGCONT);
 }
 
-// ------------------------------------------------------------------------------------------ the ended
+// -------------------------------------------------------------------------------------- the ended
 
 void Job::reap_children() {
   const std::uint64_t now = now_ns();
@@ -202,7 +213,7 @@ Cause Job::complete(Cause cause, std::uint32_t rank) {
   return cause;
 }
 
-// --------------------------------------------------------------------------------------------- trees
+// ------------------------------------------------------------------------------------------ trees
 
 void Job::kill_tree(std::uint32_t rank) {
   RankIo& r = ranks_[rank];
@@ -258,33 +269,34 @@ void Job::kill_leftovers() {
   }
 }
 
-// ------------------------------------------------------------------------------------------ standing
+// --------------------------------------------------------------------------------------- standing
 
 void Job::print_where_all_stand(bool wait_for_it) {
   std::vector<Standing> all;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     const RankIo& rank = ranks_[r];
-    const pid_t pid = rank.registered_pid != 0 ? rank.registered_pid
-                                               : (rank.child_reaped ? 0 : rank.child);
+    const pid_t pid =
+        rank.registered_pid != 0 ? rank.registered_pid : (rank.child_reaped ? 0 : rank.child);
     const Position p = segment_.position(r);
     std::string where = to_text(p);
     if (!p.site.empty()) where += " at " + expanded(p.site);
     if (p.ordinal > 0) {
       char place[64];
       snprintf(place, sizeof place, ", seq %llu of communicator %016llx",
-               static_cast<unsigned long long>(p.sequence), static_cast<unsigned long long>(p.context));
+               static_cast<unsigned long long>(p.sequence),
+               static_cast<unsigned long long>(p.context));
       where += place;
     }
     if (supervisor_.incarnation(r) > 0) {
-      where += ", life " + std::to_string(supervisor_.incarnation(r)) +
-               (p.live ? "" : ", catching up");
+      where +=
+          ", life " + std::to_string(supervisor_.incarnation(r)) + (p.live ? "" : ", catching up");
     }
     all.push_back({r, pid, where});
   }
   write_outputs();
   const pid_t reporter = fork();
   if (reporter == 0) {
-    sigprocmask(SIG_SETMASK, &original_signals_, nullptr);
+    sigprocmask(SIG_SETMASK, &inherited_.signals, nullptr);
     print_standing(all);
     _exit(0);
   }

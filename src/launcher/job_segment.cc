@@ -12,15 +12,16 @@
 #include <climits>
 
 #include "engine/region.h"
+#include "engine/transport/shm/memory.h"
 #include "launcher/symbolizer.h"
 #include "recovery/rank.h"
 
 namespace rejoin::launcher {
 namespace {
 
-Result<Descriptor> nameless_file(const std::string& directory) {
+Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
-    Descriptor memory(memfd_create("rejoin", MFD_CLOEXEC));
+    Descriptor memory(engine::make_segment_memory(bytes));
     if (!memory.open()) return Error{"cannot make shared memory: " + error_text(errno)};
     return memory;
   }
@@ -78,11 +79,11 @@ bool write_at(int file, const std::byte* bytes, std::size_t size, off_t offset) 
 
 Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& directory,
                                       const std::vector<KillOrder>& kills) {
-  auto file = nameless_file(directory);
+  const std::uint64_t bytes = engine::segment_bytes_for(shape.ranks, shape.limit_bytes);
+  auto file = nameless_file(directory, bytes);
   if (!file.ok()) return file.error();
   const int fd = file.value().get();
   const std::string place = directory.empty() ? "memory" : "--journal-dir " + directory;
-  const std::uint64_t bytes = engine::segment_bytes_for(shape.ranks, shape.limit_bytes);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place + ": " +
                  error_text(errno) + " (it is sparse; a smaller --journal-limit needs less)"};

@@ -24,7 +24,8 @@ class JobSegment {
     bool stop_on_divergence = false;
   };
 
-  // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no leave.
+  // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no
+  // leave.
   static Result<JobSegment> create(const Shape& shape, const std::string& directory,
                                    const std::vector<KillOrder>& kills);
   JobSegment(JobSegment&& other) noexcept
@@ -45,7 +46,8 @@ class JobSegment {
 
   // Copies what is backed by memory to `path`, the rest stays holes. `interrupted` is asked now and
   // then. Nothing is left at `path` if it fails.
-  Result<std::uint64_t> keep(const std::string& path, const std::function<bool()>& interrupted) const;
+  Result<std::uint64_t> keep(const std::string& path,
+                             const std::function<bool()>& interrupted) const;
 
  private:
   JobSegment(Descriptor file, std::byte* base) : file_(std::move(file)), base_(base) {}

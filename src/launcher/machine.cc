@@ -50,8 +50,8 @@ std::optional<std::uint64_t> value_of(const std::string& text, const std::string
   return {};
 }
 
-// Calls visit(directory) for this process's group and the groups around it, up to the root. Inside a
-// container its own group is often mounted as the root.
+// Calls visit(directory) for this process's group and the groups around it, up to the root. Inside
+// a container its own group is often mounted as the root.
 template <class Visit>
 void for_each_group(const std::string& mount, std::string path, Visit visit) {
   for (;;) {
@@ -64,13 +64,13 @@ void for_each_group(const std::string& mount, std::string path, Visit visit) {
 std::uint64_t group_memory_limit_bytes() {
   std::uint64_t limit = UINT64_MAX;
   const auto look = [&limit](const std::string& file) {
-    if (const auto bytes = to_number(read_small_file(file))) limit = std::min<std::uint64_t>(limit, *bytes);
+    if (const auto bytes = to_number(read_small_file(file)))
+      limit = std::min<std::uint64_t>(limit, *bytes);
   };
   for_each_group("/sys/fs/cgroup", group_path(""),
                  [&](const std::string& directory) { look(directory + "/memory.max"); });
-  for_each_group("/sys/fs/cgroup/memory", group_path("memory"), [&](const std::string& directory) {
-    look(directory + "/memory.limit_in_bytes");
-  });
+  for_each_group("/sys/fs/cgroup/memory", group_path("memory"),
+                 [&](const std::string& directory) { look(directory + "/memory.limit_in_bytes"); });
   return limit;
 }
 
@@ -99,10 +99,9 @@ std::uint32_t usable_processors() {
 
 std::uint64_t default_journal_limit_bytes() {
   const auto free_kib = value_of(read_small_file("/proc/meminfo"), "MemAvailable:");
-  const std::uint64_t free_bytes =
-      free_kib ? *free_kib * 1024
-               : static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                     static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t free_bytes = free_kib ? *free_kib * 1024
+                                            : static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                                  static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   return std::min(free_bytes, group_memory_limit_bytes()) / 2;
 }
 

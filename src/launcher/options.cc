@@ -14,8 +14,14 @@ namespace {
 
 // mpirun's long options that people write with one dash.
 constexpr std::string_view kSingleDash[] = {
-    "-np",       "-wdir",          "-wd",           "-tag-output", "-bind-to",
-    "-timeout",  "-oversubscribe", "-allow-run-as-root",
+    "-np",
+    "-wdir",
+    "-wd",
+    "-tag-output",
+    "-bind-to",
+    "-timeout",
+    "-oversubscribe",
+    "-allow-run-as-root",
 };
 
 constexpr const char* kDescription =
@@ -134,7 +140,8 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
 void describe_own_options(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
   const std::string deaths = "When a rank dies";
-  app.add_option("--max-restarts", o.max_restarts, "how often one rank is started again (default 4)")
+  app.add_option("--max-restarts", o.max_restarts,
+                 "how often one rank is started again (default 4)")
       ->type_name("N")
       ->group(deaths);
   app.add_flag("--no-restart", raw.no_restart, "end the job, as mpirun does")->group(deaths);

@@ -18,7 +18,8 @@ enum class Binding { kNone, kCore, kSocket };
 struct RunOptions {
   std::optional<std::uint32_t> ranks;  // nothing: as many as processors
   std::vector<std::string> command;    // program and its arguments; never empty
-  std::vector<std::pair<std::string, std::optional<std::string>>> exports;  // -x; no value: inherited
+  std::vector<std::pair<std::string, std::optional<std::string>>>
+      exports;  // -x; no value: inherited
   std::string working_directory;
   bool tag_output = false;
   Binding binding = Binding::kNone;
@@ -51,8 +52,8 @@ struct Answer {
 
 using Command = std::variant<RunOptions, InspectOptions, Answer>;
 
-// Reads everything up to the program's name; what follows is the program's. Errors are one line with
-// exit code kExitUsage. mpirun's long options with a single dash are understood.
+// Reads everything up to the program's name; what follows is the program's. Errors are one line
+// with exit code kExitUsage. mpirun's long options with a single dash are understood.
 Result<Command> parse_command_line(int argc, const char* const* argv);
 
 }  // namespace rejoin::launcher

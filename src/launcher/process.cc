@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +52,7 @@ struct Failure {
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
   }
+  setrlimit(RLIMIT_NOFILE, r.descriptors);
   if (r.processors != nullptr) sched_setaffinity(0, sizeof *r.processors, r.processors);
   if (r.directory != nullptr && chdir(r.directory) != 0) fail("chdir");
   for (int i = 0; i < 3; ++i) {

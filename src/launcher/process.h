@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -15,19 +16,20 @@
 namespace rejoin::launcher {
 
 struct SpawnRequest {
-  const char* path;         // of the file; nothing is searched
-  char* const* arguments;   // null-terminated
+  const char* path;        // of the file; nothing is searched
+  char* const* arguments;  // null-terminated
   char* const* environment;
-  const char* directory;    // nullptr: this one
-  int standard[3];          // descriptors that become 0, 1, 2; none of them is 0, 1 or 2
+  const char* directory;  // nullptr: this one
+  int standard[3];        // descriptors that become 0, 1, 2; none of them is 0, 1 or 2
   bool core_dumps;
   const cpu_set_t* processors;  // nullptr: as this process
   const sigset_t* signals;      // the mask that it starts with
+  const rlimit* descriptors;    // its limit on open files
 };
 
 struct Spawned {
-  pid_t pid = -1;                    // -1: it failed
-  int error = 0;                     // errno
+  pid_t pid = -1;                     // -1: it failed
+  int error = 0;                      // errno
   const char* failed_step = nullptr;  // "execve", ...
 };
 
@@ -52,7 +54,8 @@ struct EndedChild {
   Cause cause;
 };
 std::optional<EndedChild> next_ended_child();
-// Reaps it and returns the largest resident size that it, or any descendant that it waited for, had.
+// Reaps it and returns the largest resident size that it, or any descendant that it waited for,
+// had.
 std::uint64_t reap(pid_t pid);
 
 // How a process ended that is not this process's child. kUnknown where the kernel does not tell.

@@ -59,7 +59,8 @@ void set_variable(Environment& environment, const std::string& name, const std::
 }
 
 // Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
-Result<std::string> preload_of(const std::string& directory, bool world, const std::string& others) {
+Result<std::string> preload_of(const std::string& directory, bool world,
+                               const std::string& others) {
   std::string list;
   for (const char* file : {"librejoin_world.so", "libmpi.so.40"}) {
     if (!world && file == std::string_view("librejoin_world.so")) continue;
@@ -68,8 +69,9 @@ Result<std::string> preload_of(const std::string& directory, bool world, const s
       return Error{path + " is missing; it belongs to this ftrun: build or install them together"};
     }
     if (path.find_first_of(" :") != std::string::npos) {
-      return Error{path + ": the dynamic linker cannot preload a file with a space or colon in its "
-                          "path; install Rejoin elsewhere"};
+      return Error{path +
+                   ": the dynamic linker cannot preload a file with a space or colon in its "
+                   "path; install Rejoin elsewhere"};
     }
     list += (list.empty() ? "" : ":") + path;
   }
@@ -112,9 +114,11 @@ Result<std::string> check_program(const std::string& name, const std::string& di
   const std::string path = as_it_is ? name : absolute(directory + "/" + name);
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
-    return Error{name + ": " + error_text(errno), errno == EACCES ? kExitNotExecutable : kExitNotFound};
+    return Error{name + ": " + error_text(errno),
+                 errno == EACCES ? kExitNotExecutable : kExitNotFound};
   }
-  if (S_ISDIR(info.st_mode)) return Error{name + ": is a directory, not a program", kExitNotExecutable};
+  if (S_ISDIR(info.st_mode))
+    return Error{name + ": is a directory, not a program", kExitNotExecutable};
   if (!is_executable_file(path)) {
     return Error{name + ": not executable (chmod +x makes it so)", kExitNotExecutable};
   }
@@ -125,7 +129,8 @@ std::string library_directory() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
   std::string executable(path, n > 0 ? static_cast<std::size_t>(n) : 0);
-  for (int level = 0; level < 2; ++level) executable.resize(std::min(executable.rfind('/'), executable.size()));
+  for (int level = 0; level < 2; ++level)
+    executable.resize(std::min(executable.rfind('/'), executable.size()));
   return executable + "/lib";
 }
 
@@ -141,6 +146,10 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
+  // Where programs that want it find libmpi_cxx.so.40: ours, not one that needs another MPI.
+  const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
+  const std::string others = path != nullptr ? ":" + path->substr(16) : "";
+  set_variable(environment, "LD_LIBRARY_PATH", all.library_directory + others);
   if (find_variable(environment, "PYTHONHASHSEED") == nullptr) {
     set_variable(environment, "PYTHONHASHSEED", "0");
   }

@@ -28,8 +28,8 @@ struct Surroundings {
   std::uint32_t ranks = 1;
 };
 
-// The environment of a rank, entry by entry, from this process's and `options`. Errors: a library is
-// missing, or its path cannot be written into LD_PRELOAD.
+// The environment of a rank, entry by entry, from this process's and `options`. Errors: a library
+// is missing, or its path cannot be written into LD_PRELOAD.
 Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
                                                 const RunOptions& options);
 

@@ -11,12 +11,13 @@ namespace rejoin::launcher {
 struct Cause {
   enum class Kind : std::uint8_t { kExit, kSignal, kUnknown };
   Kind kind = Kind::kUnknown;
-  int value = 0;         // exit code or signal
-  bool oom = false;      // the kernel's out-of-memory killer did it
+  int value = 0;                 // exit code or signal
+  bool oom = false;              // the kernel's out-of-memory killer did it
   std::uint64_t peak_bytes = 0;  // largest resident size; 0 = not known
 
   bool same_as(const Cause& other) const { return kind == other.kind && value == other.value; }
-  // Could be the program's own doing: a restart may end the same way. KILL and TERM come from outside.
+  // Could be the program's own doing: a restart may end the same way. KILL and TERM come from
+  // outside.
   bool is_fault() const;
 };
 // "signal 11, Segmentation fault", "exit code 3", "a cause that its parent process kept".

@@ -16,7 +16,7 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr int kLimitMs = 4000;       // for all debuggers together
+constexpr int kLimitMs = 4000;           // for all debuggers together
 constexpr std::size_t kMostStacks = 16;  // debuggers are heavy
 
 const char* state_name(char letter) {

@@ -16,7 +16,8 @@ struct Standing {
 };
 
 // Writes state, position and stacks of all ranks to descriptor 2. Asks eu-stack or gdb, if there is
-// one, else /proc. Takes at most a few seconds. For a process of its own: it starts programs and waits.
+// one, else /proc. Takes at most a few seconds. For a process of its own: it starts programs and
+// waits.
 void print_standing(const std::vector<Standing>& ranks);
 
 }  // namespace rejoin::launcher

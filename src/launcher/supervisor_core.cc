@@ -23,12 +23,15 @@ std::string at_site(const Position& position) {
 }
 
 std::string memory_text(const Cause& cause) {
-  return !cause.oom || cause.peak_bytes == 0 ? "" : " (it had " + size_text(cause.peak_bytes) + " resident)";
+  return !cause.oom || cause.peak_bytes == 0
+             ? ""
+             : " (it had " + size_text(cause.peak_bytes) + " resident)";
 }
 
 std::string milliseconds(std::uint64_t ns) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f ms", static_cast<double>(ns) / 1e6);
+  std::snprintf(text, sizeof text, ns < 100'000 ? "%.2f ms" : "%.1f ms",
+                static_cast<double>(ns) / 1e6);
   return text;
 }
 
@@ -84,12 +87,10 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       stop(e, kExitFailure, e.text);
       break;
     case Kind::kLimit:
-      if (std::exchange(limit_reached_, true)) break;
-      record("limit", e);
-      act(Action::Kind::kTell, e.rank,
-          "the journal is full (" + size_text(policy_.journal_limit_bytes) +
-              "): the job goes on, but from now on the death of a rank ends it; "
-              "--journal-limit makes it larger");
+      on_limit(e);
+      break;
+    case Kind::kUnfired:
+      on_unfired(e);
       break;
     case Kind::kNotice:
       record("notice", e).text = e.text;
@@ -97,12 +98,6 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
     case Kind::kForeignAbi:
       stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
-      break;
-    case Kind::kUnfired:
-      record("kill_unfired", e).text = e.text;
-      if (exit_code_ == 0) exit_code_ = kExitFailure;
-      act(Action::Kind::kTell, e.rank, "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) + " in life " +
-              std::to_string(r.incarnation));
       break;
     case Kind::kTimeout:
       if (stopping_) break;
@@ -189,8 +184,8 @@ void SupervisorCore::on_death(const Event& e) {
   r.coming_back = true;
   r.died_at_ns = e.at_ns;
   act(Action::Kind::kNews, e.rank,
-      what + memory_text(e.cause) + "; starting it again (" +
-          std::to_string(r.incarnation) + " of " + std::to_string(policy_.max_restarts) + ")");
+      what + memory_text(e.cause) + "; starting it again (" + std::to_string(r.incarnation) +
+          " of " + std::to_string(policy_.max_restarts) + ")");
 }
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
@@ -199,12 +194,14 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
     return "the journal had met its limit of " + size_text(policy_.journal_limit_bytes) +
            ", so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
-  if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) && r.fault_at.same_as(e.position)) {
+  if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
+      r.fault_at.same_as(e.position)) {
     return "it died there by the same cause before, so a restart cannot help and the job ends";
   }
   if (e.cause.oom && r.oom_deaths > 0) {
     return "it is the second time that there is not enough memory for it, so the job ends; "
-           "use fewer ranks or more memory" + memory_text(e.cause);
+           "use fewer ranks or more memory" +
+           memory_text(e.cause);
   }
   if (r.incarnation >= policy_.max_restarts) {
     return "it was started again " + times(r.incarnation) +
@@ -224,8 +221,9 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
   line.took_ms = static_cast<double>(away_ns) / 1e6;
   std::string text = rank_text(e.rank) + " is back after " + milliseconds(away_ns);
   if (replayed > 0) {
-    text += " (replayed " + std::to_string(replayed) + (replayed == 1 ? " operation" : " operations") +
-            " in " + milliseconds(e.at_ns - r.replay_since_ns) + ")";
+    text += " (replayed " + std::to_string(replayed) +
+            (replayed == 1 ? " operation" : " operations") + " in " +
+            milliseconds(e.at_ns - r.replay_since_ns) + ")";
   }
   act(Action::Kind::kNews, e.rank, text);
 }
@@ -234,7 +232,8 @@ void SupervisorCore::on_abort(const Event& e) {
   Record& line = record("abort", e);
   line.code = e.code;
   line.text = e.text;
-  const std::string called = rank_text(e.rank) + " called MPI_Abort(" + std::to_string(e.code) + ")";
+  const std::string called =
+      rank_text(e.rank) + " called MPI_Abort(" + std::to_string(e.code) + ")";
   stop(e, e.code & 0xff, e.text.empty() ? called : rank_text(e.rank) + ": " + e.text);
 }
 
@@ -249,11 +248,29 @@ void SupervisorCore::on_signal(const Event& e) {
            ": ending all ranks");
 }
 
+void SupervisorCore::on_limit(const Event& e) {
+  if (std::exchange(limit_reached_, true)) return;
+  record("limit", e);
+  act(Action::Kind::kTell, e.rank,
+      "the journal is full (" + size_text(policy_.journal_limit_bytes) +
+          "): the job goes on, but from now on the death of a rank ends it; "
+          "--journal-limit makes it larger");
+}
+
+void SupervisorCore::on_unfired(const Event& e) {
+  record("kill_unfired", e).text = e.text;
+  if (exit_code_ == 0) exit_code_ = kExitFailure;
+  act(Action::Kind::kTell, e.rank,
+      "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) + " in life " +
+          std::to_string(ranks_[e.rank].incarnation));
+}
+
 // MPI's rule: if one process calls MPI_Init, all must; the others would wait for ever.
 void SupervisorCore::check_everybody_initializes(const Event& e) {
   if (!left_early_ || !somebody_initialized_) return;
   stop(e, kExitFailure,
-       rank_text(*left_early_) + " exited with code 0 without calling MPI_Init, but others called it");
+       rank_text(*left_early_) +
+           " exited with code 0 without calling MPI_Init, but others called it");
 }
 
 void SupervisorCore::stop(const Event& e, int code, const std::string& why) {

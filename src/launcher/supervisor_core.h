@@ -1,7 +1,7 @@
 // The policy of a job: what is done when something happens to a rank, and why.
 //
-// A pure step function: no clock, no I/O. Events come from the driver with the time in them; actions
-// are carried out by the agent and the driver in the order given.
+// A pure step function: no clock, no I/O. Events come from the driver with the time in them;
+// actions are carried out by the agent and the driver in the order given.
 //
 //   state of a rank    leaves it by
 //   kStarting          registered
@@ -15,9 +15,9 @@
 //   exit after Finalize   its exit code is final; the others go on
 //   exit code 0        before Init: final. Between Init and Finalize: an error, the job stops
 //   anything else      a death: the rank is started again, unless
-//     --no-restart; the journal had met its limit; it died again at the same place by the same fault;
-//     the kernel killed it for want of memory a second time; it used up --max-restarts; the job used
-//     up its epochs
+//     --no-restart; the journal had met its limit; it died again at the same place by the same
+//     fault; the kernel killed it for want of memory a second time; it used up --max-restarts; the
+//     job used up its epochs
 #pragma once
 
 #include <cstdint>
@@ -42,17 +42,17 @@ struct Event {
     kSpawnFailed,  // text; code = exit code for the job
     kRegistered,   // pid
     kInitialized,
-    kLive,       // value = operations replayed
+    kLive,  // value = operations replayed
     kFinalized,
-    kEnded,      // cause, position; the whole process tree is dead and its output read
-    kAbort,      // code; text: empty, or what is wrong
-    kDiverged,   // text: a replay went where its past did not; the rank does not go on
+    kEnded,     // cause, position; the whole process tree is dead and its output read
+    kAbort,     // code; text: empty, or what is wrong
+    kDiverged,  // text: a replay went where its past did not; the rank does not go on
     kLimit,
-    kNotice,     // text
+    kNotice,      // text
     kForeignAbi,  // text = soname
     kUnfired,     // text = the --kill; after the last rank ended
     kTimeout,
-    kSignal,    // code = a signal that ends the job
+    kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
     kAllOver,     // every rank has ended and none is being started
   };
@@ -69,14 +69,14 @@ struct Event {
 
 struct Action {
   enum class Kind {
-    kRespawn,   // rank: publish its death, ring everybody, admit and start the next incarnation
-    kStop,      // end all processes, gently first
-    kKillNow,   // end all processes at once
-    kReport,    // print where every rank stands
-    kNews,      // text for the user; silenced by --quiet
-    kTell,      // text for the user
-    kRecord,    // record for the event log
-    kFinish,    // ftrun exits with `code`
+    kRespawn,  // rank: publish its death, ring everybody, admit and start the next incarnation
+    kStop,     // end all processes, gently first
+    kKillNow,  // end all processes at once
+    kReport,   // print where every rank stands
+    kNews,     // text for the user; silenced by --quiet
+    kTell,     // text for the user
+    kRecord,   // record for the event log
+    kFinish,   // ftrun exits with `code`
   };
   Kind kind;
   std::uint32_t rank = 0;
@@ -106,7 +106,7 @@ class SupervisorCore {
     std::uint64_t died_at_ns = 0;
     std::uint64_t replay_since_ns = 0;
     bool faulted = false;
-    Cause fault = {};       // of its newest death by a fault
+    Cause fault = {};  // of its newest death by a fault
     Position fault_at = {};
     std::int64_t pid = 0;
   };
@@ -116,6 +116,8 @@ class SupervisorCore {
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
   void on_abort(const Event& event);
   void on_signal(const Event& event);
+  void on_limit(const Event& event);
+  void on_unfired(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event& event) const;

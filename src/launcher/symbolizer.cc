@@ -23,11 +23,13 @@ std::string expand_sites(std::string_view text, const SiteText& site) {
     at = open;
     if (open == text.size()) break;
     const std::size_t close = text.find('}', open);
-    const std::string marker(text.substr(open, close == std::string_view::npos ? 1 : close - open + 1));
+    const std::string marker(
+        text.substr(open, close == std::string_view::npos ? 1 : close - open + 1));
     unsigned rank = 0, module = 0;
     unsigned long long place = 0;
     int length = 0;
-    const int fields = std::sscanf(marker.c_str(), "{%u:%u:%llx}%n", &rank, &module, &place, &length);
+    const int fields =
+        std::sscanf(marker.c_str(), "{%u:%u:%llx}%n", &rank, &module, &place, &length);
     if (fields == 3 && static_cast<std::size_t>(length) == marker.size()) {
       result += site(rank, module, place);
       at += marker.size();
@@ -41,7 +43,8 @@ std::string expand_sites(std::string_view text, const SiteText& site) {
 
 std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
   char text[64];
-  std::snprintf(text, sizeof text, "{%u:%u:%llx}", rank, module, static_cast<unsigned long long>(place));
+  std::snprintf(text, sizeof text, "{%u:%u:%llx}", rank, module,
+                static_cast<unsigned long long>(place));
   return text;
 }
 
@@ -58,8 +61,8 @@ std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_
   if (!fresh) return entry->second;
   char text[1024];
   const std::size_t id_bytes = std::min<std::size_t>(module.build_id_bytes, sizeof module.build_id);
-  const bool told = symbolize_ != nullptr &&
-                    symbolize_(path.c_str(), module.build_id, id_bytes, place, text, sizeof text) == 0;
+  const bool told = symbolize_ != nullptr && symbolize_(path.c_str(), module.build_id, id_bytes,
+                                                        place, text, sizeof text) == 0;
   return entry->second = told ? text : rough_site(module, place);
 }
 

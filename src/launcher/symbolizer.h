@@ -14,7 +14,8 @@ namespace rejoin::launcher {
 
 // Replaces every {RANK:MODULE:PLACE} (see engine/messages.h) by site(rank, module, place). Anything
 // else stays as it is.
-using SiteText = std::function<std::string(std::uint32_t rank, std::uint32_t module, std::uint64_t place)>;
+using SiteText =
+    std::function<std::string(std::uint32_t rank, std::uint32_t module, std::uint64_t place)>;
 std::string expand_sites(std::string_view text, const SiteText& site);
 
 // The marker for one call site.

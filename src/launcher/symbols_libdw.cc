@@ -38,7 +38,8 @@ Module open_module(const char* path) {
 const Module& module_at(const char* path) {
   static std::map<std::string, Module> modules;
   const auto found = modules.find(path);
-  return found != modules.end() ? found->second : modules.emplace(path, open_module(path)).first->second;
+  return found != modules.end() ? found->second
+                                : modules.emplace(path, open_module(path)).first->second;
 }
 
 bool has_build_id(Dwfl_Module* module, const std::uint8_t* id, std::size_t bytes) {
@@ -96,6 +97,7 @@ int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t
     const char* slash = strrchr(path, '/');
     where = slash != nullptr ? slash + 1 : path;
   }
-  std::snprintf(text, text_bytes, "%s%s%s", where.c_str(), function.empty() ? "" : "::", function.c_str());
+  std::snprintf(text, text_bytes, "%s%s%s", where.c_str(),
+                function.empty() ? "" : "::", function.c_str());
   return 0;
 }

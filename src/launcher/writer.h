@@ -16,8 +16,8 @@ class Writer {
   std::size_t waiting_bytes() const { return queue_.size() - written_; }
   int fd() const { return fd_; }
 
-  // Writes what can be written without waiting. 0, or the errno for which nothing can be written any
-  // more; what is queued then is dropped, now and later.
+  // Writes what can be written without waiting. 0, or the errno for which nothing can be written
+  // any more; what is queued then is dropped, now and later.
   int write_some();
 
  private:

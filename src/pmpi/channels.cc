@@ -4,7 +4,7 @@
 #include "api.h"
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
-#include "pmpi/signature.h"
+#include "pmpi/call.h"
 
 namespace rejoin::pmpi {
 namespace {
@@ -38,8 +38,7 @@ std::byte* buffer_of(const void* program_memory) {
 // `bytes`: of a block where all are equal, else 0.
 Rank::Operation begin(const void* site, MPI_Comm comm, OpKind kind, int root, std::size_t bytes) {
   // What is sent is compared message by message, so the operation needs no fingerprint.
-  return Rank::Operation(*context->rank, *comm->comm, {signature_of(kind, root, bytes), site},
-                         nullptr, 0);
+  return Rank::Operation(*context->rank, *comm->comm, call_of(site, kind, root, bytes), nullptr, 0);
 }
 
 int end(const char* name, MPI_Comm comm, Rank::Operation& operation) {

@@ -6,13 +6,13 @@
 
 #include "api.h"
 #include "pmpi/attributes.h"
+#include "pmpi/call.h"
 #include "pmpi/context.h"
 #include "pmpi/errhandler.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
 #include "pmpi/group.h"
 #include "pmpi/info.h"
-#include "pmpi/signature.h"
 
 namespace rejoin::pmpi {
 
@@ -47,7 +47,7 @@ Status meet(const void* site, MPI_Comm comm, OpKind kind, const void* input, std
   u.input = input;
   u.input_bytes = bytes;
   u.result_bytes = bytes * comm->comm->members.size;
-  return context->rank->uniform(*comm->comm, {signature_of(kind, -1, bytes), site}, u, all);
+  return context->rank->uniform(*comm->comm, call_of(site, kind, -1, bytes), u, all);
 }
 
 // A handle on a new communicator that has nothing of `parent` but its error handler.

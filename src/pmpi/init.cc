@@ -6,11 +6,11 @@
 
 #include "api.h"
 #include "pmpi/attributes.h"
+#include "pmpi/call.h"
 #include "pmpi/comm.h"
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
-#include "pmpi/signature.h"
 
 namespace rejoin::pmpi {
 
@@ -91,9 +91,8 @@ int finalize(const void* site) {
   rank.point(PointKind::kFinalize, Moment::kBefore);
   delete_attributes(MPI_COMM_SELF);  // MPI 3.1 section 8.7.1: before anything else
   const std::byte* nothing;
-  const recovery::Status status =
-      rank.uniform(*MPI_COMM_WORLD->comm, {signature_of(recovery::OpKind::kFinalize, -1, 0), site},
-                   {}, &nothing);
+  const recovery::Status status = rank.uniform(
+      *MPI_COMM_WORLD->comm, call_of(site, recovery::OpKind::kFinalize, -1, 0), {}, &nothing);
   if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
   rank.point(PointKind::kFinalize, Moment::kInside);
   context->finalized = true;

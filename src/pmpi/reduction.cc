@@ -6,7 +6,7 @@
 #include "api.h"
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
-#include "pmpi/signature.h"
+#include "pmpi/call.h"
 #include "recovery/world/observed.h"
 
 namespace rejoin::pmpi {
@@ -70,16 +70,15 @@ std::size_t piece_bytes(std::size_t bytes, std::size_t element_bytes) {
 }
 
 // The whole reduced vector, at every member. *result is valid until the next operation.
-Status reduce_everywhere(const void* site, MPI_Comm comm, const engine::Signature& signature,
-                         const BoundReduction& bound, const void* input, void* early,
-                         const std::byte** result) {
+Status reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const BoundReduction& bound,
+                         const void* input, void* early, const std::byte** result) {
   Uniform u;
   u.input = input;
-  u.input_bytes = signature.bytes;
-  u.result_bytes = signature.bytes;
+  u.input_bytes = call.signature.bytes;
+  u.result_bytes = call.signature.bytes;
   u.reduction = &bound.get();
   u.early = early;
-  return context->rank->uniform(*comm->comm, {signature, site}, u, result);
+  return context->rank->uniform(*comm->comm, call, u, result);
 }
 
 int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,
@@ -93,8 +92,7 @@ int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
   const auto kind = exclusive ? OpKind::kExscan : OpKind::kScan;
   Rank::Operation operation(*context->rank, *comm->comm,
-                            {signature_of(kind, -1, bytes, datatype, op), site}, input.data(),
-                            bytes);
+                            call_of(site, kind, -1, bytes, datatype, op), input.data(), bytes);
   const std::size_t element = bound.get().element_bytes;
   const std::size_t piece = piece_bytes(bytes, element);
   Scratch copy(piece), inclusive(piece);
@@ -122,8 +120,8 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
   void* early = apart(input.data(), bytes, recvbuf, bytes) ? recvbuf : nullptr;
   const std::byte* result;
   const Status status =
-      reduce_everywhere(site, comm, signature_of(OpKind::kAllreduce, -1, bytes, datatype, op),
-                        bound, input.data(), early, &result);
+      reduce_everywhere(comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound,
+                        input.data(), early, &result);
   if (status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, status);
   if (result != recvbuf && bytes > 0) memmove(recvbuf, result, bytes);
@@ -141,9 +139,9 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf,
                            static_cast<std::size_t>(recvcount) * comm->comm->members.size);
   const std::byte* result;
-  const Status status = reduce_everywhere(
-      site, comm, signature_of(OpKind::kReduceScatterBlock, -1, all, datatype, op), bound,
-      input.data(), nullptr, &result);
+  const Status status =
+      reduce_everywhere(comm, call_of(site, OpKind::kReduceScatterBlock, -1, all, datatype, op),
+                        bound, input.data(), nullptr, &result);
   if (status != Status::kOk) return fail_status(kName, comm, status);
   if (part > 0) memmove(recvbuf, result + part * comm->comm->members.rank, part);
   return MPI_SUCCESS;
@@ -171,7 +169,7 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
       recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
   const std::byte* result;
   const Status status = reduce_everywhere(
-      site, comm, signature_of(OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
+      comm, call_of(site, OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
       input.data(), nullptr, &result);
   if (status != Status::kOk) return fail_status(kName, comm, status);
   const std::size_t mine = bytes_of(datatype, recvcounts[comm->rank()]);
@@ -194,8 +192,8 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
   }
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
   Rank::Operation operation(*context->rank, *comm->comm,
-                            {signature_of(OpKind::kReduce, root, bytes, datatype, op), site},
-                            input.data(), at_root ? bytes : 0);
+                            call_of(site, OpKind::kReduce, root, bytes, datatype, op), input.data(),
+                            at_root ? bytes : 0);
   const std::size_t element = bound.get().element_bytes;
   const bool overlaps = at_root && !apart(input.data(), bytes, recvbuf, bytes);
   Scratch copy(overlaps ? piece_bytes(bytes, element) : 0);

@@ -3,7 +3,7 @@
 
 #include "api.h"
 #include "pmpi/buffers.h"
-#include "pmpi/signature.h"
+#include "pmpi/call.h"
 
 namespace rejoin::pmpi {
 namespace {
@@ -27,8 +27,8 @@ int barrier(const void* site, MPI_Comm comm) {
   if (!is_comm(comm)) [[unlikely]]
     return fail_comm(kName);
   const std::byte* nothing;
-  const Status status = context->rank->uniform(
-      *comm->comm, {signature_of(OpKind::kBarrier, -1, 0), site}, {}, &nothing);
+  const Status status =
+      context->rank->uniform(*comm->comm, call_of(site, OpKind::kBarrier, -1, 0), {}, &nothing);
   return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
 }
 
@@ -47,8 +47,8 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
   u.result_bytes = bytes;
   u.early = at_root ? nullptr : buffer;
   const std::byte* result;
-  const Status status = context->rank->uniform(
-      *comm->comm, {signature_of(OpKind::kBcast, root, bytes), site}, u, &result);
+  const Status status =
+      context->rank->uniform(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), u, &result);
   if (status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, status);
   if (!at_root && result != buffer && bytes > 0) memcpy(buffer, result, bytes);
@@ -77,8 +77,8 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
   u.result_bytes = all;
   u.early = apart(u.input, block, recvbuf, all) ? recvbuf : nullptr;
   const std::byte* result;
-  const Status status = context->rank->uniform(
-      *comm->comm, {signature_of(OpKind::kAllgather, -1, block), site}, u, &result);
+  const Status status =
+      context->rank->uniform(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), u, &result);
   if (status != Status::kOk) return fail_status(kName, comm, status);
   if (result != recvbuf && all > 0) memmove(recvbuf, result, all);
   return MPI_SUCCESS;
@@ -121,7 +121,7 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
   const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
   const std::byte* result;
   const Status status = context->rank->uniform(
-      *comm->comm, {signature_of(OpKind::kAllgatherv, -1, begin[n], layout), site}, u, &result);
+      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), u, &result);
   if (status != Status::kOk) return fail_status(kName, comm, status);
   if (result == u.early && u.early != nullptr) return MPI_SUCCESS;
   for (std::uint32_t i = 0; i < n; ++i) {

@@ -11,6 +11,7 @@ enum class ObservationKind : std::uint8_t {
   kPad = 0,
   kRepeat = 1,
   kName = 2,
+  kMade = 3,
   // Events. Two names where two paths are given; `detail` holds flags and the like.
   kAbout = 8,   // detail: the kind that follows. Answer: what lay at the path before, u32 file; 0 = none
   kAccess,      // detail: mode and flags
@@ -68,13 +69,10 @@ struct Event {
   std::uint32_t data_bytes = 0;  // of it: what the answer has
 };
 
-// What a replay has to remember about a path, by its text; forgotten with the process.
+// What is remembered about a path, by its text; forgotten with the process.
 enum Mark : unsigned {
-  // It was not there when the replay made it again: the first execution has removed or renamed it
-  // since, and this copy goes when the replay comes to that.
-  kGhost = 1,
-  kRemade = 2,  // truncated or made by this incarnation: what it contains is this incarnation's
-  kTold = 4,    // the user has had a notice about it
+  kRemade = 1,  // made, emptied or cut by this incarnation: what is there is this incarnation's
+  kTold = 2,    // the user has had a notice about it
 };
 
 // "gettimeofday", "open"; for people.

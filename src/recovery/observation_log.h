@@ -1,12 +1,14 @@
 // The bytes of the observation log: its format, a writer for the owner and a reader for anybody.
 //
 //     log    := entry*
-//     entry  := pad | repeat | name | event | series
+//     entry  := pad | repeat | name | made | event | series
 //     pad    := 0x00
 //     repeat := 0x01 pad* COUNT       the answer before this was given COUNT times more. COUNT is four
 //                                     bytes, little endian, at a position that is a multiple of four;
 //                                     the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
+//     made   := 0x03 LENGTH BYTE*     not an answer: a replay makes this path again that has been removed
+//                                     or renamed since; if it dies, this is how the next one knows
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR: an
 //                                     errno, or 0. BYTE*: the answer; see observation.h
@@ -47,7 +49,7 @@ struct Observation {
   int error = 0;
   Series series = Series::kEnd;
   std::uint32_t repeats = 0;        // kRepeat
-  std::uint64_t data_position = 0;  // events: the answer; kName: the text
+  std::uint64_t data_position = 0;  // events: the answer; kName, kMade: the text
   std::uint32_t data_bytes = 0;
 };
 
@@ -77,7 +79,7 @@ class ObservationReader {
                        ->load(std::memory_order_acquire);
       skip(sizeof o->repeats);
     } else {
-      if (o->kind != ObservationKind::kName) {
+      if (o->kind != ObservationKind::kName && o->kind != ObservationKind::kMade) {
         o->name = static_cast<std::uint32_t>(varint());
         o->other = static_cast<std::uint32_t>(varint());
         o->detail = static_cast<std::uint32_t>(varint());

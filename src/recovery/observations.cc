@@ -27,6 +27,13 @@ std::int64_t ticks_per_us(Series s) {
   }
 }
 
+std::uint64_t hash_of_text(const ObservationReader& reader, const Observation& o) {
+  char text[4096];  // no path is longer
+  const std::uint32_t bytes = std::min<std::uint32_t>(o.data_bytes, sizeof text);
+  reader.copy(o.data_position, text, bytes);
+  return XXH3_64bits(text, bytes);
+}
+
 }  // namespace
 
 const char* name_of(ObservationKind kind) {
@@ -34,6 +41,7 @@ const char* name_of(ObservationKind kind) {
     case ObservationKind::kPad:
     case ObservationKind::kRepeat:
     case ObservationKind::kName:
+    case ObservationKind::kMade:
     case ObservationKind::kSeries: break;
     case ObservationKind::kAbout: return "preparation";
     case ObservationKind::kAccess: return "access";
@@ -91,11 +99,8 @@ bool Observations<Host>::peek() {
     if (next.kind == ObservationKind::kRepeat) {
       left_ = next.repeats;
     } else if (next.kind == ObservationKind::kName) {
-      char text[4096];
-      const std::uint32_t bytes = std::min<std::uint32_t>(next.data_bytes, sizeof text);
-      reader_.copy(next.data_position, text, bytes);
-      add_name(XXH3_64bits(text, bytes), next.data_position, next.data_bytes);
-    } else {
+      add_name(hash_of_text(reader_, next), next.data_position, next.data_bytes);
+    } else if (next.kind != ObservationKind::kMade) {
       current_ = next;
       left_ = 1;
     }
@@ -309,16 +314,18 @@ std::uint32_t Observations<Host>::intern(const char* name) {
   std::uint64_t hash;
   const std::uint32_t known = find_name(name, &hash);
   if (known != 0) return known;
+  append_text(ObservationKind::kName, name);
   const auto bytes = static_cast<std::uint32_t>(std::strlen(name));
-  std::byte head[16];
-  std::byte* end = head;
-  *end++ = static_cast<std::byte>(ObservationKind::kName);
-  end = put_varint(end, bytes);
-  append(head, end - head);
-  const std::uint64_t position = writer_.position();
-  append(name, bytes);
-  add_name(hash, position, bytes);
+  add_name(hash, writer_.position() - bytes, bytes);
   return names_end_ - 1;
+}
+
+template <class Host>
+void Observations<Host>::append_text(ObservationKind kind, const char* text) {
+  const std::size_t bytes = std::strlen(text);
+  std::byte head[16] = {static_cast<std::byte>(kind)};
+  append(head, put_varint(head + 1, bytes) - head);
+  append(text, bytes);
 }
 
 template <class Host>
@@ -369,37 +376,58 @@ void Observations<Host>::text_of(std::uint32_t name, char* text, std::size_t siz
   text[bytes] = '\0';
 }
 
-// ----------------------------------------------------------------------------- what other ranks write
+// -------------------------------------------------------------------------- what the logs say of files
+
+template <class Host>
+void Observations<Host>::made(const char* name) {
+  append_text(ObservationKind::kMade, name);
+  writer_.publish();
+}
+
+template <class Host>
+bool Observations<Host>::made_before(const char* name) {
+  if (!made_.complete) {
+    ObservationReader mine(rank_.host().base(), rank_.observation_log());
+    for (Observation o; mine.next(&o);) {
+      if (o.kind == ObservationKind::kMade) add(made_, hash_of_text(mine, o));
+    }
+    made_.finish();
+  }
+  return made_.has(XXH3_64bits(name, std::strlen(name)));
+}
 
 template <class Host>
 bool Observations<Host>::written_elsewhere(std::uint32_t file) {
-  if (!looked_around_) {
-    looked_around_ = true;
-    std::size_t room = 0;
-    for (std::uint32_t r = 0; r < rank_.size(); ++r) {
-      if (r == rank_.rank()) continue;
-      std::byte* base = rank_.host().base();
-      ObservationReader theirs(base, engine::region_of(base, r)->observations);
-      for (Observation o; theirs.next(&o);) {
-        if (o.kind != ObservationKind::kOpen || o.data_bytes != sizeof(OpenedFile) ||
-            (o.detail & O_ACCMODE) == O_RDONLY) {
-          continue;
-        }
-        OpenedFile opened;
-        theirs.copy(o.data_position, &opened, sizeof opened);
-        if (written_count_ == room) {
-          auto* larger = make_array<std::uint32_t>(2 * room + 64);
-          std::copy(written_, written_ + written_count_, larger);
-          rank_.arena().release(written_, room * sizeof *written_);
-          written_ = larger;
-          room = 2 * room + 64;
-        }
-        written_[written_count_++] = opened.file;
+  for (std::uint32_t r = 0; r < rank_.size() && !written_.complete; ++r) {
+    if (r == rank_.rank()) continue;
+    std::byte* base = rank_.host().base();
+    ObservationReader theirs(base, engine::region_of(base, r)->observations);
+    for (Observation o; theirs.next(&o);) {
+      if (o.kind != ObservationKind::kOpen || o.data_bytes != sizeof(OpenedFile) ||
+          (o.detail & O_ACCMODE) == O_RDONLY) {
+        continue;
       }
+      OpenedFile opened;
+      theirs.copy(o.data_position, &opened, sizeof opened);
+      add(written_, opened.file);
     }
-    std::sort(written_, written_ + written_count_);
   }
-  return std::binary_search(written_, written_ + written_count_, file);
+  if (!written_.complete) written_.finish();
+  return written_.has(file);
+}
+
+template <class Host>
+template <class T>
+void Observations<Host>::add(Set<T>& set, T item) {
+  if (set.size == set.room) {
+    const std::size_t room = 2 * set.room + 64;
+    T* larger = make_array<T>(room);
+    std::copy(set.items, set.items + set.size, larger);
+    rank_.arena().release(set.items, set.room * sizeof(T));
+    set.items = larger;
+    set.room = room;
+  }
+  set.items[set.size++] = item;
 }
 
 // -------------------------------------------------------------------------------------------- memory

@@ -13,6 +13,7 @@
 // Main thread only. Nothing blocks.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,11 @@ class Observations {
   // Changes the marks of a path that some event has named; returns them as they were. 0 for others.
   unsigned mark(const char* name, unsigned set, unsigned clear);
 
+  // Notes that this replay is about to make a path again, and whether a replay before this one has noted
+  // that. The first question reads the whole log.
+  void made(const char* name);
+  bool made_before(const char* name);
+
   // Whether another rank of this host has opened this file (OpenedFile::file) for writing. The first
   // call reads all their logs.
   bool written_elsewhere(std::uint32_t file);
@@ -63,6 +69,19 @@ class Observations {
     std::uint32_t bytes;
     unsigned marks;
   };
+  // Filled in one go, then only asked.
+  template <class T>
+  struct Set {
+    T* items = nullptr;  // sorted
+    std::size_t size = 0;
+    std::size_t room = 0;
+    bool complete = false;
+    bool has(T item) const { return std::binary_search(items, items + size, item); }
+    void finish() {
+      std::sort(items, items + size);
+      complete = true;
+    }
+  };
   struct Clock {
     std::int64_t offset[kMaxFields];
     bool live;                // this incarnation has asked the world
@@ -73,7 +92,7 @@ class Observations {
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After
   // kPollsFine reads with less than kPollGap_us between them the clock ticks in steps of a kPollGrain-th
-  // of the time that the loop has lasted: never ahead, never back, 0.1 % late at most.
+  // of the time that the loop has lasted: never ahead, never back, 0.4 % late at most.
   static constexpr std::uint32_t kPollsFine = 64;
   static constexpr std::int64_t kPollGap_us = 2;
   static constexpr std::int64_t kPollGrain = 256;
@@ -90,12 +109,15 @@ class Observations {
   bool same_as_last(const std::byte* head, std::size_t head_bytes, const Event& event);
   void repeat();
   void append(const void* data, std::size_t bytes);
+  void append_text(ObservationKind kind, const char* text);
 
   std::uint32_t find_name(const char* name, std::uint64_t* hash);
   std::uint32_t intern(const char* name);
   void add_name(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes);
   void grow_names();
 
+  template <class T>
+  void add(Set<T>& set, T item);
   template <class T>
   T* make_array(std::size_t count);
   void text_of(std::uint32_t name, char* text, std::size_t size);
@@ -124,9 +146,8 @@ class Observations {
   std::uint32_t names_room_ = 0;
   std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
 
-  std::uint32_t* written_ = nullptr;  // files that others write, sorted
-  std::size_t written_count_ = 0;
-  bool looked_around_ = false;
+  Set<std::uint32_t> written_;  // files that others write
+  Set<std::uint64_t> made_;     // hashes of paths that earlier replays made again
 };
 
 }  // namespace rejoin::recovery

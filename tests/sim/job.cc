@@ -108,9 +108,7 @@ const char* Job::judge_end() {
 
 Mapping& Job::memory_of_next_life() {
   if (lives_ == memory_.size()) memory_.push_back(std::make_unique<Mapping>(kLifeBytes));
-  Mapping& memory = *memory_[lives_++];
-  memory.forget(kArenaBytes);
-  return memory;
+  return *memory_[lives_++];
 }
 
 // Inside a fiber: nothing that owns memory may live on this stack.

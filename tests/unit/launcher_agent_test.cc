@@ -40,7 +40,8 @@ std::string to_text(const AgentAction& a) {
   return "?";
 }
 
-// "spawn R", "respawn R", "stop", "kill-all" are orders; else "AT EVENT R [pid=] [conn=] [signal=|exit=]".
+// "spawn R", "respawn R", "stop", "kill-all" are orders; else "AT EVENT R [pid=] [conn=]
+// [signal=|exit=]".
 std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;

@@ -33,9 +33,9 @@ TEST(Grammar, Kills) {
 }
 
 TEST(Grammar, KillsThatAreNone) {
-  for (const char* text : {"", "@", "2", "2@", "@5", "2@0", "2@-1", "x@5", "2@x", "2@5.", "2@5.while",
-                           "2@5#", "2@5#x", "2@5#-1", "2@init.", "2@5 ", "2@5.before.after",
-                           "4294967296@1", "1@99999999999999999999"}) {
+  for (const char* text : {"", "@", "2", "2@", "@5", "2@0", "2@-1", "x@5", "2@x", "2@5.",
+                           "2@5.while", "2@5#", "2@5#x", "2@5#-1", "2@init.", "2@5 ",
+                           "2@5.before.after", "4294967296@1", "1@99999999999999999999"}) {
     const auto parsed = parse_kill(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().exit_code, kExitUsage);
@@ -93,8 +93,12 @@ TEST(Options, EndWhereTheProgramBegins) {
 }
 
 TEST(Options, InEverySpelling) {
-  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
-           {"-n", "4", "x"}, {"-n4", "x"}, {"-np", "4", "x"}, {"--np", "4", "x"}, {"--np=4", "x"}}) {
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"-n", "4", "x"},
+                                             {"-n4", "x"},
+                                             {"-np", "4", "x"},
+                                             {"--np", "4", "x"},
+                                             {"--np=4", "x"}}) {
     EXPECT_EQ(run(words).ranks, 4u);
   }
   const RunOptions o = run({"-wdir", "/d", "-x", "A=b=c", "-x", "D", "--kill", "0@1", "--kill=1@2",
@@ -109,16 +113,27 @@ TEST(Options, InEverySpelling) {
 }
 
 TEST(Options, Mistakes) {
-  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
-           {}, {"-n", "0", "x"}, {"-n", "1025", "x"}, {"-n"}, {"--frobnicate", "x"}, {"-y", "x"},
-           {"--kill", "5", "x"}, {"--world", "no", "x"}, {"--timeout", "-1", "x"},
-           {"--max-restarts", "many", "x"}, {"--journal-limit", "0", "x"}, {"-x", "=b", "x"}, {"-qn", "x"}}) {
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{},
+                                             {"-n", "0", "x"},
+                                             {"-n", "1025", "x"},
+                                             {"-n"},
+                                             {"--frobnicate", "x"},
+                                             {"-y", "x"},
+                                             {"--kill", "5", "x"},
+                                             {"--world", "no", "x"},
+                                             {"--timeout", "-1", "x"},
+                                             {"--max-restarts", "many", "x"},
+                                             {"--journal-limit", "0", "x"},
+                                             {"-x", "=b", "x"},
+                                             {"-qn", "x"}}) {
     const auto parsed = parse(words);
     ASSERT_FALSE(parsed.ok());
     EXPECT_EQ(parsed.error().exit_code, kExitUsage);
     EXPECT_EQ(parsed.error().text.find('\n'), std::string::npos);
   }
-  EXPECT_NE(parse({"--max-restart", "1", "x"}).error().text.find("--max-restarts"), std::string::npos);
+  EXPECT_NE(parse({"--max-restart", "1", "x"}).error().text.find("--max-restarts"),
+            std::string::npos);
 }
 
 TEST(Options, Inspect) {
@@ -192,7 +207,8 @@ TEST(Elf, ForeignMpis) {
 
 TEST(Sites, AreReplacedInText) {
   const auto site = [](std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
-    return "<" + std::to_string(rank) + " " + std::to_string(module) + " " + std::to_string(place) + ">";
+    return "<" + std::to_string(rank) + " " + std::to_string(module) + " " + std::to_string(place) +
+           ">";
   };
   EXPECT_EQ(expand_sites("at {1:2:ff}!", site), "at <1 2 255>!");
   EXPECT_EQ(expand_sites("{0:0:1}{3:1:10}", site), "<0 0 1><3 1 16>");

@@ -1,12 +1,11 @@
 // Journals that real ranks wrote, printed; and damaged ones, refused.
-#include "launcher/inspect.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "launcher/inspect.h"
 #include "thread_job.h"
 
 namespace rejoin::launcher {
@@ -58,9 +57,10 @@ TEST_F(Inspect, PrintsEveryRecordOfARank) {
   const auto first = text.find("[1]");
   ASSERT_NE(first, std::string::npos) << text;
   const std::string records = text.substr(first);
-  EXPECT_TRUE(records.starts_with("[1] bcast (a.c:1::f#1x8 root 0) finished version 0, seq 0, "
-                                  "value 0102030405060708\n"
-                                  "[1] bcast (a.c:1::f#1x24 root 0) finished version 0, seq 1, at "))
+  EXPECT_TRUE(
+      records.starts_with("[1] bcast (a.c:1::f#1x8 root 0) finished version 0, seq 0, "
+                          "value 0102030405060708\n"
+                          "[1] bcast (a.c:1::f#1x24 root 0) finished version 0, seq 1, at "))
       << text;
   EXPECT_TRUE(records.ends_with("[1] barrier (a.c:1::f#1x0) finished version 0, seq 2\n")) << text;
   EXPECT_NE(text.find("member 1 of 2 (0 1), 3 operations"), std::string::npos) << text;
@@ -83,13 +83,15 @@ TEST_F(Inspect, ARankThatIsNotThere) {
   EXPECT_EQ(printed(options), "error: --rank 2: the job has ranks 0 to 1");
 }
 
-// Every word of the structures that lead to records, made wild: an error or other text, never a crash.
+// Every word of the structures that lead to records, made wild: an error or other text, never a
+// crash.
 TEST_F(Inspect, SurvivesAnyDamage) {
   const std::string whole = printed({});
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   std::vector<std::uint64_t*> words;
   const auto add = [&words](void* begin, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes / 8; ++i) words.push_back(static_cast<std::uint64_t*>(begin) + i);
+    for (std::size_t i = 0; i < bytes / 8; ++i)
+      words.push_back(static_cast<std::uint64_t*>(begin) + i);
   };
   add(region, offsetof(engine::RegionHead, staging));
   for (auto& entry : region->context_index) {
@@ -99,7 +101,8 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   }
   for (std::uint64_t* word : words) {
     const std::uint64_t right = *word;
-    for (const std::uint64_t wrong : {~std::uint64_t{0}, std::uint64_t{1} << 40, right + 4, std::uint64_t{1}}) {
+    for (const std::uint64_t wrong :
+         {~std::uint64_t{0}, std::uint64_t{1} << 40, right + 4, std::uint64_t{1}}) {
       if (wrong == right) continue;
       // A tail of that size would be printed for hours.
       InspectOptions options;

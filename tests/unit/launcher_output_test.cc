@@ -110,7 +110,8 @@ TEST(Output, TagsStandBeforeEveryLine) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
-// Whatever the pieces in which a text arrives, and wherever the process dies: the text is shown once.
+// Whatever the pieces in which a text arrives, and wherever the process dies: the text is shown
+// once.
 TEST(Output, RandomDeathsAndPieces) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937 random(seed);

@@ -18,14 +18,22 @@ namespace {
 using Kind = Event::Kind;
 
 const std::map<std::string, Kind> kEvents = {
-    {"started", Kind::kStarted},         {"spawn-failed", Kind::kSpawnFailed},
-    {"registered", Kind::kRegistered},   {"initialized", Kind::kInitialized},
-    {"live", Kind::kLive},               {"finalized", Kind::kFinalized},
-    {"ended", Kind::kEnded},             {"abort", Kind::kAbort},
-    {"diverged", Kind::kDiverged},       {"limit", Kind::kLimit},
-    {"notice", Kind::kNotice},           {"foreign", Kind::kForeignAbi},
-    {"unfired", Kind::kUnfired},         {"timeout", Kind::kTimeout},
-    {"signal", Kind::kSignal},           {"all-over", Kind::kAllOver},
+    {"started", Kind::kStarted},
+    {"spawn-failed", Kind::kSpawnFailed},
+    {"registered", Kind::kRegistered},
+    {"initialized", Kind::kInitialized},
+    {"live", Kind::kLive},
+    {"finalized", Kind::kFinalized},
+    {"ended", Kind::kEnded},
+    {"abort", Kind::kAbort},
+    {"diverged", Kind::kDiverged},
+    {"limit", Kind::kLimit},
+    {"notice", Kind::kNotice},
+    {"foreign", Kind::kForeignAbi},
+    {"unfired", Kind::kUnfired},
+    {"timeout", Kind::kTimeout},
+    {"signal", Kind::kSignal},
+    {"all-over", Kind::kAllOver},
     {"output-lost", Kind::kOutputLost},
 };
 
@@ -53,7 +61,8 @@ Event parse_event(const std::string& line) {
     if (key == "replayed") {
       event.value = event.position.replayed = static_cast<std::uint64_t>(number);
     }
-    if (key == "at") event.position.ordinal = event.position.sequence = static_cast<std::uint64_t>(number);
+    if (key == "at")
+      event.position.ordinal = event.position.sequence = static_cast<std::uint64_t>(number);
     if (key == "in") event.position.operation = value;
     if (key == "in") event.position.inside = true;
     if (key == "live") event.position.live = true;
@@ -105,7 +114,8 @@ void expect_transcript(const Policy& policy, const std::string& transcript) {
     if (line.empty()) played << "\n";
     if (!line.starts_with("> ")) continue;
     played << line << "\n";
-    for (const Action& action : core.step(parse_event(line.substr(2)))) played << to_text(action) << "\n";
+    for (const Action& action : core.step(parse_event(line.substr(2))))
+      played << to_text(action) << "\n";
   }
   EXPECT_EQ(transcript, "\n" + played.str().substr(1));
 }

@@ -1,6 +1,6 @@
 // Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their families.
 // In a replay they are answered, not repeated: somebody else may have put something there since. Only
-// ghosts (what the replay itself made again because it was gone) go the way of the first copy.
+// what the replay itself has made again goes the way of the first copy.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,16 +15,18 @@
 
 namespace {
 
-using rejoin::recovery::kGhost;
-using rejoin::recovery::kRemade;
 using rejoin::world::Answer;
 using rejoin::world::ask;
 using rejoin::world::ask_once;
+using rejoin::world::clear_remade;
 using rejoin::world::Event;
 using rejoin::world::look;
+using rejoin::world::make_again;
 using rejoin::world::ObservationKind;
 using rejoin::world::observing;
 using rejoin::world::ordinary;
+using rejoin::world::remade;
+using rejoin::world::set_remade;
 
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(remove);
@@ -36,11 +38,7 @@ constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("open
 REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 
-bool is_ghost(const char* path) { return (rejoin_world_mark(path, 0, 0) & kGhost) != 0; }
-void set_ghost(const char* path) { rejoin_world_mark(path, kGhost | kRemade, 0); }
-void clear_ghost(const char* path) { rejoin_world_mark(path, 0, kGhost); }
-
-// `really` makes the change; `settle` does to ghosts what a change that is not repeated does to them.
+// `really` makes the change; `settle` does what it does to files that the replay has made again.
 template <class Really, class Settle>
 int change(Event e, int dirfd, const char* watched, Really really, Settle settle) {
   const Answer answer = ask_once(e, dirfd, watched);
@@ -59,17 +57,18 @@ int change(Event e, int dirfd, const char* watched, Really really, Settle settle
 template <class Really>
 int take_away(ObservationKind kind, int dirfd, const char* path, Really really) {
   return change({kind, 0, path}, dirfd, path, really, [&] {
-    if (!is_ghost(path)) return;
+    if (!remade(path)) return;
     really();
-    clear_ghost(path);
+    clear_remade(path);
   });
 }
 
 template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
   return change(e, dirfd, made, really, [&] {
-    if (look(dirfd, made, false).there || really() != 0) return;
-    set_ghost(made);
+    if (look(dirfd, made, false).there) return;
+    make_again(made);
+    really();
   });
 }
 
@@ -84,10 +83,12 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
   const auto really = [&] { return real_renameat2(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, [&] {
-    if (!is_ghost(from)) return;
-    clear_ghost(from);
-    if (!look(to_dir, to, false).there) {
-      if (really() == 0) set_ghost(to);
+    if (!remade(from)) return;
+    clear_remade(from);
+    const bool there = look(to_dir, to, false).there;
+    if (!there) make_again(to);
+    if (!there || remade(to)) {
+      really();
     } else if (real_unlinkat(from_dir, from, 0) != 0) {
       real_unlinkat(from_dir, from, AT_REMOVEDIR);
     }
@@ -142,7 +143,7 @@ int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
     errno = e.error;
     return -1;
   }
-  if (!look(AT_FDCWD, path, false).there) set_ghost(path);
+  set_remade(path);
   return again();
 }
 

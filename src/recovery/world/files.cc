@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +13,6 @@
 
 namespace rejoin::world {
 namespace {
-
-using recovery::kGhost;
-using recovery::kRemade;
 
 constinit Real<int(int, const char*, int, ...)> real_openat("openat");
 constinit Real<int(int, const char*, struct stat*, int)> real_fstatat("fstatat");
@@ -62,6 +60,21 @@ void tell(const char* path, const char* format, ...) {
   rejoin_world_tell(path, text);
 }
 
+bool remade(const char* path) {
+  if ((rejoin_world_mark(path, 0, 0) & recovery::kRemade) != 0) return true;
+  if (!rejoin_world_made_before(path)) return false;
+  set_remade(path);
+  return true;
+}
+
+void set_remade(const char* path) { rejoin_world_mark(path, recovery::kRemade, 0); }
+void clear_remade(const char* path) { rejoin_world_mark(path, 0, recovery::kRemade); }
+
+void make_again(const char* path) {
+  rejoin_world_made(path);
+  set_remade(path);
+}
+
 Answer ask_once(Event& event, int dirfd, const char* watched) {
   const std::uint32_t now = look(dirfd, watched, false).file.file;
   std::uint32_t before = now;
@@ -104,6 +117,7 @@ bool Opening::begin() {
 
 void Opening::end(int fd) {
   const int saved = errno;
+  if (elsewhere_ >= 0) close(elsewhere_);
   if (!replayed_) {
     struct stat s;
     event_.error = fd < 0 ? errno : 0;
@@ -124,49 +138,55 @@ void Opening::end(int fd) {
 void Opening::prepare() {
   const Found now = look(dirfd_, path_, true);
   if (exclusive()) make_again_in_place();
-  if (!now.there) return prepare_ghost();
-  const bool remade = (rejoin_world_mark(path_, 0, 0) & kRemade) != 0;
+  if (!now.there) return prepare_absent();
+  const bool own = now.file.file == then_.file || remade(path_);
   if (!writes() && !truncates()) {
-    const bool other = now.file.file != then_.file && !remade;
-    if (other || now.file.size_bytes != then_.size_bytes) {
+    if (!own || now.file.size_bytes != then_.size_bytes) {
       tell(path_, "is not what the first execution read there: its replay may read something else");
     }
     return;
   }
   const bool shared = rejoin_world_written_elsewhere(now.file.file) != 0;
-  if (truncates()) {
-    if (shared) {
-      flags_ &= ~O_TRUNC;
-      tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
-    }
-    rejoin_world_mark(path_, kRemade, 0);
-  } else if (appends()) {
-    prepare_append(now, shared);
-  } else if (then_.size_bytes > 0 && !remade &&
-             (now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified)) {
-    tell(path_, "has been changed in place since the first execution opened it; its replay may read "
+  if (truncates()) return prepare_truncation(now, shared);
+  if (appends()) return prepare_append(now, shared);
+  const bool changed =
+      now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified;
+  if (then_.size_bytes > 0 && changed && !remade(path_)) {
+    tell(path_, "has been changed in place since the first execution opened it: its replay may read "
          "there what was written later");
   }
 }
 
-// It is gone: the first execution has removed or renamed it since.
-void Opening::prepare_ghost() {
+// The first execution has removed or renamed it since. It is made once more, and goes the same way when
+// the replay comes to that.
+void Opening::prepare_absent() {
   if (!writes() && !creates()) return;
   const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
   if (contents_lost && !creates()) return;
+  make_again(path_);
   if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
-  rejoin_world_mark(path_, kGhost | kRemade, 0);
+}
+
+void Opening::prepare_truncation(const Found& now, bool shared) {
+  if (!shared) return set_remade(path_);
+  if (now.file.file == then_.file) {
+    flags_ &= ~O_TRUNC;
+    tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
+  } else {
+    go_elsewhere();
+    tell(path_, "is now a file of another rank: what the replay writes there is dropped");
+  }
 }
 
 void Opening::prepare_append(const Found& now, bool shared) {
-  if (now.file.file != then_.file) {
+  if (now.file.file != then_.file && !remade(path_)) {
     tell(path_, "is another file than the one that the first execution appended to: what the replay "
          "appends may be there twice");
   } else if (shared) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
     if (now.file.size_bytes > then_.size_bytes) set_size(0);
-    rejoin_world_mark(path_, kRemade, 0);
+    set_remade(path_);
   }
 }
 
@@ -180,6 +200,11 @@ void Opening::set_size(int flags) {
     close(fd);
   }
   errno = saved;
+}
+
+void Opening::go_elsewhere() {
+  elsewhere_ = memfd_create("rejoin", MFD_CLOEXEC);
+  if (elsewhere_ >= 0) snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
 }
 
 }  // namespace rejoin::world

@@ -46,10 +46,17 @@ Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_world_record(&event); }
 
+// Whether what lies at a path is this incarnation's, or was made by a replay that died.
+bool remade(const char* path);
+void set_remade(const char* path);
+void clear_remade(const char* path);
+// Before the replay makes something where there is nothing any more.
+void make_again(const char* path);
+
 // One opening of a file, by open() or fopen():
 //
 //     if (!opening.begin()) fail with errno;
-//     really open with opening.flags();
+//     really open opening.path() with opening.flags();
 //     opening.end(the descriptor, or -1);
 class Opening {
  public:
@@ -58,6 +65,7 @@ class Opening {
   Opening& operator=(const Opening&) = delete;
 
   bool begin();
+  const char* path() const { return elsewhere_ < 0 ? path_ : elsewhere_path_; }
   // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
   int flags() const { return flags_; }
   // Leaves errno as it is.
@@ -72,9 +80,11 @@ class Opening {
   void make_again_in_place() { flags_ = (asked_ & ~O_EXCL) | O_TRUNC; }
 
   void prepare();
-  void prepare_ghost();
+  void prepare_absent();
+  void prepare_truncation(const Found& now, bool shared);
   void prepare_append(const Found& now, bool shared);
   void set_size(int flags);
+  void go_elsewhere();
 
   const int dirfd_;
   const char* const path_;
@@ -84,6 +94,8 @@ class Opening {
   OpenedFile then_ = {};
   Event event_;
   bool replayed_ = false;
+  int elsewhere_ = -1;  // unnamed memory that is opened instead of the path
+  char elsewhere_path_[32];
 };
 
 }  // namespace rejoin::world

@@ -150,6 +150,16 @@ unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) {
   return the_world->observations.mark(name, set, clear);
 }
 
+void rejoin_world_made(const char* name) {
+  const Busy busy;
+  the_world->observations.made(name);
+}
+
+int rejoin_world_made_before(const char* name) {
+  const Busy busy;
+  return the_world->observations.made_before(name);
+}
+
 int rejoin_world_written_elsewhere(std::uint32_t file) {
   const Busy busy;
   return the_world->observations.written_elsewhere(file);
@@ -158,8 +168,7 @@ int rejoin_world_written_elsewhere(std::uint32_t file) {
 void rejoin_world_tell(const char* name, const char* text) {
   const Busy busy;
   if (the_world->observations.mark(name, kTold, 0) & kTold) return;
-  Rank& rank = the_world->observations.rank();
   char line[1024];
-  snprintf(line, sizeof line, "rank %u: %.300s %s", rank.rank(), name, text);
-  rank.notice(line);
+  snprintf(line, sizeof line, "%.400s %s", name, text);
+  the_world->observations.rank().notice(line);
 }

@@ -22,8 +22,10 @@ void rejoin_world_record_series(unsigned series, std::int64_t* values) REJOIN_WO
 int rejoin_world_recall(rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 void rejoin_world_record(const rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 
-// Observations::mark() and written_elsewhere().
+// Observations::mark(), made(), made_before() and written_elsewhere().
 unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) REJOIN_WORLD_HOOK;
+void rejoin_world_made(const char* name) REJOIN_WORLD_HOOK;
+int rejoin_world_made_before(const char* name) REJOIN_WORLD_HOOK;
 int rejoin_world_written_elsewhere(std::uint32_t file) REJOIN_WORLD_HOOK;
 
 // One line for the user about a path, unless that path has had one.

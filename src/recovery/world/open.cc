@@ -31,7 +31,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   if (!ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
   if (!opening.begin()) return -1;
-  const int fd = real_openat(dirfd, path, opening.flags(), mode);
+  const int fd = real_openat(dirfd, opening.path(), opening.flags(), mode);
   opening.end(fd);
   return fd;
 }
@@ -84,7 +84,7 @@ FILE* open_stream(const char* path, const char* mode, Really really) {
     return nullptr;
   }
   change_mode(mode, asked, opening.flags(), changed);
-  FILE* stream = really(path, changed);
+  FILE* stream = really(opening.path(), changed);
   opening.end(stream != nullptr ? fileno(stream) : -1);
   return stream;
 }

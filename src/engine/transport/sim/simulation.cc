@@ -7,6 +7,12 @@
 #include "engine/transport/sim/half_written.h"
 
 namespace rejoin::engine {
+namespace {
+
+// So few that most ranks are back asleep in between, whatever the number of looks.
+constexpr std::uint32_t kTurnsPerSpuriousWake = 500;
+
+}  // namespace
 
 struct Simulation::Life {
   enum class State : std::uint8_t { kReady, kAsleep, kDead, kDone };
@@ -36,9 +42,9 @@ SimOptions options_of(std::uint64_t seed) {
   o.polls = kPolls[random.below(std::size(kPolls))];
   o.burst_turns = kBursts[random.below(std::size(kBursts))];
   o.agent_delay_turns = kDelays[random.below(std::size(kDelays))];
-  o.agent_last = random.one_in(6);
   o.split_death = random.one_in(3);
   o.spurious_wakes = random.one_in(8);
+  o.agent_last = random.one_in(6) && !o.spurious_wakes;  // else somebody always can
   return o;
 }
 
@@ -81,7 +87,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
   prepare(options, deaths);
   while (!ended_) {
     kill_by_time();
-    if (options_.spurious_wakes && random_.one_in(64)) wake_spuriously();
+    if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
     const std::uint32_t actor = pick();
     if (actor == kNobody) {
       const bool all_done =

@@ -1,0 +1,444 @@
+"""Runs MPI programs under ftrun, kills their ranks, and judges what came out.
+
+A scenario is a function of a Test, registered with @scenario. It starts jobs, interferes, and
+compares with a run of the same program that nobody disturbed. Whatever it does, the harness requires
+of every job: an end in bounded time, and that nothing is left of it, no process and no file. A job
+that does not end is reported with the stack and the journal position of every rank.
+"""
+
+import glob
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+LIMIT_S = 30  # of one job, unless the scenario says otherwise
+POLL_INTERVAL_S = 0.0005
+GRACE_S = 2  # until the kernel has taken away what ftrun ended
+REPORT_S = 6  # that ftrun may take to say where every rank stands
+# What a death by SIGKILL is called; the second where only the rank's parent, a shell, was told.
+KILLED = ("signal 9 (Killed)", "a cause that only its parent process knows")
+MOMENTS = ("before", "inside", "after")
+
+
+class Failure(Exception):
+    """A job did not do what it must."""
+
+
+class Skip(Exception):
+    """This machine does not allow the scenario."""
+
+
+SCENARIOS = {}
+
+
+class Scenario:
+    def __init__(self, function, limit_s, labels, sweeps, arguments):
+        self.function, self.limit_s, self.labels = function, limit_s, labels
+        self.sweeps, self.arguments = sweeps, arguments
+
+
+def scenario(limit_s=60, labels=(), sweeps=False, **variants):
+    """Registers a function of a Test under its name.
+
+    sweeps: it tries much more in a long run (Test.long). variants: one keyword with a list of
+    values, each of which makes a scenario that is called with it: @scenario(n=[2, 3]) on f(t, n)
+    gives f.2 and f.3.
+    """
+
+    def register(function):
+        keyword, values = next(iter(variants.items()), (None, [None]))
+        for value in values:
+            name = function.__name__ if keyword is None else f"{function.__name__}.{value}"
+            arguments = {} if keyword is None else {keyword: value}
+            SCENARIOS[name] = Scenario(function, limit_s, labels, sweeps, arguments)
+        return function
+
+    return register
+
+
+class Kill:
+    """One ftrun --kill RANK@POINT.MOMENT#LIFE; `point` is an ordinal, "init" or "finalize"."""
+
+    def __init__(self, rank, point, moment="inside", life=0):
+        self.rank, self.point, self.moment, self.life = rank, point, moment, life
+
+    def __str__(self):
+        return f"{self.rank}@{self.point}.{self.moment}#{self.life}"
+
+    def is_death(self, death):
+        """Whether an event of the log is the death that this orders."""
+        if (death["rank"], death["incarnation"]) != (self.rank, self.life):
+            return False
+        ordinal = death["position"]["ordinal"]
+        if self.point == "init":
+            return ordinal == 0
+        if self.point == "finalize":
+            return ordinal > 0
+        return ordinal == self.point - (self.moment == "before")
+
+
+class Result:
+    """What is left of a job that has ended."""
+
+    def __init__(self, job, took_s):
+        self.command, self.killed, self.events = job.command, job.killed, job.events
+        self.code, self.out, self.err = job.process.returncode, job.out(), job.err()
+        self.took_s = took_s
+
+    def named(self, name, rank=None):
+        """The events of that name, of that rank if one is given."""
+        return [e for e in self.events if e["event"] == name and rank in (None, e.get("rank"))]
+
+    def operations(self, rank):
+        """How many MPI operations the rank did in its last life."""
+        return self.named("exit", rank)[-1]["position"]["ordinal"]
+
+
+def describe(job):
+    """For a failure: how to run a job (or a Result) again, and what was seen of it."""
+    out, err = (job.out, job.err) if isinstance(job, Result) else (job.out(), job.err())
+    shown = job.events[-80:]
+    lines = [f"the job: {shlex.join(job.command)}"]
+    if job.killed:
+        lines.append(f"killed from outside: ranks {job.killed}")
+    lines += [f"--- the last {len(shown)} events", *(json.dumps(event) for event in shown)]
+    lines += ["--- standard error", err[-6000:], "--- the end of standard output", out[-2000:]]
+    return "\n".join(lines)
+
+
+def require(condition, text, result):
+    if not condition:
+        raise Failure(f"{text}\n{describe(result)}")
+
+
+# ------------------------------------------------------------------------------------ processes, files
+
+
+def processes_with(*entries):
+    """Whatever runs with all these NAME=VALUE in its environment."""
+    wanted = {entry.encode() for entry in entries}
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                if wanted <= set(file.read().split(b"\0")):
+                    found.append(int(path.split("/")[2]))
+        except OSError:
+            pass  # it ended meanwhile
+    return found
+
+
+def is_alive(pid):
+    """Whether the process runs; one that is dead and only not reaped yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def proc_text(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}") as file:
+            return file.read().replace("\0", " ").strip()
+    except OSError as error:
+        return f"({error.strerror})"
+
+
+def stack_of(pid):
+    """Stacks of all threads by gdb, or what the kernel says about where the process is."""
+    if shutil.which("gdb"):
+        command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 24"]
+        try:
+            shown = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+        except subprocess.TimeoutExpired:
+            shown = ""
+        frames = [line for line in shown.split("\n") if line.startswith(("#", "Thread "))]
+        if frames:
+            return "\n".join(frames)
+    states = [line for line in proc_text(pid, "status").split("\n") if line.startswith("State")]
+    return "\n".join([*states, "wchan " + proc_text(pid, "wchan"), proc_text(pid, "syscall")])
+
+
+def rejoin_files():
+    """Files that a job could have left outside its own directory."""
+    found = glob.glob("/dev/shm/*rejoin*") + glob.glob(f"{tempfile.gettempdir()}/*rejoin*")
+    return {path for path in found if not os.path.isdir(path)}
+
+
+# ------------------------------------------------------------------------------------------------ jobs
+
+
+class Job:
+    """A running ftrun. As a context manager: whoever leaves it by an exception ends it."""
+
+    def __init__(self, command, directory, limit_s):
+        self.command, self.directory, self.limit_s = command, directory, limit_s
+        self.events, self.pids, self.killed = [], {}, []
+        self._mark = f"REJOIN_KILL_TEST={uuid.uuid4().hex}"
+        self._partial_event = ""
+        self._files_before = rejoin_files()
+        self._out = open(f"{directory}/stdout", "w+b")
+        self._err = open(f"{directory}/stderr", "w+b")
+        self._event_file = open(f"{directory}/events", "w+")
+        self._start_s = time.monotonic()
+        name, _, value = self._mark.partition("=")
+        self.process = subprocess.Popen(
+            command,
+            cwd=f"{directory}/work",
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            env=dict(os.environ, TMPDIR=f"{directory}/work", **{name: value}),
+            start_new_session=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self._end_all()
+        for file in (self._out, self._err, self._event_file):
+            file.close()
+
+    def out(self):
+        return os.pread(self._out.fileno(), 1 << 30, 0).decode(errors="replace")
+
+    def err(self):
+        return os.pread(self._err.fileno(), 1 << 30, 0).decode(errors="replace")
+
+    def poll(self):
+        """Takes note of what has happened. False: the job has ended."""
+        ended = self.process.poll() is not None
+        self._read_events()
+        if not ended and time.monotonic() - self._start_s > self.limit_s:
+            raise Failure(f"no end within {self.limit_s} s\n{self._where_all_stand()}")
+        return not ended
+
+    def until(self, condition, what):
+        """Waits for condition() to be true, and returns it."""
+        while True:
+            running = self.poll()
+            found = condition()
+            if found:
+                return found
+            if not running:
+                raise Failure(f"the job ended before {what}")
+            time.sleep(POLL_INTERVAL_S)
+
+    def until_event(self, name, rank=None, life=None):
+        """Waits for the first event of that name, rank and life."""
+
+        def find():
+            for event in self.events:
+                wanted = event["event"] == name and rank in (None, event.get("rank"))
+                if wanted and life in (None, event.get("incarnation")):
+                    return event
+            return None
+
+        return self.until(find, f"event {name} of rank {rank}, life {life}")
+
+    def until_output(self, pattern):
+        return self.until(lambda: re.search(pattern, self.out()), f"output like {pattern}")
+
+    def run_for(self, seconds):
+        """Lets the job run; returns sooner if it ends."""
+        end_s = time.monotonic() + seconds
+        while self.poll() and time.monotonic() < end_s:
+            time.sleep(POLL_INTERVAL_S)
+
+    def signal(self, rank, number):
+        """Sends a signal to the process that is the rank; False if there is none now."""
+        try:
+            os.kill(self.pids[rank], number)
+        except (KeyError, ProcessLookupError):
+            return False
+        return True
+
+    def kill(self, *ranks):
+        """SIGKILL from outside, to all of them before the death of one can be noticed."""
+        for rank in ranks:
+            if self.signal(rank, signal.SIGKILL):
+                self.killed.append(rank)
+
+    def processes(self, rank=None):
+        """Processes of this job, or only those of the rank's tree."""
+        return processes_with(self._mark, *([] if rank is None else [f"REJOIN_RANK={rank}"]))
+
+    def finish(self, leaves=()):
+        """Waits for the end. Nothing may be left but files named in `leaves`."""
+        while self.poll():
+            time.sleep(POLL_INTERVAL_S)
+        took_s = time.monotonic() - self._start_s
+        end_s = time.monotonic() + GRACE_S
+        while self.processes() and time.monotonic() < end_s:
+            time.sleep(0.01)
+        left = [f"process {pid}: {proc_text(pid, 'cmdline')}" for pid in self.processes()]
+        left += [name for name in os.listdir(f"{self.directory}/work") if name not in leaves]
+        left += rejoin_files() - self._files_before
+        if left:
+            raise Failure("left behind: " + ", ".join(left))
+        return Result(self, took_s)
+
+    def _read_events(self):
+        self._partial_event += self._event_file.read()
+        *lines, self._partial_event = self._partial_event.split("\n")
+        for event in map(json.loads, lines):
+            self.events.append(event)
+            if event["event"] == "register":
+                self.pids[event["rank"]] = event["pid"]
+            elif event["event"] in ("death", "exit"):
+                self.pids.pop(event["rank"], None)
+
+    def _where_all_stand(self):
+        lines = []
+        for pid in self.processes():
+            lines += [f"--- process {pid}: {proc_text(pid, 'cmdline')}", stack_of(pid)]
+        said = len(self.err())
+        self.process.send_signal(signal.SIGUSR1)
+        time.sleep(REPORT_S)
+        return "\n".join([*lines, "--- where every rank stands, says ftrun", self.err()[said:]])
+
+    def _end_all(self):
+        """Kills what this job started, by process id."""
+        self.process.kill()
+        self.process.wait()
+        end_s = time.monotonic() + GRACE_S
+        while time.monotonic() < end_s:
+            found = self.processes()
+            if not found:
+                return
+            for pid in found:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.02)
+
+
+# ---------------------------------------------------------------------------------------------- tests
+
+
+class Test:
+    """One scenario being run: its random numbers, its programs and its jobs."""
+
+    def __init__(self, name, ftrun, programs, seed, long):
+        self.name, self.long = name, long
+        self.rng = random.Random(f"{name}/{seed}")
+        self._ftrun, self._programs = ftrun, programs
+        self._directory = tempfile.mkdtemp(prefix="kill-test-")
+        self.jobs = 0
+        self._undisturbed = {}
+
+    def close(self):
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def program(self, name):
+        return f"{self._programs}/{name}"
+
+    def script(self, name, text):
+        """An executable file beside the jobs' directories."""
+        path = f"{self._directory}/{name}"
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        return path
+
+    def next_work_directory(self):
+        """The working directory of the job that is started next."""
+        directory = f"{self._directory}/{self.jobs}/work"
+        os.makedirs(directory, exist_ok=True)
+        return directory
+
+    def start(self, ranks, *command, kills=(), flags=(), prefix=(), limit_s=LIMIT_S):
+        """Starts a program under ftrun: the name of one of ours, or a path, and its arguments.
+
+        prefix: a command that prepares something and then becomes the rest of its arguments.
+        """
+        directory = os.path.dirname(self.next_work_directory())
+        self.jobs += 1
+        flags = [*flags, "--events", f"{directory}/events"]
+        for kill in kills:
+            flags += ["--kill", kill]
+        path = command[0] if "/" in command[0] else self.program(command[0])
+        words = [*prefix, self._ftrun, "-n", ranks, *flags, path, *command[1:]]
+        return Job([str(word) for word in words], directory, limit_s)
+
+    def run(self, ranks, *command, interfere=None, leaves=(), **named):
+        """Runs a job to its end. interfere(job) is called once it has started."""
+        with self.start(ranks, *command, **named) as job:
+            try:
+                if interfere is not None:
+                    interfere(job)
+                result = job.finish(leaves)
+            except Failure as failure:
+                raise Failure(f"{failure}\n{describe(job)}") from None
+        shutil.rmtree(job.directory)
+        return result
+
+    def undisturbed(self, ranks, *command, flags=()):
+        """The result of a run in which nobody dies. Made once."""
+        key = (ranks, command, tuple(flags))
+        if key not in self._undisturbed:
+            result = self.run(ranks, *command, flags=flags)
+            require(result.code == 0, f"undisturbed it ended with {result.code}", result)
+            require(not result.named("death"), "a death that nobody wanted", result)
+            self._undisturbed[key] = result
+        return self._undisturbed[key]
+
+    def recovers(self, ranks, *command, kills=(), flags=(), interfere=None, **named):
+        """Runs a program, kills ranks in it, and requires output and exit code of an undisturbed run.
+
+        Also that every kill that was ordered happened, that nobody else died, and that every rank
+        that died came back.
+        """
+        expected = self.undisturbed(ranks, *command, flags=flags)
+        result = self.run(
+            ranks, *command, kills=kills, flags=flags, interfere=interfere, **named
+        )
+        require(result.code == 0, f"exit code {result.code}", result)
+        require(result.out == expected.out, f"the output is not\n{expected.out[-2000:]}", result)
+        check_deaths(result, kills)
+        check_returns(result, ranks)
+        return result
+
+
+def check_deaths(result, kills):
+    """Each kill that was ordered happened, and every other death was caused from outside."""
+    deaths = result.named("death")
+    for kill in kills:
+        found = [death for death in deaths if kill.is_death(death)]
+        require(len(found) == 1, f"--kill {kill} happened {len(found)} times", result)
+        require(found[0]["cause"] in KILLED, f"--kill {kill}: by something else", result)
+        deaths.remove(found[0])
+    for rank in result.killed:
+        found = [death for death in deaths if death["rank"] == rank]
+        if found:  # else the signal came when the rank had ended
+            deaths.remove(found[0])
+    require(not deaths, f"deaths that nobody wanted: {deaths}", result)
+
+
+def check_returns(result, ranks):
+    """After every death the rank was started again, in the next life; and every rank ended well."""
+    for death in result.named("death"):
+        after = result.events[result.events.index(death) + 1 :]
+        rank, life = death["rank"], death["incarnation"] + 1
+        news = [e["event"] for e in after if (e.get("rank"), e.get("incarnation")) == (rank, life)]
+        where = f"rank {rank} after its death in life {life - 1}"
+        require(news[:1] == ["respawn"], f"{where} was not started again", result)
+        back = "live" in news or "finalize" in news or "death" in news
+        require(back, f"{where} did not come back: {news}", result)
+    for rank in range(ranks):
+        ends = [e["cause"] for e in result.named("exit", rank)]
+        require(ends == ["exit code 0"], f"rank {rank} ended {len(ends)} times: {ends}", result)
+    epochs = [e["epoch"] for e in result.events]
+    require(epochs == sorted(epochs), "an epoch went back", result)

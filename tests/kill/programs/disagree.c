@@ -1,0 +1,80 @@
+// disagree HOW: after a few operations rank 0 makes another collective call than the others do. That
+// is a bug, which a launcher should name rather than wait for ever. Rank 0 says first in which lines
+// the two calls stand.
+
+#include "program.h"
+
+enum { kBefore = 5 };
+
+static int in[64];
+static int out[64];
+
+typedef struct {
+  void (*make)(void);
+  int line;
+} Call;
+
+static volatile int calls;
+
+// A macro's code has the line where it is used: the function, its call and its line are one. The
+// count keeps the call from being the function's last act, a jump that leaves no return address.
+#define CALL(name, call)          \
+  static void make_##name(void) { \
+    call;                         \
+    calls += 1;                   \
+  }                               \
+  static const Call name = {make_##name, __LINE__};
+
+CALL(barrier, MPI_Barrier(MPI_COMM_WORLD))
+CALL(sum_of_1, MPI_Allreduce(in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD))
+CALL(sum_of_2, MPI_Allreduce(in, out, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD))
+CALL(sum_of_floats, MPI_Allreduce(in, out, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))
+CALL(max_of_1, MPI_Allreduce(in, out, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD))
+CALL(bcast_of_1, MPI_Bcast(in, 1, MPI_INT, 0, MPI_COMM_WORLD))
+CALL(bcast_of_2, MPI_Bcast(in, 2, MPI_INT, 0, MPI_COMM_WORLD))
+CALL(bcast_from_1, MPI_Bcast(in, 1, MPI_INT, 1, MPI_COMM_WORLD))
+CALL(gather_to_0, MPI_Gather(in, 1, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD))
+CALL(gather_to_1, MPI_Gather(in, 1, MPI_INT, out, 1, MPI_INT, 1, MPI_COMM_WORLD))
+CALL(reduce_to_0, MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD))
+CALL(scatter_from_0, MPI_Scatter(in, 1, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD))
+CALL(alltoall, MPI_Alltoall(in, 1, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD))
+CALL(nothing, (void)0)
+CALL(finalize, MPI_Finalize())
+
+typedef struct {
+  const char* how;
+  const Call* rank_0;
+  const Call* others;
+} Pair;
+
+static const Pair kPairs[] = {
+    {"kind", &barrier, &sum_of_1},
+    {"count", &sum_of_1, &sum_of_2},
+    {"type", &sum_of_1, &sum_of_floats},
+    {"operator", &sum_of_1, &max_of_1},
+    {"bcast_count", &bcast_of_1, &bcast_of_2},
+    {"bcast_root", &bcast_from_1, &bcast_of_1},
+    {"bcast_roots", &bcast_of_1, &bcast_from_1},
+    {"gather_root", &gather_to_0, &gather_to_1},
+    {"gather_reduce", &gather_to_0, &reduce_to_0},
+    {"scatter_gather", &gather_to_0, &scatter_from_0},
+    {"channel_uniform", &alltoall, &sum_of_1},
+    {"one_more", &sum_of_1, &finalize},
+    {"one_less", &finalize, &reduce_to_0},
+    {"same", &nothing, &nothing},
+};
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  const Pair* pair = NULL;
+  for (size_t i = 0; i < sizeof kPairs / sizeof *kPairs; ++i) {
+    if (argc > 1 && strcmp(kPairs[i].how, argv[1]) == 0) pair = &kPairs[i];
+  }
+  if (pair == NULL) check_fail("argument", "how to disagree", argc > 1 ? argv[1] : "nothing");
+  for (int i = 0; i < kBefore; ++i) sum_of_2.make();
+  note("lines %d and %d", pair->rank_0->line, pair->others->line);
+  (check_state.rank == 0 ? pair->rank_0 : pair->others)->make();
+  // Where both went through: the next operation meets whoever is elsewhere by now.
+  for (int i = 0; i < kBefore; ++i) barrier.make();
+  return check_end();
+}

@@ -1,0 +1,247 @@
+"""Who dies, when, and who dies meanwhile."""
+
+import signal
+
+from harness import MOMENTS, Kill, check_deaths, require, scenario
+
+RANDOM_OPERATIONS = 60
+MAX_RESTARTS = 4  # of one rank, by default
+
+
+def random_program(seed):
+    return ("random", seed, RANDOM_OPERATIONS, 4096)
+
+
+def all_points(operations, rank, life=0):
+    """Every place at which a rank can be told to die that makes so many operations."""
+    points = [*range(1, operations + 1), "init", "finalize"]
+    return [Kill(rank, point, moment, life) for point in points for moment in MOMENTS]
+
+
+@scenario(n=[2, 3, 4, 5], sweeps=True)
+def random_one_death(t, n):
+    """The random program; one rank dies, somewhere. In a long run: each rank, everywhere."""
+    for seed in range(1, 9 if t.long else 3):
+        program = random_program(seed)
+        last = t.undisturbed(n, *program)
+        kills = [kill for r in range(n) for kill in all_points(last.operations(r), r)]
+        for kill in kills if t.long else t.rng.sample(kills, 12):
+            t.recovers(n, *program, kills=[kill])
+
+
+@scenario(n=[2, 3, 4, 5], sweeps=True)
+def random_many_deaths(t, n):
+    """The random program; every rank dies in several of its lives."""
+    for run in range(400 if t.long else 12):
+        program = random_program(run % 8 + 1)
+        last = t.undisturbed(n, *program)
+        kills = []
+        for rank in range(n):
+            points = all_points(last.operations(rank), rank)
+            for life in range(t.rng.randint(0, MAX_RESTARTS)):
+                kill = t.rng.choice(points)
+                kills.append(Kill(rank, kill.point, kill.moment, life))
+        t.recovers(n, *program, kills=kills)
+
+
+@scenario(sweeps=True)
+def all_ranks_at_the_same_operation(t):
+    for n in (2, 4):
+        program = random_program(n)
+        last = t.undisturbed(n, *program).operations(0)
+        points = all_points(last, 0)
+        for point in points if t.long else t.rng.sample(points, 10):
+            kills = [Kill(rank, point.point, point.moment) for rank in range(n)]
+            t.recovers(n, *program, kills=kills)
+
+
+@scenario(sweeps=True)
+def all_ranks_at_a_random_moment(t):
+    for run in range(100 if t.long else 8):
+        n = t.rng.choice([2, 3, 4])
+        delay_s = t.rng.uniform(0, 0.06)
+
+        def interfere(job):
+            job.until_event("init", rank=run % n)
+            job.run_for(delay_s)
+            job.kill(*range(n))
+
+        result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
+        require(result.killed, "nobody was killed", result)
+
+
+@scenario(sweeps=True)
+def one_rank_at_random_moments(t):
+    """The same rank, again and again, from outside: in its replay, between its lives, anywhere."""
+    for _ in range(50 if t.long else 6):
+        n = t.rng.choice([2, 3])
+        rank = t.rng.randrange(n)
+        delays_s = [t.rng.uniform(0, 0.04) for _ in range(MAX_RESTARTS)]
+
+        def interfere(job):
+            job.until_event("init", rank=rank)
+            for delay_s in delays_s:
+                job.run_for(delay_s)
+                job.kill(rank)
+
+        result = t.recovers(n, "steps", "count=60", "pause_us=500", interfere=interfere)
+        require(result.killed, "nobody was killed", result)
+
+
+# ------------------------------------------------------------------------------- a second rank dies
+
+
+@scenario(sweeps=True)
+def second_death_in_the_rerun(t):
+    """Rank 1 dies; rank 2 dies in the operation that waits for it, or the next one."""
+    n = 3
+    program = ("steps", "count=40")
+    operations = t.undisturbed(n, *program).operations(0) - 1
+    ordinals = range(1, operations) if t.long else t.rng.sample(range(1, operations), 3)
+    for ordinal in ordinals:
+        for first in MOMENTS:
+            for second in MOMENTS:
+                later = ordinal + t.rng.randint(0, 1)
+                kills = [Kill(1, ordinal, first), Kill(2, later, second)]
+                t.recovers(n, *program, kills=kills)
+
+
+@scenario(event=["death", "respawn", "register", "init", "live"], sweeps=True)
+def second_death_when(t, event):
+    """Rank 1 dies; rank 2 is killed as soon as that event of rank 1 is seen."""
+    program = ("steps", "count=60", "pause_us=500")
+    for _ in range(60 if t.long else 4):
+        ordinal = t.rng.randint(5, 55)
+
+        def interfere(job):
+            job.until_event(event, rank=1, life=0 if event == "death" else 1)
+            job.kill(2)
+
+        result = t.recovers(
+            3, *program, kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))], interfere=interfere
+        )
+        require(result.killed == [2], "rank 2 was not killed", result)
+
+
+# -------------------------------------------------------------------------- the same rank dies again
+
+
+@scenario()
+def again_during_its_replay(t):
+    """A rank dies in its replay, further and further from where it was, and once at the same place."""
+    program = ("steps", "count=60")
+    for moment in MOMENTS:
+        kills = [Kill(1, 50, moment, 0), Kill(1, 30, moment, 1), Kill(1, 10, moment, 2)]
+        t.recovers(2, *program, kills=[*kills, Kill(1, "init", moment, 3)])
+        kills = [Kill(1, 10, moment, life) for life in range(MAX_RESTARTS)]
+        t.recovers(2, *program, kills=kills)
+        kills = [Kill(1, 10 + life, moment, life) for life in range(MAX_RESTARTS)]
+        t.recovers(2, *program, kills=kills)
+
+
+@scenario()
+def again_once_too_often(t):
+    """The death after the last restart ends the job with a report and the signal's exit code."""
+    for restarts in (0, 1, 4):
+        kills = [Kill(1, 40 - life, "after", life) for life in range(restarts + 1)]
+        flags = ["--max-restarts", restarts]
+        result = t.run(2, "steps", "count=60", kills=kills, flags=flags)
+        require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+        check_deaths(result, kills)
+        require(len(result.named("respawn")) == restarts, "other than so many restarts", result)
+        for word in ("rank 1 died", "#", "--max-restarts"):
+            require(word in result.err, f"the report does not say '{word}'", result)
+        require(not result.out, "it went on", result)
+
+
+# ----------------------------------------------------------------------------- beginnings and endings
+
+
+@scenario(who=["one", "all"])
+def init(t, who):
+    for moment in MOMENTS:
+        for n in (2, 4):
+            ranks = range(n) if who == "all" else [t.rng.randrange(n)]
+            t.recovers(n, "steps", "count=12", kills=[Kill(r, "init", moment) for r in ranks])
+        kills = [Kill(r, "init", moment, life) for r in ranks for life in range(MAX_RESTARTS)]
+        t.recovers(4, "steps", "count=12", kills=kills)
+
+
+@scenario(who=["one", "all"])
+def finalize(t, who):
+    for moment in MOMENTS:
+        for n in (2, 4):
+            ranks = range(n) if who == "all" else [t.rng.randrange(n)]
+            t.recovers(n, "steps", "count=12", kills=[Kill(r, "finalize", moment) for r in ranks])
+        kills = [Kill(r, "finalize", moment, life) for r in ranks for life in range(MAX_RESTARTS)]
+        t.recovers(4, "steps", "count=12", kills=kills)
+
+
+@scenario()
+def world_of_one(t):
+    """A single rank has nobody to wait for and nothing to be given: it just runs again."""
+    program = ("steps", "count=20")
+    for kill in t.rng.sample(all_points(22, 0), 12):
+        t.recovers(1, *program, kills=[kill])
+
+
+# --------------------------------------------------------------------------------------------- stopped
+
+
+def progress(job):
+    return job.out().count("\n")
+
+
+@scenario()
+def stopped_then_killed(t):
+    """While a rank is stopped the others wait; when it is killed everything goes on."""
+    program = ("steps", "count=30", "pause_us=2000", "kinds=axg", "lines=1")
+    expected = t.undisturbed(3, *program)
+
+    def interfere(job):
+        job.until_output("rank 1, step 3")
+        job.signal(1, signal.SIGSTOP)
+        job.run_for(0.3)
+        standing = progress(job)
+        job.run_for(0.5)
+        require(progress(job) == standing, "somebody went on without the rank that is stopped", job)
+        require(not [e for e in job.events if e["event"] == "death"], "taken for dead", job)
+        job.kill(1)
+
+    result = t.run(3, *program, interfere=interfere)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(sorted(result.out) == sorted(expected.out), "the output differs", result)
+    require([d["rank"] for d in result.named("death")] == [1], "other deaths", result)
+
+
+@scenario()
+def stopped_all_but_one_killed(t):
+    """Everybody is stopped, one of them dies meanwhile, the others are continued."""
+
+    def interfere(job):
+        job.until_event("init", rank=2)
+        job.run_for(0.03)
+        for rank in (0, 1, 2):
+            job.signal(rank, signal.SIGSTOP)
+        job.kill(2)
+        job.until_event("init", rank=2, life=1)
+        job.run_for(0.05)
+        for rank in (1, 0):
+            job.signal(rank, signal.SIGCONT)
+
+    result = t.recovers(3, "steps", "count=60", "pause_us=1000", interfere=interfere)
+    require(result.killed == [2], "rank 2 was not killed", result)
+
+
+@scenario()
+def stopped_and_continued(t):
+    """A stop alone is no death, and costs nothing but the time."""
+
+    def interfere(job):
+        for rank in (0, 2, 1):
+            job.until_event("init", rank=rank)
+            job.signal(rank, signal.SIGSTOP)
+            job.run_for(0.1)
+            job.signal(rank, signal.SIGCONT)
+
+    t.recovers(3, "steps", "count=60", "pause_us=1000", interfere=interfere)

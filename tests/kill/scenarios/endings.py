@@ -1,0 +1,190 @@
+"""Jobs that must not go on: each ends with one clear message, the right exit code, and no hang."""
+
+import re
+import signal
+
+from harness import Kill, check_deaths, require, scenario
+
+SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGKILL
+
+
+def messages(result):
+    """What ftrun itself said, line by line."""
+    return [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
+
+
+# ---------------------------------------------------------------------------- calls that disagree
+
+DISAGREEMENTS = [
+    "kind", "count", "type", "operator", "bcast_count", "bcast_root", "bcast_roots", "gather_root",
+    "gather_reduce", "scatter_gather", "channel_uniform", "one_more", "one_less",
+]  # fmt: skip
+
+
+def check_disagreement(result):
+    """One line that names both calls, with the places that the program said beforehand."""
+    require(result.code not in (0, 128 + signal.SIGKILL), f"exit code {result.code}", result)
+    said = re.search(r"lines (\d+) and (\d+)", result.out)
+    require(said, "the program did not get that far", result)
+    found = [line for line in result.err.split("\n") if re.search(r"\bMPI_\w+.* where rank \d+ ", line)]
+    require(found, "no line names two calls", result)
+    pattern = r"disagree\.c:(\d+)::make_\w+"
+    places = [set(re.findall(pattern, line)) for line in found]
+    return set(said.groups()), places
+
+
+@scenario(how=DISAGREEMENTS)
+def disagree(t, how):
+    """Ranks make different collective calls: the report names both, by file and line."""
+    for n in (2, 3):
+        result = t.run(n, "disagree", how)
+        lines, places = check_disagreement(result)
+        require(lines in places, f"no line names both {lines}: {places}", result)
+
+
+@scenario(how=["kind", "count", "bcast_root", "gather_reduce"])
+def disagree_after_death(t, how):
+    """The same in a second life, and when the death is in the very operation."""
+    for kill in (Kill(1, 3), Kill(0, 6, "before"), Kill(1, 6, "before"), Kill(0, 5, "after")):
+        result = t.run(2, "disagree", how, kills=[kill])
+        lines, places = check_disagreement(result)
+        require(lines in places, f"no line names both {lines}: {places}", result)
+        check_deaths(result, [kill])
+
+
+# --------------------------------------------------------------------------------- crashing for ever
+
+
+@scenario()
+def crash_loop(t):
+    """A crash at the same place each time is stopped after the second one, which is reported."""
+    for how, code in (("segv", SEGV), ("abort", ABRT), ("exit", 7)):
+        for rank in (0, 1):
+            result = t.run(2, "crash", how, f"rank={rank}", "at=20")
+            require(result.code == code, f"exit code {result.code}, not {code}", result)
+            deaths = result.named("death")
+            require([d["rank"] for d in deaths] == [rank, rank], "other deaths", result)
+            last = messages(result)[-1]
+            for word in (f"rank {rank} died", "after Allreduce #20", "crash.c:", "same cause"):
+                require(word in last, f"the report does not say '{word}'", result)
+
+
+@scenario()
+def crash_loop_after_a_kill(t):
+    """A kill from outside between two crashes does not hide that they are the same."""
+    kills = [Kill(1, 10, "inside", 1)]
+    result = t.run(2, "crash", "segv", "at=20", kills=kills)
+    require(result.code == SEGV, f"exit code {result.code}", result)
+    causes = [death["cause"][:9] for death in result.named("death")]
+    require(causes == ["signal 11", "signal 9 ", "signal 11"], f"deaths by {causes}", result)
+
+
+@scenario()
+def crash_before_init(t):
+    """A program that gives up before MPI_Init: its exit code is the job's."""
+    result = t.run(2, "crash", "init")
+    require(result.code == 7, f"exit code {result.code}", result)
+    require(len(result.named("respawn")) <= 2, "it was tried again and again", result)
+
+
+# ------------------------------------------------------------------------------------ what ftrun is told
+
+
+@scenario()
+def no_restart(t):
+    """--no-restart: a death ends the job, as under mpirun."""
+    for kill in (Kill(1, 10), Kill(0, "init", "after"), Kill(1, "finalize", "before")):
+        result = t.run(3, "steps", "count=20", kills=[kill], flags=["--no-restart"])
+        require(result.code == KILLED, f"exit code {result.code}", result)
+        check_deaths(result, [kill])
+        require(not result.named("respawn"), "it was started again", result)
+        require("--no-restart" in messages(result)[-1], "it does not say why", result)
+
+
+@scenario()
+def unfired_kill(t):
+    """A --kill that nothing came of is an error, at the end."""
+    expected = t.undisturbed(2, "steps", "count=20")
+    for kills in ([Kill(1, 1000)], [Kill(0, 10, "before", 1)], [Kill(1, 10), Kill(0, 23, "after")]):
+        result = t.run(2, "steps", "count=20", kills=kills)
+        require(result.code == 1, f"exit code {result.code}", result)
+        require(result.out == expected.out, "the output differs", result)
+        unfired = [event["text"] for event in result.named("kill_unfired")]
+        require(unfired == [str(kills[-1])], f"unfired: {unfired}", result)
+        require(f"--kill {kills[-1]} did not fire" in result.err, "it does not say so", result)
+
+
+@scenario()
+def exit_code(t):
+    """The program's own exit code is the job's, with and without a death."""
+    for kills in ([], [Kill(1, 10)], [Kill(0, "finalize", "after")]):
+        result = t.run(2, "steps", "count=20", "exit=3", kills=kills)
+        require(result.code == 3, f"exit code {result.code}", result)
+        check_deaths(result, kills)
+
+
+@scenario(sweeps=True)
+def output_once(t):
+    """Every rank prints a line after every operation; each is shown once, in the rank's order."""
+    program = ("steps", "count=80", "lines=1", "pause_us=200")
+    n = 3
+    expected = t.undisturbed(n, *program)
+
+    def interfere(job):
+        job.until_event("init", rank=n - 1)
+        for delay_s, rank in delays:
+            job.run_for(delay_s)
+            job.kill(rank)
+
+    for _ in range(200 if t.long else 12):
+        delays = [(t.rng.uniform(0, 0.03), t.rng.randrange(n)) for _ in range(t.rng.randint(1, 4))]
+        result = t.run(n, *program, interfere=interfere)
+        require(result.code == 0, f"exit code {result.code}", result)
+        for rank in range(n):
+            shown, wanted = (
+                [line for line in out.split("\n") if line.startswith(f"rank {rank},")]
+                for out in (result.out, expected.out)
+            )
+            require(shown == wanted, f"lines of rank {rank}: {shown[-3:]}, {len(shown)}", result)
+        require(len(result.out) == len(expected.out), "other lines", result)
+        check_deaths(result, [])
+
+
+# ------------------------------------------------------------------------------------------ divergence
+
+
+def diverges(t, how, flags=()):
+    return t.run(2, "unsteady", how, kills=[Kill(1, 8)], flags=flags, leaves=["first-life"])
+
+
+@scenario(how=["operation", "count", "order"])
+def divergence(t, how):
+    """A second life that asks for another operation: the job stops and names both calls."""
+    result = diverges(t, how)
+    require(result.code == 1, f"exit code {result.code}", result)
+    [line] = [line for line in messages(result) if "replay" in line]
+    for pattern in (r"operation 4 of rank 1", r"MPI_Allreduce of 4 bytes at \S*unsteady\.c:\d+::main",
+                    r"asks for MPI_\w+ of \d+ bytes.* at \S*unsteady\.c:\d+::unsteady_step"):  # fmt: skip
+        require(re.search(pattern, line), f"the report has no '{pattern}'", result)
+    require("done" not in result.out, "it went on", result)
+
+
+@scenario(how=["bytes", "message"])
+def divergence_of_bytes(t, how):
+    """A second life that contributes other bytes gets what the others used, and one warning."""
+    result = diverges(t, how)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(result.out == "done\n", "not as undisturbed", result)
+    lines = [line for line in messages(result) if "replay" in line and "is back" not in line]
+    require(len(lines) == 1, f"{len(lines)} warnings", result)
+    for word in ("operation 4 of rank 1", "unsteady.c:"):
+        require(word in lines[0], f"the warning does not say '{word}'", result)
+
+
+@scenario(how=["bytes", "message"])
+def divergence_stop(t, how):
+    """The same with --on-divergence stop: an error."""
+    result = diverges(t, how, flags=["--on-divergence", "stop"])
+    require(result.code == 1, f"exit code {result.code}", result)
+    require(any("operation 4 of rank 1" in line for line in messages(result)), "no report", result)
+    require("done" not in result.out, "it went on", result)

@@ -1,0 +1,109 @@
+"""Communicators: members that have left, circles, many members, communicators that come and go."""
+
+from harness import MOMENTS, Kill, require, scenario
+
+LEFT_TAIL = 2  # operations of left.c after the last one on the pair: a section's and MPI_Finalize
+COLLECTIVES = ["allreduce", "barrier", "allgather", "bcast", "gather", "scatter", "reduce", "alltoall"]
+
+
+@scenario(kind=COLLECTIVES)
+def left_freed(t, kind):
+    """Rank 0 has freed the communicator when rank 1 asks again for the last operation on it."""
+    program = ("left", kind)
+    last = t.undisturbed(3, *program).operations(1) - LEFT_TAIL
+    for moment in MOMENTS:
+        # The second life sleeps before the operation, so that rank 0 is far away.
+        late = (*program, "pause_ms=20")
+        kills = [Kill(1, last, "inside"), Kill(1, last, moment, 1)]
+        expected = t.undisturbed(3, *program)
+        result = t.recovers(3, *late, kills=kills)
+        require(result.out == expected.out, "the sleep changed the output", result)
+        t.recovers(3, *program, kills=[Kill(1, last, moment)])
+        t.recovers(3, *program, kills=[Kill(1, last, moment), Kill(0, last, "after")])
+
+
+def died_after(result, rank, life, other):
+    """Whether the rank's death in that life came after the other rank's process had ended."""
+    names = [(e["event"], e.get("rank"), e.get("incarnation")) for e in result.events]
+    return names.index(("death", rank, life)) > names.index(("exit", other, 0))
+
+
+@scenario()
+def left_exited(t):
+    """The others have exited when rank 1 asks for the result of MPI_Finalize, three times."""
+    program = ("left", "allreduce", "pause_ms=60")
+    last = t.undisturbed(3, *program).operations(1)
+    for moment in MOMENTS:
+        kills = [Kill(1, last, "inside", 0), Kill(1, last, moment, 1), Kill(1, last, "before", 2)]
+        result = t.recovers(3, *program, kills=kills)
+        for other in (0, 2):
+            require(died_after(result, 1, 1, other), f"rank {other} had not exited yet", result)
+
+
+@scenario()
+def left_finalized(t):
+    """The others have called MPI_Finalize, and live on without MPI, when rank 1 asks for its result."""
+    program = ("left", "bcast", "pause_ms=20", "linger_ms=200")
+    last = t.undisturbed(3, *program).operations(1)
+    for moment in MOMENTS:
+        kills = [Kill(1, last, "inside", 0), Kill(1, last, moment, 1)]
+        result = t.recovers(3, *program, kills=kills)
+        names = [(e["event"], e.get("rank"), e.get("incarnation")) for e in result.events]
+        second = names.index(("death", 1, 1))
+        require(names.index(("finalize", 0, 0)) < second, "rank 0 had not finalized", result)
+        require(names.index(("exit", 0, 0)) > second, "rank 0 had exited", result)
+
+
+@scenario()
+def left_dies_too(t):
+    """Who has finalized dies as well: it comes back although nobody makes an operation any more."""
+    program = ("left", "allreduce", "linger_ms=300")
+    t.undisturbed(3, *program)
+
+    def interfere(job):
+        job.until_event("exit", rank=1)
+        job.kill(0, 2)
+
+    result = t.recovers(3, *program, interfere=interfere)
+    require(sorted(result.killed) == [0, 2], "they had exited", result)
+
+
+@scenario(sweeps=True, limit_s=90)
+def cycle(t):
+    """Three communicators that wait for each other in circles; deaths at every operation."""
+    for rounds in (4, 12) if t.long else (4,):
+        program = ("cycle", rounds)
+        last = t.undisturbed(3, *program)
+        places = [(r, k) for r in range(3) for k in range(1, last.operations(r) + 1)]
+        for rank, ordinal in places:
+            for moment in MOMENTS if t.long else [t.rng.choice(MOMENTS)]:
+                t.recovers(3, *program, kills=[Kill(rank, ordinal, moment)])
+        for _ in range(1000 if t.long else 20):
+            kills = [Kill(*t.rng.choice(places), t.rng.choice(MOMENTS)) for _ in range(3)]
+            kills = list({kill.rank: kill for kill in kills}.values())
+            t.recovers(3, *program, kills=kills)
+
+
+@scenario(n=[8, 16], sweeps=True)
+def crowd(t, n):
+    """Many more ranks than processors; deaths here and there."""
+    program = ("random", 5, 40, 4096)
+    last = t.undisturbed(n, *program).operations(0)
+    for _ in range(200 if t.long else 6):
+        kills = []
+        for rank in t.rng.sample(range(n), t.rng.randint(1, n // 2)):
+            for life in range(t.rng.randint(1, 3)):
+                kills.append(Kill(rank, t.rng.randint(1, last // 2), t.rng.choice(MOMENTS), life))
+        t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[2, 4, 5], sweeps=True)
+def churn(t, n):
+    """Communicators made and freed all the time, and operations of the program's own on them."""
+    program = ("churn", 4)
+    last = t.undisturbed(n, *program)
+    places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
+    for _ in range(500 if t.long else 15):
+        kills = [Kill(*t.rng.choice(places), t.rng.choice(MOMENTS)) for _ in range(2)]
+        kills = list({kill.rank: kill for kill in kills}.values())
+        t.recovers(n, *program, kills=kills)

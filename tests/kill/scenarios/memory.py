@@ -1,0 +1,138 @@
+"""Large processes, large messages, and journals that find no room."""
+
+import os
+import re
+import signal
+import subprocess
+
+from harness import MOMENTS, Kill, Skip, check_deaths, require, scenario
+
+STEP_BYTES = 64 * 1024
+LIMIT_REACHED = "the journal is full"
+
+
+@scenario(labels=["slow"], limit_s=120)
+def resident_1gib(t):
+    """A rank that has a gibibyte in use dies: the kernel takes its time to free it."""
+    program = ("steps", "count=30", "resident_mib=1024")
+    for kills in ([Kill(1, 20)], [Kill(0, 20, "before"), Kill(1, 20, "after")]):
+        result = t.recovers(2, *program, kills=kills, limit_s=60)
+        [death] = result.named("death", 1)
+        require(death.get("peak_bytes", 0) > 1 << 30, "it had no gibibyte", result)
+
+
+@scenario(kind=["allreduce", "allreduce_in_place", "bcast", "allgather", "reduce"], sweeps=True, limit_s=90)
+def large(t, kind):
+    """64 MiB; a rank is killed by order just before the commit, and from outside in the middle."""
+    rounds = 2
+    program = ("large", kind, "mib=64", f"rounds={rounds}")
+    for moment in MOMENTS if t.long else ["inside"]:
+        t.recovers(2, *program, kills=[Kill(1, 2, moment)])
+    for run in range(60 if t.long else 3):
+        rank, begun = run % 2, t.rng.randrange(rounds)
+        delay_s = t.rng.uniform(0, 0.02)
+
+        def interfere(job):
+            job.until_output(f"round {begun} begins")
+            job.run_for(delay_s)
+            job.kill(rank)
+
+        result = t.recovers(2, *program, interfere=interfere)
+        require(result.killed, "nobody was killed", result)
+
+
+# ------------------------------------------------------------------------------------ no room for it
+
+
+def with_small_file_system(directory, size):
+    """A command that runs another one where `directory` is a file system of that size."""
+    mount = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
+    command = [*unshare, "sh", "-c", mount, "sh", size, directory]
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise Skip(f"may not mount a small file system: {tried.stderr.strip()}")
+    return command
+
+
+@scenario()
+def small_dev_shm(t):
+    """The journal does not live in /dev/shm: one of 64 MB is no limit to it."""
+    prefix = with_small_file_system("/dev/shm", "64m")
+    count = 1500  # 94 MiB of results
+    program = ("steps", f"count={count}", "kinds=a", f"bytes={STEP_BYTES}")
+    t.recovers(2, *program, prefix=prefix, limit_s=60)
+    kills = [Kill(0, count - 10), Kill(1, count - 5, "before")]
+    result = t.recovers(2, *program, prefix=prefix, kills=kills, limit_s=60)
+    require("journal" not in result.err, "it complains about the journal", result)
+
+
+def program_over(mib):
+    """Steps whose results take so many MiB of journal, and then some small ones."""
+    return ("steps", f"count={mib * (1 << 20) // STEP_BYTES}", "kinds=a", f"bytes={STEP_BYTES}")
+
+
+@scenario()
+def journal_limit(t):
+    """A journal that meets its limit says so once, and the job goes on and ends right."""
+    program = program_over(mib=64)
+    expected = t.undisturbed(2, *program)
+    result = t.run(2, *program, flags=["--journal-limit", "16M"])
+    require((result.code, result.out) == (0, expected.out), "not as without a limit", result)
+    require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
+    require(len(result.named("limit")) == 1, "it must be one event", result)
+    for word in ("16 MiB", "--journal-limit"):
+        require(word in result.err, f"it does not say '{word}'", result)
+
+
+@scenario(kinds=["a", "b", "x", "abrgxt"])
+def journal_limit_mixed(t, kinds):
+    """The same for every kind of operation: memory is used again only when nobody needs it."""
+    program = ("steps", "count=6000", f"kinds={kinds}", "bytes=2048")
+    expected = t.undisturbed(3, *program)
+    result = t.run(3, *program, flags=["--journal-limit", "8M"])
+    require((result.code, result.out) == (0, expected.out), "not as without a limit", result)
+    require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
+
+
+@scenario()
+def journal_limit_after_deaths(t):
+    """Deaths before the limit are repaired, whatever comes later."""
+    program = program_over(mib=64)
+    expected = t.undisturbed(2, *program)
+    kills = [Kill(1, 50, "inside"), Kill(0, 60, "before"), Kill(1, 70, "after", 1)]
+    result = t.run(2, *program, flags=["--journal-limit", "16M"], kills=kills)
+    require((result.code, result.out) == (0, expected.out), "not as without a limit", result)
+    check_deaths(result, kills)
+    require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
+
+
+@scenario(moment=MOMENTS)
+def journal_limit_then_death(t, moment):
+    """A death after the limit ends the job, and says why."""
+    kills = [Kill(1, 900, moment)]
+    result = t.run(2, *program_over(mib=64), flags=["--journal-limit", "16M"], kills=kills)
+    require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+    check_deaths(result, kills)
+    require(not result.named("respawn"), "it was started again", result)
+    pattern = r"rank 1 died .* in .*Allreduce|rank 1 died .* after .*Allreduce"
+    require(re.search(pattern, result.err), "it does not say where rank 1 died", result)
+    require("had met its limit of 16 MiB" in result.err, "it does not say why it ends", result)
+
+
+@scenario()
+def journal_directory_fills_up(t):
+    """A journal in a directory that gets full: a limit like any other."""
+    directory = f"{t.next_work_directory()}/journal"
+    program = program_over(mib=96)
+    expected = t.undisturbed(2, *program)
+    directory = f"{t.next_work_directory()}/journal"
+    os.mkdir(directory)
+    prefix = with_small_file_system(directory, "48m")
+    result = t.run(2, *program, prefix=prefix, flags=["--journal-dir", directory], leaves=["journal"])
+    if result.code == 0:
+        require(result.out == expected.out, "not as with more room", result)
+        require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
+    else:
+        for word in (directory, "--journal-limit"):
+            require(word in result.err, f"it does not say '{word}'", result)

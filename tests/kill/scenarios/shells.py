@@ -1,0 +1,81 @@
+"""Programs behind shells: whoever calls MPI is the rank, and its whole tree dies with it."""
+
+import os
+import signal
+
+from harness import Kill, is_alive, require, scenario
+
+LATE = "count=60 pause_us=1000"
+
+# Two children that outlive their parent, one of them in a session of its own, and the program.
+WITH_CHILDREN = """#!/bin/sh
+sleep 1000 > /dev/null 2>&1 &
+first=$!
+setsid sleep 1000 > /dev/null 2>&1 &
+second=$!
+%s
+code=$?
+kill $first $second
+exit $code
+"""
+
+
+@scenario()
+def shell_that_execs(t):
+    command = f"exec {t.program('steps')} count=20"
+    for kill in (Kill(1, 10), Kill(0, "init", "before"), Kill(1, "finalize", "after")):
+        t.recovers(2, "/bin/sh", "-c", command, kills=[kill])
+
+
+@scenario()
+def shell_that_waits(t):
+    """The program is the shell's child; what the shell does afterwards is done once."""
+    text = f"#!/bin/sh\n{t.program('steps')} count=20\ncode=$?\necho the end\nexit $code\n"
+    script = t.script("waits", text)
+    for kill in (Kill(1, 10), Kill(0, "init"), Kill(1, 5, "after"), Kill(0, 20, "before")):
+        result = t.recovers(2, script, kills=[kill])
+        require(result.out.count("the end\n") == 2, "not once for each rank", result)
+    t.recovers(2, script, kills=[Kill(0, 10), Kill(1, 10)])
+
+
+@scenario()
+def shell_with_children(t):
+    """The whole tree of a life is gone before the next one registers."""
+    script = t.script("children", WITH_CHILDREN % f"{t.program('steps')} {LATE}")
+
+    def interfere(job):
+        job.until_event("init", rank=1)
+        job.run_for(0.02)
+        tree = job.processes(rank=1)
+        require(len(tree) == 4, f"the tree is {tree}", job)
+        job.kill(1)
+        job.until_event("register", rank=1, life=1)
+        alive = [pid for pid in tree if is_alive(pid)]
+        require(not alive, f"{alive} of {tree} outlived the life that they belong to", job)
+        require(len(job.processes(rank=0)) == 4, "the other rank's tree was harmed", job)
+
+    t.recovers(2, script, interfere=interfere)
+
+
+@scenario()
+def shell_is_killed(t):
+    """The shell dies and not the program: the rank dies with it, and both begin again."""
+    script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {LATE}\nexit $?\n")
+
+    def interfere(job):
+        job.until_event("init", rank=0)
+        job.run_for(0.02)
+        [shell] = [event["pid"] for event in job.events if event["event"] == "start" and event["rank"] == 0]
+        require(shell != job.pids[0], "the program is no child of the shell", job)
+        os.kill(shell, signal.SIGKILL)
+        job.killed.append(0)
+
+    result = t.recovers(2, script, interfere=interfere)
+    require([d["rank"] for d in result.named("death")] == [0], "rank 0 did not die", result)
+
+
+@scenario()
+def shell_left_behind(t):
+    """The shell leaves its program in the background and ends: the rank lives on, and may die."""
+    command = f"{t.program('steps')} count=300 pause_us=1000 & sleep 0.1; exit 0"
+    t.recovers(2, "/bin/sh", "-c", command, kills=[Kill(1, 250), Kill(0, 280, "before")])

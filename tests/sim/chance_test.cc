@@ -1,0 +1,65 @@
+// Random programs on up to 256 ranks, random schedules, deaths by chance.
+#include <gtest/gtest.h>
+
+#include "named.h"
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+// Shares of the seeds, so that they can run beside each other.
+class Chance : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(Chance, RandomWorlds) {
+  const std::uint64_t first = GetParam() * 1000000;
+  Probes probes;
+  const std::uint32_t most_ranks = thorough() ? kMaxSimRanks : 24;
+  for (std::uint64_t i = 0; i < scaled(150); ++i) {
+    ASSERT_EQ(sweep_random_world(first + i, most_ranks, &probes), "");
+  }
+  if (!thorough()) return;
+  for (unsigned i = 0; i < kProbeCount; ++i) {
+    const auto p = static_cast<Probe>(i);
+    if (p == Probe::kMismatch || p == Probe::kMismatchReplayed) continue;  // these programs are legal
+    EXPECT_GT(probes[p], 0u) << name_of(p);
+  }
+  for (unsigned i = 0; i < engine::kPoints; ++i) {
+    EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shares, Chance, testing::Range(std::uint64_t{0}, std::uint64_t{4}));
+
+TEST(Chance, TwoHundredAndFiftySixRanks) {
+  for (std::uint64_t seed = 0; seed < scaled(3); ++seed) {
+    Sweep sweep(random_world(thorough() ? 256 : 40, seed, false));
+    sweep.by_chance(seed * 7 + 1);
+    sweep.by_chance(seed * 7 + 2);
+    ASSERT_EQ(sweep.failure(), "");
+  }
+}
+
+// Named worlds as well, with many deaths.
+TEST(Chance, NamedWorlds) {
+  for (const std::string& name : names_of_mortal_worlds(24)) {
+    World world;
+    ASSERT_TRUE(find_world(name, &world));
+    Sweep sweep(world);
+    const std::uint64_t runs = scaled(world.ranks > 8 || name == "pipelined" ? 20 : 100);
+    for (std::uint64_t seed = 1; seed <= runs; ++seed) sweep.by_chance(seed);
+    EXPECT_EQ(sweep.failure(), "");
+  }
+}
+
+TEST(Schedules, WithoutDeaths) {
+  for (const World& world : named_worlds()) {
+    Sweep sweep(world);
+    const std::uint64_t runs = scaled(world.journal_limit_bytes > 0 ? 4 : 40);
+    for (std::uint64_t seed = 0; seed < runs; ++seed) sweep.undisturbed(seed);
+    EXPECT_EQ(sweep.failure(), "");
+  }
+}
+
+}  // namespace
+}  // namespace rejoin::sim

@@ -1,0 +1,41 @@
+// Worlds as parameters of tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+
+// Those in which anybody may die at any time.
+inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
+  std::vector<std::string> names;
+  for (const World& w : named_worlds()) {
+    if (w.kills.empty() && w.journal_limit_bytes == 0 && w.ranks <= most_ranks) names.push_back(w.name);
+  }
+  return names;
+}
+
+// "ring-of-roots" as RingOfRoots.
+inline std::string name_of_case(const testing::TestParamInfo<std::string>& info) {
+  std::string name;
+  bool begins = true;
+  for (const char c : info.param) {
+    if (c != '-') name += begins ? static_cast<char>(std::toupper(c)) : c;
+    begins = c == '-';
+  }
+  return name;
+}
+
+inline std::uint64_t scaled(std::uint64_t runs) {
+  return 1 + static_cast<std::uint64_t>(static_cast<double>(runs) * effort());
+}
+// Probes are asked for.
+inline bool thorough() { return effort() >= 1; }
+
+}  // namespace rejoin::sim

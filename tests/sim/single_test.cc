@@ -1,0 +1,64 @@
+// One death, at every step of every rank, in several schedules of each world.
+#include <gtest/gtest.h>
+
+#include "named.h"
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+class SingleDeath : public testing::TestWithParam<std::string> {};
+
+TEST_P(SingleDeath, AtEveryStep) {
+  World world;
+  ASSERT_TRUE(find_world(GetParam(), &world));
+  Sweep sweep(world);
+  // Large jobs and large buffers take longer.
+  const std::uint64_t runs = scaled(world.ranks > 8 || world.name == "pipelined" ? 700 : 3000);
+  for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
+    sweep.singles(seed, 450);
+  }
+  EXPECT_EQ(sweep.failure(), "");
+  if (!thorough()) return;
+  EXPECT_EQ(sweep.unreached(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, SingleDeath, testing::ValuesIn(names_of_mortal_worlds(kMaxSimRanks)),
+                         name_of_case);
+
+TEST(SingleDeath, InSmallRandomWorlds) {
+  Probes probes;
+  for (std::uint64_t seed = 0; seed < scaled(120); ++seed) {
+    Sweep sweep(random_world(2 + seed % 4, seed, true));
+    sweep.singles(seed, 60);
+    sweep.singles(seed + 1000, 60);
+    ASSERT_EQ(sweep.failure(), "");
+    probes.add(sweep.probes());
+  }
+  if (!thorough()) return;
+  for (unsigned i = 0; i < engine::kPoints; ++i) {
+    if (static_cast<Point>(i) == Point::kPoll) continue;  // the same as at the next point
+    EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
+  }
+}
+
+// Whatever step the engine names, some rank has died there, and everything went on.
+TEST(SingleDeath, SomewhereAtEveryNamedStep) {
+  Probes probes;
+  for (const std::string& name : names_of_mortal_worlds(5)) {
+    World world;
+    ASSERT_TRUE(find_world(name, &world));
+    Sweep sweep(world);
+    sweep.singles(1, 150);
+    ASSERT_EQ(sweep.failure(), "");
+    probes.add(sweep.probes());
+  }
+  for (unsigned i = 0; i < engine::kPoints; ++i) {
+    if (static_cast<Point>(i) == Point::kPoll) continue;  // the same as at the next point
+    EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
+  }
+}
+
+}  // namespace
+}  // namespace rejoin::sim
