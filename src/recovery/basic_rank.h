@@ -128,6 +128,8 @@ class BasicRank {
   // Disagreement between members.
   std::uint32_t disagreeing_member(Comm& c, const Entered& e);
   Status mismatch(Comm& c, const Entered& e, std::uint32_t member, std::uint32_t member_call);
+  bool find_earlier_mismatch(Comm& c, const Entered& e, std::uint32_t member,
+                             std::uint32_t* my_call, std::uint32_t* member_call);
   void describe(char* text, std::size_t size, std::uint32_t world_rank, std::uint32_t call);
 
   [[noreturn]] void out_of_memory();

@@ -529,20 +529,50 @@ template <class Host>
 Status BasicRank<Host>::mismatch(Comm& c, const Entered& e, std::uint32_t member,
                                  std::uint32_t member_call) {
   const std::uint32_t world = c.members.world[member];
+  std::uint32_t my_call = e.call;
   if (member_call == kNobody) {
     member_call =
         engine::control_of(host_.base(), world)->call.load(std::memory_order_acquire);
   }
+  const bool earlier = find_earlier_mismatch(c, e, member, &my_call, &member_call);
   char mine[160], theirs[160];
-  describe(mine, sizeof mine, rank(), e.call);
+  describe(mine, sizeof mine, rank(), my_call);
   describe(theirs, sizeof theirs, world, member_call);
   std::snprintf(error_, sizeof error_,
-                "rank %u calls %s where rank %u calls %s: all members of a communicator must make the "
-                "same collective calls in the same order",
-                rank(), mine, world, theirs);
+                "%srank %u calls %s where rank %u calls %s: all members of a communicator must make "
+                "the same collective calls in the same order",
+                earlier ? "in an earlier operation, " : "", rank(), mine, world, theirs);
   kill_point(Moment::kInside);
   commit(c, e, 0, 0, true);
   return Status::kMismatch;
+}
+
+// A broadcast's root waits for nobody: two roots are found out only in the next operation, by `chain`.
+// If the calls themselves agree, names the newest pair before them that does not.
+template <class Host>
+bool BasicRank<Host>::find_earlier_mismatch(Comm& c, const Entered& e, std::uint32_t member,
+                                            std::uint32_t* my_call, std::uint32_t* member_call) {
+  constexpr std::uint64_t kFar = 1000;
+  std::byte* base = host_.base();
+  engine::ContextBlock* theirs = engine::block_of(base, c.members, member);
+  engine::Log& their_calls = engine::region_of(base, c.members.world[member])->calls;
+  const auto hash = [&](engine::Log& calls, std::uint32_t call) {
+    const std::uint64_t tail = calls.tail.load(std::memory_order_acquire);
+    return call < tail ? engine::log_at<engine::CallEntry>(base, calls, call)->hash : 0;
+  };
+  if (theirs == nullptr || hash(their_calls, *member_call) != e.signature_hash) return false;
+  const std::uint64_t tail = theirs->records.tail.load(std::memory_order_acquire);
+  std::uint64_t s = tail < e.sequence ? tail : e.sequence;
+  for (const std::uint64_t stop = s > kFar ? s - kFar : 0; s-- > stop;) {
+    const std::uint32_t a = c.records.at(s)->call & ~engine::kFailed;
+    const std::uint32_t b =
+        engine::log_at<Record>(base, theirs->records, s)->call & ~engine::kFailed;
+    if (hash(region_head_->calls, a) == hash(their_calls, b)) continue;
+    *my_call = a;
+    *member_call = b;
+    return true;
+  }
+  return false;
 }
 
 template <class Host>

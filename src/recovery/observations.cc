@@ -397,7 +397,7 @@ bool Observations<Host>::made_before(const char* name) {
 }
 
 template <class Host>
-bool Observations<Host>::written_elsewhere(std::uint32_t file) {
+bool Observations<Host>::written_elsewhere(std::uint32_t file, bool kept) {
   for (std::uint32_t r = 0; r < rank_.size() && !written_.complete; ++r) {
     if (r == rank_.rank()) continue;
     std::byte* base = rank_.host().base();
@@ -409,21 +409,22 @@ bool Observations<Host>::written_elsewhere(std::uint32_t file) {
       }
       OpenedFile opened;
       theirs.copy(o.data_position, &opened, sizeof opened);
-      add(written_, opened.file);
+      const bool emptied = (o.detail & (O_TRUNC | O_EXCL)) != 0;
+      add(written_, 2 * std::uint64_t{opened.file} + !emptied);
     }
   }
   if (!written_.complete) written_.finish();
-  return written_.has(file);
+  const std::uint64_t item = 2 * std::uint64_t{file};
+  return written_.has(item + 1) || (!kept && written_.has(item));
 }
 
 template <class Host>
-template <class T>
-void Observations<Host>::add(Set<T>& set, T item) {
+void Observations<Host>::add(Set& set, std::uint64_t item) {
   if (set.size == set.room) {
     const std::size_t room = 2 * set.room + 64;
-    T* larger = make_array<T>(room);
+    auto* larger = make_array<std::uint64_t>(room);
     std::copy(set.items, set.items + set.size, larger);
-    rank_.arena().release(set.items, set.room * sizeof(T));
+    rank_.arena().release(set.items, set.room * sizeof *set.items);
     set.items = larger;
     set.room = room;
   }

@@ -56,9 +56,9 @@ class Observations {
   void made(const char* name);
   bool made_before(const char* name);
 
-  // Whether another rank of this host has opened this file (OpenedFile::file) for writing. The first
-  // call reads all their logs.
-  bool written_elsewhere(std::uint32_t file);
+  // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`: and
+  // has not emptied it by that. The first question reads all their logs.
+  bool written_elsewhere(std::uint32_t file, bool kept);
 
   BasicRank<Host>& rank() { return rank_; }
 
@@ -70,13 +70,12 @@ class Observations {
     unsigned marks;
   };
   // Filled in one go, then only asked.
-  template <class T>
   struct Set {
-    T* items = nullptr;  // sorted
+    std::uint64_t* items = nullptr;  // sorted
     std::size_t size = 0;
     std::size_t room = 0;
     bool complete = false;
-    bool has(T item) const { return std::binary_search(items, items + size, item); }
+    bool has(std::uint64_t item) const { return std::binary_search(items, items + size, item); }
     void finish() {
       std::sort(items, items + size);
       complete = true;
@@ -116,8 +115,7 @@ class Observations {
   void add_name(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes);
   void grow_names();
 
-  template <class T>
-  void add(Set<T>& set, T item);
+  void add(Set& set, std::uint64_t item);
   template <class T>
   T* make_array(std::size_t count);
   void text_of(std::uint32_t name, char* text, std::size_t size);
@@ -146,8 +144,8 @@ class Observations {
   std::uint32_t names_room_ = 0;
   std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
 
-  Set<std::uint32_t> written_;  // files that others write
-  Set<std::uint64_t> made_;     // hashes of paths that earlier replays made again
+  Set written_;  // files that others write: 2 * file, + 1 if they did not empty it
+  Set made_;     // hashes of paths that earlier replays made again
 };
 
 }  // namespace rejoin::recovery

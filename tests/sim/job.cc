@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 #include "engine/members.h"
@@ -16,7 +17,7 @@ using engine::is_at;
 
 namespace {
 
-constexpr std::size_t kArenaBytes = std::size_t{8} << 20;
+constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // contents undefined, as the arena says
 constexpr std::size_t kLifeBytes = std::size_t{48} << 20;
 
 }  // namespace
@@ -36,7 +37,6 @@ Mapping::Mapping(std::size_t bytes) : bytes_(bytes) {
   memory_ = static_cast<std::byte*>(p);
 }
 Mapping::~Mapping() { munmap(memory_, bytes_); }
-void Mapping::forget(std::size_t bytes) { madvise(memory_, bytes, MADV_DONTNEED); }
 
 Job::Job(const World& world)
     : world_(world),
@@ -55,7 +55,7 @@ Result Job::run(const Plan& plan) {
 
 Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   std::byte* base = segment_.get();
-  segment_.forget(engine::segment_bytes_for(world_.ranks, world_.journal_limit_bytes));
+  if (runs_ > 0) wipe_segment();
   engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   engine::SegmentHeader* header = engine::header_of(base);
   for (const World::Kill& k : world_.kills) {
@@ -94,6 +94,39 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   probes_.count[static_cast<unsigned>(Probe::kWokenForNothing)] += simulation_.spurious_wakes();
   probes_.count[static_cast<unsigned>(Probe::kHalfWritten)] += simulation_.spoilt();
   return result;
+}
+
+// Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would take
+// longer than the rest of a small run.
+void Job::wipe_segment() {
+  constexpr std::uint64_t kKeptBytes = 256 * 1024;
+  std::byte* base = segment_.get();
+  const engine::SegmentHeader* header = engine::header_of(base);
+  for (std::uint32_t r = 0; r < world_.ranks; ++r) {
+    engine::RegionHead* head = engine::region_of(base, r);
+    auto* region = reinterpret_cast<std::byte*>(head);
+    std::vector<engine::ContextIndexEntry*> entries;
+    for (const auto& [context, g] : oracle_.groups()) {
+      for (std::uint32_t i = 0; i < engine::kMaxContexts; ++i) {
+        auto& e = head->context_index[(context + i) % engine::kMaxContexts];
+        if (e.context.load() == 0) break;
+        if (e.context.load() == context) entries.push_back(&e);
+      }
+    }
+    for (auto* e : entries) e->context.store(0);
+    for (auto& half : head->staging) half.owner.store(0);
+    std::memset(static_cast<void*>(head), 0, offsetof(engine::RegionHead, staging));
+    const engine::RankControl* control = engine::control_of(base, r);
+    std::memset(region + sizeof *head, 0, control->lasting_bump.load() - sizeof *head);
+    const std::uint64_t payload = engine::payload_begin(header);
+    const std::uint64_t used = control->payload_bump.load() - payload;
+    if (used <= kKeptBytes) {
+      std::memset(region + payload, 0, used);
+    } else {
+      madvise(region + payload, used, MADV_DONTNEED);
+    }
+  }
+  std::memset(base, 0, sizeof *header + world_.ranks * sizeof(engine::RankControl));
 }
 
 const char* Job::judge_end() {

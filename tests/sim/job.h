@@ -77,7 +77,6 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   std::byte* get() const { return memory_; }
-  void forget(std::size_t bytes);  // the first of it read as zeros again
 
  private:
   std::size_t bytes_;
@@ -139,6 +138,7 @@ class Job : private engine::SimObserver {
   Result run_judged(const Plan& plan, const Oracle* reference);
   const char* judge_end();
 
+  void wipe_segment();
   Mapping& memory_of_next_life();
 
   const World world_;

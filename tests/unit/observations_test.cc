@@ -399,18 +399,23 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
     o.record(e);
   };
   life([&](Observations& o) {
-    for (std::uint32_t file = 500; file > 100; file -= 2) opened(o, "w", O_WRONLY | O_CREAT, file);
+    for (std::uint32_t file = 500; file > 100; file -= 2) opened(o, "a", O_WRONLY | O_APPEND, file);
     opened(o, "r", O_RDONLY, 1001);
     opened(o, "+", O_RDWR, 1003);
+    opened(o, "w", O_WRONLY | O_CREAT | O_TRUNC, 1007);
   }, 1);
   life([&](Observations& o) {
     opened(o, "mine", O_WRONLY, 1005);
-    EXPECT_TRUE(o.written_elsewhere(102));
-    EXPECT_TRUE(o.written_elsewhere(500));
-    EXPECT_TRUE(o.written_elsewhere(1003));
-    EXPECT_FALSE(o.written_elsewhere(101));
-    EXPECT_FALSE(o.written_elsewhere(1001));
-    EXPECT_FALSE(o.written_elsewhere(1005));
+    for (const bool kept : {false, true}) {
+      for (const std::uint32_t file : {102, 300, 500, 1003}) {
+        EXPECT_TRUE(o.written_elsewhere(file, kept)) << file;
+      }
+      for (const std::uint32_t file : {101, 1001, 1005}) {
+        EXPECT_FALSE(o.written_elsewhere(file, kept)) << file;
+      }
+    }
+    EXPECT_TRUE(o.written_elsewhere(1007, false));
+    EXPECT_FALSE(o.written_elsewhere(1007, true));
   });
 }
 

@@ -11,6 +11,7 @@
 namespace rejoin::test {
 namespace {
 
+using recovery::Call;
 using recovery::OpKind;
 using recovery::Status;
 using recovery::Uniform;
@@ -180,6 +181,27 @@ TEST(Disagreement, OfKindIsAnErrorAtEveryMember) {
     }
   });
   EXPECT_EQ(mismatches, 3);
+}
+
+TEST(Disagreement, OfTwoRootsIsFoundInTheNextOperation) {
+  ThreadJob job(2);
+  std::atomic<int> mismatches{0};
+  job.run([&](Rank& rank, Rank::Comm& world) {
+    std::int64_t x = 1;
+    Uniform u;
+    u.input = &x;
+    u.input_bytes = u.result_bytes = 8;
+    const std::byte* result;
+    const Call bcast_of_mine = call(OpKind::kBcast, 8, static_cast<int>(rank.rank()));
+    EXPECT_EQ(rank.uniform(world, bcast_of_mine, u, &result), Status::kOk);
+    const Status s = rank.uniform(world, call(OpKind::kBarrier, 0), Uniform(), &result);
+    mismatches += s == Status::kMismatch;
+    if (std::strstr(rank.last_error(), "rank 0 calls") != nullptr) {
+      EXPECT_NE(std::strstr(rank.last_error(), "earlier operation"), nullptr) << rank.last_error();
+      EXPECT_NE(std::strstr(rank.last_error(), "MPI_Bcast"), nullptr) << rank.last_error();
+    }
+  });
+  EXPECT_EQ(mismatches, 2);
 }
 
 TEST(Disagreement, OfRootAndOfKindWithAChannel) {

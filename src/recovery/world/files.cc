@@ -15,24 +15,35 @@ namespace rejoin::world {
 namespace {
 
 constinit Real<int(int, const char*, int, ...)> real_openat("openat");
-constinit Real<int(int, const char*, struct stat*, int)> real_fstatat("fstatat");
+REJOIN_REAL(statx);
 
 bool begins_with(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-std::uint32_t mixed(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93u;
-  return static_cast<std::uint32_t>(x >> 32) | 1;
+std::uint64_t mixed(std::uint64_t h, std::uint64_t value) {
+  h = (h ^ value) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
 }
 
-Found found(const struct stat& s) {
-  const auto modified = mixed(static_cast<std::uint64_t>(s.st_mtim.tv_sec),
-                              static_cast<std::uint64_t>(s.st_mtim.tv_nsec));
-  return {true, S_ISREG(s.st_mode),
-          {mixed(s.st_dev, s.st_ino), modified, static_cast<std::uint64_t>(s.st_size)}};
+// The number of a file that is gone is soon given to another: so its time of birth belongs to its
+// identity, where the file system knows it.
+bool find(int dirfd, const char* path, int flags, Found* found) {
+  struct statx s;
+  const int saved = errno;
+  const bool there = real_statx(dirfd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) == 0;
+  errno = saved;
+  *found = {};
+  if (!there) return false;
+  const bool born = (s.stx_mask & STATX_BTIME) != 0;
+  std::uint64_t file = mixed(s.stx_ino, std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor);
+  file = mixed(file, born ? static_cast<std::uint64_t>(s.stx_btime.tv_sec) : 0);
+  file = mixed(file, born ? s.stx_btime.tv_nsec : 0);
+  const std::uint64_t modified = mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
+  found->there = true;
+  found->regular = S_ISREG(s.stx_mode);
+  found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified), s.stx_size};
+  return true;
 }
 
 }  // namespace
@@ -44,11 +55,9 @@ bool ordinary(const char* path) {
 }
 
 Found look(int dirfd, const char* path, bool follow_links) {
-  struct stat s;
-  const int saved = errno;
-  const bool there = real_fstatat(dirfd, path, &s, follow_links ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
-  errno = saved;
-  return there ? found(s) : Found{};
+  Found found;
+  find(dirfd, path, follow_links ? 0 : AT_SYMLINK_NOFOLLOW, &found);
+  return found;
 }
 
 void tell(const char* path, const char* format, ...) {
@@ -119,10 +128,10 @@ void Opening::end(int fd) {
   const int saved = errno;
   if (elsewhere_ >= 0) close(elsewhere_);
   if (!replayed_) {
-    struct stat s;
+    Found found;
     event_.error = fd < 0 ? errno : 0;
-    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode)) {
-      then_ = found(s).file;
+    if (fd >= 0 && find(fd, "", AT_EMPTY_PATH, &found) && found.regular) {
+      then_ = found.file;
       event_.data_bytes = sizeof then_;
     }
     record(event_);
@@ -146,9 +155,8 @@ void Opening::prepare() {
     }
     return;
   }
-  const bool shared = rejoin_world_written_elsewhere(now.file.file) != 0;
-  if (truncates()) return prepare_truncation(now, shared);
-  if (appends()) return prepare_append(now, shared);
+  if (truncates()) return prepare_truncation(now);
+  if (appends()) return prepare_append(now);
   const bool changed =
       now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified;
   if (then_.size_bytes > 0 && changed && !remade(path_)) {
@@ -167,8 +175,8 @@ void Opening::prepare_absent() {
   if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
 }
 
-void Opening::prepare_truncation(const Found& now, bool shared) {
-  if (!shared) return set_remade(path_);
+void Opening::prepare_truncation(const Found& now) {
+  if (!rejoin_world_written_elsewhere(now.file.file, 0)) return set_remade(path_);
   if (now.file.file == then_.file) {
     flags_ &= ~O_TRUNC;
     tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
@@ -178,11 +186,13 @@ void Opening::prepare_truncation(const Found& now, bool shared) {
   }
 }
 
-void Opening::prepare_append(const Found& now, bool shared) {
+// Ranks that have emptied the file did so before this one appended to it; all that they wrote lies
+// in front.
+void Opening::prepare_append(const Found& now) {
   if (now.file.file != then_.file && !remade(path_)) {
     tell(path_, "is another file than the one that the first execution appended to: what the replay "
          "appends may be there twice");
-  } else if (shared) {
+  } else if (rejoin_world_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
     if (now.file.size_bytes > then_.size_bytes) set_size(0);

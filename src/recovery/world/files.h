@@ -81,8 +81,8 @@ class Opening {
 
   void prepare();
   void prepare_absent();
-  void prepare_truncation(const Found& now, bool shared);
-  void prepare_append(const Found& now, bool shared);
+  void prepare_truncation(const Found& now);
+  void prepare_append(const Found& now);
   void set_size(int flags);
   void go_elsewhere();
 

@@ -71,7 +71,7 @@ int* make_wiped_flag(Arena& arena) {
   return static_cast<int*>(aligned);
 }
 
-// nullptr: this process is no rank.
+// nullptr: this process is no rank. Main thread only.
 World* world() {
   if (the_world != nullptr) return *the_world->in_rank ? the_world : nullptr;
   Rank* rank = attached_rank();
@@ -119,8 +119,9 @@ double observed_wtime() {
 using namespace rejoin::recovery;
 
 int rejoin_world_observing(const void* caller) {
-  World* w = world();
-  if (w == nullptr || !w->libc || w->busy || unobserved != 0 || !on_main_thread()) return 0;
+  if (!on_main_thread()) return 0;
+  const World* w = world();
+  if (w == nullptr || !w->libc || w->busy || unobserved != 0) return 0;
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   return address < w->shim_begin || address >= w->shim_end;
 }
@@ -160,9 +161,9 @@ int rejoin_world_made_before(const char* name) {
   return the_world->observations.made_before(name);
 }
 
-int rejoin_world_written_elsewhere(std::uint32_t file) {
+int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {
   const Busy busy;
-  return the_world->observations.written_elsewhere(file);
+  return the_world->observations.written_elsewhere(file, kept != 0);
 }
 
 void rejoin_world_tell(const char* name, const char* text) {

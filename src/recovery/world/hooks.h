@@ -26,7 +26,7 @@ void rejoin_world_record(const rejoin::recovery::Event* event) REJOIN_WORLD_HOOK
 unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) REJOIN_WORLD_HOOK;
 void rejoin_world_made(const char* name) REJOIN_WORLD_HOOK;
 int rejoin_world_made_before(const char* name) REJOIN_WORLD_HOOK;
-int rejoin_world_written_elsewhere(std::uint32_t file) REJOIN_WORLD_HOOK;
+int rejoin_world_written_elsewhere(std::uint32_t file, int kept) REJOIN_WORLD_HOOK;
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_world_tell(const char* name, const char* text) REJOIN_WORLD_HOOK;

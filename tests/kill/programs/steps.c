@@ -2,6 +2,7 @@
 //
 // N steps (default 50), the kind of step i is letter i of LETTERS, over and over:
 //   a Allreduce   b Bcast   r Reduce   g Allgather   x Alltoall   t Barrier
+//   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0: somebody waits for nobody
 // with B bytes a rank (default 8), U microseconds of sleep before each. Every rank checks every
 // element that it receives; rank 0 prints the digest of all. With lines=1 every rank prints a line
 // after each step; with resident_mib rank 1 keeps so much memory in use, and checks it at the end. The
@@ -15,8 +16,8 @@ static int count;  // elements a rank contributes
 static uint64_t* in;
 static uint64_t* out;
 
-static void fill(int step, int first) {
-  for (int i = 0; i < count; ++i) in[i] = element(check_state.rank, step, first + i);
+static void fill(int step) {
+  for (int i = 0; i < count; ++i) in[i] = element(check_state.rank, step, i);
 }
 
 static uint64_t sum_of(int step, int index) {
@@ -26,15 +27,14 @@ static uint64_t sum_of(int step, int index) {
 }
 
 static void allreduce(int step) {
-  fill(step, 0);
+  fill(step);
   OK(MPI_Allreduce(in, out, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
   for (int i = 0; i < count; ++i) check_u64("sum", sum_of(step, i), out[i]);
   received_by_all(out[count - 1]);
 }
 
-static void bcast(int step) {
-  const int root = step % check_state.size;
-  if (check_state.rank == root) fill(step, 0);
+static void bcast(int step, int root) {
+  if (check_state.rank == root) fill(step);
   OK(MPI_Bcast(in, count, MPI_UINT64_T, root, MPI_COMM_WORLD));
   for (int i = 0; i < count; ++i) check_u64("broadcast", element(root, step, i), in[i]);
   received_by_all(in[count - 1]);
@@ -42,7 +42,7 @@ static void bcast(int step) {
 
 static void reduce(int step) {
   const int root = step % check_state.size;
-  fill(step, 0);
+  fill(step);
   OK(MPI_Reduce(in, out, count, MPI_UINT64_T, MPI_SUM, root, MPI_COMM_WORLD));
   for (int i = 0; check_state.rank == root && i < count; ++i) {
     check_u64("sum at the root", sum_of(step, i), out[i]);
@@ -50,12 +50,29 @@ static void reduce(int step) {
 }
 
 static void allgather(int step) {
-  fill(step, 0);
+  fill(step);
   OK(MPI_Allgather(in, count, MPI_UINT64_T, out, count, MPI_UINT64_T, MPI_COMM_WORLD));
   for (int r = 0; r < check_state.size; ++r) {
     for (int i = 0; i < count; ++i) check_u64("block", element(r, step, i), out[r * count + i]);
   }
   received_by_all(out[check_state.size * count - 1]);
+}
+
+static void scatter(int step) {
+  const int first = check_state.rank * count;
+  if (check_state.rank == 0) {
+    for (int i = 0; i < check_state.size * count; ++i) in[i] = element(0, step, i);
+  }
+  OK(MPI_Scatter(in, count, MPI_UINT64_T, out, count, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+  for (int i = 0; i < count; ++i) check_u64("scattered", element(0, step, first + i), out[i]);
+}
+
+static void gather(int step) {
+  fill(step);
+  OK(MPI_Gather(in, count, MPI_UINT64_T, out, count, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+  for (int r = 0; check_state.rank == 0 && r < check_state.size; ++r) {
+    for (int i = 0; i < count; ++i) check_u64("gathered", element(r, step, i), out[r * count + i]);
+  }
 }
 
 static void alltoall(int step) {
@@ -75,7 +92,13 @@ static void run(char kind, int step) {
     case 'a':
       return allreduce(step);
     case 'b':
-      return bcast(step);
+      return bcast(step, step % check_state.size);
+    case 'B':
+      return bcast(step, 0);
+    case 'S':
+      return scatter(step);
+    case 'G':
+      return gather(step);
     case 'r':
       return reduce(step);
     case 'g':
@@ -86,7 +109,7 @@ static void run(char kind, int step) {
       OK(MPI_Barrier(MPI_COMM_WORLD));
       return;
     default:
-      check_fail("kinds", "letters of abrgxt", "another");
+      check_fail("kinds", "letters of abrgxtBSG", "another");
   }
 }
 

@@ -44,6 +44,35 @@ def random_many_deaths(t, n):
         t.recovers(n, *program, kills=kills)
 
 
+@scenario(n=[2, 3, 5], sweeps=True)
+def random_large_messages(t, n):
+    """The random program with messages that need the algorithms for large ones."""
+    for run in range(100 if t.long else 4):
+        program = ("random", run % 10 + 1, 30, 400_000)
+        last = t.undisturbed(n, *program)
+        kills = []
+        for rank in range(n):
+            kill = t.rng.choice(all_points(last.operations(rank), rank))
+            kills += [kill] * t.rng.randint(0, 1)
+        t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[2, 3, 4], sweeps=True)
+def random_from_outside(t, n):
+    """The random program; ranks are killed at any instruction, not only where they look for it."""
+    for run in range(200 if t.long else 6):
+        program = ("random", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
+        delays_s = [t.rng.uniform(0, 0.1) for _ in range(t.rng.randint(1, MAX_RESTARTS))]
+
+        def interfere(job):
+            job.until_event("init", rank=0)
+            for delay_s in delays_s:
+                job.run_for(delay_s)
+                job.kill(*t.rng.sample(range(n), t.rng.randint(1, n)))
+
+        t.recovers(n, *program, interfere=interfere)
+
+
 @scenario(sweeps=True)
 def all_ranks_at_the_same_operation(t):
     for n in (2, 4):
@@ -86,6 +115,22 @@ def one_rank_at_random_moments(t):
 
         result = t.recovers(n, "steps", "count=60", "pause_us=500", interfere=interfere)
         require(result.killed, "nobody was killed", result)
+
+
+@scenario(number=["SIGTERM", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGHUP"])
+def other_signals(t, number):
+    """A death by another signal is a death like any other, the first time."""
+    number = signal.Signals[number]
+
+    def interfere(job):
+        job.until_event("init", rank=1)
+        job.run_for(0.01)
+        job.signal(1, number)
+        job.killed.append(1)
+
+    result = t.recovers(2, "steps", "count=60", "pause_us=1000", interfere=interfere)
+    [death] = result.named("death")
+    require(death["cause"].startswith(f"signal {int(number)} "), "another cause", result)
 
 
 # ------------------------------------------------------------------------------- a second rank dies
