@@ -131,7 +131,7 @@ class Job {
   void on_message(Connection& connection, const engine::Message& message);
   void answer(Connection& connection, const AgentAction& action);
   void on_first_message(Connection& connection, const engine::Message& message);
-  void drain_messages(std::uint32_t rank);
+  void read_registered(std::uint32_t rank);
   void close_connections(std::uint32_t rank);
 
   // job_output.cc

@@ -65,6 +65,9 @@ void Job::on_first_message(Connection& connection, const Message& message) {
     send_message(socket, MessageType::kRefused, message.rank, 0, "wrong secret", -1);
     connection.socket.reset();
   } else {
+    // What its predecessor said, and its end, came before.
+    read_registered(message.rank);
+    on_registered_ended(message.rank);
     connection.rank = message.rank;
     feed(AgentEvent{
         AgentEvent::Kind::kRegister, message.rank, now_ns(), connection.pid, socket, {}});
@@ -132,9 +135,7 @@ void Job::on_message(Connection& connection, const Message& message) {
   feed(event);
 }
 
-// Everything that a process of this rank said before it died.
-void Job::drain_messages(std::uint32_t rank) {
-  accept_all();
+void Job::read_registered(std::uint32_t rank) {
   for (std::size_t i = 0; i < connections_.size(); ++i) {
     if (connections_[i]->rank == rank) read_connection(*connections_[i]);
   }

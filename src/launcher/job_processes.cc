@@ -183,7 +183,9 @@ void Job::reap_children() {
       continue;
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
-    drain_messages(rank);
+    // What it said before it died.
+    accept_all();
+    read_registered(rank);
     feed(AgentEvent{AgentEvent::Kind::kChildEnded, rank, now, ended->pid, -1, ended->cause});
     // Before it is reaped: until then nobody else can get its number, and with it the signal.
     run_queue();
@@ -197,7 +199,7 @@ void Job::on_registered_ended(std::uint32_t rank) {
   RankIo& r = ranks_[rank];
   pollfd p = {r.registered.get(), POLLIN, 0};
   if (!r.registered.open() || poll(&p, 1, 0) != 1) return;
-  drain_messages(rank);
+  read_registered(rank);
   const Cause cause = cause_of_stranger(r.registered.get(), r.registered_pid);
   r.registered.reset();
   feed(AgentEvent{AgentEvent::Kind::kRegisteredEnded, rank, now_ns(), r.registered_pid, -1, cause});

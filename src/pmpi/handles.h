@@ -103,9 +103,10 @@ struct ompi_datatype_t {
 
 struct ompi_op_t {
   rejoin::pmpi::Magic magic;
-  MPI_User_function* function;  // null if predefined
-  std::uint32_t classes;        // bit per TypeClass that it is defined for
-  rejoin::engine::Operator op;  // kUser if not predefined
+  MPI_User_function* function;      // null if predefined
+  MPI_User_function* cxx_callback;  // fifth argument of `function`; null: it has four
+  std::uint32_t classes;            // bit per TypeClass that it is defined for
+  rejoin::engine::Operator op;      // kUser if not predefined
   bool commutative;
   int fortran;
 };

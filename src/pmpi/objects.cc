@@ -1,5 +1,6 @@
 // The objects behind MPI_COMM_WORLD, MPI_INT and the like, in the sizes of Open MPI 4.1's
 // libmpi.so.40.
+#include "pmpi/cxx/hooks.h"
 #include "pmpi/handles.h"
 
 using rejoin::engine::Element;
@@ -73,7 +74,7 @@ constexpr std::uint32_t classes_of(Operator op) {
 
 consteval ompi_predefined_op_t predefined(Operator op) {
   const Magic magic = op == Operator::kNull ? Magic::kNone : Magic::kOp;
-  return {{{magic, nullptr, classes_of(op), op, true, static_cast<int>(op)}, {}}};
+  return {{{magic, nullptr, nullptr, classes_of(op), op, true, static_cast<int>(op)}, {}}};
 }
 
 consteval ompi_predefined_datatype_t predefined(int fortran, const char* name, TypeClass type_class,
@@ -169,6 +170,10 @@ constinit ompi_predefined_message_t ompi_message_no_proc = {};
 constinit ompi_predefined_win_t ompi_mpi_win_null = {};
 constinit ompi_predefined_file_t ompi_mpi_file_null = {};
 
+// Named by libmpi_cxx.so.40 alone.
+constinit ompi_predefined_errhandler_t ompi_mpi_errors_throw_exceptions =
+    predefined(ErrhandlerKind::kFatal, Magic::kErrhandler, kNoFortranHandle);
+
 // Open MPI 5.
 extern ompi_predefined_errhandler_t ompi_mpi_errors_abort;
 constinit ompi_predefined_errhandler_t ompi_mpi_errors_abort =
@@ -220,6 +225,7 @@ REJOIN_ADDRESS(ompi_mpi_op_no_op)
 REJOIN_ADDRESS(ompi_mpi_errhandler_null)
 REJOIN_ADDRESS(ompi_mpi_errors_are_fatal)
 REJOIN_ADDRESS(ompi_mpi_errors_return)
+REJOIN_ADDRESS(ompi_mpi_errors_throw_exceptions)
 REJOIN_ADDRESS(ompi_mpi_info_null)
 REJOIN_ADDRESS(ompi_mpi_win_null)
 REJOIN_ADDRESS(ompi_mpi_file_null)

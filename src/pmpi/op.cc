@@ -18,7 +18,8 @@ int op_create(MPI_User_function* function, int commute, MPI_Op* op) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
   }
   *op = make<ompi_op_t>();
-  **op = {Magic::kOp, function, 0, engine::Operator::kUser, commute != 0, kNoFortranHandle};
+  **op = {Magic::kOp,   function,        nullptr, 0, engine::Operator::kUser,
+          commute != 0, kNoFortranHandle};
   return MPI_SUCCESS;
 }
 

@@ -21,7 +21,14 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
   // How often an operator runs, and for whom, depends on the algorithm: what it sees is no part of
   // what the program has seen.
   const recovery::Unobserved unobserved;
-  bound->function_(const_cast<void*>(a), out, &length, &type);
+  if (bound->cxx_callback_ == nullptr) {
+    bound->function_(const_cast<void*>(a), out, &length, &type);
+  } else {
+    using WithCallback = void(void*, void*, int*, MPI_Datatype*, MPI_User_function*);
+    void* function = reinterpret_cast<void*>(bound->function_);
+    reinterpret_cast<WithCallback*>(function)(const_cast<void*>(a), out, &length, &type,
+                                              bound->cxx_callback_);
+  }
 }
 
 int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype type, MPI_Op op) {

@@ -19,6 +19,7 @@ class BoundReduction {
     reduction_.context = this;
     type_ = type;
     function_ = op->function;
+    cxx_callback_ = op->cxx_callback;
     if (reduction_.user) {
       reduction_.combine = call_user;
       // A type without extent has nothing to reduce; the engine divides by this.
@@ -38,6 +39,7 @@ class BoundReduction {
   engine::Reduction reduction_;
   MPI_Datatype type_;
   MPI_User_function* function_;
+  MPI_User_function* cxx_callback_;
 };
 
 // Raises the error for what bind() found wrong.

@@ -13,11 +13,12 @@ enum class ObservationKind : std::uint8_t {
   kName = 2,
   kMade = 3,
   // Events. Two names where two paths are given; `detail` holds flags and the like.
-  kAbout = 8,   // detail: the kind that follows. Answer: what lay at the path before, u32 file; 0 = none
-  kAccess,      // detail: mode and flags
-  kStat,        // Answer: struct stat
-  kStatx,       // Answer: struct statx
-  kOpen,        // detail: flags of open(). Answer: OpenedFile, none if it is no regular file
+  kAbout =
+      8,  // detail: the kind that follows. Answer: what lay at the path before, u32 file; 0 = none
+  kAccess,  // detail: mode and flags
+  kStat,    // Answer: struct stat
+  kStatx,   // Answer: struct statx
+  kOpen,    // detail: flags of open(). Answer: OpenedFile, none if it is no regular file
   kUnlink,
   kRemove,
   kRmdir,
@@ -25,22 +26,22 @@ enum class ObservationKind : std::uint8_t {
   kMkdir,
   kLink,
   kSymlink,
-  kTemporary,   // first name: the template, second: the name made of it. Answer: the six characters
-  kRandom,      // detail: bytes asked for. Answer: the bytes got
+  kTemporary,  // first name: the template, second: the name made of it. Answer: the six characters
+  kRandom,     // detail: bytes asked for. Answer: the bytes got
   kSeries = 0x40,
 };
 
 // Numbers that a program reads again and again.
 enum class Series : std::uint8_t {
-  kTime,          // time(), s
-  kTimeOfDay,     // gettimeofday(), us
-  kProcessor,     // clock(), us
-  kTimes,         // times(): its result and the four fields, clock ticks
-  kUsageSelf,     // getrusage(): user us, system us, then the 14 other fields
+  kTime,       // time(), s
+  kTimeOfDay,  // gettimeofday(), us
+  kProcessor,  // clock(), us
+  kTimes,      // times(): its result and the four fields, clock ticks
+  kUsageSelf,  // getrusage(): user us, system us, then the 14 other fields
   kUsageChildren,
   kUsageThread,
-  kWtime,         // MPI_Wtime(), ns
-  kClock0,        // clock_gettime(), ns; one series a clock id, up to CLOCK_BOOTTIME
+  kWtime,   // MPI_Wtime(), ns
+  kClock0,  // clock_gettime(), ns; one series a clock id, up to CLOCK_BOOTTIME
   kEnd = kClock0 + 8,
 };
 inline constexpr std::size_t kSeriesCount = static_cast<std::size_t>(Series::kEnd);
@@ -52,7 +53,7 @@ constexpr std::size_t fields_of(Series s) {
 
 // What an open file was when it had just been opened (so after truncation).
 struct OpenedFile {
-  std::uint32_t file;      // of device and inode; never 0
+  std::uint32_t file;      // a hash of its identity; never 0
   std::uint32_t modified;  // of the time of its last change
   std::uint64_t size_bytes;
 };
@@ -67,12 +68,6 @@ struct Event {
   void* data = nullptr;         // of the answer: room_bytes of the caller's memory
   std::uint32_t room_bytes = 0;
   std::uint32_t data_bytes = 0;  // of it: what the answer has
-};
-
-// What is remembered about a path, by its text; forgotten with the process.
-enum Mark : unsigned {
-  kRemade = 1,  // made, emptied or cut by this incarnation: what is there is this incarnation's
-  kTold = 2,    // the user has had a notice about it
 };
 
 // "gettimeofday", "open"; for people.

@@ -3,20 +3,20 @@
 //     log    := entry*
 //     entry  := pad | repeat | name | made | event | series
 //     pad    := 0x00
-//     repeat := 0x01 pad* COUNT       the answer before this was given COUNT times more. COUNT is four
-//                                     bytes, little endian, at a position that is a multiple of four;
-//                                     the only bytes below the tail that change
+//     repeat := 0x01 pad* COUNT       the answer before this was given COUNT times more. COUNT is
+//                                     four bytes, little endian, at a position that is a multiple
+//                                     of four; the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
-//     made   := 0x03 LENGTH BYTE*     not an answer: a replay makes this path again that has been removed
-//                                     or renamed since; if it dies, this is how the next one knows
+//     made   := 0x03 FILE             not an answer: a replay has made again what was removed or
+//                                     renamed since; if that replay dies, the next one knows it
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
-//                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR: an
-//                                     errno, or 0. BYTE*: the answer; see observation.h
+//                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
+//                                     an errno, or 0. BYTE*: the answer; see observation.h
 //     series := KIND DELTA*           KIND is 0x40 + Series; as many as fields_of(series). Zigzag
 //                                     differences to the same series' last entry; to 0 in the first
 //
-// NAME, DETAIL, ERROR, LENGTH and DELTA are varints: seven bits a byte, the low ones first, top bit set
-// in all bytes but the last. Zigzag: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
+// FILE, NAME, DETAIL, ERROR, LENGTH and DELTA are varints: seven bits a byte, the low ones first,
+// top bit set in all bytes but the last. Zigzag: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
 //
 // Worked example: a rank that looks three times for "out", does not find it, and reads MPI_Wtime at
 // 5000, 5080 and 5080 ns:
@@ -49,7 +49,8 @@ struct Observation {
   int error = 0;
   Series series = Series::kEnd;
   std::uint32_t repeats = 0;        // kRepeat
-  std::uint64_t data_position = 0;  // events: the answer; kName, kMade: the text
+  std::uint32_t file = 0;           // kMade
+  std::uint64_t data_position = 0;  // events: the answer; kName: the text
   std::uint32_t data_bytes = 0;
 };
 
@@ -78,8 +79,10 @@ class ObservationReader {
       o->repeats = reinterpret_cast<std::atomic<std::uint32_t>*>(at(position_))
                        ->load(std::memory_order_acquire);
       skip(sizeof o->repeats);
+    } else if (o->kind == ObservationKind::kMade) {
+      o->file = static_cast<std::uint32_t>(varint());
     } else {
-      if (o->kind != ObservationKind::kName && o->kind != ObservationKind::kMade) {
+      if (o->kind != ObservationKind::kName) {
         o->name = static_cast<std::uint32_t>(varint());
         o->other = static_cast<std::uint32_t>(varint());
         o->detail = static_cast<std::uint32_t>(varint());
@@ -145,7 +148,8 @@ class ObservationReader {
   engine::Log* log_;
   std::uint64_t end_;
   std::uint64_t position_ = 0;
-  const std::byte* cursor_ = nullptr;  // of `position_`, in a chunk; equal to chunk_end_: look it up
+  const std::byte* cursor_ =
+      nullptr;  // of `position_`, in a chunk; equal to chunk_end_: look it up
   const std::byte* chunk_end_ = nullptr;
   std::int64_t values_[kSeriesCount][kMaxFields] = {};
 };
@@ -161,17 +165,21 @@ inline std::byte* put_delta(std::byte* to, std::int64_t value, std::int64_t befo
   return put_varint(to, d << 1 ^ -(d >> 63));
 }
 
-// Appends bytes to a log of mine. What is put becomes visible, all of it at once, by publish(); what is
-// not published when the process dies is written over by the next incarnation.
+// Appends bytes to a log of mine. What is put becomes visible, all of it at once, by publish();
+// what is not published when the process dies is written over by the next incarnation.
 template <class Host>
 class ObservationWriter {
  public:
   ObservationWriter(Host& host, engine::Region<Host>& region, engine::Log& log)
-      : host_(host), region_(region), log_(log), position_(log.tail.load(std::memory_order_acquire)) {}
+      : host_(host),
+        region_(region),
+        log_(log),
+        position_(log.tail.load(std::memory_order_acquire)) {}
 
   std::uint64_t position() const { return position_; }  // where the next byte goes
 
-  // Where `bytes` bytes can be written in one piece and then be counted by advance(). nullptr: use put().
+  // Where `bytes` bytes can be written in one piece and then be counted by advance(). nullptr: use
+  // put().
   std::byte* room(std::size_t bytes) const {
     return static_cast<std::size_t>(backed_end_ - cursor_) >= bytes ? cursor_ : nullptr;
   }

@@ -20,18 +20,14 @@ std::int64_t ticks_per_us(Series s) {
     case Series::kTimes:
     case Series::kUsageSelf:
     case Series::kUsageChildren:
-    case Series::kUsageThread: return 0;
+    case Series::kUsageThread:
+      return 0;
     case Series::kTimeOfDay:
-    case Series::kProcessor: return 1;
-    default: return 1000;
+    case Series::kProcessor:
+      return 1;
+    default:
+      return 1000;
   }
-}
-
-std::uint64_t hash_of_text(const ObservationReader& reader, const Observation& o) {
-  char text[4096];  // no path is longer
-  const std::uint32_t bytes = std::min<std::uint32_t>(o.data_bytes, sizeof text);
-  reader.copy(o.data_position, text, bytes);
-  return XXH3_64bits(text, bytes);
 }
 
 }  // namespace
@@ -42,36 +38,58 @@ const char* name_of(ObservationKind kind) {
     case ObservationKind::kRepeat:
     case ObservationKind::kName:
     case ObservationKind::kMade:
-    case ObservationKind::kSeries: break;
-    case ObservationKind::kAbout: return "preparation";
-    case ObservationKind::kAccess: return "access";
-    case ObservationKind::kStat: return "stat";
-    case ObservationKind::kStatx: return "statx";
-    case ObservationKind::kOpen: return "open";
-    case ObservationKind::kUnlink: return "unlink";
-    case ObservationKind::kRemove: return "remove";
-    case ObservationKind::kRmdir: return "rmdir";
-    case ObservationKind::kRename: return "rename";
-    case ObservationKind::kMkdir: return "mkdir";
-    case ObservationKind::kLink: return "link";
-    case ObservationKind::kSymlink: return "symlink";
-    case ObservationKind::kTemporary: return "mkstemp";
-    case ObservationKind::kRandom: return "random bytes";
+    case ObservationKind::kSeries:
+      break;
+    case ObservationKind::kAbout:
+      return "preparation";
+    case ObservationKind::kAccess:
+      return "access";
+    case ObservationKind::kStat:
+      return "stat";
+    case ObservationKind::kStatx:
+      return "statx";
+    case ObservationKind::kOpen:
+      return "open";
+    case ObservationKind::kUnlink:
+      return "unlink";
+    case ObservationKind::kRemove:
+      return "remove";
+    case ObservationKind::kRmdir:
+      return "rmdir";
+    case ObservationKind::kRename:
+      return "rename";
+    case ObservationKind::kMkdir:
+      return "mkdir";
+    case ObservationKind::kLink:
+      return "link";
+    case ObservationKind::kSymlink:
+      return "symlink";
+    case ObservationKind::kTemporary:
+      return "mkstemp";
+    case ObservationKind::kRandom:
+      return "random bytes";
   }
   return "(unknown)";
 }
 
 const char* name_of(Series series) {
   switch (series) {
-    case Series::kTime: return "time";
-    case Series::kTimeOfDay: return "gettimeofday";
-    case Series::kProcessor: return "clock";
-    case Series::kTimes: return "times";
+    case Series::kTime:
+      return "time";
+    case Series::kTimeOfDay:
+      return "gettimeofday";
+    case Series::kProcessor:
+      return "clock";
+    case Series::kTimes:
+      return "times";
     case Series::kUsageSelf:
     case Series::kUsageChildren:
-    case Series::kUsageThread: return "getrusage";
-    case Series::kWtime: return "MPI_Wtime";
-    default: return "clock_gettime";
+    case Series::kUsageThread:
+      return "getrusage";
+    case Series::kWtime:
+      return "MPI_Wtime";
+    default:
+      return "clock_gettime";
   }
 }
 
@@ -85,7 +103,8 @@ Observations<Host>::Observations(BasicRank<Host>& rank)
   grow_names();
 }
 
-// -------------------------------------------------------------------------------------------- recall
+// --------------------------------------------------------------------------------------------
+// recall
 
 // Makes `current_` the record that answers the next question. False: there is none any more.
 template <class Host>
@@ -99,7 +118,10 @@ bool Observations<Host>::peek() {
     if (next.kind == ObservationKind::kRepeat) {
       left_ = next.repeats;
     } else if (next.kind == ObservationKind::kName) {
-      add_name(hash_of_text(reader_, next), next.data_position, next.data_bytes);
+      char text[4096];  // no path is longer
+      const std::uint32_t bytes = std::min<std::uint32_t>(next.data_bytes, sizeof text);
+      reader_.copy(next.data_position, text, bytes);
+      add_name(XXH3_64bits(text, bytes), next.data_position, bytes);
     } else if (next.kind != ObservationKind::kMade) {
       current_ = next;
       left_ = 1;
@@ -154,14 +176,16 @@ template <class Host>
 void Observations<Host>::diverge(const char* asked) {
   char then[512], text[1200];
   describe(current_, then, sizeof then);
-  std::snprintf(text, sizeof text,
-                "observation %llu of rank %u was %s; its replay asks for %s. The program does not do "
-                "the same again when it sees the same; see docs/fault-model.md",
-                static_cast<unsigned long long>(given_ + 1), rank_.rank(), then, asked);
+  std::snprintf(
+      text, sizeof text,
+      "observation %llu of rank %u was %s; its replay asks for %s. The program does not do "
+      "the same again when it sees the same; see docs/fault-model.md",
+      static_cast<unsigned long long>(given_ + 1), rank_.rank(), then, asked);
   rank_.diverged(text);
 }
 
-// -------------------------------------------------------------------------------------------- record
+// --------------------------------------------------------------------------------------------
+// record
 
 // Nothing is kept any more once the journal has met its limit.
 template <class Host>
@@ -257,7 +281,8 @@ void Observations<Host>::record(const Event& e) {
 }
 
 template <class Host>
-bool Observations<Host>::same_as_last(const std::byte* head, std::size_t head_bytes, const Event& e) {
+bool Observations<Host>::same_as_last(const std::byte* head, std::size_t head_bytes,
+                                      const Event& e) {
   if (last_event_bytes_ != head_bytes + e.data_bytes) return false;
   const std::byte* part[] = {head, static_cast<const std::byte*>(e.data)};
   const std::size_t part_bytes[] = {head_bytes, e.data_bytes};
@@ -279,7 +304,8 @@ template <class Host>
 void Observations<Host>::repeat() {
   if (repeat_word_ != nullptr) {
     const std::uint32_t count = repeat_word_->load(std::memory_order_relaxed);
-    if (count != ~std::uint32_t{0}) return repeat_word_->store(count + 1, std::memory_order_release);
+    if (count != ~std::uint32_t{0})
+      return repeat_word_->store(count + 1, std::memory_order_release);
   }
   constexpr std::uint32_t kOnce = 1;
   constexpr std::byte kPads[sizeof kOnce] = {};
@@ -298,7 +324,8 @@ void Observations<Host>::append(const void* data, std::size_t bytes) {
   if (!writer_.put(data, bytes)) out_of_memory();
 }
 
-// --------------------------------------------------------------------------------------------- names
+// ---------------------------------------------------------------------------------------------
+// names
 
 template <class Host>
 std::uint32_t Observations<Host>::find_name(const char* name, std::uint64_t* hash) {
@@ -314,24 +341,19 @@ std::uint32_t Observations<Host>::intern(const char* name) {
   std::uint64_t hash;
   const std::uint32_t known = find_name(name, &hash);
   if (known != 0) return known;
-  append_text(ObservationKind::kName, name);
   const auto bytes = static_cast<std::uint32_t>(std::strlen(name));
-  add_name(hash, writer_.position() - bytes, bytes);
-  return names_end_ - 1;
-}
-
-template <class Host>
-void Observations<Host>::append_text(ObservationKind kind, const char* text) {
-  const std::size_t bytes = std::strlen(text);
-  std::byte head[16] = {static_cast<std::byte>(kind)};
+  std::byte head[16] = {static_cast<std::byte>(ObservationKind::kName)};
   append(head, put_varint(head + 1, bytes) - head);
-  append(text, bytes);
+  const std::uint64_t position = writer_.position();
+  append(name, bytes);
+  add_name(hash, position, bytes);
+  return names_end_ - 1;
 }
 
 template <class Host>
 void Observations<Host>::add_name(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes) {
   if (names_end_ == names_room_) grow_names();
-  names_[names_end_] = {hash, position, bytes, 0};
+  names_[names_end_] = {hash, position, bytes, false};
   std::uint64_t i = hash;
   while (buckets_[i % (2 * names_room_)] != 0) ++i;
   buckets_[i % (2 * names_room_)] = names_end_++;
@@ -350,19 +372,18 @@ void Observations<Host>::grow_names() {
   for (std::uint32_t n = 1; n < names; ++n) {
     const Name was = old_names[n];
     add_name(was.hash, was.position, was.bytes);
-    names_[n].marks = was.marks;
+    names_[n].told = was.told;
   }
   rank_.arena().release(old_names, before * sizeof(Name));
   rank_.arena().release(old_buckets, 2 * before * sizeof(std::uint32_t));
 }
 
 template <class Host>
-unsigned Observations<Host>::mark(const char* name, unsigned set, unsigned clear) {
+bool Observations<Host>::told(const char* name) {
   std::uint64_t hash;
-  const std::uint32_t n = find_name(name, &hash);
-  if (n == 0) return 0;
-  const unsigned before = names_[n].marks;
-  names_[n].marks = (before | set) & ~clear;
+  Name& n = names_[find_name(name, &hash)];
+  const bool before = n.told;
+  n.told = true;
   return before;
 }
 
@@ -376,29 +397,44 @@ void Observations<Host>::text_of(std::uint32_t name, char* text, std::size_t siz
   text[bytes] = '\0';
 }
 
-// -------------------------------------------------------------------------- what the logs say of files
+// -------------------------------------------------------------------------- what the logs say of
+// files
 
 template <class Host>
-void Observations<Host>::made(const char* name) {
-  append_text(ObservationKind::kMade, name);
+void Observations<Host>::set_remade(std::uint32_t file, bool again) {
+  if (!remade(file)) add(remade_, file);
+  if (!again) return;
+  std::byte note[8] = {static_cast<std::byte>(ObservationKind::kMade)};
+  append(note, put_varint(note + 1, file) - note);
   writer_.publish();
 }
 
 template <class Host>
-bool Observations<Host>::made_before(const char* name) {
-  if (!made_.complete) {
-    ObservationReader mine(rank_.host().base(), rank_.observation_log());
-    for (Observation o; mine.next(&o);) {
-      if (o.kind == ObservationKind::kMade) add(made_, hash_of_text(mine, o));
-    }
-    made_.finish();
+bool Observations<Host>::remade(std::uint32_t file) {
+  if (!notes_read_) read_notes();
+  return remade_.has(file);
+}
+
+template <class Host>
+void Observations<Host>::read_notes() {
+  notes_read_ = true;
+  ObservationReader mine(rank_.host().base(), rank_.observation_log());
+  for (Observation o; mine.next(&o);) {
+    if (o.kind == ObservationKind::kMade && !remade_.has(o.file)) add(remade_, o.file);
   }
-  return made_.has(XXH3_64bits(name, std::strlen(name)));
 }
 
 template <class Host>
 bool Observations<Host>::written_elsewhere(std::uint32_t file, bool kept) {
-  for (std::uint32_t r = 0; r < rank_.size() && !written_.complete; ++r) {
+  if (!others_read_) read_what_others_write();
+  const std::uint64_t item = 2 * std::uint64_t{file};
+  return written_.has(item + 1) || (!kept && written_.has(item));
+}
+
+template <class Host>
+void Observations<Host>::read_what_others_write() {
+  others_read_ = true;
+  for (std::uint32_t r = 0; r < rank_.size(); ++r) {
     if (r == rank_.rank()) continue;
     std::byte* base = rank_.host().base();
     ObservationReader theirs(base, engine::region_of(base, r)->observations);
@@ -410,12 +446,10 @@ bool Observations<Host>::written_elsewhere(std::uint32_t file, bool kept) {
       OpenedFile opened;
       theirs.copy(o.data_position, &opened, sizeof opened);
       const bool emptied = (o.detail & (O_TRUNC | O_EXCL)) != 0;
-      add(written_, 2 * std::uint64_t{opened.file} + !emptied);
+      const std::uint64_t item = 2 * std::uint64_t{opened.file} + !emptied;
+      if (!written_.has(item)) add(written_, item);
     }
   }
-  if (!written_.complete) written_.finish();
-  const std::uint64_t item = 2 * std::uint64_t{file};
-  return written_.has(item + 1) || (!kept && written_.has(item));
 }
 
 template <class Host>
@@ -428,10 +462,14 @@ void Observations<Host>::add(Set& set, std::uint64_t item) {
     set.items = larger;
     set.room = room;
   }
-  set.items[set.size++] = item;
+  std::uint64_t* end = set.items + set.size++;
+  std::uint64_t* place = std::upper_bound(set.items, end, item);
+  std::copy_backward(place, end, end + 1);
+  *place = item;
 }
 
-// -------------------------------------------------------------------------------------------- memory
+// --------------------------------------------------------------------------------------------
+// memory
 
 template <class Host>
 template <class T>

@@ -1,7 +1,8 @@
 // What a rank sees of the world besides MPI: the time, files that are there or not, random bytes.
 //
-// Each answer is recorded before the program gets it; in the next incarnation the program is given the
-// same answers in the same order. The stream is one per rank; its format is in observation_log.h.
+// Each answer is recorded before the program gets it; in the next incarnation the program is given
+// the same answers in the same order. The stream is one per rank; its format is in
+// observation_log.h.
 //
 // For every question, in this order:
 //
@@ -48,17 +49,18 @@ class Observations {
   }
   void record(const Event& event);
 
-  // Changes the marks of a path that some event has named; returns them as they were. 0 for others.
-  unsigned mark(const char* name, unsigned set, unsigned clear);
+  // Files (OpenedFile::file) that this replay has made, emptied or cut: what they contain is this
+  // incarnation's. `again`: one that was not there any more; replays after this one shall know it
+  // too. The first question reads the whole log.
+  void set_remade(std::uint32_t file, bool again);
+  bool remade(std::uint32_t file);
 
-  // Notes that this replay is about to make a path again, and whether a replay before this one has noted
-  // that. The first question reads the whole log.
-  void made(const char* name);
-  bool made_before(const char* name);
-
-  // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`: and
-  // has not emptied it by that. The first question reads all their logs.
+  // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`:
+  // and has not emptied it by that. The first question reads all their logs.
   bool written_elsewhere(std::uint32_t file, bool kept);
+
+  // False the first time that it is asked about this path, of those that some event has named.
+  bool told(const char* name);
 
   BasicRank<Host>& rank() { return rank_; }
 
@@ -67,19 +69,13 @@ class Observations {
     std::uint64_t hash;
     std::uint64_t position;  // of its text in the log
     std::uint32_t bytes;
-    unsigned marks;
+    bool told;  // the user has had a notice about it
   };
-  // Filled in one go, then only asked.
   struct Set {
     std::uint64_t* items = nullptr;  // sorted
     std::size_t size = 0;
     std::size_t room = 0;
-    bool complete = false;
     bool has(std::uint64_t item) const { return std::binary_search(items, items + size, item); }
-    void finish() {
-      std::sort(items, items + size);
-      complete = true;
-    }
   };
   struct Clock {
     std::int64_t offset[kMaxFields];
@@ -90,8 +86,9 @@ class Observations {
   };
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After
-  // kPollsFine reads with less than kPollGap_us between them the clock ticks in steps of a kPollGrain-th
-  // of the time that the loop has lasted: never ahead, never back, 0.4 % late at most.
+  // kPollsFine reads with less than kPollGap_us between them the clock ticks in steps of a
+  // kPollGrain-th of the time that the loop has lasted: never ahead, never back, 0.4 % late at
+  // most.
   static constexpr std::uint32_t kPollsFine = 64;
   static constexpr std::int64_t kPollGap_us = 2;
   static constexpr std::int64_t kPollGrain = 256;
@@ -108,7 +105,6 @@ class Observations {
   bool same_as_last(const std::byte* head, std::size_t head_bytes, const Event& event);
   void repeat();
   void append(const void* data, std::size_t bytes);
-  void append_text(ObservationKind kind, const char* text);
 
   std::uint32_t find_name(const char* name, std::uint64_t* hash);
   std::uint32_t intern(const char* name);
@@ -116,6 +112,8 @@ class Observations {
   void grow_names();
 
   void add(Set& set, std::uint64_t item);
+  void read_notes();
+  void read_what_others_write();
   template <class T>
   T* make_array(std::size_t count);
   void text_of(std::uint32_t name, char* text, std::size_t size);
@@ -145,7 +143,9 @@ class Observations {
   std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
 
   Set written_;  // files that others write: 2 * file, + 1 if they did not empty it
-  Set made_;     // hashes of paths that earlier replays made again
+  Set remade_;
+  bool notes_read_ = false;
+  bool others_read_ = false;
 };
 
 }  // namespace rejoin::recovery

@@ -7,13 +7,15 @@ kill_test.py --list                                                      names, 
 
 import argparse
 import os
+import signal
 import sys
 import time
 
 sys.dont_write_bytecode = True  # the source directory stays as it is
 
+# The scenarios register themselves.
 import harness  # noqa: E402
-from scenarios import deaths, endings, members, memory, shells  # noqa: E402, F401  they register themselves
+from scenarios import deaths, endings, members, memory, shells  # noqa: E402, F401
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
@@ -54,6 +56,8 @@ def main():
     unknown = [name for name in options.names if name not in harness.SCENARIOS]
     if unknown or not options.names:
         parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
+    # Whoever ends the test ends its job as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         return 0 if all([run(name, options) for name in options.names]) else 1
     except harness.Skip as reason:

@@ -201,7 +201,8 @@ TEST_F(ObservationsTest, HalfARecordIsNone) {
   });
 }
 
-// ------------------------------------------------------------------------------------------- clocks
+// -------------------------------------------------------------------------------------------
+// clocks
 
 TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
   life([](Observations& o) { record(o, Series::kProcessor, 5000000); });
@@ -282,7 +283,8 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
   EXPECT_LT(log().tail, 4000u * 3 + 10);
 }
 
-// ----------------------------------------------------------------------------------------- divergence
+// -----------------------------------------------------------------------------------------
+// divergence
 
 using ObservationsDeathTest = ObservationsTest;
 
@@ -298,9 +300,10 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
     });
   };
   std::int64_t value;
-  EXPECT_EXIT(replay([&](Observations& o) { o.recall(Series::kWtime, &value); }),
-              testing::ExitedWithCode(1),
-              "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for MPI_Wtime");
+  EXPECT_EXIT(
+      replay([&](Observations& o) { o.recall(Series::kWtime, &value); }),
+      testing::ExitedWithCode(1),
+      "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for MPI_Wtime");
   EXPECT_EXIT(replay([&](Observations& o) {
                 Event e = access("b.txt");
                 o.recall(e);
@@ -316,13 +319,14 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
                 Event e = access("a.txt");
                 o.recall(e);
               }),
-              testing::ExitedWithCode(1), "observation 1 of rank 0 was time; its replay asks for access");
+              testing::ExitedWithCode(1),
+              "observation 1 of rank 0 was time; its replay asks for access");
 }
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
   engine::control_of(job_.base(), 0)->lasting_bump = std::uint64_t{1} << 62;
-  EXPECT_EXIT(life([](Observations& o) { record(o, Series::kTime, 1); }), testing::ExitedWithCode(1),
-              "memory is used up");
+  EXPECT_EXIT(life([](Observations& o) { record(o, Series::kTime, 1); }),
+              testing::ExitedWithCode(1), "memory is used up");
 }
 
 TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
@@ -336,27 +340,26 @@ TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
   });
 }
 
-// ----------------------------------------------------------------------------------------------- files
+// -----------------------------------------------------------------------------------------------
+// files
 
-TEST_F(ObservationsTest, MarksLastAsLongAsTheProcess) {
+TEST_F(ObservationsTest, OneNoticeAPath) {
   life([](Observations& o) {
-    EXPECT_EQ(o.mark("x", recovery::kTold, 0), 0u);
-    EXPECT_EQ(o.mark("x", 0, 0), 0u);  // nothing has named it
     o.record(access("x"));
-    EXPECT_EQ(o.mark("x", recovery::kTold | recovery::kRemade, 0), 0u);
-    EXPECT_EQ(o.mark("x", 0, recovery::kRemade), recovery::kTold | recovery::kRemade);
-    EXPECT_EQ(o.mark("x", 0, 0), recovery::kTold);
+    EXPECT_FALSE(o.told("x"));
     for (int i = 0; i < 300; ++i) o.record(access(std::to_string(i).c_str()));
-    EXPECT_EQ(o.mark("x", 0, 0), recovery::kTold);
+    EXPECT_FALSE(o.told("299"));
+    EXPECT_TRUE(o.told("x"));
   });
   life([](Observations& o) {
     Event e = access("x");
     EXPECT_TRUE(o.recall(e));
-    EXPECT_EQ(o.mark("x", 0, 0), 0u);
+    EXPECT_FALSE(o.told("x"));
   });
 }
 
-// Notes of a replay that dies stand in the middle of the answers of its successors, and are no answers.
+// Notes of a replay that dies stand in the middle of the answers of its successors, and are no
+// answers.
 TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
   const auto replay = [](Observations& o, int answers) {
     for (int i = 0; i < answers; ++i) {
@@ -370,14 +373,17 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
   });
   life([&](Observations& o) {
     replay(o, 1);
-    EXPECT_FALSE(o.made_before("a"));
-    o.made("a");
-    o.made("never asked about");
+    EXPECT_FALSE(o.remade(0xffffffff));
+    o.set_remade(0xffffffff, true);
+    o.set_remade(7, true);
+    o.set_remade(8, false);
+    for (const std::uint32_t file : {7u, 8u, 0xffffffff}) EXPECT_TRUE(o.remade(file));
   });
   life([&](Observations& o) {
     replay(o, 2);
-    EXPECT_TRUE(o.made_before("a"));
-    EXPECT_FALSE(o.made_before("b"));
+    EXPECT_TRUE(o.remade(0xffffffff));
+    EXPECT_TRUE(o.remade(7));
+    EXPECT_FALSE(o.remade(8));
     o.record(access("a"));
     o.record(access("c"));
   });
@@ -386,7 +392,7 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
     Event e = access("c");
     EXPECT_TRUE(o.recall(e));
     EXPECT_FALSE(o.recall(e));
-    EXPECT_TRUE(o.made_before("a"));
+    EXPECT_TRUE(o.remade(7));
   });
 }
 
@@ -398,12 +404,15 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
     e.data_bytes = sizeof answer;
     o.record(e);
   };
-  life([&](Observations& o) {
-    for (std::uint32_t file = 500; file > 100; file -= 2) opened(o, "a", O_WRONLY | O_APPEND, file);
-    opened(o, "r", O_RDONLY, 1001);
-    opened(o, "+", O_RDWR, 1003);
-    opened(o, "w", O_WRONLY | O_CREAT | O_TRUNC, 1007);
-  }, 1);
+  life(
+      [&](Observations& o) {
+        for (std::uint32_t file = 500; file > 100; file -= 2)
+          opened(o, "a", O_WRONLY | O_APPEND, file);
+        opened(o, "r", O_RDONLY, 1001);
+        opened(o, "+", O_RDWR, 1003);
+        opened(o, "w", O_WRONLY | O_CREAT | O_TRUNC, 1007);
+      },
+      1);
   life([&](Observations& o) {
     opened(o, "mine", O_WRONLY, 1005);
     for (const bool kept : {false, true}) {

@@ -1,6 +1,6 @@
-// Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their families.
-// In a replay they are answered, not repeated: somebody else may have put something there since. Only
-// what the replay itself has made again goes the way of the first copy.
+// Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their
+// families. In a replay they are answered, not repeated: somebody else may have put something there
+// since. Only what the replay itself has made again goes the way of the first copy.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,10 +18,9 @@ namespace {
 using rejoin::world::Answer;
 using rejoin::world::ask;
 using rejoin::world::ask_once;
-using rejoin::world::clear_remade;
 using rejoin::world::Event;
+using rejoin::world::Found;
 using rejoin::world::look;
-using rejoin::world::make_again;
 using rejoin::world::ObservationKind;
 using rejoin::world::observing;
 using rejoin::world::ordinary;
@@ -57,24 +56,22 @@ int change(Event e, int dirfd, const char* watched, Really really, Settle settle
 template <class Really>
 int take_away(ObservationKind kind, int dirfd, const char* path, Really really) {
   return change({kind, 0, path}, dirfd, path, really, [&] {
-    if (!remade(path)) return;
-    really();
-    clear_remade(path);
+    if (remade(look(dirfd, path, false))) really();
   });
 }
 
 template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
   return change(e, dirfd, made, really, [&] {
-    if (look(dirfd, made, false).there) return;
-    make_again(made);
-    really();
+    if (look(dirfd, made, false).there || really() != 0) return;
+    set_remade(look(dirfd, made, false), true);
   });
 }
 
 int unlink_at(const void* caller, int dirfd, const char* path, int flags) {
   if (!observing(caller) || !ordinary(path)) return real_unlinkat(dirfd, path, flags);
-  const auto kind = (flags & AT_REMOVEDIR) != 0 ? ObservationKind::kRmdir : ObservationKind::kUnlink;
+  const auto kind =
+      (flags & AT_REMOVEDIR) != 0 ? ObservationKind::kRmdir : ObservationKind::kUnlink;
   return take_away(kind, dirfd, path, [&] { return real_unlinkat(dirfd, path, flags); });
 }
 
@@ -83,12 +80,10 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
   const auto really = [&] { return real_renameat2(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, [&] {
-    if (!remade(from)) return;
-    clear_remade(from);
-    const bool there = look(to_dir, to, false).there;
-    if (!there) make_again(to);
-    if (!there || remade(to)) {
-      really();
+    const Found moved = look(from_dir, from, false), there = look(to_dir, to, false);
+    if (!remade(moved)) return;
+    if (!there.there || remade(there)) {
+      if (really() == 0) set_remade(moved, true);
     } else if (real_unlinkat(from_dir, from, 0) != 0) {
       real_unlinkat(from_dir, from, AT_REMOVEDIR);
     }
@@ -105,8 +100,8 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
             int flags) {
   const auto really = [&] { return real_linkat(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
-  return put_there({ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to}, to_dir, to,
-                   really);
+  return put_there({ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to}, to_dir,
+                   to, really);
 }
 
 int symlink_at(const void* caller, const char* target, int dirfd, const char* path) {
@@ -143,8 +138,9 @@ int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
     errno = e.error;
     return -1;
   }
-  set_remade(path);
-  return again();
+  const int result = again();
+  set_remade(look(AT_FDCWD, path, false), true);
+  return result;
 }
 
 int make_temporary_file(const void* caller, char* path, int suffix_bytes, int flags) {
@@ -204,9 +200,7 @@ REJOIN_REPLACES int symlinkat(const char* target, int dirfd, const char* path) n
   return symlink_at(REJOIN_CALLER, target, dirfd, path);
 }
 
-REJOIN_REPLACES int mkstemp(char* path) {
-  return make_temporary_file(REJOIN_CALLER, path, 0, 0);
-}
+REJOIN_REPLACES int mkstemp(char* path) { return make_temporary_file(REJOIN_CALLER, path, 0, 0); }
 REJOIN_REPLACES int mkostemp(char* path, int flags) {
   return make_temporary_file(REJOIN_CALLER, path, 0, flags);
 }

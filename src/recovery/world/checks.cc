@@ -82,8 +82,8 @@ REJOIN_REPLACES int statx(int dirfd, const char* path, int flags, unsigned mask,
   return check(e, out, sizeof *out, [&] { return real_statx(dirfd, path, flags, mask, out); });
 }
 
-// What programs call that were compiled with large files, or before glibc 2.33; `version` says which
-// struct stat they mean, and there is only one on this processor.
+// What programs call that were compiled with large files, or before glibc 2.33; `version` says
+// which struct stat they mean, and there is only one on this processor.
 static_assert(sizeof(struct stat) == sizeof(struct stat64));
 REJOIN_REPLACES int stat64(const char*, struct stat64*) noexcept __attribute__((alias("stat")));
 REJOIN_REPLACES int lstat64(const char*, struct stat64*) noexcept __attribute__((alias("lstat")));

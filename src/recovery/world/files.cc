@@ -39,10 +39,12 @@ bool find(int dirfd, const char* path, int flags, Found* found) {
   std::uint64_t file = mixed(s.stx_ino, std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor);
   file = mixed(file, born ? static_cast<std::uint64_t>(s.stx_btime.tv_sec) : 0);
   file = mixed(file, born ? s.stx_btime.tv_nsec : 0);
-  const std::uint64_t modified = mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
+  const std::uint64_t modified =
+      mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
   found->there = true;
   found->regular = S_ISREG(s.stx_mode);
-  found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified), s.stx_size};
+  found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified),
+                 s.stx_size};
   return true;
 }
 
@@ -67,21 +69,6 @@ void tell(const char* path, const char* format, ...) {
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   rejoin_world_tell(path, text);
-}
-
-bool remade(const char* path) {
-  if ((rejoin_world_mark(path, 0, 0) & recovery::kRemade) != 0) return true;
-  if (!rejoin_world_made_before(path)) return false;
-  set_remade(path);
-  return true;
-}
-
-void set_remade(const char* path) { rejoin_world_mark(path, recovery::kRemade, 0); }
-void clear_remade(const char* path) { rejoin_world_mark(path, 0, recovery::kRemade); }
-
-void make_again(const char* path) {
-  rejoin_world_made(path);
-  set_remade(path);
 }
 
 Answer ask_once(Event& event, int dirfd, const char* watched) {
@@ -111,8 +98,11 @@ Opening::Opening(int dirfd, const char* path, int flags, mode_t mode)
 
 bool Opening::begin() {
   switch (exclusive() ? ask_once(event_, dirfd_, path_) : ask(event_)) {
-    case Answer::kLive: break;
-    case Answer::kDone: make_again_in_place(); break;
+    case Answer::kLive:
+      break;
+    case Answer::kDone:
+      make_again_in_place();
+      break;
     case Answer::kRecorded:
       if (event_.error != 0) {
         errno = event_.error;
@@ -135,7 +125,12 @@ void Opening::end(int fd) {
       event_.data_bytes = sizeof then_;
     }
     record(event_);
-  } else if (fd < 0) {
+  } else if (fd >= 0) {
+    Found found;
+    if (remakes_ != Remakes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
+      set_remade(found, remakes_ == Remakes::kGone);
+    }
+  } else {
     tell(path_, "could be opened by the first execution and cannot by its replay: %s",
          strerrordesc_np(saved));
   }
@@ -148,7 +143,7 @@ void Opening::prepare() {
   const Found now = look(dirfd_, path_, true);
   if (exclusive()) make_again_in_place();
   if (!now.there) return prepare_absent();
-  const bool own = now.file.file == then_.file || remade(path_);
+  const bool own = now.file.file == then_.file || remade(now);
   if (!writes() && !truncates()) {
     if (!own || now.file.size_bytes != then_.size_bytes) {
       tell(path_, "is not what the first execution read there: its replay may read something else");
@@ -159,25 +154,27 @@ void Opening::prepare() {
   if (appends()) return prepare_append(now);
   const bool changed =
       now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified;
-  if (then_.size_bytes > 0 && changed && !remade(path_)) {
-    tell(path_, "has been changed in place since the first execution opened it: its replay may read "
+  if (then_.size_bytes > 0 && changed && !remade(now)) {
+    tell(path_,
+         "has been changed in place since the first execution opened it: its replay may read "
          "there what was written later");
   }
 }
 
-// The first execution has removed or renamed it since. It is made once more, and goes the same way when
-// the replay comes to that.
+// The first execution has removed or renamed it since. It is made once more, and goes the same way
+// when the replay comes to that.
 void Opening::prepare_absent() {
   if (!writes() && !creates()) return;
   const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
   if (contents_lost && !creates()) return;
-  make_again(path_);
+  remakes_ = Remakes::kGone;
   if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
 }
 
 void Opening::prepare_truncation(const Found& now) {
-  if (!rejoin_world_written_elsewhere(now.file.file, 0)) return set_remade(path_);
-  if (now.file.file == then_.file) {
+  if (!rejoin_world_written_elsewhere(now.file.file, 0)) {
+    remakes_ = Remakes::kThere;
+  } else if (now.file.file == then_.file) {
     flags_ &= ~O_TRUNC;
     tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
   } else {
@@ -189,14 +186,15 @@ void Opening::prepare_truncation(const Found& now) {
 // Ranks that have emptied the file did so before this one appended to it; all that they wrote lies
 // in front.
 void Opening::prepare_append(const Found& now) {
-  if (now.file.file != then_.file && !remade(path_)) {
-    tell(path_, "is another file than the one that the first execution appended to: what the replay "
+  if (now.file.file != then_.file && !remade(now)) {
+    tell(path_,
+         "is another file than the one that the first execution appended to: what the replay "
          "appends may be there twice");
   } else if (rejoin_world_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
     if (now.file.size_bytes > then_.size_bytes) set_size(0);
-    set_remade(path_);
+    remakes_ = Remakes::kThere;
   }
 }
 
@@ -214,7 +212,8 @@ void Opening::set_size(int flags) {
 
 void Opening::go_elsewhere() {
   elsewhere_ = memfd_create("rejoin", MFD_CLOEXEC);
-  if (elsewhere_ >= 0) snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
+  if (elsewhere_ >= 0)
+    snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
 }
 
 }  // namespace rejoin::world

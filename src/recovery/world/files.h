@@ -1,5 +1,5 @@
-// The rules of files (docs/world.md), shared by all the functions that take paths. All of it REQUIRES
-// observing(); nothing here allocates from the program's heap.
+// The rules of files (docs/world.md), shared by all the functions that take paths. All of it
+// REQUIRES observing(); nothing here allocates from the program's heap.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@ using recovery::Event;
 using recovery::ObservationKind;
 using recovery::OpenedFile;
 
-// Whether the fate of a path is recorded: not in /proc, /sys and /dev (/dev/shm is ordinary), and not
-// if it is too long to be one.
+// Whether the fate of a path is recorded: not in /proc, /sys and /dev (/dev/shm is ordinary), and
+// not if it is too long to be one.
 bool ordinary(const char* path);
 
 // What lies at a path now.
@@ -32,26 +32,27 @@ Found look(int dirfd, const char* path, bool follow_links);
 
 enum class Answer {
   kRecorded,  // the event is filled in
-  kDone,      // a change that the former life made, dying before its record: record it, do not repeat it
-  kLive,      // ask the world, then record
+  kDone,  // a change that the former life made, dying before its record: record it, do not repeat
+          // it
+  kLive,  // ask the world, then record
 };
 
 inline Answer ask(Event& event) {
   return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
 }
-// A change of the file system that succeeds once: unlink, rename, mkdir, an exclusive creation. What
-// lies at `watched` is recorded before it, so that a death between the change and its record is seen
-// for what it is.
+// A change of the file system that succeeds once: unlink, rename, mkdir, an exclusive creation.
+// What lies at `watched` is recorded before it, so that a death between the change and its record
+// is seen for what it is.
 Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_world_record(&event); }
 
-// Whether what lies at a path is this incarnation's, or was made by a replay that died.
-bool remade(const char* path);
-void set_remade(const char* path);
-void clear_remade(const char* path);
-// Before the replay makes something where there is nothing any more.
-void make_again(const char* path);
+// What the replay has made again goes the way of the first copy. Files are known by what they are,
+// not by their paths: they may be renamed, and paths mean other files in other directories.
+inline bool remade(const Found& f) { return f.there && rejoin_world_remade(f.file.file) != 0; }
+inline void set_remade(const Found& f, bool again) {
+  if (f.there) rejoin_world_set_remade(f.file.file, again);
+}
 
 // One opening of a file, by open() or fopen():
 //
@@ -94,6 +95,7 @@ class Opening {
   OpenedFile then_ = {};
   Event event_;
   bool replayed_ = false;
+  enum class Remakes { kNothing, kThere, kGone } remakes_ = Remakes::kNothing;
   int elsewhere_ = -1;  // unnamed memory that is opened instead of the path
   char elsewhere_path_[32];
 };

@@ -26,7 +26,7 @@ using ShmObservations = Observations<engine::ShmHost>;
 struct World {
   ShmObservations observations;
   const volatile int* in_rank = nullptr;
-  bool libc = true;  // --world off: only MPI_Wtime
+  bool libc = true;   // --world off: only MPI_Wtime
   bool busy = false;  // a signal handler that interrupts a record is not observed
   std::uintptr_t shim_begin = 0, shim_end = 0;
   explicit World(Rank& rank) : observations(rank) {}
@@ -102,7 +102,8 @@ Unobserved::~Unobserved() { --unobserved; }
 
 double observed_wtime() {
   constexpr std::int64_t kSecond_ns = 1000000000;
-  const bool observed = on_main_thread() && unobserved == 0 && world() != nullptr && !the_world->busy;
+  const bool observed =
+      on_main_thread() && unobserved == 0 && world() != nullptr && !the_world->busy;
   std::int64_t value;
   const auto series = static_cast<unsigned>(Series::kWtime);
   if (!observed || !rejoin_world_recall_series(series, &value)) {
@@ -146,19 +147,14 @@ void rejoin_world_record(const Event* event) {
   the_world->observations.record(*event);
 }
 
-unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) {
+void rejoin_world_set_remade(std::uint32_t file, int again) {
   const Busy busy;
-  return the_world->observations.mark(name, set, clear);
+  the_world->observations.set_remade(file, again != 0);
 }
 
-void rejoin_world_made(const char* name) {
+int rejoin_world_remade(std::uint32_t file) {
   const Busy busy;
-  the_world->observations.made(name);
-}
-
-int rejoin_world_made_before(const char* name) {
-  const Busy busy;
-  return the_world->observations.made_before(name);
+  return the_world->observations.remade(file);
 }
 
 int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {
@@ -168,7 +164,7 @@ int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {
 
 void rejoin_world_tell(const char* name, const char* text) {
   const Busy busy;
-  if (the_world->observations.mark(name, kTold, 0) & kTold) return;
+  if (the_world->observations.told(name)) return;
   char line[1024];
   snprintf(line, sizeof line, "%.400s %s", name, text);
   the_world->observations.rank().notice(line);

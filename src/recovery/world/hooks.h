@@ -1,6 +1,6 @@
-// What librejoin_world.so asks the shim. The world library replaces functions of libc and knows their
-// rules; the shim has the rank, its journal and the agent's socket. C names, found at load: without the
-// shim in the process they are null, and the world library only passes calls on.
+// What librejoin_world.so asks the shim. The world library replaces functions of libc and knows
+// their rules; the shim has the rank, its journal and the agent's socket. C names, found at load:
+// without the shim in the process they are null, and the world library only passes calls on.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 extern "C" {
 
-// Whether the calling thread's view of the world is recorded: this process is a rank (no child of one),
-// this is its main thread, and neither the shim itself nor a user's reduction operator is asking.
-// `caller`: the return address of the libc function. All other hooks REQUIRE it. Costs about 2 ns.
+// Whether the calling thread's view of the world is recorded: this process is a rank (no child of
+// one), this is its main thread, and neither the shim itself nor a user's reduction operator is
+// asking. `caller`: the return address of the libc function. All other hooks REQUIRE it. Costs
+// about 2 ns.
 int rejoin_world_observing(const void* caller) REJOIN_WORLD_HOOK;
 
 // Observations::recall() and record(). Series values as there.
@@ -22,10 +23,9 @@ void rejoin_world_record_series(unsigned series, std::int64_t* values) REJOIN_WO
 int rejoin_world_recall(rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 void rejoin_world_record(const rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 
-// Observations::mark(), made(), made_before() and written_elsewhere().
-unsigned rejoin_world_mark(const char* name, unsigned set, unsigned clear) REJOIN_WORLD_HOOK;
-void rejoin_world_made(const char* name) REJOIN_WORLD_HOOK;
-int rejoin_world_made_before(const char* name) REJOIN_WORLD_HOOK;
+// Observations::set_remade(), remade() and written_elsewhere().
+void rejoin_world_set_remade(std::uint32_t file, int again) REJOIN_WORLD_HOOK;
+int rejoin_world_remade(std::uint32_t file) REJOIN_WORLD_HOOK;
 int rejoin_world_written_elsewhere(std::uint32_t file, int kept) REJOIN_WORLD_HOOK;
 
 // One line for the user about a path, unless that path has had one.

@@ -3,8 +3,8 @@
 
 namespace rejoin::recovery {
 
-// MPI_Wtime: seconds of the monotonic clock, the same ones again in a replay. On the main thread of a
-// rank it is an observation; else, and without ftrun, it is only the clock. No locks.
+// MPI_Wtime: seconds of the monotonic clock, the same ones again in a replay. On the main thread of
+// a rank it is an observation; else, and without ftrun, it is only the clock. No locks.
 double observed_wtime();
 
 // While one exists nothing is observed. To be put around calls of the user's reduction operators:

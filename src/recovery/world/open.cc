@@ -42,10 +42,17 @@ bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE
 int flags_of(const char* mode) {
   int flags;
   switch (mode[0]) {
-    case 'r': flags = O_RDONLY; break;
-    case 'w': flags = O_WRONLY | O_CREAT | O_TRUNC; break;
-    case 'a': flags = O_WRONLY | O_CREAT | O_APPEND; break;
-    default: return -1;
+    case 'r':
+      flags = O_RDONLY;
+      break;
+    case 'w':
+      flags = O_WRONLY | O_CREAT | O_TRUNC;
+      break;
+    case 'a':
+      flags = O_WRONLY | O_CREAT | O_APPEND;
+      break;
+    default:
+      return -1;
   }
   for (const char* p = mode + 1; *p != '\0' && *p != ','; ++p) {
     if (*p == '+') flags = (flags & ~O_ACCMODE) | O_RDWR;
@@ -55,7 +62,8 @@ int flags_of(const char* mode) {
   return flags;
 }
 
-// The mode to use where Opening has changed the flags. `changed` has room for the mode and one more.
+// The mode to use where Opening has changed the flags. `changed` has room for the mode and one
+// more.
 void change_mode(const char* mode, int asked, int flags, char* changed) {
   const bool keep_contents = (asked & O_TRUNC) != 0 && (flags & O_TRUNC) == 0;
   char* to = changed;
@@ -76,8 +84,8 @@ FILE* open_stream(const char* path, const char* mode, Really really) {
   char changed[kLongestMode + 2];
   Opening opening(AT_FDCWD, path, asked, kStreamMode);
   if (!opening.begin()) {
-    // It failed the first time. It shall also do with the heap, and to a stream to be reopened, what it
-    // did then: so another call fails in its place.
+    // It failed the first time. It shall also do with the heap, and to a stream to be reopened,
+    // what it did then: so another call fails in its place.
     const int error = errno;
     really("", mode);
     errno = error;
@@ -128,9 +136,8 @@ REJOIN_REPLACES FILE* freopen(const char* path, const char* mode, FILE* stream) 
   if (!observing(REJOIN_CALLER) || !observed_stream(path, mode)) {
     return real_freopen(path, mode, stream);
   }
-  return open_stream(path, mode, [stream](const char* p, const char* m) {
-    return real_freopen(p, m, stream);
-  });
+  return open_stream(path, mode,
+                     [stream](const char* p, const char* m) { return real_freopen(p, m, stream); });
 }
 
 // What programs call that were compiled with large files, or with checks (_FORTIFY_SOURCE).

@@ -43,7 +43,6 @@ inline bool observing(const void* caller) {
 // A function of libc that this library defines.
 #define REJOIN_REPLACES extern "C" __attribute__((visibility("default")))
 // real_f: libc's own f.
-#define REJOIN_REAL(f) \
-  constinit ::rejoin::world::Real real_##f(#f, &::f)
+#define REJOIN_REAL(f) constinit ::rejoin::world::Real real_##f(#f, &::f)
 // Where the function that this is used in was called from.
 #define REJOIN_CALLER __builtin_return_address(0)

@@ -27,8 +27,8 @@ constexpr std::int64_t kSecond_us = 1000000;
 constexpr clockid_t kClocks =
     static_cast<clockid_t>(Series::kEnd) - static_cast<clockid_t>(Series::kClock0);
 
-// Values of a series from the journal, else from `ask`, which fills them in. REQUIRES a question that
-// the world always answers.
+// Values of a series from the journal, else from `ask`, which fills them in. REQUIRES a question
+// that the world always answers.
 template <class Ask>
 void read_series(Series series, std::int64_t* values, Ask ask) {
   const auto s = static_cast<unsigned>(series);
@@ -55,9 +55,7 @@ timeval from_us(std::int64_t us) { return {us / kSecond_us, us % kSecond_us}; }
 REJOIN_REPLACES time_t time(time_t* out) noexcept {
   if (!observing(REJOIN_CALLER)) return real_time(out);
   std::int64_t seconds;
-  read_series(Series::kTime, &seconds, [&] {
-    seconds = real_time(nullptr);
-  });
+  read_series(Series::kTime, &seconds, [&] { seconds = real_time(nullptr); });
   if (out != nullptr) *out = seconds;
   return seconds;
 }
@@ -91,9 +89,7 @@ REJOIN_REPLACES int timespec_get(timespec* out, int base) noexcept {
 REJOIN_REPLACES clock_t clock() noexcept {
   if (!observing(REJOIN_CALLER)) return real_clock();
   std::int64_t us;
-  read_series(Series::kProcessor, &us, [&] {
-    us = real_clock();
-  });
+  read_series(Series::kProcessor, &us, [&] { us = real_clock(); });
   return us;
 }
 

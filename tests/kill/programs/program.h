@@ -1,14 +1,16 @@
 #pragma once
 
 // What the programs that get killed have in common: the checks of the conformance programs, a salt
-// that carries what was received into everything that is contributed later, and key=value arguments.
+// that carries what was received into everything that is contributed later, and key=value
+// arguments.
 
 #include <errno.h>
 #include <time.h>
 
 #include "../../conformance/check.h"
 
-/** Hash of everything that the world received together; a byte that was lost changes all that follows. */
+/** Hash of everything that the world received together; a byte that was lost changes all that
+ * follows. */
 static uint64_t salt = 1;
 
 /** Element `index` of what world rank `source` contributes in step `step`. */

@@ -1,7 +1,8 @@
 // unsteady HOW: rank 1 is killed in its first life (from outside, or by --kill 1@8) and does not do
 // the same again in its second one. How it knows: a file that it makes with system calls that
 // nobody records.
-//   HOW: operation  count  order (asks for another operation)    bytes  message (contributes others)
+//   HOW: operation  count  order (asks for another operation)    bytes  message (contributes
+//   others)
 
 #include <fcntl.h>
 #include <sys/syscall.h>

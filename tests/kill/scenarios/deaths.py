@@ -168,12 +168,12 @@ def second_death_when(t, event):
         require(result.killed == [2], "rank 2 was not killed", result)
 
 
-# -------------------------------------------------------------------------- the same rank dies again
+# ------------------------------------------------------------------------- the same rank dies again
 
 
 @scenario()
 def again_during_its_replay(t):
-    """A rank dies in its replay, further and further from where it was, and once at the same place."""
+    """A rank dies in its replay: sooner each time, at the same place, a little later each time."""
     program = ("steps", "count=60")
     for moment in MOMENTS:
         kills = [Kill(1, 50, moment, 0), Kill(1, 30, moment, 1), Kill(1, 10, moment, 2)]
@@ -199,7 +199,7 @@ def again_once_too_often(t):
         require(not result.out, "it went on", result)
 
 
-# ----------------------------------------------------------------------------- beginnings and endings
+# --------------------------------------------------------------------------- beginnings and endings
 
 
 @scenario(who=["one", "all"])
@@ -230,7 +230,7 @@ def world_of_one(t):
         t.recovers(1, *program, kills=[kill])
 
 
-# --------------------------------------------------------------------------------------------- stopped
+# ------------------------------------------------------------------------------------------ stopped
 
 
 def progress(job):
@@ -241,7 +241,6 @@ def progress(job):
 def stopped_then_killed(t):
     """While a rank is stopped the others wait; when it is killed everything goes on."""
     program = ("steps", "count=30", "pause_us=2000", "kinds=axg", "lines=1")
-    expected = t.undisturbed(3, *program)
 
     def interfere(job):
         job.until_output("rank 1, step 3")
@@ -253,10 +252,8 @@ def stopped_then_killed(t):
         require(not [e for e in job.events if e["event"] == "death"], "taken for dead", job)
         job.kill(1)
 
-    result = t.run(3, *program, interfere=interfere)
-    require(result.code == 0, f"exit code {result.code}", result)
-    require(sorted(result.out) == sorted(expected.out), "the output differs", result)
-    require([d["rank"] for d in result.named("death")] == [1], "other deaths", result)
+    result = t.recovers(3, *program, interfere=interfere, ordered=False)
+    require(result.killed == [1], "rank 1 was not killed", result)
 
 
 @scenario()

@@ -13,7 +13,7 @@ def messages(result):
     return [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
 
 
-# ---------------------------------------------------------------------------- calls that disagree
+# ------------------------------------------------------------------------------ calls that disagree
 
 DISAGREEMENTS = [
     "kind", "count", "type", "operator", "bcast_count", "bcast_root", "bcast_roots", "gather_root",
@@ -22,15 +22,13 @@ DISAGREEMENTS = [
 
 
 def check_disagreement(result):
-    """One line that names both calls, with the places that the program said beforehand."""
+    """One line names both calls, with the places that the program said beforehand."""
     require(result.code not in (0, 128 + signal.SIGKILL), f"exit code {result.code}", result)
     said = re.search(r"lines (\d+) and (\d+)", result.out)
     require(said, "the program did not get that far", result)
-    found = [line for line in result.err.split("\n") if re.search(r"\bMPI_\w+.* where rank \d+ ", line)]
-    require(found, "no line names two calls", result)
-    pattern = r"disagree\.c:(\d+)::make_\w+"
-    places = [set(re.findall(pattern, line)) for line in found]
-    return set(said.groups()), places
+    found = [line for line in messages(result) if re.search(r"MPI_\w+ of .* where rank \d+ ", line)]
+    places = [set(re.findall(r"disagree\.c:(\d+)::make_\w+", line)) for line in found]
+    require(set(said.groups()) in places, f"no line names both calls: {places}", result)
 
 
 @scenario(how=DISAGREEMENTS)
@@ -38,8 +36,7 @@ def disagree(t, how):
     """Ranks make different collective calls: the report names both, by file and line."""
     for n in (2, 3):
         result = t.run(n, "disagree", how)
-        lines, places = check_disagreement(result)
-        require(lines in places, f"no line names both {lines}: {places}", result)
+        check_disagreement(result)
 
 
 @scenario(how=["kind", "count", "bcast_root", "gather_reduce"])
@@ -47,12 +44,11 @@ def disagree_after_death(t, how):
     """The same in a second life, and when the death is in the very operation."""
     for kill in (Kill(1, 3), Kill(0, 6, "before"), Kill(1, 6, "before"), Kill(0, 5, "after")):
         result = t.run(2, "disagree", how, kills=[kill])
-        lines, places = check_disagreement(result)
-        require(lines in places, f"no line names both {lines}: {places}", result)
+        check_disagreement(result)
         check_deaths(result, [kill])
 
 
-# --------------------------------------------------------------------------------- crashing for ever
+# -------------------------------------------------------------------------------- crashing for ever
 
 
 @scenario()
@@ -87,7 +83,7 @@ def crash_before_init(t):
     require(len(result.named("respawn")) <= 2, "it was tried again and again", result)
 
 
-# ------------------------------------------------------------------------------------ what ftrun is told
+# ------------------------------------------------------------------------------- what ftrun is told
 
 
 @scenario()
@@ -138,19 +134,16 @@ def output_once(t):
 
     for _ in range(200 if t.long else 12):
         delays = [(t.rng.uniform(0, 0.03), t.rng.randrange(n)) for _ in range(t.rng.randint(1, 4))]
-        result = t.run(n, *program, interfere=interfere)
-        require(result.code == 0, f"exit code {result.code}", result)
+        result = t.recovers(n, *program, interfere=interfere, ordered=False)
         for rank in range(n):
             shown, wanted = (
                 [line for line in out.split("\n") if line.startswith(f"rank {rank},")]
                 for out in (result.out, expected.out)
             )
             require(shown == wanted, f"lines of rank {rank}: {shown[-3:]}, {len(shown)}", result)
-        require(len(result.out) == len(expected.out), "other lines", result)
-        check_deaths(result, [])
 
 
-# ------------------------------------------------------------------------------------------ divergence
+# --------------------------------------------------------------------------------------- divergence
 
 
 def diverges(t, how, flags=()):
@@ -163,8 +156,11 @@ def divergence(t, how):
     result = diverges(t, how)
     require(result.code == 1, f"exit code {result.code}", result)
     [line] = [line for line in messages(result) if "replay" in line]
-    for pattern in (r"operation 4 of rank 1", r"MPI_Allreduce of 4 bytes at \S*unsteady\.c:\d+::main",
-                    r"asks for MPI_\w+ of \d+ bytes.* at \S*unsteady\.c:\d+::unsteady_step"):  # fmt: skip
+    for pattern in (
+        r"operation 4 of rank 1",
+        r"MPI_Allreduce of 4 bytes at \S*unsteady\.c:\d+::main",
+        r"asks for MPI_\w+ of \d+ bytes.* at \S*unsteady\.c:\d+::unsteady_step",
+    ):
         require(re.search(pattern, line), f"the report has no '{pattern}'", result)
     require("done" not in result.out, "it went on", result)
 

@@ -3,10 +3,11 @@
 from harness import MOMENTS, Kill, require, scenario
 
 LEFT_TAIL = 2  # operations of left.c after the last one on the pair: a section's and MPI_Finalize
-COLLECTIVES = ["allreduce", "barrier", "allgather", "bcast", "gather", "scatter", "reduce", "alltoall"]
+UNIFORM = ["allreduce", "barrier", "allgather", "bcast"]
+CHANNELS = ["gather", "scatter", "reduce", "alltoall"]
 
 
-@scenario(kind=COLLECTIVES)
+@scenario(kind=UNIFORM + CHANNELS)
 def left_freed(t, kind):
     """Rank 0 has freed the communicator when rank 1 asks again for the last operation on it."""
     program = ("left", kind)
@@ -42,7 +43,7 @@ def left_exited(t):
 
 @scenario()
 def left_finalized(t):
-    """The others have called MPI_Finalize, and live on without MPI, when rank 1 asks for its result."""
+    """The others have called MPI_Finalize and live on without MPI when rank 1 asks for its result."""
     program = ("left", "bcast", "pause_ms=20", "linger_ms=200")
     last = t.undisturbed(3, *program).operations(1)
     for moment in MOMENTS:
@@ -68,7 +69,7 @@ def left_dies_too(t):
     require(sorted(result.killed) == [0, 2], "they had exited", result)
 
 
-@scenario(sweeps=True, limit_s=90)
+@scenario(sweeps=True)
 def cycle(t):
     """Three communicators that wait for each other in circles; deaths at every operation."""
     for rounds in (4, 12) if t.long else (4,):

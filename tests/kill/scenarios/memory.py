@@ -21,7 +21,7 @@ def resident_1gib(t):
         require(death.get("peak_bytes", 0) > 1 << 30, "it had no gibibyte", result)
 
 
-@scenario(kind=["allreduce", "allreduce_in_place", "bcast", "allgather", "reduce"], sweeps=True, limit_s=90)
+@scenario(kind=["allreduce", "allreduce_in_place", "bcast", "allgather", "reduce"], sweeps=True)
 def large(t, kind):
     """64 MiB; a rank is killed by order just before the commit, and from outside in the middle."""
     rounds = 2
@@ -46,7 +46,7 @@ def large(t, kind):
     require(middle >= 2, f"only {middle} deaths were in the middle", result)
 
 
-# ------------------------------------------------------------------------------------ no room for it
+# ----------------------------------------------------------------------------------- no room for it
 
 
 def with_small_file_system(directory, size):
@@ -156,7 +156,8 @@ def journal_directory_fills_up(t):
     directory = f"{t.next_work_directory()}/journal"
     os.mkdir(directory)
     prefix = with_small_file_system(directory, "48m")
-    result = t.run(2, *program, prefix=prefix, flags=["--journal-dir", directory], leaves=["journal"])
+    flags = ["--journal-dir", directory]
+    result = t.run(2, *program, prefix=prefix, flags=flags, leaves=["journal"])
     if result.code == 0:
         require(result.out == expected.out, "not as with more room", result)
         require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)

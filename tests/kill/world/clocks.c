@@ -1,5 +1,5 @@
-// Clocks and counters: the replay is told the times of the first execution, and live they go on from
-// there.
+// Clocks and counters: the replay is told the times of the first execution, and live they go on
+// from there.
 #define _GNU_SOURCE
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -56,7 +56,8 @@ static double compute(double seconds) {
   do {
     for (int i = 0; i < 10000; ++i) x = x + i;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  } while ((double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) < seconds);
+  } while ((double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) <
+           seconds);
   return x;
 }
 
@@ -89,7 +90,9 @@ static void play_poll(void) {
 
 // Before MPI_Init too, and in constructors.
 static struct timespec at_load;
-__attribute__((constructor)) static void read_at_load(void) { clock_gettime(CLOCK_REALTIME, &at_load); }
+__attribute__((constructor)) static void read_at_load(void) {
+  clock_gettime(CLOCK_REALTIME, &at_load);
+}
 
 static void play_before_init(void) {
   SAME(at_load);
@@ -98,7 +101,9 @@ static void play_before_init(void) {
   step();
 }
 
-static const struct scene scenes[] = {
-    {"all", play_all, 4}, {"poll", play_poll, 3}, {"before_init", play_before_init, 2}, {NULL, NULL, 0}};
+static const struct scene scenes[] = {{"all", play_all, 4},
+                                      {"poll", play_poll, 3},
+                                      {"before_init", play_before_init, 2},
+                                      {NULL, NULL, 0}};
 
 int main(int argc, char** argv) { return play_scene(argc, argv, scenes); }

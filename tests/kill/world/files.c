@@ -211,7 +211,8 @@ static void play_temporary(void) {
   step();
 }
 
-// "older" is there before the program starts: what is read from it is not restored, and that is said.
+// "older" is there before the program starts: what is read from it is not restored, and that is
+// said.
 static void play_in_place(void) {
   FILE* f = fopen("older", "r+");
   REQUIRE(f != NULL);
@@ -260,13 +261,12 @@ static void play_replace(void) {
 }
 
 static const struct scene scenes[] = {
-    {"missing", play_missing, 5},     {"exclusive", play_exclusive, 5},
-    {"append", play_append, 9},       {"truncate", play_truncate, 5},
-    {"rename", play_rename, 8},       {"rotate", play_rotate, 4},
+    {"missing", play_missing, 5},         {"exclusive", play_exclusive, 5},
+    {"append", play_append, 9},           {"truncate", play_truncate, 5},
+    {"rename", play_rename, 8},           {"rotate", play_rotate, 4},
     {"directories", play_directories, 4}, {"temporary", play_temporary, 4},
-    {"in_place", play_in_place, 2},   {"read", play_read, 3},
-    {"replace", play_replace, 6},
-    {NULL, NULL, 0},
+    {"in_place", play_in_place, 2},       {"read", play_read, 3},
+    {"replace", play_replace, 6},         {NULL, NULL, 0},
 };
 
 int main(int argc, char** argv) { return play_scene(argc, argv, scenes); }

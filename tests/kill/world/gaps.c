@@ -1,7 +1,8 @@
-// A change of the file system that succeeds once, and a death beside it: `before` the change or `after`
-// it, in both cases after it was announced and before it was recorded. No kill from outside can hit
-// that moment, so the kernel is asked to hand the system call over: the rank makes it in another way, or
-// does not, and kills itself. Second argument: before, after, or none for a run without a death.
+// A change of the file system that succeeds once, and a death beside it: `before` the change or
+// `after` it, in both cases after it was announced and before it was recorded. No kill from outside
+// can hit that moment, so the kernel is asked to hand the system call over: the rank makes it in
+// another way, or does not, and kills itself. Second argument: before, after, or none for a run
+// without a death.
 #define _GNU_SOURCE
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -20,14 +21,29 @@ static uint64_t life;
 static void make_change(const greg_t* r) {
   const long a = r[REG_RDI], b = r[REG_RSI], c = r[REG_RDX], d = r[REG_R10];
   switch (r[REG_RAX]) {
-    case SYS_unlinkat: syscall(c != 0 ? SYS_rmdir : SYS_unlink, b); break;
-    case SYS_unlink: syscall(SYS_unlinkat, AT_FDCWD, a, 0); break;
-    case SYS_mkdirat: syscall(SYS_mkdir, b, c); break;
-    case SYS_renameat: syscall(SYS_rename, b, d); break;
-    case SYS_linkat: syscall(SYS_link, b, d); break;
-    case SYS_symlinkat: syscall(SYS_symlink, a, c); break;
-    case SYS_openat: syscall(SYS_open, b, c, d); break;
-    default: abort();
+    case SYS_unlinkat:
+      syscall(c != 0 ? SYS_rmdir : SYS_unlink, b);
+      break;
+    case SYS_unlink:
+      syscall(SYS_unlinkat, AT_FDCWD, a, 0);
+      break;
+    case SYS_mkdirat:
+      syscall(SYS_mkdir, b, c);
+      break;
+    case SYS_renameat:
+      syscall(SYS_rename, b, d);
+      break;
+    case SYS_linkat:
+      syscall(SYS_link, b, d);
+      break;
+    case SYS_symlinkat:
+      syscall(SYS_symlink, a, c);
+      break;
+    case SYS_openat:
+      syscall(SYS_open, b, c, d);
+      break;
+    default:
+      abort();
   }
 }
 
@@ -140,11 +156,16 @@ static void play_failing(void) {
 }
 
 static const struct scene scenes[] = {
-    {"unlink", play_unlink, 2},       {"remove", play_remove, 2},
-    {"rmdir", play_rmdir, 2},         {"mkdir", play_mkdir, 2},
-    {"rename", play_rename, 2},       {"link", play_link, 2},
-    {"symlink", play_symlink, 2},     {"exclusive", play_exclusive, 2},
-    {"exclusive_stream", play_exclusive_stream, 2}, {"failing", play_failing, 2},
+    {"unlink", play_unlink, 2},
+    {"remove", play_remove, 2},
+    {"rmdir", play_rmdir, 2},
+    {"mkdir", play_mkdir, 2},
+    {"rename", play_rename, 2},
+    {"link", play_link, 2},
+    {"symlink", play_symlink, 2},
+    {"exclusive", play_exclusive, 2},
+    {"exclusive_stream", play_exclusive_stream, 2},
+    {"failing", play_failing, 2},
     {NULL, NULL, 0},
 };
 

@@ -1,4 +1,5 @@
-// What is not observed must not disturb: children, other threads, and memory that stays where it was.
+// What is not observed must not disturb: children, other threads, and memory that stays where it
+// was.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>
@@ -62,8 +63,8 @@ static void play_threads(void) {
   REQUIRE(pthread_join(thread, NULL) == 0);
 }
 
-// Opening files takes memory from the heap: what lies behind it must lie there again. Here for streams
-// that were opened, that could not be, and of random bytes.
+// Opening files takes memory from the heap: what lies behind it must lie there again. Here for
+// streams that were opened, that could not be, and of random bytes.
 static void play_heap(void) {
   FILE* streams[20];
   for (int round = 0; round < 3; ++round) {

@@ -65,7 +65,9 @@ static void play_stream(void) {
   step();
 }
 
-static const struct scene scenes[] = {
-    {"calls", play_calls, 3}, {"device", play_device, 4}, {"stream", play_stream, 3}, {NULL, NULL, 0}};
+static const struct scene scenes[] = {{"calls", play_calls, 3},
+                                      {"device", play_device, 4},
+                                      {"stream", play_stream, 3},
+                                      {NULL, NULL, 0}};
 
 int main(int argc, char** argv) { return play_scene(argc, argv, scenes); }

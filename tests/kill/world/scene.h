@@ -1,8 +1,8 @@
-// What the programs of this directory share. A program is a list of scenes; scene NAME is chosen by its
-// first argument. Rank 0 plays; the others only take part in step(). Between two steps it looks at the
-// world, and everything that must be the same in a replay goes through same(). The driver
-// (world_test.py) kills rank 0 at every step in turn, and compares all files and the output with those
-// of an undisturbed run.
+// What the programs of this directory share. A program is a list of scenes; scene NAME is chosen by
+// its first argument. Rank 0 plays; the others only take part in step(). Between two steps it looks
+// at the world, and everything that must be the same in a replay goes through same(). The driver
+// (world_test.py) kills rank 0 at every step in turn, and compares all files and the output with
+// those of an undisturbed run.
 #pragma once
 
 #include <errno.h>
@@ -22,14 +22,14 @@ static inline void fail(const char* file, int line, const char* what) {
   fflush(stdout);
   MPI_Abort(MPI_COMM_WORLD, 7);
 }
-#define REQUIRE(condition) \
-  do {                     \
+#define REQUIRE(condition)                                  \
+  do {                                                      \
     if (!(condition)) fail(__FILE__, __LINE__, #condition); \
   } while (0)
-#define REQUIRE_ERRNO(call, expected)                                    \
-  do {                                                                   \
-    errno = 0;                                                           \
-    if ((call) || errno != (expected)) fail(__FILE__, __LINE__, #call);  \
+#define REQUIRE_ERRNO(call, expected)                                   \
+  do {                                                                  \
+    errno = 0;                                                          \
+    if ((call) || errno != (expected)) fail(__FILE__, __LINE__, #call); \
   } while (0)
 
 // The steps of rank 0 are numbered from 1; the other ranks make the same number of them.
@@ -46,18 +46,21 @@ static inline int side_file(void) {
 }
 static inline uint64_t side_read(int cell) {
   uint64_t value = 0;
-  if (syscall(SYS_pread64, side_file(), &value, sizeof value, (long)(cell * sizeof value)) < 0) abort();
+  if (syscall(SYS_pread64, side_file(), &value, sizeof value, (long)(cell * sizeof value)) < 0)
+    abort();
   return value;
 }
 static inline void side_write(int cell, uint64_t value) {
-  if (syscall(SYS_pwrite64, side_file(), &value, sizeof value, (long)(cell * sizeof value)) < 0) abort();
+  if (syscall(SYS_pwrite64, side_file(), &value, sizeof value, (long)(cell * sizeof value)) < 0)
+    abort();
 }
 
 // Requires the bytes to be what they were in the first execution.
 static inline void same_bytes(const char* file, int line, const void* data, size_t bytes) {
   static int cell = 0;
   uint64_t hash = bytes + 1;
-  for (size_t i = 0; i < bytes; ++i) hash = (hash ^ ((const unsigned char*)data)[i]) * 1099511628211u;
+  for (size_t i = 0; i < bytes; ++i)
+    hash = (hash ^ ((const unsigned char*)data)[i]) * 1099511628211u;
   ++cell;
   const uint64_t before = side_read(cell);
   if (before == 0) {

@@ -1,5 +1,5 @@
-// Files that several ranks write. It is reported, not solved; but nothing that another rank wrote may be
-// lost by it, and what programs often do comes out right.
+// Files that several ranks write. It is reported, not solved; but nothing that another rank wrote
+// may be lost by it, and what programs often do comes out right.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 

@@ -39,7 +39,7 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
     : base_(base), rank_(rank), agent_socket_(agent_socket) {
   const SegmentHeader* h = header_of(base);
   const bool crowded = h->ranks > h->cores;
-  spins_ = crowded ? 8 : 4000;
+  spins_ = crowded ? 8 : 20000;  // about a millisecond: what is preempted comes back
   yields_ = crowded ? 200 : 20;
 }
 
