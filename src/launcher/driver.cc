@@ -86,12 +86,14 @@ Result<JobPlan> make_plan(const RunOptions& options) {
   auto path = check_program(options.command[0], directory);
   if (!path.ok()) return path.error();
   plan.path = path.value();
+  plan.linked = is_linked_against_us(plan.path);
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
   plan.library_directory = library_directory();
-  plan.limit_bytes = options.journal_limit_bytes.value_or(default_journal_limit_bytes());
+  plan.limit_bytes = options.journal_limit_bytes.value_or(
+      default_journal_limit_bytes(options.journal_directory));
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
     auto environment =
         environment_of(r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);

@@ -26,7 +26,8 @@ std::uint64_t clock_ns(clockid_t clock) {
 }
 
 Policy policy_of(const JobPlan& plan) {
-  return {plan.ranks, plan.options.max_restarts, plan.options.restart, plan.limit_bytes};
+  return {plan.ranks, plan.options.max_restarts, plan.options.restart, plan.limit_bytes,
+          plan.linked};
 }
 
 }  // namespace
@@ -282,6 +283,7 @@ void Job::carry_out(const AgentAction& a) {
 void Job::carry_out(const Action& a) {
   switch (a.kind) {
     case Action::Kind::kRespawn:
+      for (std::string& late : ranks_[a.rank].late) late.clear();
       for (const AgentAction& action : agent_.respawn(a.rank)) carry_out(action);
       break;
     case Action::Kind::kStop:
@@ -313,6 +315,7 @@ void Job::carry_out(const Action& a) {
 // What remains to be said about ranks when all have ended. True if there was something.
 bool Job::last_words() {
   if (std::exchange(last_words_said_, true)) return false;
+  show_late_output();
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     for (int stream = 0; stream < 2; ++stream) {
       flush_output(r, stream);

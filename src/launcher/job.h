@@ -33,7 +33,8 @@ struct JobPlan {
   std::uint64_t job = 0;
   std::uint64_t limit_bytes = 0;
   std::uint32_t processors = 1;
-  std::string path;  // of the program
+  std::string path;     // of the program
+  bool linked = false;  // it is itself linked against libmpi.so.40
   std::string socket;
   std::string secret;
   std::string library_directory;
@@ -64,10 +65,14 @@ class Job {
     pid_t child = 0;
     bool child_reaped = true;
     bool dying = false;     // its tree is being killed
+    bool killed = false;    // or has been
     Descriptor registered;  // pidfd of the registered process, if it is not the child
     pid_t registered_pid = 0;
     Descriptor output[2];  // read ends of its stdout and stderr
     OutputStream stream[2];
+    // Printed when the program may have been dead already, by it or by a shell around it: if the rank is
+    // started again it will be printed again, so it is shown only if it is not.
+    std::string late[2];
     std::uint64_t unfinished_since_ns[2] = {0, 0};  // 0: no unfinished line
     bool output_wanted = false;                     // the agent awaits its end
     std::uint64_t peak_bytes = 0;
@@ -137,6 +142,8 @@ class Job {
   // job_output.cc
   void read_output(std::uint32_t rank, int stream, bool to_the_end);
   void drain_output(std::uint32_t rank);
+  bool is_late(const RankIo& r, std::uint32_t rank) const;
+  void show_late_output();
   void check_output_ended(std::uint32_t rank);
   void flush_output(std::uint32_t rank, int stream);
   void tell_difference(std::uint32_t rank, int stream, bool ended);

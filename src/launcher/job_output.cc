@@ -34,7 +34,12 @@ void Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
       check_output_ended(rank);
       break;
     }
-    r.stream[stream].feed({buffer, static_cast<std::size_t>(got)}, writer.queue());
+    const std::string_view bytes(buffer, static_cast<std::size_t>(got));
+    if (is_late(r, rank)) {
+      r.late[stream] += bytes;
+    } else {
+      r.stream[stream].feed(bytes, writer.queue());
+    }
     if (!to_the_end) break;
   }
   tell_difference(rank, stream, false);
@@ -55,6 +60,27 @@ void Job::drain_output(std::uint32_t rank) {
   if (rank == 0) {
     input_pipe_.reset();
     input_.reader_ended();
+  }
+}
+
+// A shell learns of its program's death when we do, and may say something before it is killed too. The
+// pidfd is readable before anybody can be told.
+bool Job::is_late(const RankIo& r, std::uint32_t rank) const {
+  if (r.killed) return true;
+  if (!r.registered.open()) return false;
+  const auto* control = engine::control_of(segment_.base(), rank);
+  if (control->initialized.load(std::memory_order_relaxed) != 1) return false;
+  pollfd p = {r.registered.get(), POLLIN, 0};
+  return poll(&p, 1, 0) > 0;
+}
+
+void Job::show_late_output() {
+  for (RankIo& r : ranks_) {
+    for (int stream = 0; stream < 2; ++stream) {
+      if (r.late[stream].empty()) continue;
+      r.stream[stream].feed(r.late[stream], (stream == 0 ? out_ : err_).queue());
+      r.late[stream].clear();
+    }
   }
 }
 

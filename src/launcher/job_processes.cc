@@ -91,7 +91,7 @@ void Job::spawn(std::uint32_t rank) {
   }
   r.child = spawned.pid;
   r.child_reaped = false;
-  r.dying = false;
+  r.dying = r.killed = false;
   r.registered_pid = 0;
   r.output_wanted = false;
   r.peak_bytes = 0;
@@ -219,7 +219,7 @@ Cause Job::complete(Cause cause, std::uint32_t rank) {
 
 void Job::kill_tree(std::uint32_t rank) {
   RankIo& r = ranks_[rank];
-  r.dying = true;
+  r.dying = r.killed = true;
   if (!r.child_reaped) kill(-r.child, SIGKILL);
 }
 

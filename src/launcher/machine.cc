@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,7 +98,11 @@ std::uint32_t usable_processors() {
   return static_cast<std::uint32_t>(std::max(1.0, std::min<double>(allowed, quota)));
 }
 
-std::uint64_t default_journal_limit_bytes() {
+std::uint64_t default_journal_limit_bytes(const std::string& directory) {
+  struct statvfs disk = {};
+  if (!directory.empty() && statvfs(directory.c_str(), &disk) == 0) {
+    return std::max<std::uint64_t>(disk.f_bavail * disk.f_frsize / 2, 1);
+  }
   const auto free_kib = value_of(read_small_file("/proc/meminfo"), "MemAvailable:");
   const std::uint64_t free_bytes = free_kib ? *free_kib * 1024
                                             : static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *

@@ -14,8 +14,9 @@ namespace rejoin::launcher {
 // Processors that this process may use, by affinity and by the control group's quota; at least 1.
 std::uint32_t usable_processors();
 
-// Half of the smaller of the memory that is free and the control group's limit.
-std::uint64_t default_journal_limit_bytes();
+// For a journal in memory (`directory` is empty): half of the smaller of the memory that is free and the
+// control group's limit. For one in a directory: half of what is free there.
+std::uint64_t default_journal_limit_bytes(const std::string& directory);
 
 // How many processes of this control group (of the machine, where the group does not tell) the
 // kernel has killed for want of memory so far.

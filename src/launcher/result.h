@@ -7,7 +7,7 @@
 
 namespace rejoin::launcher {
 
-// Exit codes of ftrun that are its own; docs/faults.md and `ftrun -h` list them.
+// Exit codes of ftrun that are its own; `ftrun -h` lists them.
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitTimeout = 110;  // as mpirun's

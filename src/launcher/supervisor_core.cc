@@ -58,6 +58,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
     case Kind::kRegistered:
       r.state = State::kRegistered;
+      somebody_registered_ = true;
       r.pid = e.pid;
       r.replay_since_ns = e.at_ns;
       record("register", e).pid = e.pid;
@@ -124,7 +125,11 @@ void SupervisorCore::on_ended(const Event& e) {
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && e.cause.value == 0;
   const bool final_code = exited && state == State::kFinalized;
-  if (!stopping_ && !final_code && !well && state != State::kStarting) {
+  // An exit code before MPI_Init is a program that does not like its arguments, say.
+  const bool refused = exited && state == State::kRegistered && r.incarnation == 0;
+  const bool is_rank =
+      !refused && (state != State::kStarting || was_to_be_a_rank(r, e.cause));
+  if (!stopping_ && !final_code && !well && is_rank) {
     on_death(e);
     return;
   }
@@ -151,6 +156,11 @@ void SupervisorCore::on_ended(const Event& e) {
          rank_text(e.rank) + " ended with " + to_text(e.cause) + ", without calling MPI_Init" +
              memory_text(e.cause));
   }
+}
+
+bool SupervisorCore::was_to_be_a_rank(const Rank& r, const Cause& cause) const {
+  if (r.incarnation > 0) return true;
+  return cause.kind == Cause::Kind::kSignal && (policy_.linked || somebody_registered_);
 }
 
 void SupervisorCore::on_death(const Event& e) {

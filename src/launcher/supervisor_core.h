@@ -11,7 +11,10 @@
 //   any                ended -> kStarting (respawned) or kOver
 //
 // What the end of a process means:
-//   never registered   its exit code is final: it is no MPI program, or did not get that far
+//   never registered   final: it is no MPI program. But if it must be one, because it is linked
+//   against
+//                      our library, a former life was a rank, or (after a signal) others are ranks:
+//                      as below
 //   exit after Finalize   its exit code is final; the others go on
 //   exit code 0        before Init: final. Between Init and Finalize: an error, the job stops
 //   anything else      a death: the rank is started again, unless
@@ -34,6 +37,7 @@ struct Policy {
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
   std::uint64_t journal_limit_bytes = 0;
+  bool linked = false;  // the program itself is linked against libmpi.so.40
 };
 
 struct Event {
@@ -112,6 +116,8 @@ class SupervisorCore {
   };
 
   void on_ended(const Event& event);
+  // Whether a process that ended before it registered would have become a rank.
+  bool was_to_be_a_rank(const Rank& rank, const Cause& cause) const;
   void on_death(const Event& event);
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
   void on_abort(const Event& event);
@@ -134,6 +140,7 @@ class SupervisorCore {
   bool stopping_ = false;
   bool interrupted_ = false;
   bool limit_reached_ = false;
+  bool somebody_registered_ = false;
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;

@@ -32,14 +32,19 @@ if objdump -p "$library" | grep -qw SYMBOLIC; then
   complain "is linked with -Bsymbolic" "it would not see the copies of its objects in executables"
 fi
 
-# Open MPI's own library, if it is installed, has no name of MPI that ours lacks.
+# Open MPI's own library, if it is installed, has no name of MPI that ours lacks, and no predefined
+# object of another size: executables hold copies of them.
+names() {
+  nm -D --defined-only "$1" | awk '{ print $NF }' |
+    grep -E '^(P?MPI_[A-Z][a-z]|P?MPI_T_|P?MPIX_|OMPI_C_|MPI_F_|mpi_fortran_)' | sort -u
+}
+sizes() {
+  nm -DS --defined-only "$1" |
+    awk '/ (ompi_mpi_|ompi_request_null|ompi_message_n|mpi_fortran_)/ { print $4, $2 }'
+}
 reference=/usr/lib/$(uname -m)-linux-gnu/libmpi.so.40
 if [ -e "$reference" ]; then
-  names() { nm -D --defined-only "$1" | awk '{ print $NF }' | grep -E '^(P?MPI_[A-Z][a-z]|P?MPI_T_|P?MPIX_|OMPI_C_|MPI_F_|mpi_fortran_)' | sort -u; }
-  sizes() { nm -DS --defined-only "$1" | awk '/ (ompi_mpi_|ompi_request_null|ompi_message_n|mpi_fortran_)/ { print $4, $2 }' | sort; }
-  names "$reference" > "${TMPDIR:-/tmp}/rejoin_names.$$"
-  missing=$(names "$library" | comm -13 - "${TMPDIR:-/tmp}/rejoin_names.$$")
-  rm -f "${TMPDIR:-/tmp}/rejoin_names.$$"
+  missing=$( (names "$library"; names "$library"; names "$reference") | sort | uniq -u)
   [ -z "$missing" ] || complain "lacks names that Open MPI's has" "$missing"
   differing=$( (sizes "$reference"; sizes "$library") | sort -u | awk '
     $1 == name && $2 != size { print $1 ": " size " and " $2 " bytes" } { name = $1; size = $2 }')

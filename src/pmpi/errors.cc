@@ -112,15 +112,13 @@ int class_of(int code) {
 }
 
 void text_of(int code, char* text, std::size_t bytes) {
-  const AddedError* e = added(code);
-  const ErrorClass& c = kClasses[class_of(code) < kClassCount ? class_of(code) : MPI_ERR_UNKNOWN];
-  if (context != nullptr && code != MPI_SUCCESS && code == context->last_code) {
-    snprintf(text, bytes, "%s: %s", c.name, context->last_text);
-  } else if (e != nullptr) {
+  if (const AddedError* e = added(code)) {
     snprintf(text, bytes, "%s", e->text);
-  } else {
-    snprintf(text, bytes, "%s: %s", c.name, c.text);
+    return;
   }
+  const ErrorClass& c = kClasses[class_of(code)];
+  const bool newest = context != nullptr && code != MPI_SUCCESS && code == context->last_code;
+  snprintf(text, bytes, "%s: %s", c.name, newest ? context->last_text : c.text);
 }
 
 bool has_agent() {
@@ -134,20 +132,15 @@ int call_handler(MPI_Comm comm, int code) {
     handler->function(&comm, &code, nullptr);
     return code;
   }
-  char text[1400];
-  text_of(code, text, 1200);
-  char where[160];
-  snprintf(where, sizeof where, " (communicator %s)",
+  char what[1200], text[1400];
+  text_of(code, what, sizeof what);
+  snprintf(text, sizeof text, "%s%s (communicator %s)",
+           added(code) != nullptr ? "an error of the program's own: " : "", what,
            comm->name[0] != '\0' ? comm->name : "without a name");
-  strcat(text, where);
   end_job(code, text);
 }
 
 }  // namespace
-
-const char* name_of_class(int error_class) {
-  return error_class >= 0 && error_class < kClassCount ? kClasses[error_class].name : nullptr;
-}
 
 void end_job(int code, const char* text) {
   if (has_agent()) {

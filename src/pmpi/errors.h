@@ -23,7 +23,4 @@ namespace rejoin::pmpi {
 // if there is one, else the process does.
 [[noreturn]] void end_job(int code, const char* text);
 
-// "MPI_ERR_COUNT" of MPI_ERR_COUNT; nullptr for what is no predefined class.
-const char* name_of_class(int error_class);
-
 }  // namespace rejoin::pmpi

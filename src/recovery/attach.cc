@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <link.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -150,8 +148,6 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
     return false;
   }
   const int socket = move_high(connected);
-  // If the agent goes, so does the rank; a shell between them dies by the same rule first.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   Message m;
   const int segment = await_welcome(socket, &m);
   const std::uint64_t bytes = segment >= 0 ? size_of(segment) : 0;

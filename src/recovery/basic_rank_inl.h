@@ -214,7 +214,9 @@ void BasicRank<Host>::notice(const char* text) {
 
 template <class Host>
 void BasicRank<Host>::out_of_memory() {
-  host_.stop("the journal's memory is used up");
+  host_.stop(
+      "there is no more room for the journal: give the job more memory (or --journal-dir more space), or "
+      "set --journal-limit below what there is");
 }
 
 // ------------------------------------------------------------------------------------------- look-up

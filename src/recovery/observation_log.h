@@ -178,7 +178,7 @@ class ObservationWriter {
 
   std::uint64_t position() const { return position_; }  // where the next byte goes
 
-  // Where `bytes` bytes can be written in one piece and then be counted by advance(). nullptr: use
+  // Where `bytes` bytes can be written in one piece, then to be counted by advance(). nullptr: use
   // put().
   std::byte* room(std::size_t bytes) const {
     return static_cast<std::size_t>(backed_end_ - cursor_) >= bytes ? cursor_ : nullptr;

@@ -103,8 +103,7 @@ Observations<Host>::Observations(BasicRank<Host>& rank)
   grow_names();
 }
 
-// --------------------------------------------------------------------------------------------
-// recall
+// ------------------------------------------------------------------------------------------ recall
 
 // Makes `current_` the record that answers the next question. False: there is none any more.
 template <class Host>
@@ -184,8 +183,7 @@ void Observations<Host>::diverge(const char* asked) {
   rank_.diverged(text);
 }
 
-// --------------------------------------------------------------------------------------------
-// record
+// ------------------------------------------------------------------------------------------ record
 
 // Nothing is kept any more once the journal has met its limit.
 template <class Host>
@@ -324,8 +322,7 @@ void Observations<Host>::append(const void* data, std::size_t bytes) {
   if (!writer_.put(data, bytes)) out_of_memory();
 }
 
-// ---------------------------------------------------------------------------------------------
-// names
+// ------------------------------------------------------------------------------------------- names
 
 template <class Host>
 std::uint32_t Observations<Host>::find_name(const char* name, std::uint64_t* hash) {
@@ -397,8 +394,7 @@ void Observations<Host>::text_of(std::uint32_t name, char* text, std::size_t siz
   text[bytes] = '\0';
 }
 
-// -------------------------------------------------------------------------- what the logs say of
-// files
+// ---------------------------------------------------------------------- what the logs say of files
 
 template <class Host>
 void Observations<Host>::set_remade(std::uint32_t file, bool again) {
@@ -468,8 +464,7 @@ void Observations<Host>::add(Set& set, std::uint64_t item) {
   *place = item;
 }
 
-// --------------------------------------------------------------------------------------------
-// memory
+// ------------------------------------------------------------------------------------------ memory
 
 template <class Host>
 template <class T>

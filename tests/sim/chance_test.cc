@@ -46,7 +46,7 @@ TEST(Chance, NamedWorlds) {
     World world;
     ASSERT_TRUE(find_world(name, &world));
     Sweep sweep(world);
-    const std::uint64_t runs = scaled(world.ranks > 8 || name == "pipelined" ? 20 : 100);
+    const std::uint64_t runs = scaled(is_slow(world) ? 30 : 400);
     for (std::uint64_t seed = 1; seed <= runs; ++seed) sweep.by_chance(seed);
     EXPECT_EQ(sweep.failure(), "");
   }
@@ -55,7 +55,7 @@ TEST(Chance, NamedWorlds) {
 TEST(Schedules, WithoutDeaths) {
   for (const World& world : named_worlds()) {
     Sweep sweep(world);
-    const std::uint64_t runs = scaled(world.journal_limit_bytes > 0 ? 4 : 40);
+    const std::uint64_t runs = scaled(world.journal_limit_bytes > 0 ? 4 : 100);
     for (std::uint64_t seed = 0; seed < runs; ++seed) sweep.undisturbed(seed);
     EXPECT_EQ(sweep.failure(), "");
   }

@@ -21,6 +21,11 @@ inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks)
   return names;
 }
 
+// Large jobs and large buffers take longer.
+inline bool is_slow(const World& w) {
+  return w.ranks > 8 || w.name == "pipelined" || w.name == "poured";
+}
+
 // "ring-of-roots" as RingOfRoots.
 inline std::string name_of_case(const testing::TestParamInfo<std::string>& info) {
   std::string name;

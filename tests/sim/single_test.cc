@@ -14,10 +14,9 @@ TEST_P(SingleDeath, AtEveryStep) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);
-  // Large jobs and large buffers take longer.
-  const std::uint64_t runs = scaled(world.ranks > 8 || world.name == "pipelined" ? 700 : 3000);
+  const std::uint64_t runs = scaled(is_slow(world) ? 700 : 6000);
   for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
-    sweep.singles(seed, 450);
+    sweep.singles(seed, is_slow(world) ? 250 : 2000);
   }
   EXPECT_EQ(sweep.failure(), "");
   if (!thorough()) return;

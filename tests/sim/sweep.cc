@@ -185,7 +185,7 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
   // Half of the steps come after a first death, on average, and the replacement's.
   const std::uint64_t all = steps * steps;
   const std::uint64_t firsts = most_runs >= all ? steps : std::max<std::uint64_t>(1, most_runs / 40);
-  Share share(steps, std::min(firsts, steps), seed);
+  Share share(steps, firsts, seed);
   const std::uint64_t seconds = most_runs >= all ? all : 40;
   for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {
     for (std::uint64_t step = 1; step <= base.ranks[r].steps; ++step) {

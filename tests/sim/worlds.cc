@@ -14,6 +14,7 @@ constexpr std::size_t kSlotCount = 4;     // the most that a slot holds
 constexpr std::size_t kStagedCount = 5;   // through staging, everybody reads all of it
 constexpr std::size_t kSlicedCount = 2100;   // through one extent, from 2 ranks on
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging halves are used again
+constexpr std::size_t kPouredCount = 34000;     // a broadcast in three chunks
 
 using Comm = Player::Comm;
 
@@ -85,6 +86,14 @@ std::vector<World> make_worlds() {
          Comm all = p.everyone();
          p.allreduce(all, kPipelinedCount);
          p.allreduce(all, kStagedCount);
+       }});
+  // The others copy what the root pours before there is a record of it.
+  add({"poured", 3, [](Player& p) {
+         Comm all = p.everyone();
+         p.bcast(all, 1, kPouredCount, {.early = true});
+         p.bcast(all, 1, kPouredCount);
+         p.bcast(all, 0, kPouredCount, {.early = p.rank() == 2});
+         p.allreduce(all, kInlineCount);
        }});
   add({"gathers", 4, [](Player& p) {
          Comm all = p.everyone();

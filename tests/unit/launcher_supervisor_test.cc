@@ -204,6 +204,8 @@ TEST(Supervisor, OtherPlaceOrCauseIsNoLoop) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 life 0 epoch 0
+> 0 initialized 0
+record init rank 0 life 0 epoch 0
 > 1 ended 0 exit=3 at=5
 respawn 0
 record death rank 0 life 0 epoch 1 (exit code 3) replayed 0
@@ -287,10 +289,24 @@ finish 137
 )");
 }
 
+TEST(Supervisor, AnExitCodeBeforeInitIsFinal) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 exit=7 at=0
+record exit rank 0 life 0 epoch 0 (exit code 7)
+stop
+tell: rank 0 ended with exit code 7, without calling MPI_Init
+record stop epoch 0 code 7
+)");
+}
+
 TEST(Supervisor, NoRestart) {
   expect_transcript({1, 4, false, 0}, R"(
 > 0 registered 0
 record register rank 0 life 0 epoch 0
+> 0 initialized 0
+record init rank 0 life 0 epoch 0
 > 1 ended 0 exit=5 at=3
 record death rank 0 life 0 epoch 0 (exit code 5) replayed 0
 stop
@@ -314,6 +330,53 @@ tell: rank 1 ended with exit code 4, without calling MPI_Init
 record stop epoch 0 code 4
 > 3 all-over 0
 finish 4
+)");
+}
+
+TEST(Supervisor, AProgramThatIsLinkedAgainstUsIsARankBeforeItRegisters) {
+  Policy policy = ranks(2);
+  policy.linked = true;
+  expect_transcript(policy, R"(
+> 0 ended 0 signal=9
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) before its first MPI operation; starting it again (1 of 4)
+> 1 ended 1 exit=4
+record exit rank 1 life 0 epoch 1 (exit code 4)
+stop
+tell: rank 1 ended with exit code 4, without calling MPI_Init
+record stop epoch 1 code 4
+)");
+}
+
+TEST(Supervisor, KilledBeforeItRegistersWhileOthersAreRanks) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 1
+record register rank 1 life 0 epoch 0
+> 0 ended 0 signal=9
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) before its first MPI operation; starting it again (1 of 4)
+)");
+}
+
+TEST(Supervisor, AReplacementIsARankBeforeItRegisters) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 life 0 epoch 0
+> 1 ended 0 signal=9 at=5
+respawn 0
+record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #5; starting it again (1 of 4)
+> 2 ended 0 exit=1
+respawn 0
+record death rank 0 life 1 epoch 2 (exit code 1) replayed 0
+news: rank 0 died (exit code 1) before its first MPI operation while catching up; starting it again (2 of 4)
+> 3 ended 0 exit=1
+record death rank 0 life 2 epoch 2 (exit code 1) replayed 0
+stop
+tell: rank 0 died (exit code 1) before its first MPI operation while catching up; it died there by the same cause before, so a restart cannot help and the job ends
+record stop epoch 2 code 1
 )");
 }
 

@@ -201,8 +201,7 @@ TEST_F(ObservationsTest, HalfARecordIsNone) {
   });
 }
 
-// -------------------------------------------------------------------------------------------
-// clocks
+// ------------------------------------------------------------------------------------------ clocks
 
 TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
   life([](Observations& o) { record(o, Series::kProcessor, 5000000); });
@@ -283,8 +282,7 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
   EXPECT_LT(log().tail, 4000u * 3 + 10);
 }
 
-// -----------------------------------------------------------------------------------------
-// divergence
+// -------------------------------------------------------------------------------------- divergence
 
 using ObservationsDeathTest = ObservationsTest;
 
@@ -340,8 +338,7 @@ TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
   });
 }
 
-// -----------------------------------------------------------------------------------------------
-// files
+// ------------------------------------------------------------------------------------------- files
 
 TEST_F(ObservationsTest, OneNoticeAPath) {
   life([](Observations& o) {

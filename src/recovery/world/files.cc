@@ -109,6 +109,7 @@ bool Opening::begin() {
         return false;
       }
       replayed_ = true;
+      if (exclusive()) make_again_in_place();
       if (event_.data_bytes == sizeof then_) prepare();
   }
   return true;
@@ -141,23 +142,19 @@ void Opening::end(int fd) {
 // again by the replay; what anybody else wrote is not, and is left alone.
 void Opening::prepare() {
   const Found now = look(dirfd_, path_, true);
-  if (exclusive()) make_again_in_place();
   if (!now.there) return prepare_absent();
-  const bool own = now.file.file == then_.file || remade(now);
-  if (!writes() && !truncates()) {
-    if (!own || now.file.size_bytes != then_.size_bytes) {
-      tell(path_, "is not what the first execution read there: its replay may read something else");
-    }
-    return;
-  }
   if (truncates()) return prepare_truncation(now);
   if (appends()) return prepare_append(now);
-  const bool changed =
-      now.file.size_bytes != then_.size_bytes || now.file.modified != then_.modified;
-  if (then_.size_bytes > 0 && changed && !remade(now)) {
+  const bool same_size = now.file.size_bytes == then_.size_bytes;
+  const bool untouched =
+      now.file.file == then_.file && same_size && now.file.modified == then_.modified;
+  if (untouched || (same_size && remade(now))) return;
+  if (!writes()) {
+    tell(path_, "is not what the first execution read there: its replay may read something else");
+  } else if (then_.size_bytes > 0) {
     tell(path_,
-         "has been changed in place since the first execution opened it: its replay may read "
-         "there what was written later");
+         "has been changed since the first execution opened it: its replay may read there "
+         "what was written later");
   }
 }
 
@@ -187,9 +184,10 @@ void Opening::prepare_truncation(const Found& now) {
 // in front.
 void Opening::prepare_append(const Found& now) {
   if (now.file.file != then_.file && !remade(now)) {
+    go_elsewhere();
     tell(path_,
          "is another file than the one that the first execution appended to: what the replay "
-         "appends may be there twice");
+         "appends is dropped");
   } else if (rejoin_world_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
@@ -212,8 +210,9 @@ void Opening::set_size(int flags) {
 
 void Opening::go_elsewhere() {
   elsewhere_ = memfd_create("rejoin", MFD_CLOEXEC);
-  if (elsewhere_ >= 0)
-    snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
+  if (elsewhere_ < 0) return;
+  snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
+  if (appends() && ftruncate(elsewhere_, static_cast<off_t>(then_.size_bytes)) != 0) return;
 }
 
 }  // namespace rejoin::world

@@ -32,9 +32,8 @@ Found look(int dirfd, const char* path, bool follow_links);
 
 enum class Answer {
   kRecorded,  // the event is filled in
-  kDone,  // a change that the former life made, dying before its record: record it, do not repeat
-          // it
-  kLive,  // ask the world, then record
+  kDone,      // the former life made this change and died before its record: record it
+  kLive,      // ask the world, then record
 };
 
 inline Answer ask(Event& event) {

@@ -62,8 +62,7 @@ int flags_of(const char* mode) {
   return flags;
 }
 
-// The mode to use where Opening has changed the flags. `changed` has room for the mode and one
-// more.
+// The mode to use where Opening has changed the flags: at most one character longer.
 void change_mode(const char* mode, int asked, int flags, char* changed) {
   const bool keep_contents = (asked & O_TRUNC) != 0 && (flags & O_TRUNC) == 0;
   char* to = changed;

@@ -28,8 +28,7 @@ constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
 constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
 constinit Real<unsigned(void*)> real_random_device("_ZNSt13random_device9_M_getvalEv");
 
-// Bytes into `to`: recorded ones, else those of `really`, which returns how many it got, or -1 and
-// errno.
+// Bytes into `to`: recorded ones, else those of `really`, which returns like read().
 template <class Really>
 ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
   Event e{ObservationKind::kRandom, static_cast<std::uint32_t>(bytes)};

@@ -7,8 +7,7 @@ namespace rejoin::world {
 
 bool is_random_device(const char* path);
 
-// From now on what read() gets from this descriptor is an observation, until it is closed. Returns
-// it.
+// What read() gets from this descriptor is an observation, until it is closed. Returns it.
 int observe_reads(int fd);
 
 // A stream for reading. Not libc's own: that one would fetch its bytes behind our back.

@@ -22,7 +22,7 @@ FILES_BEFORE = {"older": "older text\n", "log": "first line\n"}
 # Of all other scenes they are told nothing.
 NOTICES = {
     "files.read": (r"older is not what the first execution read there", 2),
-    "files.in_place": (r"older has been changed in place", 1),
+    "files.in_place": (r"older has been changed since", 1),
     "files.rotate": (r"log is another file than the one that the first execution appended to", 2),
 }
 
