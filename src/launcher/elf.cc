@@ -66,13 +66,25 @@ std::vector<std::string> needed_of(std::string_view image) {
   return needed;
 }
 
+namespace {
+// Open MPI's own Fortran bindings: they need its insides, and Rejoin has none of its own.
+bool is_fortran_mpi(std::string_view soname) {
+  return soname.starts_with("libmpi_mpifh.so") || soname.starts_with("libmpi_usempi");
+}
+}  // namespace
+
 bool is_foreign_mpi(std::string_view soname) {
   if (soname.starts_with("libmpich") || soname.starts_with("libmpi_mt.so")) return true;
+  if (is_fortran_mpi(soname)) return true;
   // libmpi.so.12 is MPICH and Intel MPI, libmpi.so.1 and .20 are Open MPI before 3.
   return soname.starts_with("libmpi.so") && soname != "libmpi.so.40";
 }
 
 std::string foreign_mpi_text(std::string_view program, std::string_view soname) {
+  if (is_fortran_mpi(soname)) {
+    return std::string(program) + " uses MPI's Fortran bindings (" + std::string(soname) +
+           "), which Rejoin does not have yet; C and C++ programs work";
+  }
   std::string whose = "another MPI";
   if (soname.starts_with("libmpich") || soname == "libmpi.so.12") whose = "MPICH or Intel MPI";
   if (soname == "libmpi.so.1" || soname == "libmpi.so.20") whose = "an old Open MPI";

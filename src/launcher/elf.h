@@ -13,7 +13,8 @@ namespace rejoin::launcher {
 // script, a static program, a damaged file.
 std::vector<std::string> needed_of(std::string_view image);
 
-// True if `soname` is an MPI library of another ABI than libmpi.so.40.
+// True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
+// libmpi.so.40, or Open MPI's Fortran bindings.
 bool is_foreign_mpi(std::string_view soname);
 
 // What to tell the user about a program linked against `soname`.

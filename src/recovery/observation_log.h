@@ -7,8 +7,9 @@
 //                                     four bytes, little endian, at a position that is a multiple
 //                                     of four; the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
-//     made   := 0x03 FILE             not an answer: a replay has made again what was removed or
-//                                     renamed since; if that replay dies, the next one knows it
+//     made   := 0x03 FILE             not an answer: a replay has made this file because what it was
+//                                     made from is gone; if that replay dies, the next one knows.
+//                                     FILE 0: what has been made so is now the program's own
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
 //                                     an errno, or 0. BYTE*: the answer; see observation.h

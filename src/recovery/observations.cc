@@ -112,6 +112,7 @@ bool Observations<Host>::peek() {
   while (left_ == 0) {
     if (!reader_.next(&next)) {
       live_ = true;
+      if (ghosts_.size > 0) note_made(0);
       return false;
     }
     if (next.kind == ObservationKind::kRepeat) {
@@ -397,18 +398,23 @@ void Observations<Host>::text_of(std::uint32_t name, char* text, std::size_t siz
 // ---------------------------------------------------------------------- what the logs say of files
 
 template <class Host>
-void Observations<Host>::set_remade(std::uint32_t file, bool again) {
-  if (!remade(file)) add(remade_, file);
-  if (!again) return;
-  std::byte note[8] = {static_cast<std::byte>(ObservationKind::kMade)};
-  append(note, put_varint(note + 1, file) - note);
-  writer_.publish();
+void Observations<Host>::set_ghost(std::uint32_t file) {
+  if (ghost(file)) return;
+  add(ghosts_, file);
+  note_made(file);
 }
 
 template <class Host>
-bool Observations<Host>::remade(std::uint32_t file) {
+bool Observations<Host>::ghost(std::uint32_t file) {
   if (!notes_read_) read_notes();
-  return remade_.has(file);
+  return ghosts_.has(file);
+}
+
+template <class Host>
+void Observations<Host>::note_made(std::uint32_t file) {
+  std::byte note[8] = {static_cast<std::byte>(ObservationKind::kMade)};
+  append(note, put_varint(note + 1, file) - note);
+  writer_.publish();
 }
 
 template <class Host>
@@ -416,7 +422,12 @@ void Observations<Host>::read_notes() {
   notes_read_ = true;
   ObservationReader mine(rank_.host().base(), rank_.observation_log());
   for (Observation o; mine.next(&o);) {
-    if (o.kind == ObservationKind::kMade && !remade_.has(o.file)) add(remade_, o.file);
+    if (o.kind != ObservationKind::kMade) continue;
+    if (o.file == 0) {
+      ghosts_.size = 0;
+    } else {
+      add(ghosts_, o.file);
+    }
   }
 }
 
@@ -443,13 +454,14 @@ void Observations<Host>::read_what_others_write() {
       theirs.copy(o.data_position, &opened, sizeof opened);
       const bool emptied = (o.detail & (O_TRUNC | O_EXCL)) != 0;
       const std::uint64_t item = 2 * std::uint64_t{opened.file} + !emptied;
-      if (!written_.has(item)) add(written_, item);
+      add(written_, item);
     }
   }
 }
 
 template <class Host>
 void Observations<Host>::add(Set& set, std::uint64_t item) {
+  if (set.has(item)) return;
   if (set.size == set.room) {
     const std::size_t room = 2 * set.room + 64;
     auto* larger = make_array<std::uint64_t>(room);

@@ -49,11 +49,15 @@ class Observations {
   }
   void record(const Event& event);
 
-  // Files (OpenedFile::file) that this replay has made, emptied or cut: what they contain is this
-  // incarnation's. `again`: one that was not there any more; replays after this one shall know it
-  // too. The first question reads the whole log.
-  void set_remade(std::uint32_t file, bool again);
-  bool remade(std::uint32_t file);
+  // Files (OpenedFile::file) that this replay empties or cuts, and fills again.
+  void set_rewritten(std::uint32_t file) { add(rewritten_, file); }
+  bool rewritten(std::uint32_t file) const { return rewritten_.has(file); }
+
+  // Ghosts: files that a replay makes in place of those that are gone, because the first execution has
+  // removed or renamed them since. Noted for replays after this one, until the rank is live. The first
+  // question reads the whole log.
+  void set_ghost(std::uint32_t file);
+  bool ghost(std::uint32_t file);
 
   // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`:
   // and has not emptied it by that. The first question reads all their logs.
@@ -112,6 +116,7 @@ class Observations {
   void grow_names();
 
   void add(Set& set, std::uint64_t item);
+  void note_made(std::uint32_t file);
   void read_notes();
   void read_what_others_write();
   template <class T>
@@ -143,7 +148,8 @@ class Observations {
   std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
 
   Set written_;  // files that others write: 2 * file, + 1 if they did not empty it
-  Set remade_;
+  Set rewritten_;
+  Set ghosts_;
   bool notes_read_ = false;
   bool others_read_ = false;
 };

@@ -73,7 +73,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   ++runs_;
   watched_.assign(world_.ranks, Watched());
   SimOptions options = plan.options;
-  if (reference != nullptr || runs_ > 1) options.turn_limit = 60 * reference_result_.turns + 200000;
+  if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
   result.ending = simulation_.run(options, plan.deaths);
   result.why = simulation_.why();
@@ -94,6 +94,14 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   probes_.count[static_cast<unsigned>(Probe::kWokenForNothing)] += simulation_.spurious_wakes();
   probes_.count[static_cast<unsigned>(Probe::kHalfWritten)] += simulation_.spoilt();
   return result;
+}
+
+// Turns without a death or a start that are too many for a job that goes on.
+std::uint64_t Job::turn_limit(const Plan& plan) const {
+  // For each death the agent rings everybody, and all of them look and go to sleep again.
+  const std::uint64_t after_a_ring = 2 * (plan.options.polls + 5);
+  return 60 * reference_result_.turns + 50000 +
+         2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
 // Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would take

@@ -139,6 +139,7 @@ class Job : private engine::SimObserver {
   const char* judge_end();
 
   void wipe_segment();
+  std::uint64_t turn_limit(const Plan& plan) const;
   Mapping& memory_of_next_life();
 
   const World world_;

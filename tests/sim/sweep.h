@@ -41,7 +41,8 @@ class Sweep {
   // The longest way from a last death to the end, in runs without failures.
   double slowest_recovery() const { return slowest_recovery_; }
 
-  // Probes and steps that the world wants to be reached and were not, in words; empty: all were.
+  // What was not reached, in words: probes that the world asks for, and a death at each of the points
+  // that its runs come by. Empty: nothing.
   std::string unreached() const;
 
  private:

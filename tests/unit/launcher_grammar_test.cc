@@ -196,7 +196,8 @@ TEST(Elf, DamagedFilesAreHarmless) {
 }
 
 TEST(Elf, ForeignMpis) {
-  for (const char* soname : {"libmpich.so.12", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20"}) {
+  for (const char* soname : {"libmpich.so.12", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20",
+                             "libmpi_mpifh.so.40", "libmpi_usempif08.so.40"}) {
     EXPECT_TRUE(is_foreign_mpi(soname)) << soname;
     EXPECT_NE(foreign_mpi_text("p", soname).find(soname), std::string::npos);
   }

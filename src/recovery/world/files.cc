@@ -26,26 +26,41 @@ std::uint64_t mixed(std::uint64_t h, std::uint64_t value) {
   return h ^ h >> 32;
 }
 
-// The number of a file that is gone is soon given to another: so its time of birth belongs to its
-// identity, where the file system knows it.
+// The number of a file that is gone is soon given to another: what the file system hands out to tell
+// them apart belongs to the identity, and the time of birth where it does not.
+std::uint64_t generation(int dirfd, const char* path, int flags, const struct statx& s) {
+  union {
+    file_handle handle;
+    char room[sizeof(file_handle) + MAX_HANDLE_SZ];
+  };
+  handle.handle_bytes = MAX_HANDLE_SZ;
+  int mount;
+  const int follow = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? 0 : AT_SYMLINK_FOLLOW;
+  std::uint64_t h = 0;
+  if (name_to_handle_at(dirfd, path, &handle, &mount, (flags & AT_EMPTY_PATH) | follow) == 0) {
+    for (unsigned i = 0; i < handle.handle_bytes; ++i) h = mixed(h, handle.f_handle[i]);
+  } else if ((s.stx_mask & STATX_BTIME) != 0) {
+    h = mixed(static_cast<std::uint64_t>(s.stx_btime.tv_sec), s.stx_btime.tv_nsec);
+  }
+  return h;
+}
+
 bool find(int dirfd, const char* path, int flags, Found* found) {
   struct statx s;
   const int saved = errno;
-  const bool there = real_statx(dirfd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) == 0;
-  errno = saved;
   *found = {};
-  if (!there) return false;
-  const bool born = (s.stx_mask & STATX_BTIME) != 0;
-  std::uint64_t file = mixed(s.stx_ino, std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor);
-  file = mixed(file, born ? static_cast<std::uint64_t>(s.stx_btime.tv_sec) : 0);
-  file = mixed(file, born ? s.stx_btime.tv_nsec : 0);
-  const std::uint64_t modified =
-      mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
-  found->there = true;
-  found->regular = S_ISREG(s.stx_mode);
-  found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified),
-                 s.stx_size};
-  return true;
+  found->there = real_statx(dirfd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) == 0;
+  if (found->there) {
+    const std::uint64_t device = std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor;
+    const std::uint64_t file = mixed(mixed(s.stx_ino, device), generation(dirfd, path, flags, s));
+    const std::uint64_t modified =
+        mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
+    found->regular = S_ISREG(s.stx_mode);
+    found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified),
+                   s.stx_size};
+  }
+  errno = saved;
+  return found->there;
 }
 
 }  // namespace
@@ -115,6 +130,13 @@ bool Opening::begin() {
   return true;
 }
 
+void Opening::begin_again(const OpenedFile& then) {
+  then_ = then;
+  replayed_ = true;
+  if (exclusive()) make_again_in_place();
+  prepare();
+}
+
 void Opening::end(int fd) {
   const int saved = errno;
   if (elsewhere_ >= 0) close(elsewhere_);
@@ -128,8 +150,9 @@ void Opening::end(int fd) {
     record(event_);
   } else if (fd >= 0) {
     Found found;
-    if (remakes_ != Remakes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
-      set_remade(found, remakes_ == Remakes::kGone);
+    if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
+      if (becomes_ == Becomes::kGhost) set_ghost(found);
+      rejoin_world_set_rewritten(found.file.file);
     }
   } else {
     tell(path_, "could be opened by the first execution and cannot by its replay: %s",
@@ -138,61 +161,53 @@ void Opening::end(int fd) {
   errno = saved;
 }
 
-// Makes the path ready to be opened as it was the first time. What this rank wrote since is written
-// again by the replay; what anybody else wrote is not, and is left alone.
+// Makes the path ready to be opened as it was the first time.
 void Opening::prepare() {
   const Found now = look(dirfd_, path_, true);
   if (!now.there) return prepare_absent();
+  const bool same_file = now.file.file == then_.file, ghost = is_ghost(now);
+  const bool same_size = now.file.size_bytes == then_.size_bytes;
+  const bool untouched = same_file && same_size && now.file.modified == then_.modified;
+  const bool as_it_was = untouched || (same_size && rejoin_world_rewritten(now.file.file) != 0);
+  if (!writes() && !truncates()) {
+    if (as_it_was) return;
+    return tell(path_,
+                "is not what the first execution read there: its replay may read something else");
+  }
+  if (!same_file && !ghost) return go_elsewhere();
   if (truncates()) return prepare_truncation(now);
   if (appends()) return prepare_append(now);
-  const bool same_size = now.file.size_bytes == then_.size_bytes;
-  const bool untouched =
-      now.file.file == then_.file && same_size && now.file.modified == then_.modified;
-  if (untouched || (same_size && remade(now))) return;
-  if (!writes()) {
-    tell(path_, "is not what the first execution read there: its replay may read something else");
-  } else if (then_.size_bytes > 0) {
-    tell(path_,
-         "has been changed since the first execution opened it: its replay may read there "
+  if (then_.size_bytes > 0 && !as_it_was) {
+    tell(path_, "has been changed since the first execution opened it: its replay may read there "
          "what was written later");
   }
 }
 
-// The first execution has removed or renamed it since. It is made once more, and goes the same way
-// when the replay comes to that.
 void Opening::prepare_absent() {
   if (!writes() && !creates()) return;
   const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
   if (contents_lost && !creates()) return;
-  remakes_ = Remakes::kGone;
+  becomes_ = Becomes::kGhost;
   if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
 }
 
+// What other ranks wrote is written by nobody again.
 void Opening::prepare_truncation(const Found& now) {
-  if (!rejoin_world_written_elsewhere(now.file.file, 0)) {
-    remakes_ = Remakes::kThere;
-  } else if (now.file.file == then_.file) {
+  if (rejoin_world_written_elsewhere(now.file.file, 0)) {
     flags_ &= ~O_TRUNC;
     tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
   } else {
-    go_elsewhere();
-    tell(path_, "is now a file of another rank: what the replay writes there is dropped");
+    becomes_ = Becomes::kRewritten;
   }
 }
 
-// Ranks that have emptied the file did so before this one appended to it; all that they wrote lies
-// in front.
+// Ranks that have emptied the file did so before this one appended to it: what they wrote lies in front.
 void Opening::prepare_append(const Found& now) {
-  if (now.file.file != then_.file && !remade(now)) {
-    go_elsewhere();
-    tell(path_,
-         "is another file than the one that the first execution appended to: what the replay "
-         "appends is dropped");
-  } else if (rejoin_world_written_elsewhere(now.file.file, 1)) {
+  if (rejoin_world_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
     if (now.file.size_bytes > then_.size_bytes) set_size(0);
-    remakes_ = Remakes::kThere;
+    becomes_ = Becomes::kRewritten;
   }
 }
 
@@ -208,11 +223,14 @@ void Opening::set_size(int flags) {
   errno = saved;
 }
 
+// Another file lies there: it is complete, and this replay has nothing to do with it.
 void Opening::go_elsewhere() {
+  if (then_.size_bytes > 0 && !truncates() && !appends()) {
+    tell(path_, "is another file than the one that the first execution opened: its replay reads zeros");
+  }
   elsewhere_ = memfd_create("rejoin", MFD_CLOEXEC);
-  if (elsewhere_ < 0) return;
+  if (elsewhere_ < 0 || ftruncate(elsewhere_, static_cast<off_t>(then_.size_bytes)) != 0) return;
   snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
-  if (appends() && ftruncate(elsewhere_, static_cast<off_t>(then_.size_bytes)) != 0) return;
 }
 
 }  // namespace rejoin::world

@@ -1,5 +1,10 @@
 // The rules of files (docs/world.md), shared by all the functions that take paths. All of it
 // REQUIRES observing(); nothing here allocates from the program's heap.
+//
+// What a replay does to files follows from one sentence: what lay at a path when the rank died is where
+// it belongs. A replay writes into it only if it is the very file that the record names, and never
+// moves or removes it. Files that are gone are made again, as ghosts, and ghosts are moved and removed
+// as the first ones were. A file under whose name another one lies now is made in unnamed memory.
 #pragma once
 
 #include <fcntl.h>
@@ -46,11 +51,10 @@ Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_world_record(&event); }
 
-// What the replay has made again goes the way of the first copy. Files are known by what they are,
-// not by their paths: they may be renamed, and paths mean other files in other directories.
-inline bool remade(const Found& f) { return f.there && rejoin_world_remade(f.file.file) != 0; }
-inline void set_remade(const Found& f, bool again) {
-  if (f.there) rejoin_world_set_remade(f.file.file, again);
+// A file that a replay has made in place of one that is gone.
+inline bool is_ghost(const Found& f) { return f.there && rejoin_world_ghost(f.file.file) != 0; }
+inline void set_ghost(const Found& f) {
+  if (f.there) rejoin_world_set_ghost(f.file.file);
 }
 
 // One opening of a file, by open() or fopen():
@@ -65,6 +69,8 @@ class Opening {
   Opening& operator=(const Opening&) = delete;
 
   bool begin();
+  // Instead of begin(), where the answer has been found in another event.
+  void begin_again(const OpenedFile& then);
   const char* path() const { return elsewhere_ < 0 ? path_ : elsewhere_path_; }
   // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
   int flags() const { return flags_; }
@@ -94,9 +100,9 @@ class Opening {
   OpenedFile then_ = {};
   Event event_;
   bool replayed_ = false;
-  enum class Remakes { kNothing, kThere, kGone } remakes_ = Remakes::kNothing;
+  enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
   int elsewhere_ = -1;  // unnamed memory that is opened instead of the path
-  char elsewhere_path_[32];
+  char elsewhere_path_[32] = "";
 };
 
 }  // namespace rejoin::world

@@ -147,14 +147,24 @@ void rejoin_world_record(const Event* event) {
   the_world->observations.record(*event);
 }
 
-void rejoin_world_set_remade(std::uint32_t file, int again) {
+void rejoin_world_set_rewritten(std::uint32_t file) {
   const Busy busy;
-  the_world->observations.set_remade(file, again != 0);
+  the_world->observations.set_rewritten(file);
 }
 
-int rejoin_world_remade(std::uint32_t file) {
+int rejoin_world_rewritten(std::uint32_t file) {
   const Busy busy;
-  return the_world->observations.remade(file);
+  return the_world->observations.rewritten(file);
+}
+
+void rejoin_world_set_ghost(std::uint32_t file) {
+  const Busy busy;
+  the_world->observations.set_ghost(file);
+}
+
+int rejoin_world_ghost(std::uint32_t file) {
+  const Busy busy;
+  return the_world->observations.ghost(file);
 }
 
 int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {
