@@ -38,14 +38,22 @@ int advise(std::byte* begin, std::size_t bytes, int advice) {
 ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
     : base_(base), rank_(rank), agent_socket_(agent_socket) {
   const SegmentHeader* h = header_of(base);
+  // With a processor each, peers answer within microseconds, unless one was put on our processor or
+  // preempted: so give way now and then, and sleep after about a millisecond. With more ranks than
+  // processors it is always somebody else's turn.
   const bool crowded = h->ranks > h->cores;
-  spins_ = crowded ? 8 : 20000;  // about a millisecond: what is preempted comes back
-  yields_ = crowded ? 200 : 20;
+  spins_ = crowded ? 8 : 128;
+  yield_every_ = crowded ? 1 : 32;
+  looks_ = crowded ? 200 : 16384;
 }
 
 bool ShmHost::poll_slowly(unsigned turn) {
-  if (turn >= spins_ + yields_) return false;
-  syscall(SYS_sched_yield);
+  if (turn >= looks_) return false;
+  if (turn % yield_every_ == 0) {
+    syscall(SYS_sched_yield);
+  } else {
+    __builtin_ia32_pause();
+  }
   return true;
 }
 

@@ -72,8 +72,9 @@ class ShmHost {
   std::byte* base_;
   std::uint32_t rank_;
   int agent_socket_;
-  unsigned spins_;   // looks with a pause between them
-  unsigned yields_;  // then looks with a yield between them; then sleep
+  unsigned spins_;        // looks with a pause between them
+  unsigned looks_;        // until sleep
+  unsigned yield_every_;  // looks in between
   std::byte* touched_to_[kMaxRanks] = {};  // in each rank's payload, which is handed out upwards
 #if defined(__SANITIZE_THREAD__)
   std::atomic<unsigned> tsan_fence_{0};
