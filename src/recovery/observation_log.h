@@ -7,9 +7,11 @@
 //                                     four bytes, little endian, at a position that is a multiple
 //                                     of four; the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
-//     made   := 0x03 FILE             not an answer: a replay has made this file because what it was
-//                                     made from is gone; if that replay dies, the next one knows.
-//                                     FILE 0: what has been made so is now the program's own
+//     made   := 0x03 FILE LENGTH BYTE*
+//                                     not an answer, but for the next replay if this one dies. The
+//                                     replay makes a ghost (world/files.h). A path: it is about to
+//                                     be made there; then FILE: it has been. FILE 0 and no path:
+//                                     the rank is live, and what were ghosts are its own files
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
 //                                     an errno, or 0. BYTE*: the answer; see observation.h
@@ -51,7 +53,7 @@ struct Observation {
   Series series = Series::kEnd;
   std::uint32_t repeats = 0;        // kRepeat
   std::uint32_t file = 0;           // kMade
-  std::uint64_t data_position = 0;  // events: the answer; kName: the text
+  std::uint64_t data_position = 0;  // events: the answer; else the text
   std::uint32_t data_bytes = 0;
 };
 
@@ -80,10 +82,10 @@ class ObservationReader {
       o->repeats = reinterpret_cast<std::atomic<std::uint32_t>*>(at(position_))
                        ->load(std::memory_order_acquire);
       skip(sizeof o->repeats);
-    } else if (o->kind == ObservationKind::kMade) {
-      o->file = static_cast<std::uint32_t>(varint());
     } else {
-      if (o->kind != ObservationKind::kName) {
+      if (o->kind == ObservationKind::kMade) {
+        o->file = static_cast<std::uint32_t>(varint());
+      } else if (o->kind != ObservationKind::kName) {
         o->name = static_cast<std::uint32_t>(varint());
         o->other = static_cast<std::uint32_t>(varint());
         o->detail = static_cast<std::uint32_t>(varint());

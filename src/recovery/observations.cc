@@ -112,7 +112,7 @@ bool Observations<Host>::peek() {
   while (left_ == 0) {
     if (!reader_.next(&next)) {
       live_ = true;
-      if (ghosts_.size > 0) note_made(0);
+      if (notes_read_) note_made(0, "");
       return false;
     }
     if (next.kind == ObservationKind::kRepeat) {
@@ -398,10 +398,23 @@ void Observations<Host>::text_of(std::uint32_t name, char* text, std::size_t siz
 // ---------------------------------------------------------------------- what the logs say of files
 
 template <class Host>
+void Observations<Host>::set_rewritten(std::uint32_t file, const char* path) {
+  std::uint64_t hash;
+  add(rewritten_, std::uint64_t{file} << 32 | find_name(path, &hash));
+}
+
+template <class Host>
+bool Observations<Host>::rewritten(std::uint32_t file, char* path, std::size_t room_bytes) {
+  const std::uint64_t item = rewritten_.from(std::uint64_t{file} << 32);
+  if (item >> 32 != file) return false;
+  if (path != nullptr) text_of(static_cast<std::uint32_t>(item), path, room_bytes);
+  return true;
+}
+
+template <class Host>
 void Observations<Host>::set_ghost(std::uint32_t file) {
-  if (ghost(file)) return;
-  add(ghosts_, file);
-  note_made(file);
+  if (!ghost(file)) add(ghosts_, file);
+  note_made(file, "");
 }
 
 template <class Host>
@@ -411,9 +424,23 @@ bool Observations<Host>::ghost(std::uint32_t file) {
 }
 
 template <class Host>
-void Observations<Host>::note_made(std::uint32_t file) {
-  std::byte note[8] = {static_cast<std::byte>(ObservationKind::kMade)};
-  append(note, put_varint(note + 1, file) - note);
+typename Observations<Host>::Noted Observations<Host>::noted_ghost(std::size_t n, char* path,
+                                                                   std::size_t room_bytes) {
+  if (!notes_read_) read_notes();
+  if (n >= noted_.size) return Noted::kNothing;
+  const std::uint64_t item = noted_.items[noted_.size - 1 - n];
+  const std::size_t bytes = std::min<std::size_t>(item & 0xffff, room_bytes - 1);
+  reader_.copy(item >> 16, path, bytes);
+  path[bytes] = '\0';
+  return n == 0 && half_made_ ? Noted::kPerhaps : Noted::kGhost;
+}
+
+template <class Host>
+void Observations<Host>::note_made(std::uint32_t file, const char* path) {
+  const std::size_t bytes = std::strlen(path);
+  std::byte head[16] = {static_cast<std::byte>(ObservationKind::kMade)};
+  append(head, put_varint(put_varint(head + 1, file), bytes) - head);
+  append(path, bytes);
   writer_.publish();
 }
 
@@ -423,10 +450,13 @@ void Observations<Host>::read_notes() {
   ObservationReader mine(rank_.host().base(), rank_.observation_log());
   for (Observation o; mine.next(&o);) {
     if (o.kind != ObservationKind::kMade) continue;
-    if (o.file == 0) {
-      ghosts_.size = 0;
-    } else {
+    half_made_ = o.data_bytes > 0;
+    if (half_made_) {
+      add(noted_, o.data_position << 16 | o.data_bytes);
+    } else if (o.file != 0) {
       add(ghosts_, o.file);
+    } else {
+      ghosts_.size = noted_.size = 0;
     }
   }
 }

@@ -49,15 +49,21 @@ class Observations {
   }
   void record(const Event& event);
 
-  // Files (OpenedFile::file) that this replay empties or cuts, and fills again.
-  void set_rewritten(std::uint32_t file) { add(rewritten_, file); }
-  bool rewritten(std::uint32_t file) const { return rewritten_.has(file); }
+  // Files (OpenedFile::file) that this replay fills again, and the path where it has found them:
+  // one that some event has named, else the path is not kept. rewritten(): `path`, if not null,
+  // gets it.
+  void set_rewritten(std::uint32_t file, const char* path);
+  bool rewritten(std::uint32_t file, char* path, std::size_t room_bytes);
 
-  // Ghosts: files that a replay makes in place of those that are gone, because the first execution has
-  // removed or renamed them since. Noted for replays after this one, until the rank is live. The first
-  // question reads the whole log.
+  // Ghosts: files that a replay makes in place of those that are gone, because the first execution
+  // has removed or renamed them since. Each is noted for the next replay, should this one die: first
+  // about_to_make_ghost(), then set_ghost(). The first question reads the whole log.
+  void about_to_make_ghost(const char* path) { note_made(0, path); }
   void set_ghost(std::uint32_t file);
   bool ghost(std::uint32_t file);
+  // What replays that died were about to make, newest first.
+  enum class Noted { kNothing, kGhost, kPerhaps };  // kPerhaps: it died just then
+  Noted noted_ghost(std::size_t n, char* path, std::size_t room_bytes);
 
   // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`:
   // and has not emptied it by that. The first question reads all their logs.
@@ -80,6 +86,11 @@ class Observations {
     std::size_t size = 0;
     std::size_t room = 0;
     bool has(std::uint64_t item) const { return std::binary_search(items, items + size, item); }
+    // The smallest that is not below `item`; 0: there is none.
+    std::uint64_t from(std::uint64_t item) const {
+      const std::uint64_t* found = std::lower_bound(items, items + size, item);
+      return found == items + size ? 0 : *found;
+    }
   };
   struct Clock {
     std::int64_t offset[kMaxFields];
@@ -116,7 +127,7 @@ class Observations {
   void grow_names();
 
   void add(Set& set, std::uint64_t item);
-  void note_made(std::uint32_t file);
+  void note_made(std::uint32_t file, const char* path);
   void read_notes();
   void read_what_others_write();
   template <class T>
@@ -147,9 +158,11 @@ class Observations {
   std::uint32_t names_room_ = 0;
   std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
 
-  Set written_;  // files that others write: 2 * file, + 1 if they did not empty it
-  Set rewritten_;
+  Set written_;    // files that others write: 2 * file, + 1 if they did not empty it
+  Set rewritten_;  // file << 32 | number of the name of its path
   Set ghosts_;
+  Set noted_;  // position << 16 | bytes of the paths where ghosts were to be made
+  bool half_made_ = false;  // the newest
   bool notes_read_ = false;
   bool others_read_ = false;
 };

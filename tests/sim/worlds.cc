@@ -1,7 +1,8 @@
 #include "worlds.h"
 
-#include <algorithm>
 #include <cstdio>
+#include <initializer_list>
+#include <utility>
 
 #include "player.h"
 
@@ -9,193 +10,264 @@ namespace rejoin::sim {
 namespace {
 
 // Counts of elements (8 bytes) for each way to bring a contribution and a result.
-constexpr std::size_t kInlineCount = 1;   // in the slot; the result in the record itself
-constexpr std::size_t kSlotCount = 4;     // the most that a slot holds
-constexpr std::size_t kStagedCount = 5;   // through staging, everybody reads all of it
-constexpr std::size_t kSlicedCount = 2100;   // through one extent, from 2 ranks on
+constexpr std::size_t kInlineCount = 1;         // in the slot; the result in the record itself
+constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
+constexpr std::size_t kStagedCount = 5;         // through staging, everybody reads all of it
+constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging halves are used again
 constexpr std::size_t kPouredCount = 34000;     // a broadcast in three chunks
 
 using Comm = Player::Comm;
 
-std::vector<World> make_worlds() {
-  std::vector<World> worlds;
-  const auto add = [&worlds](World w) { worlds.push_back(std::move(w)); };
+// What single deaths must lead to where there are attempts, beside what a world is made for.
+const std::vector<Probe> kAttempts = {
+    Probe::kReplayed, Probe::kTakenEntering, Probe::kTakenWaiting, Probe::kAttemptAgain,
+    Probe::kSlept,    Probe::kRung,          Probe::kDiedAsleep,   Probe::kHalfWritten};
+const std::vector<Probe> kMessages = {Probe::kReplayed, Probe::kResent, Probe::kReceivedAgain,
+                                      Probe::kSlept,    Probe::kRung,   Probe::kHalfWritten};
 
-  add({"mix", 3, [](Player& p) {  // model: S1a
-         Comm all = p.everyone(), left = p.comm({0, 2}), right = p.comm({2, 1});
-         p.allreduce(all, kInlineCount);
-         p.bcast(all, 0, kSlotCount);
-         p.message(left, 0, 1, 3);
-         p.message(right, 0, 1, 1);
-         p.allreduce(all, kStagedCount);
-       }});
-  add({"two", 2, [](Player& p) {  // model: S1c
-         Comm all = p.everyone();
-         p.allreduce(all, kInlineCount);
-         p.message(all, 0, 1, 2);
-         p.bcast(all, 0, 3);
-         p.message(all, 1, 0, 1);
-         p.allreduce(all, kInlineCount);
-         p.bcast(all, 1, 1);
-       }});
-  add({"broadcasts", 3, [](Player& p) {  // model: S1b, S9
-         Comm all = p.everyone();
-         p.bcast(all, 0, kInlineCount);
-         p.bcast(all, 1, 40);
-         p.bcast(all, 2, kSlotCount, {.early = true});
-         p.bcast(all, 2, 0);
-       }});
+class Worlds {
+ public:
+  void add(World w, std::vector<Probe> must_reach, std::initializer_list<Probe> and_also = {}) {
+    w.must_reach = std::move(must_reach);
+    w.must_reach.insert(w.must_reach.end(), and_also);
+    all_.push_back(std::move(w));
+  }
+  std::vector<World> take() { return std::move(all_); }
+
+ private:
+  std::vector<World> all_;
+};
+
+void add_small(Worlds& worlds) {
+  worlds.add({"mix", 3,
+              [](Player& p) {  // model: S1a
+                Comm all = p.everyone(), left = p.comm({0, 2}), right = p.comm({2, 1});
+                p.allreduce(all, kInlineCount);
+                p.bcast(all, 0, kSlotCount);
+                p.message(left, 0, 1, 3);
+                p.message(right, 0, 1, 1);
+                p.allreduce(all, kStagedCount);
+              }},
+             kAttempts, {Probe::kResent, Probe::kReceivedAgain, Probe::kOverwritten});
+  worlds.add({"two", 2,
+              [](Player& p) {  // model: S1c
+                Comm all = p.everyone();
+                p.allreduce(all, kInlineCount);
+                p.message(all, 0, 1, 2);
+                p.bcast(all, 0, 3);
+                p.message(all, 1, 0, 1);
+                p.allreduce(all, kInlineCount);
+                p.bcast(all, 1, 1);
+              }},
+             kAttempts, {Probe::kResent, Probe::kReceivedAgain});
+  worlds.add({"broadcasts", 3,
+              [](Player& p) {  // model: S1b, S9
+                Comm all = p.everyone();
+                p.bcast(all, 0, kInlineCount);
+                p.bcast(all, 1, 40);
+                p.bcast(all, 2, kSlotCount, {.early = true});
+                p.bcast(all, 2, 0);
+              }},
+             {Probe::kReplayed, Probe::kSlept, Probe::kRung, Probe::kExitedAsked});
   // The root runs ahead: its slots are used again while others still read them.
-  add({"ahead", 3, [](Player& p) {
-         Comm all = p.everyone();
-         p.allreduce(all, kStagedCount);
-         p.bcast(all, 0, 1);
-         p.bcast(all, 0, 6);
-         p.bcast(all, 0, 1);
-         p.allreduce(all, kSlotCount);
-         p.allreduce(all, kStagedCount);
-       }});
-  add({"barriers", 3, [](Player& p) {
-         Comm all = p.everyone();
-         p.barrier(all);
-         p.allgather(all, 1);
-         p.barrier(all);
-         p.allgather(all, 9);
-         p.allgatherv(all, 2);
-         p.allreduce(all, 0);
-       }});
+  worlds.add({"ahead", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.allreduce(all, kStagedCount);
+                p.bcast(all, 0, 1);
+                p.bcast(all, 0, 6);
+                p.bcast(all, 0, 1);
+                p.allreduce(all, kSlotCount);
+                p.allreduce(all, kStagedCount);
+              }},
+             kAttempts, {Probe::kOverwritten});
+  worlds.add({"barriers", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.barrier(all);
+                p.allgather(all, 1);
+                p.barrier(all);
+                p.allgather(all, 9);
+                p.allgatherv(all, 2);
+                p.allreduce(all, 0);
+              }},
+             kAttempts, {Probe::kOverwritten});
   // Two communicators share a rank's staging.
-  add({"staging", 3, [](Player& p) {
-         Comm all = p.everyone(), pair = p.comm({1, 0}), other = p.comm({1, 2});
-         p.allreduce(all, kStagedCount);
-         p.allreduce(pair, kStagedCount);
-         p.allreduce(other, 30);
-         p.allreduce(pair, 7);
-         p.allgather(all, 17);
-         p.allreduce(all, 6, {.user = true});
-       }});
-  add({"sliced", 3, [](Player& p) {  // model: S8
-         Comm all = p.everyone();
-         p.allreduce(all, kSlicedCount, {.early = true});
-         p.allreduce(all, kInlineCount);
-         p.allreduce(all, kSlicedCount + 3, {.user = true});
-         p.allgather(all, kSlicedCount);
-       }});
-  add({"pipelined", 3, [](Player& p) {
-         Comm all = p.everyone();
-         p.allreduce(all, kPipelinedCount);
-         p.allreduce(all, kStagedCount);
-       }});
+  worlds.add({"staging", 3,
+              [](Player& p) {
+                Comm all = p.everyone(), pair = p.comm({1, 0}), other = p.comm({1, 2});
+                p.allreduce(all, kStagedCount);
+                p.allreduce(pair, kStagedCount);
+                p.allreduce(other, 30);
+                p.allreduce(pair, 7);
+                p.allgather(all, 17);
+                p.allreduce(all, 6, {.user = true});
+              }},
+             kAttempts, {Probe::kOverwritten});
+}
+
+void add_large(Worlds& worlds) {
+  worlds.add({"sliced", 3,
+              [](Player& p) {  // model: S8
+                Comm all = p.everyone();
+                p.allreduce(all, kSlicedCount, {.early = true});
+                p.allreduce(all, kInlineCount);
+                p.allreduce(all, kSlicedCount + 3, {.user = true});
+                p.allgather(all, kSlicedCount);
+              }},
+             kAttempts, {Probe::kProgressLost, Probe::kOverwritten});
+  worlds.add({"pipelined", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.allreduce(all, kPipelinedCount);
+                p.allreduce(all, kStagedCount);
+              }},
+             kAttempts, {Probe::kProgressLost});
   // The others copy what the root pours before there is a record of it.
-  add({"poured", 3, [](Player& p) {
-         Comm all = p.everyone();
-         p.bcast(all, 1, kPouredCount, {.early = true});
-         p.bcast(all, 1, kPouredCount);
-         p.bcast(all, 0, kPouredCount, {.early = p.rank() == 2});
-         p.allreduce(all, kInlineCount);
-       }});
-  add({"gathers", 4, [](Player& p) {
-         Comm all = p.everyone();
-         p.allgatherv(all, kSlicedCount);
-         p.allgather(all, 3);
-         p.allgather(all, kSlicedCount);
-       }});
-  add({"leader", 24, [](Player& p) {  // model: S10
-         Comm all = p.everyone();
-         p.allreduce(all, kInlineCount);
-         p.allreduce(all, kSlotCount);
-         p.barrier(all);
-       }});
-  add({"channels", 3, [](Player& p) {
-         Comm all = p.everyone();
-         p.reduce(all, 1, 3);
-         p.gather(all, 0, 2);
-         p.scatter(all, 2, 1);
-         p.alltoall(all, 3);
-         p.scan(all, 2);
-         p.exscan(all, 1);
-       }});
-  add({"channels-mixed", 4, [](Player& p) {
-         Comm all = p.everyone(), odd = p.comm({3, 1}), three = p.comm({0, 3, 2}, 5);
-         p.alltoall(all, 1);
-         p.allreduce(odd, kInlineCount);
-         p.reduce(three, 0, 20);
-         p.scan(all, 1);
-         p.gather(odd, 1, 1);
-         p.bcast(all, 3, 2);
-       }});
-  add({"overlap", 4, [](Player& p) {  // model: S2a, S12
-         Comm w = p.comm({0, 1, 2}), x = p.comm({0, 3}), s = p.comm({1, 0});
-         p.allreduce(s, kInlineCount);
-         p.bcast(x, 0, 2);
-         p.allreduce(w, kInlineCount);
-         p.message(x, 0, 1, 1);
-         p.message(w, 1, 2, 1);
-         p.allreduce(w, kStagedCount);
-       }});
-  add({"crossing", 3, [](Player& p) {  // model: S2b, S2c
-         Comm w = p.comm({0, 1, 2}), x = p.comm({1, 2}), s = p.comm({2, 0});
-         p.allreduce(x, kInlineCount);
-         p.allreduce(s, kInlineCount);
-         p.allreduce(w, kSlotCount);
-         p.bcast(w, 0, 1);
-       }});
+  worlds.add({"poured", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.bcast(all, 1, kPouredCount, {.early = true});
+                p.bcast(all, 1, kPouredCount);
+                p.bcast(all, 0, kPouredCount, {.early = p.rank() == 2});
+                p.allreduce(all, kInlineCount);
+              }},
+             kAttempts, {Probe::kExitedAsked});
+  worlds.add({"gathers", 4,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.allgatherv(all, kSlicedCount);
+                p.allgather(all, 3);
+                p.allgather(all, kSlicedCount);
+              }},
+             kAttempts, {Probe::kProgressLost});
+  worlds.add({"leader", 24,
+              [](Player& p) {  // model: S10
+                Comm all = p.everyone();
+                p.allreduce(all, kInlineCount);
+                p.allreduce(all, kSlotCount);
+                p.barrier(all);
+              }},
+             {Probe::kFollowed, Probe::kTakenEntering, Probe::kAttemptAgain, Probe::kReplayed});
+}
+
+void add_channels(Worlds& worlds) {
+  worlds.add({"channels", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.reduce(all, 1, 3);
+                p.gather(all, 0, 2);
+                p.scatter(all, 2, 1);
+                p.alltoall(all, 3);
+                p.scan(all, 2);
+                p.exscan(all, 1);
+              }},
+             kMessages);
+  worlds.add({"channels-mixed", 4,
+              [](Player& p) {
+                Comm all = p.everyone(), odd = p.comm({3, 1}), three = p.comm({0, 3, 2}, 5);
+                p.alltoall(all, 1);
+                p.allreduce(odd, kInlineCount);
+                p.reduce(three, 0, 20);
+                p.scan(all, 1);
+                p.gather(odd, 1, 1);
+                p.bcast(all, 3, 2);
+              }},
+             kMessages, {Probe::kTakenEntering, Probe::kAttemptAgain});
+}
+
+void add_communicators(Worlds& worlds) {
+  worlds.add({"overlap", 4,
+              [](Player& p) {  // model: S2a, S12
+                Comm w = p.comm({0, 1, 2}), x = p.comm({0, 3}), s = p.comm({1, 0});
+                p.allreduce(s, kInlineCount);
+                p.bcast(x, 0, 2);
+                p.allreduce(w, kInlineCount);
+                p.message(x, 0, 1, 1);
+                p.message(w, 1, 2, 1);
+                p.allreduce(w, kStagedCount);
+              }},
+             kAttempts, {Probe::kResent});
+  worlds.add({"crossing", 3,
+              [](Player& p) {  // model: S2b, S2c
+                Comm w = p.comm({0, 1, 2}), x = p.comm({1, 2}), s = p.comm({2, 0});
+                p.allreduce(x, kInlineCount);
+                p.allreduce(s, kInlineCount);
+                p.allreduce(w, kSlotCount);
+                p.bcast(w, 0, 1);
+              }},
+             kAttempts);
   // Each pair of communicators shares one rank.
-  add({"cycle", 3, [](Player& p) {
-         Comm a = p.comm({0, 1}), b = p.comm({1, 2}), c = p.comm({2, 0});
-         for (std::size_t round = 0; round < 2; ++round) {
-           p.allreduce(a, kInlineCount);
-           p.allreduce(b, kSlotCount + round);
-           p.allreduce(c, kInlineCount);
-         }
-       }});
+  worlds.add({"cycle", 3,
+              [](Player& p) {
+                Comm a = p.comm({0, 1}), b = p.comm({1, 2}), c = p.comm({2, 0});
+                for (std::size_t round = 0; round < 2; ++round) {
+                  p.allreduce(a, kInlineCount);
+                  p.allreduce(b, kSlotCount + round);
+                  p.allreduce(c, kInlineCount);
+                }
+              }},
+             kAttempts);
   // Every rank is root in one communicator and waits in the next: no order is common to all.
-  add({"ring-of-roots", 3, [](Player& p) {
-         Comm c[3] = {p.comm({0, 1}), p.comm({1, 2}), p.comm({2, 0})};
-         const std::uint32_t me = p.rank();
-         p.bcast(c[me], 0, 2);
-         p.bcast(c[(me + 2) % 3], 0, 2);
-         p.allreduce(c[0], kInlineCount);
-         p.allreduce(c[1], kInlineCount);
-         p.allreduce(c[2], kInlineCount);
-       }});
+  worlds.add({"ring-of-roots", 3,
+              [](Player& p) {
+                Comm c[3] = {p.comm({0, 1}), p.comm({1, 2}), p.comm({2, 0})};
+                const std::uint32_t me = p.rank();
+                p.bcast(c[me], 0, 2);
+                p.bcast(c[(me + 2) % 3], 0, 2);
+                p.allreduce(c[0], kInlineCount);
+                p.allreduce(c[1], kInlineCount);
+                p.allreduce(c[2], kInlineCount);
+              }},
+             kAttempts);
   // Rank 0 leaves (and frees) first; rank 2 asks last for what the others had together.
-  add({"leaves", 3, [](Player& p) {
-         Comm all = p.everyone(), late = p.comm({1, 2});
-         p.allreduce(all, kSlotCount);
-         p.bcast(all, 0, 20);
-         p.free(all);
-         p.allreduce(late, kInlineCount);
-         p.message(late, 0, 1, 2);
-       }});
-  add({"remade", 3, [](Player& p) {
-         Comm all = p.everyone();
-         for (std::uint64_t i = 1; i < 4; ++i) {
-           Comm again = p.comm({2, 0, 1}, i);
-           p.allreduce(again, kInlineCount);
-           p.free(again);
-           p.allreduce(all, i * 3);
-         }
-       }});
-  add({"alone", 2, [](Player& p) {
-         Comm self0 = p.comm({0}), self1 = p.comm({1}), all = p.everyone();
-         p.allreduce(self0, 3);
-         p.scan(self1, 1);
-         p.bcast(self1, 0, 2);
-         p.allreduce(all, kInlineCount);
-         p.gather(self0, 0, 1);
-         p.barrier(self0);
-         p.allreduce(all, kInlineCount);
-       }});
-  add({"five", 5, [](Player& p) {
-         Comm all = p.everyone(), some = p.comm({4, 1, 3});
-         p.allreduce(all, kInlineCount);
-         p.allreduce(some, kStagedCount);
-         p.bcast(all, 3, 5);
-         p.reduce(some, 1, 1);
-         p.allreduce(all, 500);
-       }});
+  worlds.add({"leaves", 3,
+              [](Player& p) {
+                Comm all = p.everyone(), late = p.comm({1, 2});
+                p.allreduce(all, kSlotCount);
+                p.bcast(all, 0, 20);
+                p.free(all);
+                p.allreduce(late, kInlineCount);
+                p.message(late, 0, 1, 2);
+              }},
+             kAttempts, {Probe::kExitedAsked, Probe::kResent});
+  worlds.add({"remade", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                for (std::uint64_t i = 1; i < 4; ++i) {
+                  Comm again = p.comm({2, 0, 1}, i);
+                  p.allreduce(again, kInlineCount);
+                  p.free(again);
+                  p.allreduce(all, i * 3);
+                }
+              }},
+             kAttempts);
+  worlds.add({"alone", 2,
+              [](Player& p) {
+                Comm self0 = p.comm({0}), self1 = p.comm({1}), all = p.everyone();
+                p.allreduce(self0, 3);
+                p.scan(self1, 1);
+                p.bcast(self1, 0, 2);
+                p.allreduce(all, kInlineCount);
+                p.gather(self0, 0, 1);
+                p.barrier(self0);
+                p.allreduce(all, kInlineCount);
+              }},
+             kAttempts);
+  worlds.add({"five", 5,
+              [](Player& p) {
+                Comm all = p.everyone(), some = p.comm({4, 1, 3});
+                p.allreduce(all, kInlineCount);
+                p.allreduce(some, kStagedCount);
+                p.bcast(all, 3, 5);
+                p.reduce(some, 1, 1);
+                p.allreduce(all, 500);
+              }},
+             kAttempts, {Probe::kProgressLost});
+}
+
+void add_kills(Worlds& worlds) {
   World killed = {"killed", 3, [](Player& p) {
                     Comm all = p.everyone();
                     p.allreduce(all, kInlineCount);
@@ -206,11 +278,12 @@ std::vector<World> make_worlds() {
   killed.kills = {{0, 0, 1, engine::Moment::kBefore}, {1, 0, 2, engine::Moment::kInside},
                   {2, 0, 3, engine::Moment::kInside}, {0, 1, 3, engine::Moment::kAfter},
                   {0, 2, 4, engine::Moment::kInside}, {1, 1, 4, engine::Moment::kAfter}};
-  add(killed);
-  return worlds;
+  worlds.add(killed, {});
 }
 
-void add_disagreements(std::vector<World>& worlds) {
+const std::vector<Probe> kDisagreements = {Probe::kMismatch, Probe::kMismatchReplayed};
+
+void add_disagreements(Worlds& worlds) {
   World kind = {"disagree-kind", 3, [](Player& p) {
                   Comm all = p.everyone();
                   p.allreduce(all, 1);
@@ -221,27 +294,27 @@ void add_disagreements(std::vector<World>& worlds) {
                   }
                 }};
   kind.disagreement = Disagreement::kEverywhere;
-  worlds.push_back(kind);
+  worlds.add(kind, kDisagreements);
   World length = {"disagree-length", 3, [](Player& p) {
                     Comm all = p.everyone();
                     p.allreduce(all, p.rank() == 2 ? 5 : 2100);
                     p.allreduce(all, 1);
                   }};
   length.disagreement = Disagreement::kEverywhere;
-  worlds.push_back(length);
+  worlds.add(length, kDisagreements);
   World root = {"disagree-root", 2, [](Player& p) {  // each waits for the other
                   Comm all = p.everyone();
                   p.bcast(all, 1 - p.rank(), 1);
                 }};
   root.disagreement = Disagreement::kEverywhere;
-  worlds.push_back(root);
+  worlds.add(root, kDisagreements);
   World roots = {"disagree-roots", 3, [](Player& p) {  // two think that it is they
                    Comm all = p.everyone();
                    p.bcast(all, p.rank() == 1 ? 1 : 0, 1);
                    p.allreduce(all, 1);
                  }};
   roots.disagreement = Disagreement::kSomewhere;
-  worlds.push_back(roots);
+  worlds.add(roots, kDisagreements);
   World channel = {"disagree-channel", 2, [](Player& p) {
                      Comm all = p.everyone();
                      if (p.rank() == 0) {
@@ -251,7 +324,7 @@ void add_disagreements(std::vector<World>& worlds) {
                      }
                    }};
   channel.disagreement = Disagreement::kEverywhere;
-  worlds.push_back(channel);
+  worlds.add(channel, kDisagreements);
   World sender = {"disagree-sender", 3, [](Player& p) {  // the sender does not wait
                     Comm all = p.everyone();
                     if (p.rank() == 0) {
@@ -262,7 +335,7 @@ void add_disagreements(std::vector<World>& worlds) {
                     p.allreduce(all, 1);
                   }};
   sender.disagreement = Disagreement::kSomewhere;
-  worlds.push_back(sender);
+  worlds.add(sender, kDisagreements);
   World leader = {"disagree-leader", 24, [](Player& p) {
                     Comm all = p.everyone();
                     if (p.rank() == 5) {
@@ -272,10 +345,10 @@ void add_disagreements(std::vector<World>& worlds) {
                     }
                   }};
   leader.disagreement = Disagreement::kEverywhere;
-  worlds.push_back(leader);
+  worlds.add(leader, kDisagreements);
 }
 
-void add_limit(std::vector<World>& worlds) {
+void add_limit(Worlds& worlds) {
   World limit = {"limit", 3, [](Player& p) {  // goes on in recycled memory; nobody may die any more
                    Comm all = p.everyone(), pair = p.comm({0, 2});
                    for (std::size_t i = 0; i < 1500; ++i) {
@@ -287,19 +360,24 @@ void add_limit(std::vector<World>& worlds) {
                    }
                  }};
   limit.journal_limit_bytes = 4 << 20;
-  worlds.push_back(limit);
+  worlds.add(limit, {});
 }
 
 }  // namespace
 
 const std::vector<World>& named_worlds() {
-  static const std::vector<World> worlds = [] {
-    std::vector<World> all = make_worlds();
-    add_disagreements(all);
-    add_limit(all);
-    return all;
+  static const std::vector<World> all = [] {
+    Worlds worlds;
+    add_small(worlds);
+    add_large(worlds);
+    add_channels(worlds);
+    add_communicators(worlds);
+    add_kills(worlds);
+    add_disagreements(worlds);
+    add_limit(worlds);
+    return worlds.take();
   }();
-  return worlds;
+  return all;
 }
 
 bool find_world(const std::string& name, World* world) {

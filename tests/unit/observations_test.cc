@@ -355,8 +355,26 @@ TEST_F(ObservationsTest, OneNoticeAPath) {
   });
 }
 
-// Notes of a replay that dies stand in the middle of the answers of its successors, and are no
-// answers.
+TEST_F(ObservationsTest, WhatIsRewrittenIsForgottenWithTheProcess) {
+  life([](Observations& o) {
+    o.record(access("a"));
+    o.record(access("b"));
+    for (const std::uint32_t file : {5u, 9u, 0xffffffff, 5u}) o.set_rewritten(file, "b");
+    o.set_rewritten(7, "no event names it");
+    char path[8];
+    for (const std::uint32_t file : {5u, 9u, 0xffffffff}) {
+      EXPECT_TRUE(o.rewritten(file, path, sizeof path));
+      EXPECT_STREQ(path, "b");
+    }
+    EXPECT_TRUE(o.rewritten(7, path, sizeof path));
+    EXPECT_STREQ(path, "");
+    EXPECT_FALSE(o.rewritten(6, nullptr, 0));
+    EXPECT_FALSE(o.rewritten(0xfffffffe, nullptr, 0));
+  });
+  life([](Observations& o) { EXPECT_FALSE(o.rewritten(5, nullptr, 0)); });
+}
+
+// Notes of a replay that dies stand behind all answers, and are none.
 TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
   const auto replay = [](Observations& o, int answers) {
     for (int i = 0; i < answers; ++i) {
@@ -370,26 +388,41 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
   });
   life([&](Observations& o) {
     replay(o, 1);
-    EXPECT_FALSE(o.remade(0xffffffff));
-    o.set_remade(0xffffffff, true);
-    o.set_remade(7, true);
-    o.set_remade(8, false);
-    for (const std::uint32_t file : {7u, 8u, 0xffffffff}) EXPECT_TRUE(o.remade(file));
+    EXPECT_FALSE(o.ghost(0xffffffff));
+    o.set_ghost(0xffffffff);
+    o.about_to_make_ghost("seven");
+    o.set_ghost(7);
+    EXPECT_TRUE(o.ghost(7));
+    o.about_to_make_ghost("the next");
+  });
+  life([&](Observations& o) {
+    replay(o, 1);
+    for (const std::uint32_t file : {7u, 0xffffffff}) EXPECT_TRUE(o.ghost(file));
+    EXPECT_FALSE(o.ghost(8));
+    char path[100];
+    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kPerhaps);
+    EXPECT_STREQ(path, "the next");
+    EXPECT_EQ(o.noted_ghost(1, path, sizeof path), Observations::Noted::kGhost);
+    EXPECT_STREQ(path, "seven");
+    EXPECT_EQ(o.noted_ghost(2, path, sizeof path), Observations::Noted::kNothing);
+    o.set_ghost(8);
   });
   life([&](Observations& o) {
     replay(o, 2);
-    EXPECT_TRUE(o.remade(0xffffffff));
-    EXPECT_TRUE(o.remade(7));
-    EXPECT_FALSE(o.remade(8));
-    o.record(access("a"));
-    o.record(access("c"));
+    for (const std::uint32_t file : {7u, 8u}) EXPECT_TRUE(o.ghost(file));
+    char path[100];
+    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kGhost);
+    Event e = access("c");
+    EXPECT_FALSE(o.recall(e));  // live: what there is now is the program's
+    o.record(e);
   });
   life([&](Observations& o) {
-    replay(o, 3);
+    replay(o, 2);
+    EXPECT_FALSE(o.ghost(7));
+    char path[100];
+    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kNothing);
     Event e = access("c");
     EXPECT_TRUE(o.recall(e));
-    EXPECT_FALSE(o.recall(e));
-    EXPECT_TRUE(o.remade(7));
   });
 }
 

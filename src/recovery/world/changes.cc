@@ -1,6 +1,5 @@
 // Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their
-// families. In a replay they are answered, not repeated: somebody else may have put something there
-// since. Only what the replay itself has made again goes the way of the first copy.
+// families. In a replay they are answered, not repeated; only ghosts are moved and removed.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,17 +14,21 @@
 
 namespace {
 
+using rejoin::world::about_to_make_ghost;
 using rejoin::world::Answer;
 using rejoin::world::ask;
 using rejoin::world::ask_once;
 using rejoin::world::Event;
 using rejoin::world::Found;
+using rejoin::world::is_ghost;
 using rejoin::world::look;
 using rejoin::world::ObservationKind;
 using rejoin::world::observing;
+using rejoin::world::OpenedFile;
+using rejoin::world::Opening;
 using rejoin::world::ordinary;
-using rejoin::world::remade;
-using rejoin::world::set_remade;
+using rejoin::world::remove_at;
+using rejoin::world::set_ghost;
 
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(remove);
@@ -37,7 +40,7 @@ constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("open
 REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 
-// `really` makes the change; `settle` does what it does to files that the replay has made again.
+// `really` makes the change; `settle` does what it does to ghosts.
 template <class Really, class Settle>
 int change(Event e, int dirfd, const char* watched, Really really, Settle settle) {
   const Answer answer = ask_once(e, dirfd, watched);
@@ -56,15 +59,17 @@ int change(Event e, int dirfd, const char* watched, Really really, Settle settle
 template <class Really>
 int take_away(ObservationKind kind, int dirfd, const char* path, Really really) {
   return change({kind, 0, path}, dirfd, path, really, [&] {
-    if (remade(look(dirfd, path, false))) really();
+    if (is_ghost(look(dirfd, path, false))) really();
   });
 }
 
 template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
   return change(e, dirfd, made, really, [&] {
-    if (look(dirfd, made, false).there || really() != 0) return;
-    set_remade(look(dirfd, made, false), true);
+    if (look(dirfd, made, false).there) return;
+    about_to_make_ghost(dirfd, made);
+    really();
+    set_ghost(look(dirfd, made, false));
   });
 }
 
@@ -81,11 +86,15 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, [&] {
     const Found moved = look(from_dir, from, false), there = look(to_dir, to, false);
-    if (!remade(moved)) return;
-    if (!there.there || remade(there)) {
-      if (really() == 0) set_remade(moved, true);
-    } else if (real_unlinkat(from_dir, from, 0) != 0) {
-      real_unlinkat(from_dir, from, AT_REMOVEDIR);
+    const bool moves_ghost = is_ghost(moved);
+    if (moves_ghost && (!there.there || is_ghost(there))) {
+      about_to_make_ghost(to_dir, to);
+      really();
+      set_ghost(moved);
+    } else if (moves_ghost) {  // its first copy is where it belongs
+      remove_at(from_dir, from);
+    } else if (is_ghost(there)) {  // so is what has taken its place
+      remove_at(to_dir, to);
     }
   });
 }
@@ -100,8 +109,11 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
             int flags) {
   const auto really = [&] { return real_linkat(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
-  return put_there({ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to}, to_dir,
-                   to, really);
+  const Event e{ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to};
+  return change(e, to_dir, to, really, [&] {
+    // A second name of a file that is where it belongs would make a ghost of that.
+    if (is_ghost(look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0))) really();
+  });
 }
 
 int symlink_at(const void* caller, const char* target, int dirfd, const char* path) {
@@ -114,8 +126,14 @@ int symlink_at(const void* caller, const char* target, int dirfd, const char* pa
 
 constexpr std::size_t kLetters = 6;  // that replace the X of a template
 
-// The letters chosen are the observation. `really` makes the file or directory that it names by
-// changing the template in place; `again` makes the one that the template already names.
+// The answer: what was made.
+struct Temporary {
+  char letters[kLetters + 2];
+  OpenedFile file;  // of a directory: nothing
+};
+
+// `really` makes the file or directory that it names by changing the template in place, and returns
+// a descriptor, or 0, or -1; `again` makes the one that the template already names.
 template <class Really, class Again>
 int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
   const std::size_t bytes = strnlen(path, PATH_MAX);
@@ -123,14 +141,19 @@ int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
   char asked[PATH_MAX];
   memcpy(asked, path, bytes + 1);
   char* letters = path + bytes - suffix_bytes - kLetters;
+  Temporary made = {};
   Event e{ObservationKind::kTemporary, 0, asked};
-  e.data = letters;
-  e.room_bytes = kLetters;
+  e.data = &made;
+  e.room_bytes = sizeof made;
   if (ask(e) == Answer::kLive) {
     const int result = really();
     e.error = result < 0 ? errno : 0;
-    if (result >= 0) e.other = path;
-    e.data_bytes = result >= 0 ? kLetters : 0;
+    if (result >= 0) {
+      e.other = path;
+      e.data_bytes = sizeof made;
+      memcpy(made.letters, letters, kLetters);
+      made.file = look(AT_FDCWD, path, false).file;
+    }
     rejoin::world::record(e);
     return result;
   }
@@ -138,17 +161,21 @@ int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
     errno = e.error;
     return -1;
   }
-  const int result = again();
-  set_remade(look(AT_FDCWD, path, false), true);
-  return result;
+  memcpy(letters, made.letters, kLetters);
+  return again(made.file);
 }
 
 int make_temporary_file(const void* caller, char* path, int suffix_bytes, int flags) {
   const auto really = [&] { return real_mkostemps(path, suffix_bytes, flags); };
   if (!observing(caller)) return really();
-  constexpr int kAgain = O_RDWR | O_CREAT | O_TRUNC;
-  return make_temporary(path, suffix_bytes, really, [&] {
-    return real_openat(AT_FDCWD, path, kAgain | (flags & ~O_ACCMODE), S_IRUSR | S_IWUSR);
+  return make_temporary(path, suffix_bytes, really, [&](const OpenedFile& then) {
+    constexpr mode_t kMode = S_IRUSR | S_IWUSR;
+    const int asked = (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
+    Opening opening(AT_FDCWD, path, asked, kMode);
+    opening.begin_again(then);
+    const int fd = real_openat(opening.dirfd(), opening.path(), opening.flags(), kMode);
+    opening.end(fd);
+    return fd;
   });
 }
 
@@ -219,9 +246,12 @@ REJOIN_REPLACES char* mkdtemp(char* path) noexcept {
   if (!observing(REJOIN_CALLER)) return real_mkdtemp(path);
   const int result = make_temporary(
       path, 0, [&] { return real_mkdtemp(path) != nullptr ? 0 : -1; },
-      [&] {
+      [&](const OpenedFile&) {
+        if (look(AT_FDCWD, path, false).there) return 0;
+        about_to_make_ghost(AT_FDCWD, path);
         const int made = real_mkdirat(AT_FDCWD, path, S_IRWXU);
-        return made == 0 || errno == EEXIST ? 0 : -1;
+        set_ghost(look(AT_FDCWD, path, false));
+        return made;
       });
   return result == 0 ? path : nullptr;
 }

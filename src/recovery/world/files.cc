@@ -1,13 +1,14 @@
 #include "recovery/world/files.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <new>
 
 #include "recovery/world/real.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constinit Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(statx);
+REJOIN_REAL(unlinkat);
 
 bool begins_with(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
@@ -26,19 +28,16 @@ std::uint64_t mixed(std::uint64_t h, std::uint64_t value) {
   return h ^ h >> 32;
 }
 
-// The number of a file that is gone is soon given to another: what the file system hands out to tell
-// them apart belongs to the identity, and the time of birth where it does not.
+// The number of a file that is gone is soon given to another: what the file system hands out to
+// tell them apart belongs to the identity, and the time of birth where it does not.
 std::uint64_t generation(int dirfd, const char* path, int flags, const struct statx& s) {
-  union {
-    file_handle handle;
-    char room[sizeof(file_handle) + MAX_HANDLE_SZ];
-  };
-  handle.handle_bytes = MAX_HANDLE_SZ;
+  alignas(file_handle) unsigned char room[sizeof(file_handle) + MAX_HANDLE_SZ];
+  auto* handle = new (room) file_handle{MAX_HANDLE_SZ, 0, {}};
   int mount;
   const int follow = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? 0 : AT_SYMLINK_FOLLOW;
   std::uint64_t h = 0;
-  if (name_to_handle_at(dirfd, path, &handle, &mount, (flags & AT_EMPTY_PATH) | follow) == 0) {
-    for (unsigned i = 0; i < handle.handle_bytes; ++i) h = mixed(h, handle.f_handle[i]);
+  if (name_to_handle_at(dirfd, path, handle, &mount, (flags & AT_EMPTY_PATH) | follow) == 0) {
+    for (unsigned i = 0; i < handle->handle_bytes; ++i) h = mixed(h, room[sizeof *handle + i]);
   } else if ((s.stx_mask & STATX_BTIME) != 0) {
     h = mixed(static_cast<std::uint64_t>(s.stx_btime.tv_sec), s.stx_btime.tv_nsec);
   }
@@ -61,6 +60,18 @@ bool find(int dirfd, const char* path, int flags, Found* found) {
   }
   errno = saved;
   return found->there;
+}
+
+// What a replay left that died. Newest first: what lies in a directory goes before it.
+void remove_ghosts() {
+  constexpr int kNothing = 0, kPerhaps = 2;  // Observations::Noted
+  char path[PATH_MAX];
+  for (unsigned n = 0;; ++n) {
+    const int noted = rejoin_world_noted_ghost(n, path, sizeof path);
+    if (noted == kNothing) return;
+    const Found found = look(AT_FDCWD, path, false);
+    if (found.there && (noted == kPerhaps || is_ghost(found))) remove_at(AT_FDCWD, path);
+  }
 }
 
 }  // namespace
@@ -86,6 +97,31 @@ void tell(const char* path, const char* format, ...) {
   rejoin_world_tell(path, text);
 }
 
+bool is_ghost(const Found& f) { return f.there && rejoin_world_ghost(f.file.file) != 0; }
+
+void about_to_make_ghost(int dirfd, const char* path) {
+  if (dirfd == AT_FDCWD || path[0] == '/') rejoin_world_about_to_make_ghost(path);
+}
+
+void set_ghost(const Found& f) {
+  if (f.there) rejoin_world_set_ghost(f.file.file);
+}
+
+void remove_at(int dirfd, const char* path) {
+  const int saved = errno;
+  if (real_unlinkat(dirfd, path, 0) != 0) real_unlinkat(dirfd, path, AT_REMOVEDIR);
+  errno = saved;
+}
+
+Answer ask(Event& event) {
+  static bool clean = false;
+  if (!clean) {
+    clean = true;
+    remove_ghosts();
+  }
+  return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
+}
+
 Answer ask_once(Event& event, int dirfd, const char* watched) {
   const std::uint32_t now = look(dirfd, watched, false).file.file;
   std::uint32_t before = now;
@@ -109,6 +145,7 @@ Opening::Opening(int dirfd, const char* path, int flags, mode_t mode)
       event_{ObservationKind::kOpen, static_cast<std::uint32_t>(flags), path} {
   event_.data = &then_;
   event_.room_bytes = sizeof then_;
+  instead_[0] = '\0';
 }
 
 bool Opening::begin() {
@@ -139,7 +176,7 @@ void Opening::begin_again(const OpenedFile& then) {
 
 void Opening::end(int fd) {
   const int saved = errno;
-  if (elsewhere_ >= 0) close(elsewhere_);
+  if (memory_ >= 0) close(memory_);
   if (!replayed_) {
     Found found;
     event_.error = fd < 0 ? errno : 0;
@@ -152,7 +189,7 @@ void Opening::end(int fd) {
     Found found;
     if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
       if (becomes_ == Becomes::kGhost) set_ghost(found);
-      rejoin_world_set_rewritten(found.file.file);
+      rejoin_world_set_rewritten(found.file.file, dirfd() == AT_FDCWD ? path() : "");
     }
   } else {
     tell(path_, "could be opened by the first execution and cannot by its replay: %s",
@@ -163,31 +200,40 @@ void Opening::end(int fd) {
 
 // Makes the path ready to be opened as it was the first time.
 void Opening::prepare() {
-  const Found now = look(dirfd_, path_, true);
-  if (!now.there) return prepare_absent();
-  const bool same_file = now.file.file == then_.file, ghost = is_ghost(now);
-  const bool same_size = now.file.size_bytes == then_.size_bytes;
-  const bool untouched = same_file && same_size && now.file.modified == then_.modified;
-  const bool as_it_was = untouched || (same_size && rejoin_world_rewritten(now.file.file) != 0);
-  if (!writes() && !truncates()) {
-    if (as_it_was) return;
-    return tell(path_,
-                "is not what the first execution read there: its replay may read something else");
+  Found now = look(dirfd_, path_, true);
+  const bool usable = now.there && (now.file.file == then_.file || is_ghost(now));
+  if (!usable && !find_where_it_was_rewritten(&now) && (writes() || creates())) {
+    return now.there ? open_memory() : prepare_absent();
   }
-  if (!same_file && !ghost) return go_elsewhere();
   if (truncates()) return prepare_truncation(now);
   if (appends()) return prepare_append(now);
-  if (then_.size_bytes > 0 && !as_it_was) {
-    tell(path_, "has been changed since the first execution opened it: its replay may read there "
-         "what was written later");
+  const bool same_size = now.file.size_bytes == then_.size_bytes;
+  const bool untouched =
+      now.file.file == then_.file && same_size && now.file.modified == then_.modified;
+  if (untouched || (same_size && rejoin_world_rewritten(now.file.file, nullptr, 0))) return;
+  if (!now.there) return;  // it will fail
+  if (!writes() || then_.size_bytes > 0) {
+    tell(path_, "is not what the first execution saw there: its replay may read something else");
   }
 }
 
+// It may lie under another name now: it has been moved since, and comes back when the rank is live.
+bool Opening::find_where_it_was_rewritten(Found* now) {
+  if (!rejoin_world_rewritten(then_.file, instead_, sizeof instead_)) return false;
+  const Found there = look(AT_FDCWD, instead_, true);
+  if (there.file.file == then_.file) {
+    *now = there;
+    return true;
+  }
+  instead_[0] = '\0';
+  return false;
+}
+
 void Opening::prepare_absent() {
-  if (!writes() && !creates()) return;
   const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
   if (contents_lost && !creates()) return;
   becomes_ = Becomes::kGhost;
+  about_to_make_ghost(dirfd_, path_);
   if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
 }
 
@@ -201,7 +247,8 @@ void Opening::prepare_truncation(const Found& now) {
   }
 }
 
-// Ranks that have emptied the file did so before this one appended to it: what they wrote lies in front.
+// Ranks that have emptied the file did so before this one appended to it: what they wrote lies in
+// front.
 void Opening::prepare_append(const Found& now) {
   if (rejoin_world_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
@@ -213,7 +260,7 @@ void Opening::prepare_append(const Found& now) {
 
 void Opening::set_size(int flags) {
   const int saved = errno;
-  const int fd = real_openat(dirfd_, path_, O_WRONLY | O_CLOEXEC | flags, mode_ | S_IWUSR);
+  const int fd = real_openat(dirfd(), path(), O_WRONLY | O_CLOEXEC | flags, mode_ | S_IWUSR);
   if (fd >= 0) {
     if (ftruncate(fd, static_cast<off_t>(then_.size_bytes)) != 0) {
       tell(path_, "cannot be cut to what it was: %s", strerrordesc_np(errno));
@@ -223,14 +270,15 @@ void Opening::set_size(int flags) {
   errno = saved;
 }
 
-// Another file lies there: it is complete, and this replay has nothing to do with it.
-void Opening::go_elsewhere() {
+// Another file lies there, which is complete, and this replay has nothing to do with it.
+void Opening::open_memory() {
   if (then_.size_bytes > 0 && !truncates() && !appends()) {
-    tell(path_, "is another file than the one that the first execution opened: its replay reads zeros");
+    tell(path_, "is not what the first execution saw there: its replay reads zeros");
   }
-  elsewhere_ = memfd_create("rejoin", MFD_CLOEXEC);
-  if (elsewhere_ < 0 || ftruncate(elsewhere_, static_cast<off_t>(then_.size_bytes)) != 0) return;
-  snprintf(elsewhere_path_, sizeof elsewhere_path_, "/proc/self/fd/%d", elsewhere_);
+  flags_ &= ~(O_EXCL | O_NOFOLLOW);
+  memory_ = memfd_create("rejoin", MFD_CLOEXEC);
+  if (memory_ < 0 || ftruncate(memory_, static_cast<off_t>(then_.size_bytes)) != 0) return;
+  snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", memory_);
 }
 
 }  // namespace rejoin::world

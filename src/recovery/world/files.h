@@ -1,13 +1,15 @@
 // The rules of files (docs/world.md), shared by all the functions that take paths. All of it
 // REQUIRES observing(); nothing here allocates from the program's heap.
 //
-// What a replay does to files follows from one sentence: what lay at a path when the rank died is where
-// it belongs. A replay writes into it only if it is the very file that the record names, and never
-// moves or removes it. Files that are gone are made again, as ghosts, and ghosts are moved and removed
-// as the first ones were. A file under whose name another one lies now is made in unnamed memory.
+// What a replay does to files follows from one sentence: what lay at a path when the rank died is
+// where it belongs. A replay writes into it only if it is the very file that the record names, and
+// never moves or removes it. Files that are gone are made again, as ghosts, and ghosts are moved
+// and removed as the first ones were. A file under whose name another one lies now is made in
+// unnamed memory.
 #pragma once
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -41,9 +43,7 @@ enum class Answer {
   kLive,      // ask the world, then record
 };
 
-inline Answer ask(Event& event) {
-  return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
-}
+Answer ask(Event& event);
 // A change of the file system that succeeds once: unlink, rename, mkdir, an exclusive creation.
 // What lies at `watched` is recorded before it, so that a death between the change and its record
 // is seen for what it is.
@@ -51,16 +51,18 @@ Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_world_record(&event); }
 
-// A file that a replay has made in place of one that is gone.
-inline bool is_ghost(const Found& f) { return f.there && rejoin_world_ghost(f.file.file) != 0; }
-inline void set_ghost(const Found& f) {
-  if (f.there) rejoin_world_set_ghost(f.file.file);
-}
+bool is_ghost(const Found& f);
+// Before and after one is made, or moved to a path.
+void about_to_make_ghost(int dirfd, const char* path);
+void set_ghost(const Found& f);
+
+// A file, or an empty directory.
+void remove_at(int dirfd, const char* path);
 
 // One opening of a file, by open() or fopen():
 //
 //     if (!opening.begin()) fail with errno;
-//     really open opening.path() with opening.flags();
+//     really open opening.path(), in opening.dirfd(), with opening.flags();
 //     opening.end(the descriptor, or -1);
 class Opening {
  public:
@@ -71,7 +73,8 @@ class Opening {
   bool begin();
   // Instead of begin(), where the answer has been found in another event.
   void begin_again(const OpenedFile& then);
-  const char* path() const { return elsewhere_ < 0 ? path_ : elsewhere_path_; }
+  const char* path() const { return instead_[0] == '\0' ? path_ : instead_; }
+  int dirfd() const { return instead_[0] == '\0' ? dirfd_ : AT_FDCWD; }
   // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
   int flags() const { return flags_; }
   // Leaves errno as it is.
@@ -86,11 +89,12 @@ class Opening {
   void make_again_in_place() { flags_ = (asked_ & ~O_EXCL) | O_TRUNC; }
 
   void prepare();
+  bool find_where_it_was_rewritten(Found* now);
   void prepare_absent();
   void prepare_truncation(const Found& now);
   void prepare_append(const Found& now);
   void set_size(int flags);
-  void go_elsewhere();
+  void open_memory();
 
   const int dirfd_;
   const char* const path_;
@@ -101,8 +105,8 @@ class Opening {
   Event event_;
   bool replayed_ = false;
   enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
-  int elsewhere_ = -1;  // unnamed memory that is opened instead of the path
-  char elsewhere_path_[32] = "";
+  char instead_[PATH_MAX];  // if not empty: what is opened instead of the path
+  int memory_ = -1;         // unnamed memory that it stands for
 };
 
 }  // namespace rejoin::world

@@ -147,14 +147,19 @@ void rejoin_world_record(const Event* event) {
   the_world->observations.record(*event);
 }
 
-void rejoin_world_set_rewritten(std::uint32_t file) {
+void rejoin_world_set_rewritten(std::uint32_t file, const char* path) {
   const Busy busy;
-  the_world->observations.set_rewritten(file);
+  the_world->observations.set_rewritten(file, path);
 }
 
-int rejoin_world_rewritten(std::uint32_t file) {
+int rejoin_world_rewritten(std::uint32_t file, char* path, unsigned room_bytes) {
   const Busy busy;
-  return the_world->observations.rewritten(file);
+  return the_world->observations.rewritten(file, path, room_bytes);
+}
+
+void rejoin_world_about_to_make_ghost(const char* path) {
+  const Busy busy;
+  the_world->observations.about_to_make_ghost(path);
 }
 
 void rejoin_world_set_ghost(std::uint32_t file) {
@@ -165,6 +170,11 @@ void rejoin_world_set_ghost(std::uint32_t file) {
 int rejoin_world_ghost(std::uint32_t file) {
   const Busy busy;
   return the_world->observations.ghost(file);
+}
+
+int rejoin_world_noted_ghost(unsigned n, char* path, unsigned room_bytes) {
+  const Busy busy;
+  return static_cast<int>(the_world->observations.noted_ghost(n, path, room_bytes));
 }
 
 int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {

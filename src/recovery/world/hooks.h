@@ -23,11 +23,13 @@ void rejoin_world_record_series(unsigned series, std::int64_t* values) REJOIN_WO
 int rejoin_world_recall(rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 void rejoin_world_record(const rejoin::recovery::Event* event) REJOIN_WORLD_HOOK;
 
-// Observations::set_rewritten(), rewritten(), set_ghost(), ghost() and written_elsewhere().
-void rejoin_world_set_rewritten(std::uint32_t file) REJOIN_WORLD_HOOK;
-int rejoin_world_rewritten(std::uint32_t file) REJOIN_WORLD_HOOK;
+// The functions of Observations with these names.
+void rejoin_world_set_rewritten(std::uint32_t file, const char* path) REJOIN_WORLD_HOOK;
+int rejoin_world_rewritten(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_WORLD_HOOK;
+void rejoin_world_about_to_make_ghost(const char* path) REJOIN_WORLD_HOOK;
 void rejoin_world_set_ghost(std::uint32_t file) REJOIN_WORLD_HOOK;
 int rejoin_world_ghost(std::uint32_t file) REJOIN_WORLD_HOOK;
+int rejoin_world_noted_ghost(unsigned n, char* path, unsigned room_bytes) REJOIN_WORLD_HOOK;
 int rejoin_world_written_elsewhere(std::uint32_t file, int kept) REJOIN_WORLD_HOOK;
 
 // One line for the user about a path, unless that path has had one.

@@ -31,7 +31,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   if (!ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
   if (!opening.begin()) return -1;
-  const int fd = real_openat(dirfd, opening.path(), opening.flags(), mode);
+  const int fd = real_openat(opening.dirfd(), opening.path(), opening.flags(), mode);
   opening.end(fd);
   return fd;
 }

@@ -117,7 +117,7 @@ def one_rank_at_random_moments(t):
         require(result.killed, "nobody was killed", result)
 
 
-@scenario(number=["SIGTERM", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGHUP"])
+@scenario(number=["SIGTERM", "SIGSEGV", "SIGBUS", "SIGABRT"])
 def other_signals(t, number):
     """A death by another signal is a death like any other, the first time."""
     number = signal.Signals[number]
@@ -202,24 +202,23 @@ def again_once_too_often(t):
 # --------------------------------------------------------------------------- beginnings and endings
 
 
+def dies_around(t, point, who):
+    """One rank or all die at MPI_Init or MPI_Finalize; once, and then in every life that they have."""
+    for moment in MOMENTS:
+        for n, lives in ((2, 1), (4, 1), (4, MAX_RESTARTS)):
+            ranks = range(n) if who == "all" else [t.rng.randrange(n)]
+            kills = [Kill(r, point, moment, life) for r in ranks for life in range(lives)]
+            t.recovers(n, "steps", "count=12", kills=kills)
+
+
 @scenario(who=["one", "all"])
 def init(t, who):
-    for moment in MOMENTS:
-        for n in (2, 4):
-            ranks = range(n) if who == "all" else [t.rng.randrange(n)]
-            t.recovers(n, "steps", "count=12", kills=[Kill(r, "init", moment) for r in ranks])
-        kills = [Kill(r, "init", moment, life) for r in ranks for life in range(MAX_RESTARTS)]
-        t.recovers(4, "steps", "count=12", kills=kills)
+    dies_around(t, "init", who)
 
 
 @scenario(who=["one", "all"])
 def finalize(t, who):
-    for moment in MOMENTS:
-        for n in (2, 4):
-            ranks = range(n) if who == "all" else [t.rng.randrange(n)]
-            t.recovers(n, "steps", "count=12", kills=[Kill(r, "finalize", moment) for r in ranks])
-        kills = [Kill(r, "finalize", moment, life) for r in ranks for life in range(MAX_RESTARTS)]
-        t.recovers(4, "steps", "count=12", kills=kills)
+    dies_around(t, "finalize", who)
 
 
 @scenario()

@@ -147,20 +147,31 @@ def journal_limit_about_a_death(t, kinds):
     require(recovered > 0 or not t.long, "no death came early enough", result)
 
 
-@scenario()
-def journal_directory_fills_up(t):
-    """A journal in a directory that gets full: a limit like any other."""
-    directory = f"{t.next_work_directory()}/journal"
+def in_small_directory(t, flags):
+    """Runs a program whose journal takes 96 MiB with a --journal-dir of 48; and undisturbed."""
     program = program_over(mib=96)
     expected = t.undisturbed(2, *program)
     directory = f"{t.next_work_directory()}/journal"
     os.mkdir(directory)
     prefix = with_small_file_system(directory, "48m")
-    flags = ["--journal-dir", directory]
-    result = t.run(2, *program, prefix=prefix, flags=flags, leaves=["journal"])
-    if result.code == 0:
-        require(result.out == expected.out, "not as with more room", result)
-        require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
-    else:
-        for word in (directory, "--journal-limit"):
-            require(word in result.err, f"it does not say '{word}'", result)
+    flags = ["--journal-dir", directory, *flags]
+    return expected, t.run(2, *program, prefix=prefix, flags=flags, leaves=["journal"])
+
+
+@scenario()
+def journal_directory_small(t):
+    """What the directory has room for is a limit like any other."""
+    expected, result = in_small_directory(t, flags=[])
+    require((result.code, result.out) == (0, expected.out), "not as with more room", result)
+    require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
+
+
+@scenario()
+def journal_directory_full(t):
+    """A limit that the directory has no room for: an error when it is full, not a death."""
+    _, result = in_small_directory(t, flags=["--journal-limit", "1G"])
+    require(result.code == 1, f"exit code {result.code}", result)
+    require(not result.named("death"), "somebody died of it", result)
+    [line] = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
+    for word in ("no more room for the journal", "--journal-dir", "--journal-limit"):
+        require(word in line, f"it does not say '{word}'", result)
