@@ -158,6 +158,7 @@ class Attempt {
   }
 
   std::uint32_t disagreeing() const { return disagreeing_; }
+  std::uint32_t disagreeing_call() const { return disagreeing_call_; }
 
  private:
   Slot& my_slot() { return m_.mine->slot[parity_]; }
@@ -222,9 +223,11 @@ class Attempt {
       return false;
     }
     const std::uint32_t chain = slot_of(i)->chain.load(std::memory_order_acquire);
+    const std::uint32_t call = slot_of(i)->call.load(std::memory_order_acquire);
     host_.step(Step::kValidate);
     if (chain != chain_ && slot_of(i)->tag.load(std::memory_order_acquire) == tag_) {
       disagreeing_ = i;
+      disagreeing_call_ = call;
       end_ = AttemptEnd::kMismatch;
       return false;
     }
@@ -403,6 +406,7 @@ class Attempt {
   Watch& watch_;
   AttemptEnd end_ = AttemptEnd::kGivenUp;
   std::uint32_t disagreeing_ = 0;
+  std::uint32_t disagreeing_call_ = 0;
 };
 
 }  // namespace rejoin::engine

@@ -126,7 +126,7 @@ class BasicRank {
   const std::byte* open(Comm& c, std::uint64_t value, std::size_t bytes);
 
   // Disagreement between members.
-  std::uint32_t disagreeing_member(Comm& c, const Entered& e);
+  std::uint32_t disagreeing_member(Comm& c, const Entered& e, std::uint32_t* call);
   Status mismatch(Comm& c, const Entered& e, std::uint32_t member, std::uint32_t member_call);
   bool find_earlier_mismatch(Comm& c, const Entered& e, std::uint32_t member,
                              std::uint32_t* my_call, std::uint32_t* member_call);

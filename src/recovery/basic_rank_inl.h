@@ -23,6 +23,7 @@ struct BasicRank<Host>::Watch {
   std::uint32_t generation;
   std::uint32_t holder = kNobody;       // member that has a record
   std::uint32_t disagreeing = kNobody;  // member that is inside another operation
+  std::uint32_t disagreeing_call = kNobody;
 
   bool over(bool thorough) {
     if (rank.header_->epoch.load(std::memory_order_acquire) != comm.epoch_seen &&
@@ -32,7 +33,7 @@ struct BasicRank<Host>::Watch {
     if (!thorough) return false;
     holder = rank.find_record(comm, entered.sequence);
     if (holder != kNobody) return true;
-    disagreeing = rank.disagreeing_member(comm, entered);
+    disagreeing = rank.disagreeing_member(comm, entered, &disagreeing_call);
     return disagreeing != kNobody;
   }
 };
@@ -368,7 +369,9 @@ Status BasicRank<Host>::run(Comm& c, const Entered& e, const Call& call, const U
       commit(c, e, print, *value, false);
       return Status::kOk;
     }
-    if (watch.disagreeing != kNobody) return mismatch(c, e, watch.disagreeing, kNobody);
+    if (watch.disagreeing != kNobody) {
+      return mismatch(c, e, watch.disagreeing, watch.disagreeing_call);
+    }
     const std::uint32_t holder = find_record(c, e.sequence);
     if (holder != kNobody) return take(c, e, holder, print, value);
   }
@@ -413,7 +416,7 @@ Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
   *complete = end == engine::AttemptEnd::kComplete;
   early_ = *complete && reduces && algorithm == Algorithm::kSliced && u.early != nullptr;
   if (end == engine::AttemptEnd::kMismatch) {
-    return mismatch(c, e, attempt.disagreeing(), kNobody);
+    return mismatch(c, e, attempt.disagreeing(), attempt.disagreeing_call());
   }
   return Status::kOk;
 }
@@ -437,7 +440,7 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
     commit(c, e, print, *value, false);
     return Status::kOk;
   }
-  std::uint32_t holder = kNobody, other = kNobody;
+  std::uint32_t holder = kNobody, other = kNobody, other_call = kNobody;
   const auto over = [&](bool thorough) {
     host_.step(Step::kLook);
     engine::ContextBlock* b = engine::block_of(host_.base(), c.members, root);
@@ -445,7 +448,7 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
       holder = root;
     } else if (thorough) {
       holder = find_record(c, e.sequence);
-      if (holder == kNobody) other = disagreeing_member(c, e);
+      if (holder == kNobody) other = disagreeing_member(c, e, &other_call);
     }
     return holder != kNobody || other != kNobody;
   };
@@ -455,7 +458,7 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
     poured = broadcast.drink(root, static_cast<std::byte*>(u.early), over);
   }
   engine::wait_until(host_, over);
-  if (holder == kNobody) return mismatch(c, e, other, kNobody);
+  if (holder == kNobody) return mismatch(c, e, other, other_call);
   const Status s = take(c, e, holder, print, value);
   early_ = s == Status::kOk && poured != 0 && poured == *value;
   return s;
@@ -502,9 +505,11 @@ Offset BasicRank<Host>::reserve(std::size_t bytes) {
 
 // -------------------------------------------------------------------------------------- disagreement
 
-// A member that stands inside another operation at this very sequence number of this context.
+// A member that stands inside another operation at this very sequence number of this context; *call is
+// that operation's.
 template <class Host>
-std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e) {
+std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
+                                                  std::uint32_t* call_there) {
   for (std::uint32_t i = 0; i < c.members.size; ++i) {
     if (i == c.members.rank) continue;
     const std::uint32_t world = c.members.world[i];
@@ -521,7 +526,9 @@ std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e) {
     }
     const engine::CallEntry* theirs = engine::log_at<engine::CallEntry>(
         host_.base(), engine::region_of(host_.base(), world)->calls, call);
-    if (theirs->hash != e.signature_hash) return i;
+    if (theirs->hash == e.signature_hash) continue;
+    *call_there = call;
+    return i;
   }
   return kNobody;
 }
@@ -532,10 +539,6 @@ Status BasicRank<Host>::mismatch(Comm& c, const Entered& e, std::uint32_t member
                                  std::uint32_t member_call) {
   const std::uint32_t world = c.members.world[member];
   std::uint32_t my_call = e.call;
-  if (member_call == kNobody) {
-    member_call =
-        engine::control_of(host_.base(), world)->call.load(std::memory_order_acquire);
-  }
   const bool earlier = find_earlier_mismatch(c, e, member, &my_call, &member_call);
   char mine[160], theirs[160];
   describe(mine, sizeof mine, rank(), my_call);

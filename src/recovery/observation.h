@@ -11,14 +11,13 @@ enum class ObservationKind : std::uint8_t {
   kPad = 0,
   kRepeat = 1,
   kName = 2,
-  kMade = 3,
+  kMade = 3,  // a replay's note, no answer
   // Events. Two names where two paths are given; `detail` holds flags and the like.
-  kAbout =
-      8,  // detail: the kind that follows. Answer: what lay at the path before, u32 file; 0 = none
-  kAccess,  // detail: mode and flags
-  kStat,    // Answer: struct stat
-  kStatx,   // Answer: struct statx
-  kOpen,    // detail: flags of open(). Answer: OpenedFile, none if it is no regular file
+  kAbout = 8,  // detail: the kind that follows. Answer: u32 file that lay there before; 0 = none
+  kAccess,     // detail: mode and flags
+  kStat,       // Answer: struct stat
+  kStatx,      // Answer: struct statx
+  kOpen,       // detail: flags of open(). Answer: OpenedFile, none if it is no regular file
   kUnlink,
   kRemove,
   kRmdir,
@@ -26,7 +25,8 @@ enum class ObservationKind : std::uint8_t {
   kMkdir,
   kLink,
   kSymlink,
-  kTemporary,  // first name: the template, second: the name made of it. Answer: the six characters
+  kTemporary,  // first name: the template, second: the name made of it. Answer: its six letters,
+               // two zeros, OpenedFile
   kRandom,     // detail: bytes asked for. Answer: the bytes got
   kSeries = 0x40,
 };
@@ -53,7 +53,7 @@ constexpr std::size_t fields_of(Series s) {
 
 // What an open file was when it had just been opened (so after truncation).
 struct OpenedFile {
-  std::uint32_t file;      // a hash of its identity; never 0
+  std::uint32_t file;      // a hash of its identity; odd
   std::uint32_t modified;  // of the time of its last change
   std::uint64_t size_bytes;
 };

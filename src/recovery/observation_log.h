@@ -10,8 +10,8 @@
 //     made   := 0x03 FILE LENGTH BYTE*
 //                                     not an answer, but for the next replay if this one dies. The
 //                                     replay makes a ghost (world/files.h). A path: it is about to
-//                                     be made there; then FILE: it has been. FILE 0 and no path:
-//                                     the rank is live, and what were ghosts are its own files
+//                                     be made there; then FILE: it has been (2: it could not be).
+//                                     FILE 0 and no path: the rank is live, ghosts are its files
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
 //                                     an errno, or 0. BYTE*: the answer; see observation.h

@@ -56,8 +56,8 @@ class Observations {
   bool rewritten(std::uint32_t file, char* path, std::size_t room_bytes);
 
   // Ghosts: files that a replay makes in place of those that are gone, because the first execution
-  // has removed or renamed them since. Each is noted for the next replay, should this one die: first
-  // about_to_make_ghost(), then set_ghost(). The first question reads the whole log.
+  // has removed or renamed them since. Each is noted for the next replay, should this one die:
+  // first about_to_make_ghost(), then set_ghost(). The first question reads the whole log.
   void about_to_make_ghost(const char* path) { note_made(0, path); }
   void set_ghost(std::uint32_t file);
   bool ghost(std::uint32_t file);
@@ -161,7 +161,7 @@ class Observations {
   Set written_;    // files that others write: 2 * file, + 1 if they did not empty it
   Set rewritten_;  // file << 32 | number of the name of its path
   Set ghosts_;
-  Set noted_;  // position << 16 | bytes of the paths where ghosts were to be made
+  Set noted_;               // position << 16 | bytes of the paths where ghosts were to be made
   bool half_made_ = false;  // the newest
   bool notes_read_ = false;
   bool others_read_ = false;

@@ -160,7 +160,7 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
       other = peer;
       other_call = call_of(peer);
     } else if (thorough) {
-      other = rank_.disagreeing_member(comm_, entered_);
+      other = rank_.disagreeing_member(comm_, entered_, &other_call);
     }
     return other != kNobody;
   });

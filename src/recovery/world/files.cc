@@ -62,8 +62,12 @@ bool find(int dirfd, const char* path, int flags, Found* found) {
   return found->there;
 }
 
-// What a replay left that died. Newest first: what lies in a directory goes before it.
+// What a replay left that died, before anything else is looked at. Newest first: what lies in a
+// directory goes before it.
 void remove_ghosts() {
+  static bool done = false;
+  if (done) return;
+  done = true;
   constexpr int kNothing = 0, kPerhaps = 2;  // Observations::Noted
   char path[PATH_MAX];
   for (unsigned n = 0;; ++n) {
@@ -104,7 +108,8 @@ void about_to_make_ghost(int dirfd, const char* path) {
 }
 
 void set_ghost(const Found& f) {
-  if (f.there) rejoin_world_set_ghost(f.file.file);
+  constexpr std::uint32_t kCouldNotBeMade = 2;
+  rejoin_world_set_ghost(f.there ? f.file.file : kCouldNotBeMade);
 }
 
 void remove_at(int dirfd, const char* path) {
@@ -114,15 +119,12 @@ void remove_at(int dirfd, const char* path) {
 }
 
 Answer ask(Event& event) {
-  static bool clean = false;
-  if (!clean) {
-    clean = true;
-    remove_ghosts();
-  }
+  remove_ghosts();
   return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
 }
 
 Answer ask_once(Event& event, int dirfd, const char* watched) {
+  remove_ghosts();
   const std::uint32_t now = look(dirfd, watched, false).file.file;
   std::uint32_t before = now;
   Event about{ObservationKind::kAbout, static_cast<std::uint32_t>(event.kind), watched};
@@ -176,7 +178,7 @@ void Opening::begin_again(const OpenedFile& then) {
 
 void Opening::end(int fd) {
   const int saved = errno;
-  if (memory_ >= 0) close(memory_);
+  if (unnamed_ >= 0) close(unnamed_);
   if (!replayed_) {
     Found found;
     event_.error = fd < 0 ? errno : 0;
@@ -192,6 +194,7 @@ void Opening::end(int fd) {
       rejoin_world_set_rewritten(found.file.file, dirfd() == AT_FDCWD ? path() : "");
     }
   } else {
+    if (becomes_ == Becomes::kGhost) set_ghost({});
     tell(path_, "could be opened by the first execution and cannot by its replay: %s",
          strerrordesc_np(saved));
   }
@@ -203,7 +206,7 @@ void Opening::prepare() {
   Found now = look(dirfd_, path_, true);
   const bool usable = now.there && (now.file.file == then_.file || is_ghost(now));
   if (!usable && !find_where_it_was_rewritten(&now) && (writes() || creates())) {
-    return now.there ? open_memory() : prepare_absent();
+    return now.there ? open_unnamed() : prepare_absent();
   }
   if (truncates()) return prepare_truncation(now);
   if (appends()) return prepare_append(now);
@@ -270,15 +273,24 @@ void Opening::set_size(int flags) {
   errno = saved;
 }
 
-// Another file lies there, which is complete, and this replay has nothing to do with it.
-void Opening::open_memory() {
+// Another file lies there, which is complete, and this replay has nothing to do with it. What it
+// writes may be large: an unnamed file of the same file system takes it, or memory where there are
+// none.
+void Opening::open_unnamed() {
   if (then_.size_bytes > 0 && !truncates() && !appends()) {
     tell(path_, "is not what the first execution saw there: its replay reads zeros");
   }
   flags_ &= ~(O_EXCL | O_NOFOLLOW);
-  memory_ = memfd_create("rejoin", MFD_CLOEXEC);
-  if (memory_ < 0 || ftruncate(memory_, static_cast<off_t>(then_.size_bytes)) != 0) return;
-  snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", memory_);
+  const char* slash = strrchr(path_, '/');
+  const int bytes = slash == nullptr ? 0 : static_cast<int>(slash - path_) + 1;
+  snprintf(instead_, sizeof instead_, "%.*s.", bytes, path_);
+  unnamed_ = real_openat(dirfd_, instead_, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (unnamed_ < 0) unnamed_ = memfd_create("rejoin", MFD_CLOEXEC);
+  if (ftruncate(unnamed_, static_cast<off_t>(then_.size_bytes)) != 0) {
+    tell(path_, "is another file now, and there is no room for the first one: %s",
+         strerrordesc_np(errno));
+  }
+  snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", unnamed_);
 }
 
 }  // namespace rejoin::world

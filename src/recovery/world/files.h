@@ -4,8 +4,8 @@
 // What a replay does to files follows from one sentence: what lay at a path when the rank died is
 // where it belongs. A replay writes into it only if it is the very file that the record names, and
 // never moves or removes it. Files that are gone are made again, as ghosts, and ghosts are moved
-// and removed as the first ones were. A file under whose name another one lies now is made in
-// unnamed memory.
+// and removed as the first ones were. A file under whose name another one lies now is made without
+// a name.
 #pragma once
 
 #include <fcntl.h>
@@ -94,7 +94,7 @@ class Opening {
   void prepare_truncation(const Found& now);
   void prepare_append(const Found& now);
   void set_size(int flags);
-  void open_memory();
+  void open_unnamed();
 
   const int dirfd_;
   const char* const path_;
@@ -106,7 +106,7 @@ class Opening {
   bool replayed_ = false;
   enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
   char instead_[PATH_MAX];  // if not empty: what is opened instead of the path
-  int memory_ = -1;         // unnamed memory that it stands for
+  int unnamed_ = -1;        // the file without a name that it stands for
 };
 
 }  // namespace rejoin::world

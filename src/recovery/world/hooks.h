@@ -13,8 +13,8 @@ extern "C" {
 
 // Whether the calling thread's view of the world is recorded: this process is a rank (no child of
 // one), this is its main thread, and neither the shim itself nor a user's reduction operator is
-// asking. `caller`: the return address of the libc function. All other hooks REQUIRE it. Costs
-// about 2 ns.
+// asking. `caller`: the return address of the libc function. All other hooks REQUIRE it.
+// Cheap.
 int rejoin_world_observing(const void* caller) REJOIN_WORLD_HOOK;
 
 // Observations::recall() and record(). Series values as there.

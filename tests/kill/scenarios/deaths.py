@@ -113,7 +113,7 @@ def one_rank_at_random_moments(t):
                 job.run_for(delay_s)
                 job.kill(rank)
 
-        result = t.recovers(n, "steps", "count=60", "pause_us=500", interfere=interfere)
+        result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
         require(result.killed, "nobody was killed", result)
 
 
@@ -128,7 +128,7 @@ def other_signals(t, number):
         job.signal(1, number)
         job.killed.append(1)
 
-    result = t.recovers(2, "steps", "count=60", "pause_us=1000", interfere=interfere)
+    result = t.recovers(2, "steps", "count=200", "pause_us=1000", interfere=interfere)
     [death] = result.named("death")
     require(death["cause"].startswith(f"signal {int(number)} "), "another cause", result)
 
@@ -154,9 +154,9 @@ def second_death_in_the_rerun(t):
 @scenario(event=["death", "respawn", "register", "init", "live"], sweeps=True)
 def second_death_when(t, event):
     """Rank 1 dies; rank 2 is killed as soon as that event of rank 1 is seen."""
-    program = ("steps", "count=60", "pause_us=500")
+    program = ("steps", "count=160", "pause_us=500")
     for _ in range(60 if t.long else 4):
-        ordinal = t.rng.randint(5, 55)
+        ordinal = t.rng.randint(5, 80)
 
         def interfere(job):
             job.until_event(event, rank=1, life=0 if event == "death" else 1)
@@ -270,7 +270,7 @@ def stopped_all_but_one_killed(t):
         for rank in (1, 0):
             job.signal(rank, signal.SIGCONT)
 
-    result = t.recovers(3, "steps", "count=60", "pause_us=1000", interfere=interfere)
+    result = t.recovers(3, "steps", "count=200", "pause_us=1000", interfere=interfere)
     require(result.killed == [2], "rank 2 was not killed", result)
 
 
@@ -281,8 +281,8 @@ def stopped_and_continued(t):
     def interfere(job):
         for rank in (0, 2, 1):
             job.until_event("init", rank=rank)
-            job.signal(rank, signal.SIGSTOP)
+            require(job.signal(rank, signal.SIGSTOP), f"rank {rank} had ended", job)
             job.run_for(0.1)
             job.signal(rank, signal.SIGCONT)
 
-    t.recovers(3, "steps", "count=60", "pause_us=1000", interfere=interfere)
+    t.recovers(3, "steps", "count=200", "pause_us=1000", interfere=interfere)

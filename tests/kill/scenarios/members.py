@@ -44,7 +44,7 @@ def left_exited(t):
 @scenario()
 def left_finalized(t):
     """The others have called MPI_Finalize and live on without MPI when rank 1 asks for its result."""
-    program = ("left", "bcast", "pause_ms=20", "linger_ms=200")
+    program = ("left", "bcast", "pause_ms=20", "linger_ms=400")
     last = t.undisturbed(3, *program).operations(1)
     for moment in MOMENTS:
         kills = [Kill(1, last, "inside", 0), Kill(1, last, moment, 1)]
@@ -58,7 +58,7 @@ def left_finalized(t):
 @scenario()
 def left_dies_too(t):
     """Who has finalized dies as well: it comes back although nobody makes an operation any more."""
-    program = ("left", "allreduce", "linger_ms=300")
+    program = ("left", "allreduce", "linger_ms=500")
     t.undisturbed(3, *program)
 
     def interfere(job):

@@ -5,7 +5,7 @@ import signal
 
 from harness import Kill, is_alive, require, scenario
 
-LATE = "count=60 pause_us=1000"
+ARGUMENTS = "count=200 pause_us=1000"
 
 # Two children that outlive their parent, one of them in a session of its own, and the program.
 WITH_CHILDREN = """#!/bin/sh
@@ -41,7 +41,7 @@ def shell_that_waits(t):
 @scenario()
 def shell_with_children(t):
     """The whole tree of a life is gone before the next one registers."""
-    script = t.script("children", WITH_CHILDREN % f"{t.program('steps')} {LATE}")
+    script = t.script("children", WITH_CHILDREN % f"{t.program('steps')} {ARGUMENTS}")
 
     def interfere(job):
         job.until_event("init", rank=1)
@@ -60,7 +60,7 @@ def shell_with_children(t):
 @scenario()
 def shell_is_killed(t):
     """The shell dies and not the program: whether or not the rank goes with it, all ends well."""
-    script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {LATE}\nexit $?\n")
+    script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {ARGUMENTS}\nexit $?\n")
 
     def interfere(job):
         job.until_event("init", rank=0)

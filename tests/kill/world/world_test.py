@@ -1,29 +1,40 @@
 #!/usr/bin/env python3
 """What a rank sees of the world besides MPI, under the real ftrun and real kills.
 
-A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its steps,
-in later lives too. Every run must have the same output and leave the same files, and users are
-told exactly where the rules end. world_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
+A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
+steps, in later lives too. Every run must have the same output and leave the same files, and users
+are told exactly where the rules end.
+
+world_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
 """
 
 import argparse
+import json
 import os
+import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 LIMIT_S = 30
 RANKS = 2
 FAILED_CHECK = 7  # exit code of a scene that sees something wrong
 FILES_BEFORE = {"older": "older text\n", "log": "first line\n"}
 
-# What users are told, by scene: a pattern, and the first step at which a death of rank 0 makes it true.
-# Of all other scenes they are told nothing.
+# What users are told, by scene: a pattern, and the first step at which a death of rank 0 makes it
+# true. Of all other scenes they are told nothing.
 NOTICES = {
     "files.read": (r"older is not what the first execution saw there", 2),
     "files.in_place": (r"older is not what the first execution saw there", 1),
 }
+
+RANDOM_SEEDS = 6
+RANDOM_RUNS = 4  # of each seed, killed at steps; and as many killed at any moment
+MAX_RESTARTS = 20
+PAUSE_S = (0.002, 0.015)  # between kills from outside
 
 
 class Failure(Exception):
@@ -31,27 +42,54 @@ class Failure(Exception):
 
 
 class Run:
-    """One job, from start to end, in a fresh directory. `deaths`: how many there must be."""
+    """One job, from start to end, in a fresh directory.
 
-    def __init__(self, options, kills=(), arguments=(), flags=(), deaths=None, code=0):
-        with tempfile.TemporaryDirectory(prefix="world-test-") as directory:
+    kills: for --kill. killer: called with the running job, which it may kill from outside.
+    """
+
+    def __init__(self, options, kills=(), arguments=(), flags=(), killer=None, code=0):
+        with tempfile.TemporaryDirectory(prefix="world-test-") as top:
+            directory, self.events = f"{top}/work", f"{top}/events"
+            os.mkdir(directory)
             for name, text in FILES_BEFORE.items():
                 with open(f"{directory}/{name}", "w") as file:
                     file.write(text)
-            command = [options.ftrun, "-n", str(RANKS), "--on-divergence", "stop", *flags]
+            command = [options.ftrun, "-n", str(RANKS), "--on-divergence", "stop"]
+            command += ["--events", self.events, *flags]
             for kill in kills:
                 command += ["--kill", kill]
             command += [f"{options.programs}/{options.program}", options.scene, *arguments]
-            done = subprocess.run(command, cwd=directory, capture_output=True, timeout=LIMIT_S)
             self.command = " ".join(command)
-            self.code, self.out, self.err = done.returncode, done.stdout.decode(), done.stderr.decode()
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, cwd=directory, stdout=pipe, stderr=pipe) as self.process:
+                try:
+                    if killer is not None:
+                        killer(self)
+                    out, err = self.process.communicate(timeout=LIMIT_S)
+                except BaseException:
+                    self.process.kill()
+                    raise
+            self.code, self.out, self.err = self.process.returncode, out.decode(), err.decode()
             self.files = contents_of(directory)
         lines = [line for line in self.err.split("\n") if re.match(r"rejoin: rank \d+: ", line)]
         self.notices = sorted({line.partition(": ")[2].partition(": ")[2] for line in lines})
         self.deaths = len(re.findall(r"^rejoin: rank \d+ died", self.err, re.MULTILINE))
         self.require(self.code == code, f"exit code {self.code}")
-        expected_deaths = len(kills) if deaths is None else deaths
-        self.require(self.deaths == expected_deaths, f"{self.deaths} deaths")
+        self.require(self.deaths >= len(kills), f"{self.deaths} deaths")
+
+    def pid(self, rank):
+        """The process that is the rank now, or was the last one; None: not yet."""
+        found = None
+        try:
+            with open(self.events) as events:
+                for line in events:
+                    if line.endswith("\n") and '"register"' in line:
+                        event = json.loads(line)
+                        if event["event"] == "register" and event["rank"] == rank:
+                            found = event["pid"]
+        except FileNotFoundError:
+            pass
+        return found
 
     def require(self, condition, text):
         if not condition:
@@ -60,6 +98,9 @@ class Run:
     def require_same_as(self, other):
         self.require(self.out == other.out, f"the output is not\n{other.out}")
         self.require(self.files == other.files, f"the files are not\n{other.files}")
+
+    def require_no_notice(self):
+        self.require(not self.notices, "a notice without a reason")
 
 
 def contents_of(directory):
@@ -80,9 +121,12 @@ def contents_of(directory):
     return {re.sub(r"\.\w{6}(\.txt)?$", r".XXXXXX\1", path): what for path, what in found.items()}
 
 
+def steps_of(run):
+    return int(re.search(r"steps (\d+)", run.out).group(1))
+
+
 def single_deaths(steps):
-    points = [*range(1, steps + 1), "init", "finalize"]
-    return [[f"0@{point}"] for point in points]
+    return [[f"0@{point}"] for point in [*range(1, steps + 1), "init", "finalize"]]
 
 
 def repeated_deaths(steps):
@@ -97,37 +141,37 @@ def repeated_deaths(steps):
 
 
 def replays(options):
-    """Every scene of which rank 0 is the only player."""
+    """A scene of which rank 0 is the only player."""
     expected = Run(options)
-    expected.require(not expected.notices, "a notice without a death")
-    steps = int(re.search(r"steps (\d+)", expected.out).group(1))
+    expected.require_no_notice()
+    steps = steps_of(expected)
     pattern, first = NOTICES.get(f"{options.program}.{options.scene}", (None, 0))
     for kills in single_deaths(steps) + repeated_deaths(steps):
         run = Run(options, kills)
         run.require_same_as(expected)
         points = [re.match(r"0@(\w+)", kill).group(1) for kill in kills]
         reached = max(steps if p == "finalize" else 0 if p == "init" else int(p) for p in points)
-        if pattern is not None and reached >= first:
+        if pattern is None or reached < first:
+            run.require_no_notice()
+        else:
             run.require(len(run.notices) == 1, "not one notice")
             run.require(re.match(pattern, run.notices[0]), f"the notice is not: {pattern}")
-        else:
-            run.require(not run.notices, "a notice without a reason")
 
 
 def gaps(options):
     """The rank kills itself, beside a change of the file system."""
     expected = Run(options, arguments=["none"])
     for moment in ("before", "after"):
-        run = Run(options, arguments=[moment], deaths=1)
+        run = Run(options, arguments=[moment])
+        run.require(run.deaths == 1, f"{run.deaths} deaths")
         run.require_same_as(expected)
-        run.require(not run.notices, "a notice without a reason")
+        run.require_no_notice()
 
 
 def shared(options):
     """Several ranks write: the user is told, and no line of another rank is lost."""
     expected = Run(options)
-    steps = int(re.search(r"steps (\d+)", expected.out).group(1))
-    for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps + 1)]:
+    for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps_of(expected) + 1)]:
         run = Run(options, kills)
         known = all(notice.startswith("out is written by other") for notice in run.notices)
         run.require(known, "another notice")
@@ -140,8 +184,39 @@ def shared(options):
         for line in wanted:
             if line.endswith(survivor):
                 run.require(lines.count(line) == 1, f"{line} is not there once")
-        told = len(lines) > len(wanted)
-        run.require(not told or run.notices, "lines are there twice, and nobody said so")
+        twice = len(lines) > len(wanted)
+        run.require(run.notices or not twice, "lines are there twice, and nobody said so")
+
+
+def random_programs(options):
+    """Files made, renamed and removed at random; deaths at steps, and at any moment."""
+    rng = random.Random(1)
+
+    def kill_some(run):
+        for _ in range(rng.randint(1, 6)):
+            time.sleep(rng.uniform(*PAUSE_S))
+            pid = run.pid(0)
+            if pid is not None and run.process.poll() is None:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    for seed in range(1, RANDOM_SEEDS + 1):
+        arguments = [str(seed)]
+        expected = Run(options, arguments=arguments)
+        steps = steps_of(expected)
+        for _ in range(RANDOM_RUNS):
+            lives = range(rng.randint(1, 4))
+            moments = ("before", "inside", "after")
+            kills = [f"0@{rng.randint(1, steps)}.{rng.choice(moments)}#{life}" for life in lives]
+            flags = ["--max-restarts", str(MAX_RESTARTS)]
+            for run in (
+                Run(options, kills, arguments),
+                Run(options, arguments=arguments, flags=flags, killer=kill_some),
+            ):
+                run.require_same_as(expected)
+                run.require_no_notice()
 
 
 def switched_off(options):
@@ -160,9 +235,10 @@ def main():
     parser.add_argument("scene")
     parser.add_argument("--off", action="store_true", help="with --world off")
     options = parser.parse_args()
-    test = {"gaps": gaps, "shared": shared}.get(options.program, replays)
+    tests = {"gaps": gaps, "shared": shared, "random_files": random_programs}
+    test = switched_off if options.off else tests.get(options.program, replays)
     try:
-        (switched_off if options.off else test)(options)
+        test(options)
     except Failure as failure:
         sys.exit(f"FAILED {options.program} {options.scene}: {failure}")
 
