@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "engine/transport/shm/host.h"
 #include "recovery/hash.h"
@@ -33,64 +34,22 @@ std::int64_t ticks_per_us(Series s) {
 }  // namespace
 
 const char* name_of(ObservationKind kind) {
-  switch (kind) {
-    case ObservationKind::kPad:
-    case ObservationKind::kRepeat:
-    case ObservationKind::kName:
-    case ObservationKind::kMade:
-    case ObservationKind::kSeries:
-      break;
-    case ObservationKind::kAbout:
-      return "preparation";
-    case ObservationKind::kAccess:
-      return "access";
-    case ObservationKind::kStat:
-      return "stat";
-    case ObservationKind::kStatx:
-      return "statx";
-    case ObservationKind::kOpen:
-      return "open";
-    case ObservationKind::kUnlink:
-      return "unlink";
-    case ObservationKind::kRemove:
-      return "remove";
-    case ObservationKind::kRmdir:
-      return "rmdir";
-    case ObservationKind::kRename:
-      return "rename";
-    case ObservationKind::kMkdir:
-      return "mkdir";
-    case ObservationKind::kLink:
-      return "link";
-    case ObservationKind::kSymlink:
-      return "symlink";
-    case ObservationKind::kTemporary:
-      return "mkstemp";
-    case ObservationKind::kRandom:
-      return "random bytes";
-  }
-  return "(unknown)";
+  static constexpr const char* kNames[] = {
+      "preparation", "access", "stat",  "statx", "open",    "unlink",  "remove",
+      "rmdir",       "rename", "mkdir", "link",  "symlink", "mkstemp", "random bytes"};
+  constexpr auto kFirst = static_cast<std::size_t>(ObservationKind::kAbout);
+  static_assert(kFirst + std::size(kNames) ==
+                static_cast<std::size_t>(ObservationKind::kRandom) + 1);
+  const std::size_t i = static_cast<std::size_t>(kind) - kFirst;
+  return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }
 
 const char* name_of(Series series) {
-  switch (series) {
-    case Series::kTime:
-      return "time";
-    case Series::kTimeOfDay:
-      return "gettimeofday";
-    case Series::kProcessor:
-      return "clock";
-    case Series::kTimes:
-      return "times";
-    case Series::kUsageSelf:
-    case Series::kUsageChildren:
-    case Series::kUsageThread:
-      return "getrusage";
-    case Series::kWtime:
-      return "MPI_Wtime";
-    default:
-      return "clock_gettime";
-  }
+  static constexpr const char* kNames[] = {"time",      "gettimeofday", "clock",     "times",
+                                           "getrusage", "getrusage",    "getrusage", "MPI_Wtime"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Series::kClock0));
+  const auto i = static_cast<std::size_t>(series);
+  return i < std::size(kNames) ? kNames[i] : "clock_gettime";
 }
 
 template <class Host>
