@@ -315,8 +315,8 @@ void Job::carry_out(const Action& a) {
 // What remains to be said about ranks when all have ended. True if there was something.
 bool Job::last_words() {
   if (std::exchange(last_words_said_, true)) return false;
-  show_late_output();
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    show_late_output(r);
     for (int stream = 0; stream < 2; ++stream) {
       flush_output(r, stream);
       if (!supervisor_.stopping()) tell_difference(r, stream, true);

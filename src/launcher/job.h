@@ -143,7 +143,7 @@ class Job {
   void read_output(std::uint32_t rank, int stream, bool to_the_end);
   void drain_output(std::uint32_t rank);
   bool is_late(const RankIo& r, std::uint32_t rank) const;
-  void show_late_output();
+  void show_late_output(std::uint32_t rank);
   void check_output_ended(std::uint32_t rank);
   void flush_output(std::uint32_t rank, int stream);
   void tell_difference(std::uint32_t rank, int stream, bool ended);

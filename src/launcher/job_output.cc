@@ -69,18 +69,17 @@ bool Job::is_late(const RankIo& r, std::uint32_t rank) const {
   if (r.killed) return true;
   if (!r.registered.open()) return false;
   const auto* control = engine::control_of(segment_.base(), rank);
-  if (control->initialized.load(std::memory_order_relaxed) != 1) return false;
+  if (control->initialized.load(std::memory_order_relaxed) == 2) return false;  // an orderly end
   pollfd p = {r.registered.get(), POLLIN, 0};
   return poll(&p, 1, 0) > 0;
 }
 
-void Job::show_late_output() {
-  for (RankIo& r : ranks_) {
-    for (int stream = 0; stream < 2; ++stream) {
-      if (r.late[stream].empty()) continue;
-      r.stream[stream].feed(r.late[stream], (stream == 0 ? out_ : err_).queue());
-      r.late[stream].clear();
-    }
+void Job::show_late_output(std::uint32_t rank) {
+  RankIo& r = ranks_[rank];
+  for (int stream = 0; stream < 2; ++stream) {
+    if (r.late[stream].empty()) continue;
+    r.stream[stream].feed(r.late[stream], (stream == 0 ? out_ : err_).queue());
+    r.late[stream].clear();
   }
 }
 

@@ -203,6 +203,10 @@ void Job::on_registered_ended(std::uint32_t rank) {
   const Cause cause = cause_of_stranger(r.registered.get(), r.registered_pid);
   r.registered.reset();
   feed(AgentEvent{AgentEvent::Kind::kRegisteredEnded, rank, now_ns(), r.registered_pid, -1, cause});
+  // If that was no death, its parent goes on and what it prints is wanted.
+  queue_.push_back([this, rank] {
+    if (!ranks_[rank].killed) show_late_output(rank);
+  });
 }
 
 // What the agent saw, and what only the kernel's counters tell.

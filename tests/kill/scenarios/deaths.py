@@ -117,6 +117,26 @@ def one_rank_at_random_moments(t):
         require(result.killed, "nobody was killed", result)
 
 
+@scenario()
+def noticed_late(t):
+    """Deaths that ftrun sees only later, several at once: the others run on as far as they can."""
+    for _ in range(4):
+        n = t.rng.choice([3, 4])
+        ranks = t.rng.sample(range(n), t.rng.randint(1, n))
+
+        def interfere(job):
+            job.until_event("init", rank=n - 1)
+            job.run_for(0.02)
+            job.process.send_signal(signal.SIGSTOP)
+            for rank in ranks:
+                job.kill(rank)
+                job.run_for(0.03)
+            job.process.send_signal(signal.SIGCONT)
+
+        result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
+        require(sorted(result.killed) == sorted(ranks), "not all were killed", result)
+
+
 @scenario(number=["SIGTERM", "SIGSEGV", "SIGBUS", "SIGABRT"])
 def other_signals(t, number):
     """A death by another signal is a death like any other, the first time."""
