@@ -31,7 +31,7 @@ INPUT = ("--taxa", "20", "--sites", "1500", "--moves", "4")
 MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
 MAX_DEATHS_OF_RANK = 3
 LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is nobody to kill
-RUN_LIMIT_S = 120
+RUN_LIMIT_S = 300
 POLL_INTERVAL_S = 0.005
 
 
