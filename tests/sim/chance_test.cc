@@ -15,13 +15,14 @@ TEST_P(Chance, RandomWorlds) {
   const std::uint64_t first = GetParam() * 1000000;
   Probes probes;
   const std::uint32_t most_ranks = thorough() ? kMaxSimRanks : 24;
-  for (std::uint64_t i = 0; i < scaled(150); ++i) {
+  for (std::uint64_t i = 0; i < scaled(120); ++i) {
     ASSERT_EQ(sweep_random_world(first + i, most_ranks, &probes), "");
   }
   if (!thorough()) return;
   for (unsigned i = 0; i < kProbeCount; ++i) {
     const auto p = static_cast<Probe>(i);
-    if (p == Probe::kMismatch || p == Probe::kMismatchReplayed) continue;  // these programs are legal
+    if (p == Probe::kMismatch || p == Probe::kMismatchReplayed)
+      continue;  // these programs are legal
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {

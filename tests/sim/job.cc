@@ -104,8 +104,8 @@ std::uint64_t Job::turn_limit(const Plan& plan) const {
          2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
-// Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would take
-// longer than the rest of a small run.
+// Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would
+// take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 256 * 1024;
   std::byte* base = segment_.get();
@@ -163,7 +163,8 @@ void Job::run(SimHost& host) {
   watched_[host.rank()].player = nullptr;
 }
 
-// ------------------------------------------------------------------------------------------- watching
+// -------------------------------------------------------------------------------------------
+// watching
 
 void Job::begin_operation(const SimHost& host, Group& g, std::uint64_t sequence, bool bcast,
                           bool follower) {
@@ -278,7 +279,8 @@ void Job::on_tell(SimHost& host, engine::MessageType type, const char* text, std
   }
 }
 
-// -------------------------------------------------------------------------------------------- people
+// --------------------------------------------------------------------------------------------
+// people
 
 std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
   simulation_.keep_trace(true);

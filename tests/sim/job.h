@@ -1,6 +1,6 @@
 // One simulated job after another over the same memory: a world's program, run by BasicRank over
-// SimHost - the very code that runs in real ranks - with deaths where they are asked for, and everything
-// judged by the oracle.
+// SimHost - the very code that runs in real ranks - with deaths where they are asked for, and
+// everything judged by the oracle.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ struct World {
     engine::Moment moment;
   };
   std::vector<Kill> kills = {};
-  std::vector<Probe> must_reach = {};           // by a sweep of single deaths
+  std::vector<Probe> must_reach = {};  // by a sweep of single deaths
 };
 
 struct Plan {

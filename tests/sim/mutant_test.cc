@@ -1,5 +1,5 @@
-// The simulator can fail: each rule that its agent or its host breaks on purpose is noticed, within the
-// same sweep that finds nothing otherwise.
+// The simulator can fail: each rule that its agent or its host breaks on purpose is noticed, within
+// the same sweep that finds nothing otherwise.
 #include <gtest/gtest.h>
 
 #include "named.h"

@@ -16,7 +16,8 @@ namespace rejoin::sim {
 inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
   std::vector<std::string> names;
   for (const World& w : named_worlds()) {
-    if (w.kills.empty() && w.journal_limit_bytes == 0 && w.ranks <= most_ranks) names.push_back(w.name);
+    if (w.kills.empty() && w.journal_limit_bytes == 0 && w.ranks <= most_ranks)
+      names.push_back(w.name);
   }
   return names;
 }

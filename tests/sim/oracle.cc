@@ -77,9 +77,10 @@ const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(data, bytes);
   const auto at = static_cast<unsigned long long>(sequence);
   if (key.uniform && (key.hash != hash || key.failed != failed)) {
-    return broken("I1: rank %u is given other bytes for operation %llu of context %llx than somebody "
-                  "was before",
-                  g.members[member], at, static_cast<unsigned long long>(g.context));
+    return broken(
+        "I1: rank %u is given other bytes for operation %llu of context %llx than somebody "
+        "was before",
+        g.members[member], at, static_cast<unsigned long long>(g.context));
   }
   if (!key.uniform) {
     key.uniform = true;
@@ -89,9 +90,10 @@ const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint
   }
   if (g.reference != nullptr) {
     if (g.reference->keys.size() <= sequence || g.reference->keys[sequence].hash != hash) {
-      return broken("I1: rank %u is given other bytes for operation %llu of context %llx than in the "
-                    "run without failures",
-                    g.members[member], at, static_cast<unsigned long long>(g.context));
+      return broken(
+          "I1: rank %u is given other bytes for operation %llu of context %llx than in the "
+          "run without failures",
+          g.members[member], at, static_cast<unsigned long long>(g.context));
     }
   }
   for (std::uint32_t i = 0; synchronises && !failed && i < g.members.size(); ++i) {
@@ -101,7 +103,8 @@ const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint
     }
   }
   if (g.members.size() > 1 && g.blocks[member]->records.tail.load() <= sequence) {
-    return broken("I2: rank %u returns from operation %llu without a record", g.members[member], at);
+    return broken("I2: rank %u returns from operation %llu without a record", g.members[member],
+                  at);
   }
   return nullptr;
 }
@@ -118,28 +121,31 @@ const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint
   }
   key.own[member] = hash;
   key.failed = key.failed || failed;
-  if (g.reference != nullptr && (g.reference->keys.size() <= sequence ||
-                                 g.reference->keys[sequence].own.size() <= member ||
-                                 g.reference->keys[sequence].own[member] != hash)) {
-    return broken("I1: rank %u is given other bytes for operation %llu than in the run without "
-                  "failures",
-                  g.members[member], at);
+  if (g.reference != nullptr &&
+      (g.reference->keys.size() <= sequence || g.reference->keys[sequence].own.size() <= member ||
+       g.reference->keys[sequence].own[member] != hash)) {
+    return broken(
+        "I1: rank %u is given other bytes for operation %llu than in the run without "
+        "failures",
+        g.members[member], at);
   }
   if (g.members.size() > 1 && g.blocks[member]->records.tail.load() <= sequence) {
-    return broken("I2: rank %u returns from operation %llu without a record", g.members[member], at);
+    return broken("I2: rank %u returns from operation %llu without a record", g.members[member],
+                  at);
   }
   return nullptr;
 }
 
-// ------------------------------------------------------------------------------------------ messages
+// ------------------------------------------------------------------------------------------
+// messages
 
 Log& Oracle::log(std::uint32_t from, std::uint32_t to) {
   return reinterpret_cast<Log*>(base_ + engine::region_of(base_, from)->channels)[to];
 }
 
 std::uint64_t Oracle::consumed(std::uint32_t by, std::uint32_t from) {
-  auto* words = reinterpret_cast<std::atomic<std::uint64_t>*>(
-      base_ + engine::region_of(base_, by)->consumed);
+  auto* words =
+      reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + engine::region_of(base_, by)->consumed);
   return words[from].load();
 }
 
@@ -162,26 +168,29 @@ const char* Oracle::received(std::uint32_t from, std::uint32_t to, std::uint64_t
   Channel& c = channels_[{from, to}];
   const auto at = static_cast<unsigned long long>(k);
   if (c.messages.size() <= k) {
-    return broken("messages: rank %u receives message %llu from rank %u, which never sent it", to, at,
-                  from);
+    return broken("messages: rank %u receives message %llu from rank %u, which never sent it", to,
+                  at, from);
   }
   Message& m = c.messages[k];
   if (m.offered != hash) {
-    return broken("messages: rank %u receives as message %llu of rank %u not what was posted", to, at,
-                  from);
+    return broken("messages: rank %u receives as message %llu of rank %u not what was posted", to,
+                  at, from);
   }
   *again = m.received != 0;
   if (*again && m.received != hash) {
-    return broken("messages: message %llu from rank %u to %u is another one than before", at, from, to);
+    return broken("messages: message %llu from rank %u to %u is another one than before", at, from,
+                  to);
   }
   m.received = hash;
   if (consumed(to, from) <= k) {
-    return broken("I2: rank %u has received message %llu from rank %u without a record", to, at, from);
+    return broken("I2: rank %u has received message %llu from rank %u without a record", to, at,
+                  from);
   }
   return nullptr;
 }
 
-// --------------------------------------------------------------------------------------------- words
+// ---------------------------------------------------------------------------------------------
+// words
 
 const char* Oracle::check_tail(Group& g, std::uint32_t member, std::uint32_t mover) {
   if (g.blocks[member] == nullptr) return nullptr;
@@ -207,10 +216,12 @@ const char* Oracle::check_channels(std::uint32_t rank) {
     const std::uint64_t tail = log(from, to).tail.load();
     const std::uint64_t taken = consumed(to, from);
     if (tail < c.tail || taken < c.consumed || taken > tail) {
-      return broken("I5: the channel from rank %u to %u goes back, or is read past its end", from, to);
+      return broken("I5: the channel from rank %u to %u goes back, or is read past its end", from,
+                    to);
     }
     if ((tail != c.tail && from != rank) || (taken != c.consumed && to != rank)) {
-      return broken("I5: the channel from rank %u to %u moves in a turn of rank %u", from, to, rank);
+      return broken("I5: the channel from rank %u to %u moves in a turn of rank %u", from, to,
+                    rank);
     }
     c.tail = tail;
     c.consumed = taken;
@@ -241,7 +252,8 @@ const char* Oracle::words_after_agent() {
   for (std::uint32_t r = 0; r < incarnations_.size(); ++r) {
     const std::uint32_t now = engine::control_of(base_, r)->incarnation.load();
     if (now < incarnations_[r]) {
-      return broken("I5: the incarnation of rank %u goes back from %u to %u", r, incarnations_[r], now);
+      return broken("I5: the incarnation of rank %u goes back from %u to %u", r, incarnations_[r],
+                    now);
     }
     incarnations_[r] = now;
   }
@@ -254,7 +266,8 @@ const char* Oracle::words_after_agent() {
   return nullptr;
 }
 
-// ----------------------------------------------------------------------------------------------- end
+// -----------------------------------------------------------------------------------------------
+// end
 
 const char* Oracle::check_journal(const Group& g) {
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
@@ -273,10 +286,11 @@ const char* Oracle::check_journal(const Group& g) {
       const void* data =
           key.bytes <= engine::kInlineBytes ? static_cast<const void*>(&r.value) : base_ + r.value;
       if ((r.call & engine::kFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
-        return broken("journal: rank %u's record of operation %llu of context %llx leads to other bytes "
-                      "than were handed out",
-                      g.members[i], static_cast<unsigned long long>(s),
-                      static_cast<unsigned long long>(g.context));
+        return broken(
+            "journal: rank %u's record of operation %llu of context %llx leads to other bytes "
+            "than were handed out",
+            g.members[i], static_cast<unsigned long long>(s),
+            static_cast<unsigned long long>(g.context));
       }
     }
   }
@@ -294,7 +308,8 @@ const char* Oracle::end(bool complete) {
     if (complete && (tail != c.messages.size() || consumed(to, from) != tail)) {
       return broken("messages: %llu posted and %llu received of %zu from rank %u to %u",
                     static_cast<unsigned long long>(tail),
-                    static_cast<unsigned long long>(consumed(to, from)), c.messages.size(), from, to);
+                    static_cast<unsigned long long>(consumed(to, from)), c.messages.size(), from,
+                    to);
     }
   }
   return nullptr;

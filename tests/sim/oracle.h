@@ -1,7 +1,8 @@
-// What must be true of a job, judged from outside: only from the bytes that programs were given, from
-// when they entered and returned, and from the segment's published words.
+// What must be true of a job, judged from outside: only from the bytes that programs were given,
+// from when they entered and returned, and from the segment's published words.
 //
-//   I1        the outcome of a key is the same bytes at every member, in every life, and (untagged) those
+//   I1        the outcome of a key is the same bytes at every member, in every life, and (untagged)
+//   those
 //             of the run without failures
 //   I2        a call that has returned has a published record
 //   barrier   nobody returns from an operation that synchronises before every member has entered it
@@ -40,7 +41,7 @@ struct Key {
 
 struct Group {
   std::uint64_t context = 0;
-  std::vector<std::uint32_t> members;  // world ranks
+  std::vector<std::uint32_t> members;         // world ranks
   std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has made its own
   std::vector<std::uint64_t> tails;           // of each member, as last seen
   std::vector<std::uint64_t> operations;      // entered so far, by each member in any life

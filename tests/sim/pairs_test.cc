@@ -17,7 +17,7 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);
   // All pairs in the schedule of seed 0, if the job is small; shares of them in others.
-  const std::uint64_t share = is_slow(world) ? 100 : 600;
+  const std::uint64_t share = scaled(is_slow(world) ? 100 : 600);
   const bool all = thorough() && world.ranks <= 3 && !is_slow(world) && world.name != "sliced";
   sweep.pairs(0, all ? kAll : share);
   const std::uint64_t runs = sweep.job().runs() + scaled(is_slow(world) ? 300 : 4000);
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, TwoDeaths, testing::ValuesIn(names_of_mortal_wo
 TEST(TwoDeaths, InSmallRandomWorlds) {
   for (std::uint64_t seed = 0; seed < scaled(120); ++seed) {
     Sweep sweep(random_world(2 + seed % 4, 5000 + seed, true));
-    sweep.pairs(seed, 120);
+    sweep.pairs(seed, scaled(120));
     ASSERT_EQ(sweep.failure(), "");
   }
 }

@@ -95,7 +95,8 @@ recovery::Call Player::call(OpKind kind, std::size_t bytes, int root) const {
   return c;
 }
 
-// ------------------------------------------------------------------------------------ communicators
+// ------------------------------------------------------------------------------------
+// communicators
 
 Player::Comm Player::comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id) {
   const std::uint64_t context =
@@ -128,7 +129,8 @@ void Player::free(Comm& c) {
   c.comm = nullptr;
 }
 
-// ---------------------------------------------------------------------------------- uniform operations
+// ---------------------------------------------------------------------------------- uniform
+// operations
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
   job_.oracle().entered(*c.group, c.next, c.me);
@@ -148,8 +150,8 @@ Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::si
   u.blocks = blocks;
   if (early) u.early = buffer(count).data;
   const std::size_t bytes = kind == OpKind::kAllgather ? in.bytes() : blocks ? 0 : u.result_bytes;
-  const std::size_t judged = reduction != nullptr ? u.input_bytes
-                                                  : (u.result_bytes + c.size() - 1) / c.size();
+  const std::size_t judged =
+      reduction != nullptr ? u.input_bytes : (u.result_bytes + c.size() - 1) / c.size();
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
             c.next % c.size() != c.me);
@@ -195,7 +197,8 @@ Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* resu
 Status Player::allreduce(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Reduction r = reduction(how.user);
-  return uniform(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr, how.early);
+  return uniform(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr,
+                 how.early);
 }
 
 Status Player::barrier(Comm& c) {
@@ -228,7 +231,8 @@ Status Player::allgatherv(Comm& c, std::size_t count) {
                  blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
 }
 
-// ---------------------------------------------------------------------------------- channel operations
+// ---------------------------------------------------------------------------------- channel
+// operations
 
 // An Operation whose messages are shown to the oracle.
 class SimPort {
@@ -247,7 +251,8 @@ class SimPort {
     const std::uint64_t posts = job_.posts(from);
     operation_.send(peer, data, bytes);
     job_.fail_if(job_.oracle().posted(from, to, k));
-    if (fresh == (job_.posts(from) == posts)) job_.fail_if("messages: one is posted twice, or never");
+    if (fresh == (job_.posts(from) == posts))
+      job_.fail_if("messages: one is posted twice, or never");
     if (!fresh) job_.hit(Probe::kResent);
   }
 

@@ -1,6 +1,6 @@
 // One incarnation of a rank as its program sees it: operations over communicators, with made-up
-// contributions, every outcome handed to the oracle. What a rank contributes depends on everything it was
-// given before, so that a wrong byte does not stay alone.
+// contributions, every outcome handed to the oracle. What a rank contributes depends on everything
+// it was given before, so that a wrong byte does not stay alone.
 //
 // Nothing here owns memory: an incarnation that dies is not unwound.
 #pragma once
@@ -100,7 +100,7 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_ = 0;
-  std::uint64_t state_;      // of the program: a hash over all outcomes so far
+  std::uint64_t state_;  // of the program: a hash over all outcomes so far
   std::uint64_t operations_ = 0;
   std::uint64_t messages_ = 0;  // hash over those received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};

@@ -8,27 +8,27 @@
 namespace rejoin::sim {
 
 enum class Probe : std::uint8_t {
-  kReplayed,             // an operation was answered by the rank's own record
-  kTakenEntering,        // by another's record, before an attempt
-  kTakenWaiting,         // by another's record, after contributing to an attempt
-  kFollowed,             // by the leader's record
-  kAttemptAgain,         // an attempt was given up, and another one begun
-  kOverwritten,          // an operand changed while it was read
-  kProgressLost,         // an attempt through an extent was given up midway
-  kExitedAsked,          // whoever had the record had left already
-  kResent,               // a message was sent again, and recognised
-  kReceivedAgain,        // a message was received again by a later life
-  kSlept,                // a rank went to sleep
-  kRung,                 // and was rung
-  kWokenForNothing,      // or not
-  kReplacementDied,      // a rank died again
-  kDiedReplaying,        // while it was being rebuilt
+  kReplayed,         // an operation was answered by the rank's own record
+  kTakenEntering,    // by another's record, before an attempt
+  kTakenWaiting,     // by another's record, after contributing to an attempt
+  kFollowed,         // by the leader's record
+  kAttemptAgain,     // an attempt was given up, and another one begun
+  kOverwritten,      // an operand changed while it was read
+  kProgressLost,     // an attempt through an extent was given up midway
+  kExitedAsked,      // whoever had the record had left already
+  kResent,           // a message was sent again, and recognised
+  kReceivedAgain,    // a message was received again by a later life
+  kSlept,            // a rank went to sleep
+  kRung,             // and was rung
+  kWokenForNothing,  // or not
+  kReplacementDied,  // a rank died again
+  kDiedReplaying,    // while it was being rebuilt
   kDiedAsleep,
-  kTwoDead,              // a death before another was repaired
-  kAllDead,              // all ranks were dead together
-  kHalfWritten,          // a death left unpublished bytes
-  kMismatch,             // members disagreed
-  kMismatchReplayed,     // and a later life was told so from the journal
+  kTwoDead,           // a death before another was repaired
+  kAllDead,           // all ranks were dead together
+  kHalfWritten,       // a death left unpublished bytes
+  kMismatch,          // members disagreed
+  kMismatchReplayed,  // and a later life was told so from the journal
   kCount,
 };
 inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);

@@ -54,15 +54,24 @@ std::vector<std::uint32_t> random_group(std::uint32_t ranks, SimRandom& random) 
 
 std::size_t random_count(std::uint32_t members, bool small, SimRandom& random) {
   switch (random.below(small ? 6 : 9)) {
-    case 0: return 1;
-    case 1: return random.below(5);
-    case 2: return 5 + random.below(40);
-    case 3: return 1;
-    case 4: return 4;
-    case 5: return members > 12 ? 5 : 2100 / members + random.below(60);
-    case 6: return members > 32 ? 3 : 300 + random.below(3000);
-    case 7: return members > 8 || !random.one_in(4) ? 0 : 33000 + random.below(40000);
-    default: return 2 + random.below(30);
+    case 0:
+      return 1;
+    case 1:
+      return random.below(5);
+    case 2:
+      return 5 + random.below(40);
+    case 3:
+      return 1;
+    case 4:
+      return 4;
+    case 5:
+      return members > 12 ? 5 : 2100 / members + random.below(60);
+    case 6:
+      return members > 32 ? 3 : 300 + random.below(3000);
+    case 7:
+      return members > 8 || !random.one_in(4) ? 0 : 33000 + random.below(40000);
+    default:
+      return 2 + random.below(30);
   }
 }
 
@@ -86,7 +95,8 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
     l.count = random_count(members, small, random);
     // A block for everybody takes n times the room.
-    if (l.kind != Kind::kAllreduce && l.kind != Kind::kBcast && l.count > 5000) l.count = 5000 / members;
+    if (l.kind != Kind::kAllreduce && l.kind != Kind::kBcast && l.count > 5000)
+      l.count = 5000 / members;
     l.how = {random.one_in(4), random.one_in(3)};
     program.lines.push_back(l);
   }
@@ -95,20 +105,45 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
 
 void play(Player& p, Player::Comm& c, const Line& l) {
   switch (l.kind) {
-    case Kind::kAllreduce: p.allreduce(c, l.count, l.how); break;
-    case Kind::kBarrier: p.barrier(c); break;
-    case Kind::kBcast: p.bcast(c, l.a, l.count, {false, l.how.early}); break;
-    case Kind::kAllgather: p.allgather(c, l.count); break;
-    case Kind::kAllgatherv: p.allgatherv(c, l.count); break;
-    case Kind::kReduce: p.reduce(c, l.a, l.count); break;
-    case Kind::kGather: p.gather(c, l.a, l.count); break;
-    case Kind::kScatter: p.scatter(c, l.a, l.count); break;
-    case Kind::kAlltoall: p.alltoall(c, l.count); break;
-    case Kind::kScan: p.scan(c, l.count); break;
-    case Kind::kExscan: p.exscan(c, l.count); break;
-    case Kind::kMessage: p.message(c, l.a, l.b, l.count); break;
+    case Kind::kAllreduce:
+      p.allreduce(c, l.count, l.how);
+      break;
+    case Kind::kBarrier:
+      p.barrier(c);
+      break;
+    case Kind::kBcast:
+      p.bcast(c, l.a, l.count, {false, l.how.early});
+      break;
+    case Kind::kAllgather:
+      p.allgather(c, l.count);
+      break;
+    case Kind::kAllgatherv:
+      p.allgatherv(c, l.count);
+      break;
+    case Kind::kReduce:
+      p.reduce(c, l.a, l.count);
+      break;
+    case Kind::kGather:
+      p.gather(c, l.a, l.count);
+      break;
+    case Kind::kScatter:
+      p.scatter(c, l.a, l.count);
+      break;
+    case Kind::kAlltoall:
+      p.alltoall(c, l.count);
+      break;
+    case Kind::kScan:
+      p.scan(c, l.count);
+      break;
+    case Kind::kExscan:
+      p.exscan(c, l.count);
+      break;
+    case Kind::kMessage:
+      p.message(c, l.a, l.b, l.count);
+      break;
     case Kind::kRemake:
-    case Kind::kCount: break;
+    case Kind::kCount:
+      break;
   }
 }
 

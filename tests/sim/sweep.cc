@@ -43,7 +43,9 @@ bool parse_deaths(const std::string& text, std::vector<Death>* deaths) {
 std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::uint64_t turns) {
   SimRandom random(seed ^ 0xdea7);
   std::vector<Death> deaths;
-  const auto at = [&](std::uint32_t rank, std::uint64_t time) { deaths.push_back({rank, 0, 0, time}); };
+  const auto at = [&](std::uint32_t rank, std::uint64_t time) {
+    deaths.push_back({rank, 0, 0, time});
+  };
   const std::uint64_t longest = turns + turns / 2 + 1;
   switch (random.below(5)) {
     case 0: {  // scattered
@@ -81,7 +83,9 @@ std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::u
 }
 
 double effort() {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
+  constexpr double kUsual = 0.005;  // a run takes a hundred times as long
+#elif defined(__SANITIZE_ADDRESS__)
   constexpr double kUsual = 0.05;
 #else
   constexpr double kUsual = 1;
@@ -90,7 +94,8 @@ double effort() {
   return text == nullptr ? kUsual : kUsual * std::atof(text);
 }
 
-// ---------------------------------------------------------------------------------------------- runs
+// ----------------------------------------------------------------------------------------------
+// runs
 
 Sweep::Sweep(const World& world) : job_(world) {
   if (!job_.reference().good()) fail(Plan(), job_.reference());
@@ -106,6 +111,7 @@ void Sweep::fail(const Plan& plan, const Result& result) {
   if (mutant_ != engine::Mutant::kNone) {
     failure_ += " --mutant " + std::to_string(static_cast<unsigned>(mutant_));
   }
+  failure_ += " \n" + job_.transcript(plan, job_.world().ranks <= 8 ? 12 : 3);
 }
 
 Result Sweep::run(const Plan& plan) {
@@ -121,17 +127,15 @@ Result Sweep::run(const Plan& plan) {
     }
   }
   if (result.good()) {
-    slowest_recovery_ = std::max(slowest_recovery_, double(result.turns_after_last_death) /
-                                                        double(job_.reference().turns));
+    slowest_recovery_ = std::max(
+        slowest_recovery_, double(result.turns_after_last_death) / double(job_.reference().turns));
   } else {
     fail(p, result);
   }
   return result;
 }
 
-bool Sweep::try_plan(const Plan& plan) {
-  return failure_.empty() && run(plan).good();
-}
+bool Sweep::try_plan(const Plan& plan) { return failure_.empty() && run(plan).good(); }
 
 bool Sweep::undisturbed(std::uint64_t seed) { return try_plan(plan_of(seed)); }
 
@@ -147,7 +151,8 @@ namespace {
 class Share {
  public:
   Share(std::uint64_t places, std::uint64_t most, std::uint64_t seed)
-      : every_(most == 0 ? places + 1 : (places + most - 1) / most), at_(every_ > 0 ? seed % every_ : 0) {}
+      : every_(most == 0 ? places + 1 : (places + most - 1) / most),
+        at_(every_ > 0 ? seed % every_ : 0) {}
   bool wants_next() { return every_ <= 1 || at_++ % every_ == 0; }
 
  private:
@@ -184,7 +189,8 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
   for (const auto& r : base.ranks) steps += r.steps;
   // Half of the steps come after a first death, on average, and the replacement's.
   const std::uint64_t all = steps * steps;
-  const std::uint64_t firsts = most_runs >= all ? steps : std::max<std::uint64_t>(1, most_runs / 40);
+  const std::uint64_t firsts =
+      most_runs >= all ? steps : std::max<std::uint64_t>(1, most_runs / 40);
   Share share(steps, firsts, seed);
   const std::uint64_t seconds = most_runs >= all ? all : 40;
   for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {

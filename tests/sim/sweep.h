@@ -1,5 +1,5 @@
-// Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops at
-// the first run that is not good, and says how to see it again.
+// Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops
+// at the first run that is not good, and says how to see it again.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,13 @@
 
 namespace rejoin::sim {
 
-// "1:0:17" = rank 1's life 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300; with commas.
+// "1:0:17" = rank 1's life 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300; with
+// commas.
 std::string text_of(const std::vector<Death>& deaths);
 bool parse_deaths(const std::string& text, std::vector<Death>* deaths);
 
-// Deaths by chance within `turns`: scattered, together, all ranks at once, one rank again and again.
+// Deaths by chance within `turns`: scattered, together, all ranks at once, one rank again and
+// again.
 std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::uint64_t turns);
 
 class Sweep {
@@ -41,8 +43,8 @@ class Sweep {
   // The longest way from a last death to the end, in runs without failures.
   double slowest_recovery() const { return slowest_recovery_; }
 
-  // What was not reached, in words: probes that the world asks for, and a death at each of the points
-  // that its runs come by. Empty: nothing.
+  // What was not reached, in words: probes that the world asks for, and a death at each of the
+  // points that its runs come by. Empty: nothing.
   std::string unreached() const;
 
  private:
@@ -56,8 +58,8 @@ class Sweep {
   double slowest_recovery_ = 0;
 };
 
-// A random world, mostly of a few ranks, now and then of up to `most_ranks`, under several schedules
-// with deaths by chance. Empty, or what failed. `probes` are added to.
+// A random world, mostly of a few ranks, now and then of up to `most_ranks`, under several
+// schedules with deaths by chance. Empty, or what failed. `probes` are added to.
 std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes);
 
 // How much more (or, under sanitizers, less) than usual the tests should sweep: 1 by default; the

@@ -72,7 +72,7 @@ def left_dies_too(t):
 @scenario(sweeps=True)
 def cycle(t):
     """Three communicators that wait for each other in circles; deaths at every operation."""
-    for rounds in (4, 12) if t.long else (4,):
+    for rounds in (6, 12) if t.long else (6,):
         program = ("cycle", rounds)
         last = t.undisturbed(3, *program)
         places = [(r, k) for r in range(3) for k in range(1, last.operations(r) + 1)]

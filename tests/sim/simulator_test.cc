@@ -1,8 +1,10 @@
-// A seed is all there is to know of a run.
+// The simulator itself: a seed is all there is to know of a run, and failures are told so that they
+// can be seen again.
 #include <gtest/gtest.h>
 
 #include "engine/transport/sim/fiber.h"
 #include "named.h"
+#include "player.h"
 #include "sweep.h"
 #include "worlds.h"
 
@@ -49,8 +51,52 @@ TEST(SameSeed, AFailureTellsHowToSeeItAgain) {
   Job job(world);
   const Result again = job.run(plan);
   EXPECT_FALSE(again.good());
-  EXPECT_EQ(failure.find(again.why) == std::string::npos, false) << failure << again.why;
+  EXPECT_NE(failure.find(again.why), std::string::npos) << failure << again.why;
   EXPECT_NE(job.transcript(plan, 20).find("dies"), std::string::npos);
+}
+
+// A program that does something else when it is run again: the job is stopped, and says where.
+TEST(Divergence, StopsTheJob) {
+  World world;
+  world.name = "divergent";
+  world.ranks = 2;
+  world.body = [](Player& p) {
+    Player::Comm all = p.everyone();
+    p.allreduce(all, p.life() == 0 ? 1 : 2);
+    p.message(all, 0, 1, 1);
+    p.barrier(all);
+  };
+  Job job(world);
+  ASSERT_TRUE(job.reference().good());
+  Plan plan;
+  plan.deaths = {{0, 0, job.reference().ranks[0].steps, 0}};
+  const Result result = job.run(plan);
+  EXPECT_EQ(result.ending, Ending::kStopped);
+  EXPECT_NE(result.why.find("its replay asks for MPI_Allreduce of 16 bytes"), std::string::npos)
+      << result.why;
+}
+
+TEST(Divergence, OfAMessageStopsTheJob) {
+  World world;
+  world.name = "divergent message";
+  world.ranks = 2;
+  world.body = [](Player& p) {
+    Player::Comm all = p.everyone();
+    p.message(all, 0, 1, p.life() == 0 ? 3 : 4);
+    p.barrier(all);
+  };
+  Job job(world);
+  ASSERT_TRUE(job.reference().good());
+  unsigned stops = 0;
+  for (std::uint64_t step = 1; step <= job.reference().ranks[0].steps; ++step) {
+    Plan plan;
+    plan.deaths = {{0, 0, step, 0}};
+    const Result result = job.run(plan);
+    if (result.ending != Ending::kStopped) continue;
+    stops += result.why.find("its replay sends rank 1 32 bytes that are not the 24") !=
+             std::string::npos;
+  }
+  EXPECT_GT(stops, 0u);  // where it dies between the message and the record of the operation
 }
 
 TEST(Deaths, AsText) {
