@@ -19,7 +19,7 @@
 
 namespace rejoin::engine {
 
-inline constexpr std::size_t kBroadcastChunkBytes = 128 * 1024;
+inline constexpr std::size_t kBroadcastChunkBytes = 32 * 1024;
 inline constexpr std::size_t kPipelinedBytes = 64 * 1024;  // from here on chunks pay
 
 template <class Host>

@@ -65,10 +65,17 @@ class Region {
     if (at != 0) count(bytes);
     return at;
   }
-  // Structure, safe to touch. 0: no more memory.
-  Offset allocate_lasting(std::size_t bytes) { return allocate_in(lasting_, bytes); }
+  // Structure, safe to touch. 0: no more memory. These two also beside a thread that is in another
+  // function of this region: the main thread observes the world while another one is inside MPI.
+  Offset allocate_lasting(std::size_t bytes) {
+    const Locked locked(lasting_lock_);
+    return allocate_in(lasting_, bytes);
+  }
   // Structure whose pages the caller backs as it goes. 0: no more addresses.
-  Offset reserve_lasting(std::size_t bytes) { return reserve_in(lasting_, bytes); }
+  Offset reserve_lasting(std::size_t bytes) {
+    const Locked locked(lasting_lock_);
+    return reserve_in(lasting_, bytes);
+  }
 
   // Backs [at, at + bytes) and counts it. False: there is no more.
   bool back(Offset at, std::size_t bytes) {
@@ -86,7 +93,14 @@ class Region {
     lay_zones(std::max(kSmallestZoneBytes, (used - payload_begin(header_)) / 4));
   }
 
-  // REQUIRES that every rank of the job has entered the operation that I have just completed.
+  // Whether an extent of so many bytes fits the zone in use. REQUIRES recycling().
+  bool has_room(std::size_t bytes) const {
+    const Zone& z = zone_[current_];
+    return bytes <= kInlineBytes || z.next + bytes + kLine <= z.begin + zone_bytes_;
+  }
+
+  // REQUIRES that every rank of the job has entered the operation that I have just completed, or has
+  // completed the one before it.
   void recycle() {
     if (outgrown_ > zone_bytes_) lay_zones(outgrown_);
     current_ ^= 1;
@@ -99,6 +113,14 @@ class Region {
   static constexpr std::size_t kAheadBytes = 128 * 1024;
   static constexpr std::uint64_t kSmallestZoneBytes = 4 << 20;
 
+  // Held for a few instructions, now and then for a system call.
+  struct Locked {
+    explicit Locked(std::atomic_flag& f) : flag(f) {
+      while (flag.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
+    }
+    ~Locked() { flag.clear(std::memory_order_release); }
+    std::atomic_flag& flag;
+  };
   struct Area {
     std::atomic<std::uint64_t>* bump;
     Offset begin;  // of the region
@@ -166,8 +188,7 @@ class Region {
   }
 
   void count(std::size_t bytes) {
-    control_->backed_bytes.store(control_->backed_bytes.load(std::memory_order_relaxed) + bytes,
-                                 std::memory_order_relaxed);
+    control_->backed_bytes.fetch_add(bytes, std::memory_order_relaxed);
     if (header_->journal_limit_bytes == 0) return;
     std::uint64_t all = 0;
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
@@ -183,6 +204,7 @@ class Region {
   RankControl* control_;
   Offset begin_;
   Area lasting_;
+  std::atomic_flag lasting_lock_ = ATOMIC_FLAG_INIT;
   Area payload_;
   bool recycling_ = false;
   unsigned current_ = 0;

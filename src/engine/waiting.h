@@ -23,7 +23,7 @@ void wait_until(Host& host, Ready&& ready) {
     bell.store(0, std::memory_order_relaxed);
     host.step(Step::kAnnounce);
     asleep.store(1, std::memory_order_relaxed);
-    host.fence();  // announced before the last look
+    host.fence_announced();  // before the last look
     const bool done = ready(true);
     if (!done) host.sleep();
     asleep.store(0, std::memory_order_relaxed);
@@ -35,7 +35,7 @@ void wait_until(Host& host, Ready&& ready) {
 // After a publish: wakes those of `count` world ranks that sleep.
 template <class Host>
 void ring_sleepers(Host& host, const std::uint32_t* world, std::uint32_t count) {
-  host.fence();  // published before we read who sleeps
+  host.fence_published();  // before we read who sleeps
   host.step(Step::kRing);
   const SegmentHeader* h = header_of(host.base());
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -100,7 +100,9 @@ Result<JobPlan> make_plan(const RunOptions& options) {
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
-  if (options.binding != Binding::kNone) {
+  if (options.binding == Binding::kAuto) {
+    plan.bindings = processor_each(plan.ranks);
+  } else if (options.binding != Binding::kNone) {
     auto bindings = bind_ranks(plan.library_directory, options.binding, plan.ranks);
     if (!bindings.ok()) return bindings.error();
     plan.bindings = std::move(bindings.value());

@@ -125,6 +125,22 @@ std::uint64_t out_of_memory_kills() {
   return kills;
 }
 
+std::vector<cpu_set_t> processor_each(std::uint32_t ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<cpu_set_t> sets;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return sets;
+  const auto count = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
+  if (ranks > usable_processors() || 2 * ranks <= count) return sets;
+  for (int cpu = 0; cpu < CPU_SETSIZE && sets.size() < ranks; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    sets.emplace_back();
+    CPU_ZERO(&sets.back());
+    CPU_SET(cpu, &sets.back());
+  }
+  return sets;
+}
+
 Result<std::vector<cpu_set_t>> bind_ranks(const std::string& library_directory, Binding binding,
                                           std::uint32_t ranks) {
   const std::string path = library_directory + "/librejoin_binding.so";

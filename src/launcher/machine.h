@@ -22,6 +22,11 @@ std::uint64_t default_journal_limit_bytes(const std::string& directory);
 // kernel has killed for want of memory so far.
 std::uint64_t out_of_memory_kills();
 
+// For ranks that fill more than half of the processors that this process may use, but not more than all: a
+// processor each. The kernel would now and then put two of them on one, where they can only wait for each
+// other. Else empty: another job may want to share the machine, or ranks must.
+std::vector<cpu_set_t> processor_each(std::uint32_t ranks);
+
 // Processors for each rank, by hwloc, which is loaded here. Errors: hwloc cannot be loaded, or does
 // not know this machine.
 Result<std::vector<cpu_set_t>> bind_ranks(const std::string& library_directory, Binding binding,

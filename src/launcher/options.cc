@@ -106,7 +106,7 @@ struct Raw {
   std::string journal_limit;
   std::string on_divergence = "warn";
   std::string world = "on";
-  std::string binding = "none";
+  std::string binding = "auto";
   std::string timeout;
   bool no_restart = false;
   bool ignored = false;
@@ -127,7 +127,7 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
       ->group(group);
   app.add_flag("--tag-output", o.tag_output, "begin each line of output with [RANK]<stdout>:")
       ->group(group);
-  app.add_option("--bind-to", raw.binding, "core, socket or none (default)")
+  app.add_option("--bind-to", raw.binding, "core, socket, none or auto (default): a processor each if the ranks\nfill more than half of them, else none")
       ->type_name("WHAT")
       ->group(group);
   app.add_option("--timeout", raw.timeout, "after so long, print where every rank stands and stop")
@@ -270,7 +270,7 @@ Result<Command> finish(Raw& raw) {
       o.exports.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
   }
-  const auto binding = parse_choice("--bind-to", raw.binding, {"none", "core", "socket"});
+  const auto binding = parse_choice("--bind-to", raw.binding, {"auto", "none", "core", "socket"});
   if (!binding.ok()) return binding.error();
   o.binding = static_cast<Binding>(binding.value());
   const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"warn", "stop"});

@@ -13,7 +13,7 @@
 
 namespace rejoin::launcher {
 
-enum class Binding { kNone, kCore, kSocket };
+enum class Binding { kAuto, kNone, kCore, kSocket };
 
 struct RunOptions {
   std::optional<std::uint32_t> ranks;  // nothing: as many as processors
@@ -22,7 +22,7 @@ struct RunOptions {
       exports;  // -x; no value: inherited
   std::string working_directory;
   bool tag_output = false;
-  Binding binding = Binding::kNone;
+  Binding binding = Binding::kAuto;
   std::optional<double> timeout_s;
 
   std::uint32_t max_restarts = 4;

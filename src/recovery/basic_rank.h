@@ -30,6 +30,8 @@ using engine::Step;
 template <class Host>
 class BasicRank {
  public:
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
   // The private state of one communicator in one incarnation. All of it can be rebuilt from the
   // segment and the program's own calls.
   struct Comm {
@@ -40,6 +42,9 @@ class BasicRank {
     std::uint32_t epoch_seen = 0;     // job epoch at which `generation` was computed
     std::uint32_t generation = 0;
     std::uint64_t small_result = 0;  // where inline results are handed out
+    // What was last seen of a root's records: while it is ahead, its line is left alone.
+    std::uint32_t root_seen = kNobody;
+    std::uint64_t root_tail = 0;
   };
   class Operation;
 
@@ -90,7 +95,6 @@ class BasicRank {
     bool replaying;  // I have a record
   };
   struct Watch;
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
   Entered enter(Comm& c, const Call& call);
   void leave();
@@ -117,7 +121,7 @@ class BasicRank {
                      std::uint64_t* value, bool* complete);
   Status run_bcast(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                    std::uint32_t print, std::uint64_t* value);
-  void await_readers(Comm& c, std::uint64_t sequence);
+  void await_readers(Comm& c, std::uint64_t sequence, std::uint64_t distance);
   std::uint64_t store(const void* data, std::size_t bytes);
   Offset allocate(std::size_t bytes);
   Offset reserve(std::size_t bytes);

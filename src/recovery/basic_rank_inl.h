@@ -427,7 +427,13 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
                                   std::uint32_t print, std::uint64_t* value) {
   const auto root = static_cast<std::uint32_t>(call.signature.root);
   if (c.members.rank == root) {
-    if (c.records.in_ring()) await_readers(c, e.sequence);
+    if (c.records.in_ring()) {
+      await_readers(c, e.sequence, engine::kLogRing / 2);
+      if (c.members.size == header_->ranks && !region_.has_room(u.result_bytes)) {
+        await_readers(c, e.sequence, 1);
+        region_.recycle();
+      }
+    }
     if (u.result_bytes < engine::kPipelinedBytes) {
       host_.step(Step::kPayload);
       *value = store(u.input, u.result_bytes);
@@ -440,11 +446,17 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
     commit(c, e, print, *value, false);
     return Status::kOk;
   }
+  if (c.root_seen != root) {
+    c.root_seen = root;
+    c.root_tail = 0;
+  }
+  if (c.root_tail > e.sequence) return take(c, e, root, print, value);
   std::uint32_t holder = kNobody, other = kNobody, other_call = kNobody;
   const auto over = [&](bool thorough) {
     host_.step(Step::kLook);
     engine::ContextBlock* b = engine::block_of(host_.base(), c.members, root);
-    if (b != nullptr && b->records.tail.load(std::memory_order_acquire) > e.sequence) {
+    if (b != nullptr) c.root_tail = b->records.tail.load(std::memory_order_acquire);
+    if (c.root_tail > e.sequence) {
       holder = root;
     } else if (thorough) {
       holder = find_record(c, e.sequence);
@@ -464,15 +476,16 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
   return s;
 }
 
-// The root of a broadcast waits for nobody - but records that go round must have been read.
+// The root of a broadcast waits for nobody - but beyond the journal limit records that go round must have
+// been read, and memory too: waits until no member lacks `distance` operations before this one.
 template <class Host>
-void BasicRank<Host>::await_readers(Comm& c, std::uint64_t sequence) {
+void BasicRank<Host>::await_readers(Comm& c, std::uint64_t sequence, std::uint64_t distance) {
   for (std::uint32_t i = 0; i < c.members.size; ++i) {
     engine::wait_until(host_, [&](bool) {
       host_.step(Step::kLook);
       engine::ContextBlock* b = engine::block_of(host_.base(), c.members, i);
       return b != nullptr && b->records.tail.load(std::memory_order_acquire) +
-                                     engine::kLogRing / 2 > sequence;
+                                     distance > sequence;
     });
   }
 }

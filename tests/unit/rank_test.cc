@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "engine/collectives.h"
@@ -157,6 +159,49 @@ TEST_P(FewRanks, AMetLimitRecyclesMemory) {
   if (GetParam() == 1) return;
   EXPECT_EQ(engine::header_of(job.base())->limit_reached.load(), 1u);
   EXPECT_LT(engine::control_of(job.base(), 0)->backed_bytes.load(), halfway.load() + (2 << 20));
+}
+
+TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
+  const std::uint32_t n = GetParam();
+  ThreadJob job(n, 1 << 20);
+  job.run([&](Rank& rank, Rank::Comm& world) {
+    std::vector<std::uint32_t> data(5000);
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+      if (rank.rank() == 0) std::fill(data.begin(), data.end(), i);
+      recovery::Uniform u;
+      u.input = rank.rank() == 0 ? data.data() : nullptr;
+      u.input_bytes = rank.rank() == 0 ? data.size() * 4 : 0;
+      u.result_bytes = data.size() * 4;
+      const std::byte* result = nullptr;
+      ASSERT_EQ(rank.uniform(world, call(recovery::OpKind::kBcast, u.result_bytes, 0), u, &result),
+                recovery::Status::kOk);
+      if (rank.rank() != 0) std::memcpy(data.data(), result, u.result_bytes);
+      ASSERT_EQ(data.front(), i);
+      ASSERT_EQ(data.back(), i);
+    }
+  });
+  // 40 MB went through; a single rank keeps nothing.
+  for (std::uint32_t r = 0; r < n; ++r) {
+    EXPECT_LT(engine::control_of(job.base(), r)->backed_bytes.load(), 20u << 20) << r;
+  }
+}
+
+TEST(Region, LastingMemoryIsHandedOutToTwoThreads) {
+  ThreadJob job(1);
+  job.run([](Rank& rank, Rank::Comm&) {
+    constexpr int kEach = 4000;
+    std::vector<engine::Offset> places[2];
+    const auto take = [&](int who) {
+      for (int i = 0; i < kEach; ++i) places[who].push_back(rank.region().allocate_lasting(100));
+    };
+    std::thread other(take, 0);
+    take(1);
+    other.join();
+    std::set<engine::Offset> all(places[0].begin(), places[0].end());
+    all.insert(places[1].begin(), places[1].end());
+    EXPECT_EQ(all.size(), 2u * kEach);
+    EXPECT_EQ(all.count(0), 0u);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, testing::Values(1, 2, 3, 5));

@@ -514,7 +514,7 @@ class CommandLine(LauncherTest):
             (["-n", "2", "--kill", "2@1", "true"], 2, "there is no rank 2"),
             (["--journal-limit", "12Q", "true"], 2, "--journal-limit.*is no size"),
             (["--timeout", "soon", "true"], 2, "--timeout soon: not a time"),
-            (["--bind-to", "moon", "true"], 2, "--bind-to moon.*none, core, socket"),
+            (["--bind-to", "moon", "true"], 2, "--bind-to moon.*auto, none, core, socket"),
             (["--world", "maybe", "true"], 2, "--world maybe.*on, off"),
             (["--max-restarts", "-1", "true"], 2, "max-restarts"),
             (["--no-restart=1", "true"], 2, "takes no value"),
@@ -579,6 +579,14 @@ class CommandLine(LauncherTest):
         if len(os.sched_getaffinity(0)) > 1:
             self.assertEqual(len(sets), 2)
             self.assertNotEqual(sets[0], sets[1])
+
+    def test_binding_by_itself(self):
+        """Ranks that fill the machine get a processor each, others all of them."""
+        mine = len(os.sched_getaffinity(0))
+        for ranks, alone in ((mine, True), (mine + 1, False)):
+            done = self.ftrun("-n", ranks, "sh", "-c", "nproc")
+            self.assertEqual(done.code, 0, done.err)
+            self.assertEqual(set(done.out.split()), {"1" if alone else str(mine)})
 
     def test_a_program_of_another_mpi(self):
         source = self.write_file("other.c", "int MPI_Init(); int main() { return MPI_Init(); }")

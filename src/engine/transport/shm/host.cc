@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -33,11 +34,26 @@ int advise(std::byte* begin, std::size_t bytes, int advice) {
   return r == 0 ? 0 : errno;
 }
 
+// 0 or more, or -1.
+long membarrier(int command) {
+  const int saved = errno;
+  const long r = syscall(SYS_membarrier, command, 0, 0);
+  errno = saved;
+  return r;
+}
+
 }  // namespace
+
+bool can_publish_lightly() {
+  const long commands = membarrier(MEMBARRIER_CMD_QUERY);
+  return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+}
 
 ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
     : base_(base), rank_(rank), agent_socket_(agent_socket) {
   const SegmentHeader* h = header_of(base);
+  light_publish_ = h->light_publish != 0 &&
+                   membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
   // With a processor each, peers answer within microseconds, unless one was put on our processor or
   // preempted: so give way now and then, and sleep after about a millisecond. With more ranks than
   // processors it is always somebody else's turn.
@@ -55,6 +71,11 @@ bool ShmHost::poll_slowly(unsigned turn) {
     __builtin_ia32_pause();
   }
   return true;
+}
+
+void ShmHost::fence_announced() {
+  full_fence();
+  if (header_of(base_)->light_publish != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 void ShmHost::sleep() {

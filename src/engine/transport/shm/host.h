@@ -4,7 +4,7 @@
 // (transport/sim/host.h) has the same members:
 //   base(), rank()        the segment and who I am
 //   step(Step)            a place where the simulator may interfere; nothing here
-//   fence()               full store-load barrier
+//   fence_published(), fence_announced()  the two store-load barriers of a doorbell, see waiting.h
 //   poll(turn)            called between two looks while waiting; false: time to sleep
 //   sleep()               waits for my bell, at most kSleepMs; spurious returns are allowed
 //   ring(rank)            sets a rank's bell and wakes it
@@ -39,14 +39,16 @@ class ShmHost {
 
   void step(Step) {}
 
-  void fence() {
-#if defined(__SANITIZE_THREAD__)
-    // ThreadSanitizer does not know fences; a read-modify-write on a private word orders as much.
-    tsan_fence_.fetch_add(1, std::memory_order_seq_cst);
-#else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
+  // Publishing is frequent, sleeping is not: where there is a processor for each rank, only the compiler
+  // is told here, and who goes to sleep makes the kernel run a barrier on all processors of the job.
+  void fence_published() {
+    if (light_publish_) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      full_fence();
+    }
   }
+  void fence_announced();
 
   bool poll(unsigned turn) {
     if (turn < spins_) {
@@ -68,10 +70,19 @@ class ShmHost {
 
  private:
   bool poll_slowly(unsigned turn);
+  void full_fence() {
+#if defined(__SANITIZE_THREAD__)
+    // ThreadSanitizer does not know fences; a read-modify-write on a private word orders as much.
+    tsan_fence_.fetch_add(1, std::memory_order_seq_cst);
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
 
   std::byte* base_;
   std::uint32_t rank_;
   int agent_socket_;
+  bool light_publish_;
   unsigned spins_;        // looks with a pause between them
   unsigned looks_;        // until sleep
   unsigned yield_every_;  // looks in between
@@ -80,5 +91,8 @@ class ShmHost {
   std::atomic<unsigned> tsan_fence_{0};
 #endif
 };
+
+// Whether this kernel can order the stores of other processes (SegmentHeader::light_publish).
+bool can_publish_lightly();
 
 }  // namespace rejoin::engine

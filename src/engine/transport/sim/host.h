@@ -27,7 +27,8 @@ class SimHost {
   Simulation& simulation() { return simulation_; }
 
   void step(Step s) { reach(point_of(s)); }
-  void fence() {}  // one thread: memory is sequentially consistent
+  void fence_published() {}  // one thread: memory is sequentially consistent
+  void fence_announced() {}
   bool poll(unsigned turn);
   // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
   void sleep() { reach(Point::kSleep); }
