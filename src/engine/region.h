@@ -14,6 +14,9 @@ namespace rejoin::engine {
 
 inline constexpr std::uint64_t kLogFirst = 64;  // elements in chunk 0
 
+// Beyond the journal limit a writer waits until its readers lack no more elements than this.
+inline constexpr std::uint64_t kReadersWithin = 2048;
+
 constexpr std::uint32_t log_chunk(std::uint64_t index) {
   return static_cast<std::uint32_t>(std::bit_width(index / kLogFirst + 1) - 1);
 }
@@ -22,12 +25,14 @@ constexpr std::uint64_t log_chunk_begin(std::uint32_t chunk) {
 }
 constexpr std::uint64_t log_chunk_size(std::uint32_t chunk) { return kLogFirst << chunk; }
 
-// Element `index` of a log. REQUIRES index < tail, or that the caller owns the log.
+// Element `index` of a log. REQUIRES index < tail and that it is still kept, or that the caller owns the
+// log.
 template <class T>
 T* log_at(std::byte* base, Log& log, std::uint64_t index) {
-  const std::uint64_t ring_from = log.ring_from.load(std::memory_order_acquire);
-  if (ring_from != 0 && index + 1 >= ring_from) {
-    return reinterpret_cast<T*>(base + log.ring) + (index + 1 - ring_from) % kLogRing;
+  for (std::uint32_t k = log.rings.load(std::memory_order_acquire); k-- > 0;) {
+    const LogRing& ring = log.ring[k];
+    if (index < ring.from) continue;
+    return reinterpret_cast<T*>(base + ring.at) + ((index - ring.from) & (ring.capacity - 1));
   }
   const std::uint32_t k = log_chunk(index);
   return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
@@ -35,10 +40,11 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
 
 // The owner's allocator: lasting structure, and payload extents. Extents are freed only wholesale.
 //
-// Once the journal limit is met (`recycling`), payload is needed only until everybody has consumed it.
-// When an operation that all ranks of the job must enter is complete, all that was allocated before it
-// was entered has been consumed. So there are two zones: allocate in one; at each such operation go
-// over to the other, whose contents are older than the last but one.
+// First payload is handed out upwards and kept. From start_zones() on it comes from zones: those that
+// were used in one interval are free together, when everybody is past the interval's end. An interval ends
+// at a checkpoint, and is needed until no rank would go back to before it; or, once the journal limit is
+// met, at every operation that all ranks of the job must enter: when such an operation is complete, all
+// that was allocated before it was entered has been consumed, so an interval is over with the next one.
 template <class Host>
 class Region {
  public:
@@ -48,22 +54,28 @@ class Region {
         control_(control_of(host.base(), host.rank())),
         begin_(region_offset(header_, host.rank())),
         lasting_{&control_->lasting_bump, begin_, begin_ + payload_begin(header_)},
-        payload_{&control_->payload_bump, begin_, begin_ + header_->region_bytes} {
+        payload_{&control_->payload_bump, begin_, begin_ + header_->region_bytes},
+        head_(region_of(host.base(), host.rank())) {
     lasting_.backed_to = begin_ + control_->lasting_bump.load(std::memory_order_relaxed);
     payload_.backed_to = begin_ + control_->payload_bump.load(std::memory_order_relaxed);
   }
 
   // Bytes of a result or a message, safe to touch. 0: no more memory.
   Offset allocate(std::size_t bytes) {
-    return recycling_ ? allocate_in_zone(bytes) : allocate_in(payload_, bytes);
+    return zoned_ ? allocate_in_zone(bytes) : allocate_in(payload_, bytes);
   }
   // Bytes of a large result; whoever writes there touches them first (Host::touch), so that members
   // share that work. 0: no more addresses.
   Offset reserve(std::size_t bytes) {
-    if (recycling_) return reserve_in_zone(bytes);
+    if (zoned_) return reserve_in_zone(bytes);
     const Offset at = reserve_in(payload_, bytes);
     if (at != 0) count(bytes);
     return at;
+  }
+  // Bytes for a model, safe to touch; never in a zone. 0: no more memory.
+  Offset allocate_model(std::size_t bytes) {
+    const Offset at = reserve_in(payload_, bytes);
+    return at != 0 && back(at, bytes) ? at : 0;
   }
   // Structure, safe to touch. 0: no more memory. These two also beside a thread that is in another
   // function of this region: the main thread observes the world while another one is inside MPI.
@@ -84,34 +96,43 @@ class Region {
     return true;
   }
 
+  // The journal limit is met: nothing new is kept for a replay.
   bool recycling() const { return recycling_; }
-
-  // From now on nothing new is kept. All that is there stays: others may still need it.
   void start_recycling() {
     recycling_ = true;
-    const std::uint64_t used = control_->payload_bump.load(std::memory_order_relaxed);
-    lay_zones(std::max(kSmallestZoneBytes, (used - payload_begin(header_)) / 4));
+    start_zones();
   }
 
-  // Whether an extent of so many bytes fits the zone in use. REQUIRES recycling().
+  // From now on payload comes from zones. All that is there stays.
+  void start_zones() {
+    zoned_ = true;
+    end_zone();
+  }
+
+  // Whether an extent of so many bytes fits the zone in use.
   bool has_room(std::size_t bytes) const {
-    const Zone& z = zone_[current_];
-    return bytes <= kInlineBytes || z.next + bytes + kLine <= z.begin + zone_bytes_;
+    return bytes <= kInlineBytes || next_ + round_up_line(bytes) <= end_;
   }
 
-  // REQUIRES that every rank of the job has entered the operation that I have just completed, or has
-  // completed the one before it.
-  void recycle() {
-    if (outgrown_ > zone_bytes_) lay_zones(outgrown_);
-    current_ ^= 1;
-    zone_[current_].next = zone_[current_].begin;
+  // Ends interval `number`, counted upwards. All intervals up to `over` are over.
+  void end_interval(std::uint64_t number, std::uint64_t over) {
+    for (std::uint32_t i = 0; i < head_->zones; ++i) {
+      Zone& z = head_->zone[i];
+      if (z.until == kZoneInUse) z.until = number;
+    }
+    interval_ = number;
+    over_ = over;
+    end_zone();
   }
+  // REQUIRES recycling(), and that every rank of the job has entered the operation that I have just
+  // completed, or has returned from the one that ended the interval before.
+  void recycle() { end_interval(interval_ + 1, interval_); }
 
  private:
   // Pages are made this far ahead: one system call for many small extents, and still in the cache
   // when they are written.
   static constexpr std::size_t kAheadBytes = 128 * 1024;
-  static constexpr std::uint64_t kSmallestZoneBytes = 4 << 20;
+  static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
 
   // Held for a few instructions, now and then for a system call.
   struct Locked {
@@ -127,10 +148,6 @@ class Region {
     Offset end;
     Offset backed_to = 0;  // everything handed out since start-up lies below it and is backed
   };
-  struct Zone {
-    Offset begin = 0, next = 0, backed_to = 0;
-  };
-
   Offset reserve_in(Area& area, std::size_t bytes) {
     const std::uint64_t at = area.bump->load(std::memory_order_relaxed);
     const std::uint64_t next = at + (bytes + kLine - 1) / kLine * kLine;
@@ -158,33 +175,56 @@ class Region {
     return true;
   }
 
-  void lay_zones(std::uint64_t bytes) {
-    zone_bytes_ = (bytes + kLine - 1) / kLine * kLine;
-    for (Zone& z : zone_) {
-      z.begin = reserve_in(payload_, zone_bytes_);
-      z.next = z.backed_to = z.begin;
-    }
-    payload_.backed_to = 0;
+  static std::uint64_t round_up_line(std::uint64_t bytes) {
+    return (bytes + kLine - 1) / kLine * kLine;
   }
 
+  void end_zone() { next_ = end_ = 0; }
+
+  // A zone counts to the limit as a whole, from its first use.
   Offset allocate_in_zone(std::size_t bytes) {
     const Offset at = reserve_in_zone(bytes);
-    Zone& z = zone_[current_];
-    if (at < z.begin || at >= z.begin + zone_bytes_) return at != 0 && back(at, bytes) ? at : 0;
-    return back_to(z.backed_to, at, at + bytes, z.begin + zone_bytes_) ? at : 0;
+    if (at == 0 || at + bytes <= *zone_backed_to_) return at;
+    const Offset from = std::max(at, *zone_backed_to_);
+    const Offset ahead = std::min(std::max(at + bytes, from + kAheadBytes), end_);
+    if (!host_.back(host_.base() + from, ahead - from)) return 0;
+    *zone_backed_to_ = ahead;
+    return at;
   }
 
   Offset reserve_in_zone(std::size_t bytes) {
-    Zone& z = zone_[current_];
-    const std::uint64_t rounded = (bytes + kLine - 1) / kLine * kLine;
-    if (z.begin != 0 && z.next + rounded <= z.begin + zone_bytes_) {
-      z.next += rounded;
-      return z.next - rounded;
+    const std::uint64_t rounded = round_up_line(bytes);
+    if (next_ + rounded > end_ && !take_zone(rounded)) return 0;
+    next_ += rounded;
+    return next_ - rounded;
+  }
+
+  // Goes on in the free zone that was used last, if there is one of this size, else in a new one.
+  bool take_zone(std::uint64_t bytes) {
+    Zone* found = nullptr;
+    std::uint64_t largest = kSmallestZoneBytes / 2;
+    for (std::uint32_t i = 0; i < head_->zones; ++i) {
+      Zone& z = head_->zone[i];
+      largest = std::max(largest, z.bytes);
+      if (z.until > over_ || z.bytes < bytes) continue;
+      if (found == nullptr || z.until > found->until) found = &z;
     }
-    // The zone is too small: this extent is taken from fresh memory, and larger zones are laid at the
-    // next occasion.
-    outgrown_ = std::max(outgrown_, 2 * (zone_bytes_ + rounded));
-    return reserve_in(payload_, bytes);
+    if (found == nullptr) {
+      if (head_->zones == kZones) return false;
+      const bool in_interval = end_ != 0;  // this one needs more than there was
+      const std::uint64_t size = std::max(in_interval ? 2 * largest : largest, 2 * bytes);
+      const Offset at = reserve_in(payload_, size);
+      if (at == 0) return false;
+      count(size);
+      found = &head_->zone[head_->zones];
+      *found = {at, size, kZoneInUse, at};
+      ++head_->zones;
+    }
+    found->until = kZoneInUse;
+    zone_backed_to_ = &found->backed_to;
+    next_ = found->begin;
+    end_ = found->begin + found->bytes;
+    return true;
   }
 
   void count(std::size_t bytes) {
@@ -206,11 +246,13 @@ class Region {
   Area lasting_;
   std::atomic_flag lasting_lock_ = ATOMIC_FLAG_INIT;
   Area payload_;
+  RegionHead* head_;
   bool recycling_ = false;
-  unsigned current_ = 0;
-  Zone zone_[2];
-  std::uint64_t zone_bytes_ = 0;
-  std::uint64_t outgrown_ = 0;  // zone size that would have been enough
+  bool zoned_ = false;
+  Offset next_ = 0, end_ = 0;  // of the zone in use; 0: none
+  Offset* zone_backed_to_ = nullptr;
+  std::uint64_t interval_ = 0;  // the last that has ended
+  std::uint64_t over_ = 0;
 };
 
 // Appends to a log of mine. The cursor is rebuilt from the log's tail.
@@ -224,7 +266,8 @@ class LogWriter {
         region_(&region),
         log_(&log),
         tail_(log.tail.load(std::memory_order_acquire)),
-        lasting_(lasting) {}
+        lasting_(lasting),
+        goes_round_(log.rings.load(std::memory_order_relaxed) != 0) {}
 
   std::uint64_t tail() const { return tail_; }
   T* at(std::uint64_t index) const { return log_at<T>(host_->base(), *log_, index); }
@@ -240,14 +283,21 @@ class LogWriter {
     log_->tail.store(tail_, std::memory_order_release);
   }
 
-  // In a ring, element tail() overwrites the one before it by this many: readers must be past that.
-  bool in_ring() const { return ring_; }
+  // Elements below `keep_from` may be overwritten. What was appended so far stays where it is.
+  void forget(std::uint64_t keep_from) {
+    keep_from_ = keep_from;
+    if (goes_round_) return;
+    goes_round_ = true;
+    cursor_ = backed_end_ = nullptr;
+  }
 
  private:
   static constexpr std::uint64_t kStrideBytes = 64 * 1024;
+  static constexpr std::uint64_t kSmallestRing = 256;
 
   bool extend() {
-    if (region_->recycling() && !lasting_) return go_round();
+    if (region_->recycling() && !lasting_) forget(tail_ - std::min(tail_, kReadersWithin));
+    if (goes_round_) return go_round();
     const std::uint32_t k = log_chunk(tail_);
     const std::uint64_t chunk_bytes = log_chunk_size(k) * sizeof(T);
     if (k >= kLogChunks) return false;
@@ -259,28 +309,46 @@ class LogWriter {
       log_->chunk[k] = at;
     }
     const std::uint64_t index = tail_ - log_chunk_begin(k);
-    const Offset from = log_->chunk[k] + index * sizeof(T);
-    std::uint64_t count = log_chunk_size(k) - index;
-    if (chunk_bytes > kStrideBytes) {
+    return run(log_->chunk[k] + index * sizeof(T), log_chunk_size(k) - index,
+               chunk_bytes > kStrideBytes);
+  }
+
+  // The next elements go to `count` places from `at` on, or to as many of them as are backed at once.
+  bool run(Offset at, std::uint64_t count, bool piecemeal) {
+    if (piecemeal) {
       count = std::min(count, kStrideBytes / sizeof(T));
-      if (!region_->back(from, count * sizeof(T))) return false;
+      if (!region_->back(at, count * sizeof(T))) return false;
     }
-    cursor_ = reinterpret_cast<T*>(host_->base() + from);
+    cursor_ = reinterpret_cast<T*>(host_->base() + at);
     backed_end_ = cursor_ + count;
     return true;
   }
 
+  // The next element overwrites the one `capacity` before it, which must not be kept.
   bool go_round() {
-    if (!ring_) {
-      const Offset at = region_->allocate_lasting(kLogRing * sizeof(T));
-      if (at == 0) return false;
-      log_->ring = at;
-      log_->ring_from.store(tail_ + 1, std::memory_order_release);
-      ring_ = true;
+    const std::uint32_t rings = log_->rings.load(std::memory_order_relaxed);
+    LogRing* r = rings == 0 ? nullptr : &log_->ring[rings - 1];
+    std::uint64_t room = 0;
+    if (r != nullptr) {
+      const std::uint64_t until = std::max(keep_from_, r->from) + r->capacity;
+      room = until > tail_ ? until - tail_ : 0;
     }
-    cursor_ = reinterpret_cast<T*>(host_->base() + log_->ring);
-    backed_end_ = cursor_ + kLogRing;
-    return true;
+    if (room == 0) {
+      if (rings == kLogRings) return false;
+      r = &log_->ring[rings];
+      const std::uint64_t least = std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
+      *r = {tail_, rings == 0 ? std::bit_ceil(least) : 2 * log_->ring[rings - 1].capacity, 0};
+      r->at = r->capacity * sizeof(T) <= kStrideBytes
+                  ? region_->allocate_lasting(r->capacity * sizeof(T))
+                  : region_->reserve_lasting(r->capacity * sizeof(T));
+      if (r->at == 0) return false;
+      log_->rings.store(rings + 1, std::memory_order_release);
+      room = r->capacity;
+    }
+    const std::uint64_t place = (tail_ - r->from) & (r->capacity - 1);
+    const bool first_round = tail_ - r->from < r->capacity;
+    return run(r->at + place * sizeof(T), std::min(room, r->capacity - place),
+               first_round && r->capacity * sizeof(T) > kStrideBytes);
   }
 
   Host* host_ = nullptr;
@@ -290,7 +358,8 @@ class LogWriter {
   T* cursor_ = nullptr;
   T* backed_end_ = nullptr;
   bool lasting_ = false;
-  bool ring_ = false;
+  bool goes_round_ = false;
+  std::uint64_t keep_from_ = 0;
 };
 
 }  // namespace rejoin::engine

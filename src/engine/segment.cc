@@ -16,12 +16,12 @@ std::uint64_t front_bytes(std::uint32_t ranks) {
 
 }  // namespace
 
-// Logs reserve up to twice what they use and extents of given-up attempts are not reused, so a
-// region's addresses are several times the limit. They cost nothing until they are touched.
+// Logs and zones reserve up to twice what they use, and extents of given-up attempts are not reused, so
+// a region's addresses are several times the limit. They cost nothing until they are touched.
 std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes) {
-  constexpr std::uint64_t kSmallest = 1ull << 30;
+  constexpr std::uint64_t kSmallest = 4ull << 30;
   constexpr std::uint64_t kAllTogether = 1ull << 45;
-  const std::uint64_t wanted = std::bit_ceil(std::max(4 * limit_bytes, kSmallest));
+  const std::uint64_t wanted = std::bit_ceil(std::max(8 * limit_bytes, kSmallest));
   return std::min(wanted, std::bit_floor(kAllTogether / ranks));
 }
 

@@ -95,16 +95,24 @@ struct RankControl {
 // ---------------------------------------------------------------------------------------------- logs
 
 inline constexpr std::uint32_t kLogChunks = 36;
-inline constexpr std::uint64_t kLogRing = 4096;
+inline constexpr std::uint32_t kLogRings = 24;
+
+// Elements from `from` on, up to the next ring's: element i lies at place (i - from) mod capacity.
+struct LogRing {
+  std::uint64_t from;
+  std::uint64_t capacity;  // a power of two
+  Offset at;
+};
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
-// Owner writes; anybody reads below `tail`. Once the journal limit is met nothing is kept for a
-// replay any more, and new elements go round in a ring of kLogRing.
+// Owner writes; anybody reads below `tail`. Once elements may be forgotten (behind a checkpoint, or
+// because the journal has met its limit) new ones go round in a ring; one that is too small is followed
+// by a larger one.
 struct Log {
-  std::atomic<std::uint64_t> tail;       // elements published
-  std::atomic<std::uint64_t> ring_from;  // 1 + index of the first element there; 0: no ring
-  Offset ring;
+  std::atomic<std::uint64_t> tail;   // elements published
+  std::atomic<std::uint32_t> rings;  // of them in use
   Offset chunk[kLogChunks];
+  LogRing ring[kLogRings];
 };
 
 // What a call was: interned once, so that a record needs only an index. All of it but `root` and
@@ -197,12 +205,24 @@ struct ContextIndexEntry {
   std::atomic<Offset> block;
 };
 
+// Payload memory that is used again and again, by the interval: what lies between two of its ends.
+inline constexpr std::uint32_t kZones = 64;
+inline constexpr std::uint64_t kZoneInUse = ~std::uint64_t{0};
+struct Zone {
+  Offset begin;
+  std::uint64_t bytes;
+  std::uint64_t until;  // free once everybody is past this interval's end; kZoneInUse: not ended yet
+  Offset backed_to;     // with pages
+};
+
 struct RegionHead {
   Log calls;         // CallEntry
   Log modules;       // ModuleEntry
   Log observations;  // bytes; see recovery/observations.h
   Offset channels;   // Log[ranks]: to each rank
   Offset consumed;   // atomic<u64>[ranks]: messages received from each rank
+  std::uint32_t zones;  // of them laid out; for the owner and its next lives only, as all of this line
+  Zone zone[kZones];
   StagingHalf staging[2];
   ContextIndexEntry context_index[kMaxContexts];  // open addressing by context
 };

@@ -72,9 +72,9 @@ class Reader {
   // Element `index` of a log; nullptr if it does not lie in the file. REQUIRES kept(log, index).
   template <class T>
   const T* element(const engine::Log& log, std::uint64_t index) {
-    const std::uint64_t ring_from = log.ring_from.load();
-    if (ring_from != 0 && index + 1 >= ring_from) {
-      return at<T>(log.ring + (index + 1 - ring_from) % engine::kLogRing * sizeof(T));
+    if (const int k = ring_of(log, index); k >= 0) {
+      const engine::LogRing& ring = log.ring[k];
+      return at<T>(ring.at + ((index - ring.from) & (ring.capacity - 1)) * sizeof(T));
     }
     const std::uint32_t chunk = engine::log_chunk(index);
     if (chunk >= engine::kLogChunks || log.chunk[chunk] == 0) {
@@ -85,10 +85,15 @@ class Reader {
     return at<T>(log.chunk[chunk] + skipped * sizeof(T));
   }
 
-  // False: it was overwritten, after the journal had met its limit.
+  // False: it was overwritten, behind a checkpoint or after the journal had met its limit.
   static bool kept(const engine::Log& log, std::uint64_t index) {
-    const std::uint64_t ring_from = log.ring_from.load();
-    return ring_from == 0 || index + 1 < ring_from || index + engine::kLogRing >= log.tail.load();
+    const int k = ring_of(log, index);
+    return k < 0 || index + log.ring[k].capacity >= end_of(log, k);
+  }
+  // The first element from `index` on that is kept, or the number of elements. REQUIRES !kept().
+  static std::uint64_t next_kept(const engine::Log& log, std::uint64_t index) {
+    const int k = ring_of(log, index);
+    return end_of(log, k) - std::min(log.ring[k].capacity, end_of(log, k) - log.ring[k].from);
   }
 
   Offset offset_of(const void* p) const {
@@ -97,6 +102,18 @@ class Reader {
   std::optional<Offset> damaged_at() const { return damaged_at_; }
 
  private:
+  static int rings_of(const engine::Log& log) {
+    return static_cast<int>(std::min(log.rings.load(), engine::kLogRings));
+  }
+  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
+    int k = rings_of(log) - 1;
+    while (k >= 0 && index < log.ring[k].from) --k;
+    return k;
+  }
+  static std::uint64_t end_of(const engine::Log& log, int k) {
+    return k + 1 < rings_of(log) ? log.ring[k + 1].from : log.tail.load();
+  }
+
   std::string_view file_;
   std::optional<Offset> damaged_at_;
 };
@@ -202,9 +219,9 @@ bool Printer::print_context(std::uint32_t rank, const engine::RegionHead& region
   const std::uint64_t shown = options_.limit == 0 ? count : std::min(count, options_.limit);
   for (std::uint64_t i = 0; i < shown; ++i) {
     if (!Reader::kept(block.records, i)) {
-      i = count - engine::kLogRing;
-      out_("... not kept, as the journal had met its limit: all before seq " + std::to_string(i) +
-           "\n");
+      i = Reader::next_kept(block.records, i);
+      out_("... not kept, behind a checkpoint or beyond the journal limit: all before seq " +
+           std::to_string(i) + "\n");
       if (i >= shown) break;
     }
     const auto* record = reader_.element<engine::Record>(block.records, i);

@@ -122,6 +122,7 @@ class BasicRank {
   Status run_bcast(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                    std::uint32_t print, std::uint64_t* value);
   void await_readers(Comm& c, std::uint64_t sequence, std::uint64_t distance);
+  void recycle(const Comm& c, std::uint64_t sequence);
   std::uint64_t store(const void* data, std::size_t bytes);
   Offset allocate(std::size_t bytes);
   Offset reserve(std::size_t bytes);
@@ -153,6 +154,8 @@ class BasicRank {
   bool catching_up_ = false;  // look for others' records before the first attempt
   bool warned_fingerprint_ = false;
   bool early_ = false;  // the newest result lies at Uniform::early already
+  std::uint64_t recycled_in_ = 0;  // context and sequence of the newest operation that ended an interval
+  std::uint64_t recycled_at_ = 0;
   unsigned half_ = 0;  // of the staging; alternates
   std::byte* scratch_;
   std::uint64_t* sent_;      // [ranks] messages sent in this execution

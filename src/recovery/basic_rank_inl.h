@@ -340,7 +340,7 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
     }
   }
   const bool all_entered = c.members.size == header_->ranks && !is_bcast(call);
-  if (all_entered && status == Status::kOk && region_.recycling()) region_.recycle();
+  if (all_entered && status == Status::kOk && region_.recycling()) recycle(c, e.sequence);
   leave();
   return status;
 }
@@ -427,11 +427,14 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
                                   std::uint32_t print, std::uint64_t* value) {
   const auto root = static_cast<std::uint32_t>(call.signature.root);
   if (c.members.rank == root) {
-    if (c.records.in_ring()) {
-      await_readers(c, e.sequence, engine::kLogRing / 2);
-      if (c.members.size == header_->ranks && !region_.has_room(u.result_bytes)) {
+    if (region_.recycling()) {
+      await_readers(c, e.sequence, engine::kReadersWithin);
+      // Who has a record of an operation may still be reading its bytes; who has one of the next, not.
+      const bool past_recycling = recycled_in_ == 0 || (recycled_in_ == c.members.context &&
+                                                        e.sequence > recycled_at_ + 1);
+      if (past_recycling && !region_.has_room(u.result_bytes)) {
         await_readers(c, e.sequence, 1);
-        region_.recycle();
+        recycle(c, e.sequence);
       }
     }
     if (u.result_bytes < engine::kPipelinedBytes) {
@@ -474,6 +477,13 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
   const Status s = take(c, e, holder, print, value);
   early_ = s == Status::kOk && poured != 0 && poured == *value;
   return s;
+}
+
+template <class Host>
+void BasicRank<Host>::recycle(const Comm& c, std::uint64_t sequence) {
+  recycled_in_ = c.members.context;
+  recycled_at_ = sequence;
+  region_.recycle();
 }
 
 // The root of a broadcast waits for nobody - but beyond the journal limit records that go round must have

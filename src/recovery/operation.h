@@ -79,7 +79,7 @@ class BasicRank<Host>::Operation {
   void await_consumer(std::uint32_t to, std::uint64_t k) {
     engine::wait_until(rank_.host_, [&](bool) {
       rank_.host_.step(Step::kLook);
-      return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kLogRing / 2 > k;
+      return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kReadersWithin > k;
     });
   }
   void resend(const engine::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
@@ -109,7 +109,7 @@ void BasicRank<Host>::Operation::send(std::uint32_t peer, const void* data, std:
   const std::uint64_t k = rank_.sent_[to]++;
   const std::uint32_t hash = hash_bytes(data, bytes);
   if (k < writer.tail()) return resend(*writer.at(k), to, bytes, hash);
-  if (writer.in_ring()) await_consumer(to, k);
+  if (rank_.region_.recycling()) await_consumer(to, k);
   rank_.host_.step(Step::kPayload);
   const std::uint64_t value = rank_.store(data, bytes);
   engine::ChannelEntry* e = writer.next();
@@ -180,7 +180,7 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
   if (mine.load(std::memory_order_relaxed) <= k) {
     rank_.host_.step(Step::kConsumed);
     mine.store(k + 1, std::memory_order_release);
-    if (log.ring_from.load(std::memory_order_relaxed) != 0) {
+    if (rank_.header_->limit_reached.load(std::memory_order_relaxed) != 0) {
       engine::ring_sleepers(rank_.host_, &from, 1);  // a sender may wait for this
     }
   }

@@ -273,7 +273,7 @@ const char* Oracle::check_journal(const Group& g) {
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
     if (g.blocks[i] == nullptr) continue;
     Log& records = g.blocks[i]->records;
-    if (records.ring_from.load() != 0) continue;  // beyond the journal limit nothing is kept
+    if (records.rings.load() != 0) continue;  // beyond the journal limit nothing is kept
     if (records.tail.load() != g.operations[i]) {
       return broken("journal: rank %u has %llu records of %llu operations", g.members[i],
                     static_cast<unsigned long long>(records.tail.load()),

@@ -18,7 +18,10 @@ void noise(std::byte* at, std::size_t bytes, SimRandom& random) {
 template <class T>
 unsigned spoil_next(std::byte* base, Log& log, SimRandom& random) {
   const std::uint64_t tail = log.tail.load(std::memory_order_relaxed);
-  if (log.ring_from.load(std::memory_order_relaxed) != 0 || log.chunk[log_chunk(tail)] == 0) return 0;
+  const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
+  // What the next element of a ring overwrites may still be kept.
+  if (rings != 0 && tail - log.ring[rings - 1].from >= log.ring[rings - 1].capacity) return 0;
+  if (rings == 0 && log.chunk[log_chunk(tail)] == 0) return 0;
   noise(reinterpret_cast<std::byte*>(log_at<T>(base, log, tail)), sizeof(T), random);
   return 1;
 }
