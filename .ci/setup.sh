@@ -6,6 +6,7 @@ packages=(
   openmpi-bin libopenmpi-dev mpich libmpich-dev examl
   libcli11-dev libspdlog-dev nlohmann-json3-dev libdw-dev libxxhash-dev libhwloc-dev
   libgtest-dev libbenchmark-dev
+  python3-numpy python3-pip python3-setuptools python3-wheel
 )
 
 say() { printf '\n== %s\n' "$*"; }

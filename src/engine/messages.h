@@ -14,6 +14,9 @@
 //                                something else than it did the first time; no memory); text
 //   kLimit       rank -> agent   the journal met its limit
 //   kNotice      rank -> agent   one line for the user (text)
+//   kMark        rank -> agent   the rank has printed all that it prints before checkpoint value / 2 (even),
+//                                or goes on behind that checkpoint (odd); it waits until the agent has
+//                                written value to its output_mark
 //   kForeignAbi  rank -> agent   the process is linked against another MPI; text = its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's module
@@ -37,6 +40,7 @@ enum class MessageType : std::uint32_t {
   kLimit,
   kNotice,
   kForeignAbi,
+  kMark,
 };
 
 inline constexpr std::uint32_t kMaxText = 4000;

@@ -52,6 +52,7 @@ struct SegmentHeader {
   std::uint64_t segment_bytes;
   std::uint64_t region_bytes;         // of one rank, virtual
   std::uint64_t journal_limit_bytes;  // of all ranks together; 0 = none
+  std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for operations of its set-up; 0 = none
   Offset first_region;
   std::uint32_t kills;
   std::uint32_t stop_on_divergence;  // --on-divergence stop
@@ -62,11 +63,16 @@ struct SegmentHeader {
   alignas(kLine) std::atomic<std::uint32_t> epoch;
   // Any rank, 0 -> 1: somebody's journal met the limit; a later death cannot be repaired.
   std::atomic<std::uint32_t> limit_reached;
+  // Rank 0, before it prepares the version before: the next lazy checkpoint that is to be written.
+  std::atomic<std::uint64_t> materialise_at;
+  // Agent, before the start (--resume): the version that the job begins with; 0 = none.
+  std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
   alignas(kLine) std::atomic<std::uint8_t> asleep[kMaxRanks];
 };
 
-enum class Phase : std::uint32_t { kOutside, kInside };
+// kAsking: about to enter, unless a member shows that this is a set-up operation asked for again.
+enum class Phase : std::uint32_t { kOutside, kInside, kAsking };
 
 struct RankControl {
   // Agent.
@@ -85,6 +91,12 @@ struct RankControl {
   std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
   std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
   std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (this life)
+
+  // The owner. Checkpoints, see recovery/PROTOCOL.md.
+  alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
+  std::atomic<std::uint64_t> safe;  // newest written version that I have left behind me: I never go back
+  // Agent: the newest output mark that it has made for me (MessageType::kMark).
+  std::atomic<std::uint64_t> output_mark;
 
   // The owner. Allocation in its region; both outlive it.
   alignas(kLine) std::atomic<std::uint64_t> lasting_bump;  // next free byte, from the region's begin
@@ -132,14 +144,17 @@ struct CallEntry {
   Signature signature;
   std::uint32_t hash;    // of the signature
   std::uint32_t module;  // index into the module log
-  std::uint64_t place;   // offset of the return address in the module's file image
+  std::uint64_t place;   // offset of the return address in the module's file image; a named site's line
+  // Called after the first checkpoint: what this site did before it was no set-up.
+  std::uint32_t again;  // by std::atomic_ref
 };
 
 struct ModuleEntry {
   std::uint8_t build_id[20];  // zeros = none
-  std::uint32_t build_id_bytes;
+  std::uint32_t build_id_bytes;  // kNamedSite: `path` is FILE::FUNCTION, as the program says
   char path[232];  // cut at the front if longer
 };
+inline constexpr std::uint32_t kNamedSite = ~std::uint32_t{0};
 
 // The outcome of one operation of a context. `value` is the result itself up to 8 bytes, else the
 // Offset of its bytes in some rank's region.
@@ -215,10 +230,65 @@ struct Zone {
   Offset backed_to;     // with pages
 };
 
+// ------------------------------------------------------------------------------------- checkpoints
+
+inline constexpr std::uint32_t kVersions = 4;  // kept of a rank: at most three are needed at a time
+
+// How far a rank is in one context.
+struct Counter {
+  std::uint64_t context;
+  std::uint64_t sequence;  // of the next operation
+  std::uint32_t chain;
+  std::uint32_t reserved;
+};
+
+// Memory that a later version uses again.
+struct Buffer {
+  Offset at;
+  std::uint64_t capacity;
+  std::uint64_t bytes;  // in use
+};
+
+// Where a rank goes on when it loads this version. Whole if `number` is not 0.
+struct Version {
+  std::atomic<std::uint64_t> number;
+  std::uint64_t ordinal;
+  std::uint64_t observations;  // bytes of the log
+  std::uint64_t contexts;
+  Buffer counters;            // Counter[contexts] u64 sent[ranks] u64 received[ranks]
+  Buffer global;              // rank 0's: for all of the host
+  Buffer local;
+  std::uint64_t global_bytes;  // as this rank gave it
+  std::uint32_t global_hash;
+  std::uint32_t has_hash;      // 0: lazily written, by rank 0 alone
+};
+
+// What a context did between the load and the first checkpoint: it stays for the life of the job.
+struct Prefix {
+  std::uint64_t context;
+  std::uint64_t begin, end;  // sequences
+};
+
+// The outcome of an operation that was marked as bootstrap. Never forgotten.
+struct Marked {
+  std::uint64_t key;
+  std::uint64_t context;
+  std::uint64_t sequence;
+  Record record;  // its bytes are a copy in lasting memory
+};
+
 struct RegionHead {
   Log calls;         // CallEntry
   Log modules;       // ModuleEntry
   Log observations;  // bytes; see recovery/observations.h
+  Log marked;        // Marked
+  Version version[kVersions];
+  std::atomic<std::uint64_t> prefixes;  // of them; 0: there was no checkpoint yet
+  Offset prefix;                        // Prefix[prefixes]
+  std::uint64_t marked_bytes;           // of results of marked operations
+  std::uint64_t intervals_ended;        // versions behind which memory was already given up
+  Offset resume_global, resume_local;   // models of first_version
+  std::uint64_t resume_global_bytes, resume_local_bytes;
   Offset channels;   // Log[ranks]: to each rank
   Offset consumed;   // atomic<u64>[ranks]: messages received from each rank
   std::uint32_t zones;  // of them laid out; for the owner and its next lives only, as all of this line

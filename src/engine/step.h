@@ -27,6 +27,10 @@ enum class Step : std::uint8_t {
   kAnnounce,      // asleep := 1
   kRing,          // reading who sleeps
   kIntern,        // publishing a call signature
+  kModel,         // a model goes to the store
+  kPrepare,       // publishing that my models of a version are whole
+  kAcknowledge,   // publishing that I am past a version
+  kAsk,           // reading whether an operation is a set-up operation asked for again
   kCount,
 };
 

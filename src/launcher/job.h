@@ -140,6 +140,7 @@ class Job {
   void close_connections(std::uint32_t rank);
 
   // job_output.cc
+  void mark_output(std::uint32_t rank, std::uint64_t value);
   void read_output(std::uint32_t rank, int stream, bool to_the_end);
   void drain_output(std::uint32_t rank);
   bool is_late(const RankIo& r, std::uint32_t rank) const;

@@ -115,6 +115,9 @@ void Job::on_message(Connection& connection, const Message& message) {
     case MessageType::kLive:
       event.kind = Event::Kind::kLive;
       break;
+    case MessageType::kMark:
+      mark_output(rank, message.value);
+      return;
     case MessageType::kAbort:
       event.kind = Event::Kind::kAbort;
       break;

@@ -63,6 +63,20 @@ void Job::drain_output(std::uint32_t rank) {
   }
 }
 
+// MessageType::kMark: the rank waits, so what is in the pipes is what it has printed so far.
+void Job::mark_output(std::uint32_t rank, std::uint64_t value) {
+  for (int stream = 0; stream < 2; ++stream) {
+    read_output(rank, stream, true);
+    OutputStream& s = ranks_[rank].stream[stream];
+    if (value % 2 == 0) {
+      s.mark(value / 2, (stream == 0 ? out_ : err_).queue());
+    } else {
+      s.jump(value / 2);
+    }
+  }
+  segment_.set_output_mark(rank, value);
+}
+
 // A shell learns of its program's death when we do, and may say something before it is killed too. The
 // pidfd is readable before anybody can be told.
 bool Job::is_late(const RankIo& r, std::uint32_t rank) const {

@@ -111,11 +111,20 @@ JobSegment::~JobSegment() {
   if (base_ != nullptr) munmap(base_, header()->segment_bytes);
 }
 
+void JobSegment::ring(std::uint32_t rank) const {
+  std::atomic<std::uint32_t>* bell = &engine::control_of(base_, rank)->bell;
+  bell->store(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void JobSegment::set_output_mark(std::uint32_t rank, std::uint64_t value) const {
+  engine::control_of(base_, rank)->output_mark.store(value, std::memory_order_seq_cst);
+  ring(rank);
+}
+
 void JobSegment::ring_all() const {
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
-    std::atomic<std::uint32_t>* bell = &engine::control_of(base_, r)->bell;
-    bell->store(1, std::memory_order_seq_cst);
-    syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    ring(r);
   }
 }
 

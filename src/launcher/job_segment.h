@@ -39,6 +39,8 @@ class JobSegment {
 
   // Sets every rank's bell and wakes it.
   void ring_all() const;
+  // Answers a rank's MessageType::kMark, and wakes it.
+  void set_output_mark(std::uint32_t rank, std::uint64_t value) const;
   // Where a rank stands, from its own words.
   Position position(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
@@ -50,6 +52,8 @@ class JobSegment {
                              const std::function<bool()>& interrupted) const;
 
  private:
+  void ring(std::uint32_t rank) const;
+
   JobSegment(Descriptor file, std::byte* base) : file_(std::move(file)), base_(base) {}
 
   Descriptor file_;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rejoin::launcher {
 
@@ -30,6 +31,11 @@ class OutputStream {
   void flush(std::string& show);
   // The process is dead and all that it wrote was fed. Its replacement begins from the start.
   void restart();
+  // All that the process prints before checkpoint `version` was fed. An unfinished line is shown.
+  void mark(std::uint64_t version, std::string& show);
+  // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it prints
+  // next is what came after the mark. Nothing if there is no such mark.
+  void jump(std::uint64_t version);
 
   bool has_unfinished_line() const { return !unfinished_.empty(); }
   // True once, after a replay printed something else than its predecessor, or less (`ended`: the
@@ -38,6 +44,13 @@ class OutputStream {
 
  private:
   struct Hash;
+
+  struct Mark {
+    std::uint64_t version;
+    std::uint64_t lines;
+    std::uint64_t of_line_bytes;
+    std::unique_ptr<Hash> printed;
+  };
 
   std::string_view swallow(std::string_view bytes);
   void emit(std::string_view bytes, std::string& show);
@@ -53,6 +66,7 @@ class OutputStream {
   bool swallowing_ = false;
   bool differs_ = false;
   bool difference_told_ = false;
+  std::vector<Mark> marks_;  // of the newest versions
   std::unique_ptr<Hash> shown_;
   std::unique_ptr<Hash> replayed_;
 };

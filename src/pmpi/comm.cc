@@ -76,11 +76,11 @@ void close(MPI_Comm c) {
 
 int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   if (!is_comm(comm)) return fail_comm(name);
-  const std::uint64_t sequence = comm->comm->next_sequence;
   const std::byte* nothing;
   const Status status = meet(site, comm, OpKind::kCommDup, nullptr, 0, &nothing);
   if (status != Status::kOk) return fail_status(name, comm, status);
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence, 0);
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context,
+                                                  context->rank->newest_sequence(), 0);
   MPI_Comm c = open_child(comm, id, ranks_of(comm));
   if (info != nullptr && info->first != nullptr) c->info = copy_info(info);
   if (const int code = copy_attributes(comm, c)) {
@@ -92,7 +92,6 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Info info, 
 }
 
 int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, MPI_Comm* newcomm) {
-  const std::uint64_t sequence = comm->comm->next_sequence;
   const std::byte* all;
   const Status status = meet(site, comm, OpKind::kCommSplit, &mine, sizeof mine, &all);
   if (status != Status::kOk) return fail_status(name, comm, status);
@@ -104,7 +103,8 @@ int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, 
   const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(all), parent.size()},
                                 mine.colour, part);
   for (int i = 0; i < n; ++i) part[i] = parent[part[i]];
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence,
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context,
+                                                  context->rank->newest_sequence(),
                                                   static_cast<std::uint32_t>(mine.colour));
   *newcomm = open_child(comm, id, {part, static_cast<std::size_t>(n)});
   return MPI_SUCCESS;
@@ -203,7 +203,6 @@ int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MP
 int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_create";
   if (const int code = check_subgroup(kName, comm, group)) return code;
-  const std::uint64_t sequence = comm->comm->next_sequence;
   const std::byte* nothing;
   const Status status = meet(site, comm, OpKind::kCommCreate, nullptr, 0, &nothing);
   if (status != Status::kOk) return fail_status(kName, comm, status);
@@ -211,7 +210,8 @@ int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newc
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   // Disjoint groups may be given by different members, so the group is part of the name.
   const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, sequence, colour_of(ranks_of(group), 0));
+      engine::derive_context(comm->comm->members.context, context->rank->newest_sequence(),
+                             colour_of(ranks_of(group), 0));
   *newcomm = open_child(comm, id, ranks_of(group));
   return MPI_SUCCESS;
 }

@@ -30,9 +30,17 @@ struct AddedError {
   char text[MPI_MAX_ERROR_STRING];
 };
 
+// Where the program says that its next operation is called from; null: at the return address.
+struct NamedSite {
+  const char* file;
+  const char* function;
+  std::uint32_t line;
+};
+
 struct Context {
   recovery::Rank* rank;
   long main_thread;
+  NamedSite site;
   int thread_level;
   bool finalized;
 

@@ -122,7 +122,8 @@ void text_of(int code, char* text, std::size_t bytes) {
 }
 
 bool has_agent() {
-  return recovery::attached_rank() != nullptr && getenv(engine::kEnvSocket) != nullptr;
+  const recovery::Rank* rank = recovery::attached_rank();
+  return rank != nullptr && rank->host().has_agent();
 }
 
 int call_handler(MPI_Comm comm, int code) {

@@ -153,8 +153,6 @@ int get_processor_name(char* name, int* resultlen) {
   return MPI_SUCCESS;
 }
 
-int pcontrol(const int, ...) { return MPI_SUCCESS; }
-
 int query_cuda_support() { return 0; }
 
 }  // namespace rejoin::pmpi

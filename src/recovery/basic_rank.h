@@ -15,6 +15,7 @@
 #include "engine/step.h"
 #include "engine/waiting.h"
 #include "recovery/arena.h"
+#include "recovery/bootstrap.h"
 #include "recovery/call_table.h"
 #include "recovery/hash.h"
 #include "recovery/rank.h"
@@ -43,6 +44,9 @@ class BasicRank {
     std::uint32_t generation = 0;
     std::uint64_t small_result = 0;  // where inline results are handed out
     // What was last seen of a root's records: while it is ahead, its line is left alone.
+    Comm* next = nullptr;       // of my communicators
+    std::uint64_t at_load = 0;  // next_sequence then
+    bool late = false;          // made after the first checkpoint
     std::uint32_t root_seen = kNobody;
     std::uint64_t root_tail = 0;
   };
@@ -56,7 +60,7 @@ class BasicRank {
   std::uint32_t rank() const { return host_.rank(); }
   std::uint32_t size() const { return header_->ranks; }
   std::uint32_t incarnation() const { return incarnation_; }
-  Host& host() { return host_; }
+  Host& host() const { return host_; }
   Arena& arena() { return arena_; }
 
   // A communicator of the world ranks members[0..size), mine among them. Local. `context` comes from
@@ -70,6 +74,33 @@ class BasicRank {
   // memory, at u.early, or in the comm), valid until the next operation on this rank; undefined unless
   // kOk. Blocks until every member has entered (Bcast: the root never waits).
   Status uniform(Comm& comm, const Call& call, const Uniform& u, const std::byte** result);
+
+  // Of the operation that was entered last, as its record names it.
+  std::uint64_t newest_sequence() const { return newest_sequence_; }
+
+  // Says something about the next operation.
+  void mark_bootstrap(std::uint64_t key) {
+    hint_.bootstrap = hinted_ = true;
+    hint_.key = key;
+  }
+  void set_prepare(void (*function)(void*), void* argument) {
+    hinted_ = true;
+    hint_.prepare = function;
+    hint_.argument = argument;
+  }
+
+  // Where to go on. Once, before the first checkpoint; never waits. Fails with kRefused.
+  Status load(Loaded* loaded);
+  // Collective over all ranks of the job; `world` is a communicator of all of them. Fails with kRefused (I
+  // may not, or there is no room for the bootstrap cache) or kMismatch (ranks do not do the same).
+  Status checkpoint(Comm& world, const Call& call, const Models& models);
+  std::uint64_t version() const { return version_; }
+  // Whether a former life has prepared the next version already.
+  bool is_prepared() const {
+    return control_->prepared.load(std::memory_order_relaxed) > version_;
+  }
+  bool has_loaded() const { return load_called_; }
+  bool is_replaying() const { return incarnation_ > 0 && !live_; }
 
   // Fault injection at MPI_Init and MPI_Finalize.
   void point(PointKind kind, Moment moment);
@@ -92,11 +123,20 @@ class BasicRank {
     std::uint64_t sequence;
     std::uint32_t call;
     std::uint32_t signature_hash;
-    bool replaying;  // I have a record
+    const Record* record;  // mine, if I have one; else null
+    bool asked_again;      // an operation of the set-up, answered out of turn
+    bool together;         // perhaps one of the set-up, but all members ask: they run it
+    Status status;         // kRefused: it was not entered
+    std::uint64_t key;     // to keep its outcome under; 0: none
+    Hint hint;
   };
+  enum class Standing { kUnknown, kSame, kElsewhere, kAsksToo };
   struct Watch;
 
-  Entered enter(Comm& c, const Call& call);
+  Entered enter(Comm& c, const Call& call, bool by_messages = false);
+  void show_position(const Comm& c, const Entered& e);
+  void count_replayed();
+  void meet_limit();
   void leave();
   void went_live();
   void kill_point(Moment moment) {
@@ -106,7 +146,7 @@ class BasicRank {
   void arm_kill();
 
   // Look-up.
-  void check_replay(Comm& c, const Entered& e, const Call& call, std::uint32_t fingerprint);
+  void check_replay(const Entered& e, const Call& call, std::uint32_t fingerprint);
   Status replay(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                 const std::byte** result);
   std::uint32_t find_record(Comm& c, std::uint64_t sequence);
@@ -115,8 +155,7 @@ class BasicRank {
   std::uint32_t refresh_generation(Comm& c);
 
   // Execution.
-  Status run(Comm& c, const Entered& e, const Call& call, const Uniform& u, std::uint32_t print,
-             std::uint64_t* value);
+  Status run(Comm& c, const Entered& e, const Call& call, const Uniform& u, std::uint64_t* value);
   Status run_attempt(Comm& c, const Entered& e, const Uniform& u, Watch& watch,
                      std::uint64_t* value, bool* complete);
   Status run_bcast(Comm& c, const Entered& e, const Call& call, const Uniform& u,
@@ -129,6 +168,38 @@ class BasicRank {
   void commit(Comm& c, const Entered& e, std::uint32_t fingerprint, std::uint64_t value,
               bool failed);
   const std::byte* open(Comm& c, std::uint64_t value, std::size_t bytes);
+
+  // Checkpoints.
+  std::uint64_t committed() const;
+  std::uint64_t line() const;
+  engine::Version* find_version(std::uint32_t rank, std::uint64_t number);
+  Status prepare(std::uint64_t v, const Models& m);
+  Status note_prefix(std::uint64_t v);
+  std::byte* room_in(engine::Buffer& buffer, std::size_t bytes);
+  void keep_version(std::uint64_t v, const Models& m);
+  void keep_model(engine::Buffer& buffer, const void* data, std::size_t bytes);
+  Status await_commit(Comm& world, const Entered& e, std::uint64_t v);
+  Status compare_globals(std::uint64_t v);
+  void forget_behind(std::uint64_t v);
+  void forget_records(std::uint64_t behind);
+  const engine::Counter* counter_of(const engine::Version& v, std::uint64_t context);
+  const std::uint64_t* sent_of(const engine::Version& v);
+  const std::uint64_t* received_of(const engine::Version& v);
+  std::uint64_t prefix_end(std::uint64_t context);
+  void begin_bootstrap(Loaded* loaded);
+  void restore(engine::Version& v);
+  void restore(Comm& c);
+
+  // Operations asked for again.
+  bool is_asked_again(Comm& c, bool by_messages, Entered* e);
+  bool is_repeated(Comm& c, std::uint64_t sequence);
+  engine::CallEntry* call_at(Comm& c, std::uint32_t i, std::uint64_t sequence);
+  Standing ask_members(Comm& c, std::uint64_t then, const Entered& e);
+  Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
+  bool find_marked(Comm& c, Entered* e);
+  bool is_used(std::uint64_t key) const;
+  void note_used(std::uint64_t key);
+  Status keep_marked(Comm& c, const Entered& e, std::size_t result_bytes);
 
   // Disagreement between members.
   std::uint32_t disagreeing_member(Comm& c, const Entered& e, std::uint32_t* call);
@@ -162,10 +233,25 @@ class BasicRank {
   std::uint64_t* received_;  // [ranks]
   engine::LogWriter<engine::ChannelEntry, Host>* channel_writer_;  // [ranks]
   bool* channel_open_;
+  std::uint32_t* everybody_;  // [ranks] 0, 1, ...
+  Comm* comms_ = nullptr;
+  std::uint64_t newest_sequence_ = 0;
+  bool hinted_ = false;
+  Hint hint_;
+  bool load_called_ = false;
+  std::uint64_t version_ = 0;              // of this execution
+  std::uint64_t payload_at_load_ = 0;
+  engine::Version* restored_ = nullptr;    // where this life went on
+  Bootstrap bootstrap_;                    // empty unless restored
+  engine::LogWriter<engine::Marked, Host> marked_;
+  std::uint64_t* used_keys_ = nullptr;     // by this execution
+  std::size_t used_count_ = 0;
+  std::size_t used_room_ = 0;
   char error_[768] = "";
 };
 
 }  // namespace rejoin::recovery
 
 #include "recovery/basic_rank_inl.h"
+#include "recovery/checkpoints.h"
 #include "recovery/operation.h"

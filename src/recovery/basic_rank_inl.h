@@ -57,7 +57,10 @@ BasicRank<Host>::BasicRank(Host& host, Arena& arena)
       received_(arena.make_array<std::uint64_t>(header_->ranks)),
       channel_writer_(
           arena.make_array<engine::LogWriter<engine::ChannelEntry, Host>>(header_->ranks)),
-      channel_open_(arena.make_array<bool>(header_->ranks)) {
+      channel_open_(arena.make_array<bool>(header_->ranks)),
+      everybody_(arena.make_array<std::uint32_t>(header_->ranks)),
+      marked_(host, region_, region_head_->marked, true) {
+  for (std::uint32_t r = 0; r < header_->ranks; ++r) everybody_[r] = r;
   arm_kill();
 }
 
@@ -101,11 +104,18 @@ typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context
   c->members = {context, size, block->rank, world, block, blocks};
   c->records = engine::LogWriter<Record, Host>(host_, region_, block->records);
   refresh_generation(*c);
+  c->next = comms_;
+  comms_ = c;
+  c->late = size > 1 && load_called_ && region_head_->prefixes.load(std::memory_order_relaxed) != 0;
+  if (restored_ != nullptr) restore(*c);
   return c;
 }
 
 template <class Host>
 void BasicRank<Host>::free_comm(Comm* c) {
+  Comm** link = &comms_;
+  while (*link != c) link = &(*link)->next;
+  *link = c->next;
   arena_.release(const_cast<std::uint32_t*>(c->members.world), c->members.size * sizeof(std::uint32_t));
   arena_.release(c->members.block, c->members.size * sizeof(engine::ContextBlock*));
   arena_.destroy(c);
@@ -128,31 +138,62 @@ std::uint32_t BasicRank<Host>::refresh_generation(Comm& c) {
 // ---------------------------------------------------------------------------------- in and out, kills
 
 template <class Host>
-typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& call) {
+typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& call,
+                                                              bool by_messages) {
   ++ordinal_;
   kill_point(Moment::kBefore);
-  if (header_->limit_reached.load(std::memory_order_relaxed) != 0 && !region_.recycling()) {
-    region_.start_recycling();
-    host_.tell(engine::MessageType::kLimit, 0, 0, nullptr, 0);
-  }
+  meet_limit();
   host_.step(Step::kEnter);
   const auto interned = calls_.intern(call);
   if (interned.call == CallTable<Host>::kNone) out_of_memory();
+  Entered e = {};
+  e.sequence = c.next_sequence;
+  e.call = interned.call;
+  e.signature_hash = interned.hash;
+  bool asked_again = false;
+  if (hinted_ || restored_ != nullptr) {
+    e.hint = std::exchange(hint_, {});
+    hinted_ = false;
+    asked_again = is_asked_again(c, by_messages, &e);
+  }
+  newest_sequence_ = e.sequence;
+  if (asked_again) {
+    count_replayed();
+    return e;
+  }
   c.chain = static_cast<std::uint32_t>(engine::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
-  const Entered e{c.next_sequence++, interned.call, interned.hash,
-                  c.next_sequence <= c.records.tail()};
+  ++c.next_sequence;
+  if (c.next_sequence <= c.records.tail()) e.record = c.records.at(e.sequence);
+  show_position(c, e);
+  if (e.record != nullptr) {
+    count_replayed();
+  } else {
+    if (!live_ && c.members.size > 1) went_live();
+    if (version_ > header_->first_version && !e.together) calls_.mark_again(e.call);
+    control_->phase.store(engine::Phase::kInside, std::memory_order_release);
+  }
+  return e;
+}
+
+template <class Host>
+void BasicRank<Host>::show_position(const Comm& c, const Entered& e) {
   control_->ordinal.store(ordinal_, std::memory_order_relaxed);
   control_->context.store(c.members.context, std::memory_order_relaxed);
   control_->sequence.store(e.sequence, std::memory_order_relaxed);
   control_->call.store(e.call, std::memory_order_release);
-  if (e.replaying) {
-    ++replayed_;
-    control_->replayed.store(replayed_, std::memory_order_relaxed);
-  } else {
-    if (!live_ && c.members.size > 1) went_live();
-    control_->phase.store(engine::Phase::kInside, std::memory_order_release);
-  }
-  return e;
+}
+
+template <class Host>
+void BasicRank<Host>::count_replayed() {
+  ++replayed_;
+  control_->replayed.store(replayed_, std::memory_order_relaxed);
+}
+
+template <class Host>
+void BasicRank<Host>::meet_limit() {
+  if (header_->limit_reached.load(std::memory_order_relaxed) == 0 || region_.recycling()) return;
+  region_.start_recycling();
+  host_.tell(engine::MessageType::kLimit, 0, 0, nullptr, 0);
 }
 
 template <class Host>
@@ -233,9 +274,9 @@ std::uint32_t BasicRank<Host>::find_record(Comm& c, std::uint64_t sequence) {
 }
 
 template <class Host>
-void BasicRank<Host>::check_replay(Comm& c, const Entered& e, const Call& call,
+void BasicRank<Host>::check_replay(const Entered& e, const Call& call,
                                    std::uint32_t fingerprint) {
-  const Record& r = *c.records.at(e.sequence);
+  const Record& r = *e.record;
   const std::uint32_t recorded = r.call & ~engine::kFailed;
   if (recorded != e.call) {
     const engine::CallEntry* was =
@@ -251,7 +292,7 @@ void BasicRank<Host>::check_replay(Comm& c, const Entered& e, const Call& call,
       diverged(text);
     }
   }
-  if (r.call & engine::kFailed) return;  // has no fingerprint
+  if ((r.call & engine::kFailed) || e.hint.prepare != nullptr) return;  // has no fingerprint
   if (r.fingerprint != fingerprint && (!warned_fingerprint_ || header_->stop_on_divergence)) {
     warned_fingerprint_ = true;
     char now[160], text[512];
@@ -275,9 +316,9 @@ const std::byte* BasicRank<Host>::open(Comm& c, std::uint64_t value, std::size_t
 template <class Host>
 Status BasicRank<Host>::replay(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                                const std::byte** result) {
-  check_replay(c, e, call, u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0);
+  check_replay(e, call, u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0);
   kill_point(Moment::kInside);
-  const Record& r = *c.records.at(e.sequence);
+  const Record& r = *e.record;
   if (r.call & engine::kFailed) {
     std::snprintf(error_, sizeof error_, "the members disagree about this operation");
     return Status::kMismatch;
@@ -324,20 +365,27 @@ template <class Host>
 Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
                                 const std::byte** result) {
   const Entered e = enter(c, call);
-  Status status = Status::kOk;
+  Status status = e.status;
+  if (status != Status::kOk) {
+    leave();
+    return status;
+  }
   if (c.members.size == 1) {
+    if (e.hint.prepare != nullptr) e.hint.prepare(e.hint.argument);
     kill_point(Moment::kInside);
     *result = static_cast<const std::byte*>(u.input);
-  } else if (e.replaying) {
+  } else if (e.record != nullptr) {
     status = replay(c, e, call, u, result);
   } else {
     std::uint64_t value = 0;
-    const std::uint32_t print = u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0;
     early_ = false;
-    status = run(c, e, call, u, print, &value);
+    status = run(c, e, call, u, &value);
     if (status == Status::kOk) {
       *result = early_ ? static_cast<const std::byte*>(u.early) : open(c, value, u.result_bytes);
     }
+  }
+  if (e.key != 0 && status == Status::kOk && c.members.size > 1) {
+    status = keep_marked(c, e, u.result_bytes);
   }
   const bool all_entered = c.members.size == header_->ranks && !is_bcast(call);
   if (all_entered && status == Status::kOk && region_.recycling()) recycle(c, e.sequence);
@@ -347,15 +395,20 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
 
 template <class Host>
 Status BasicRank<Host>::run(Comm& c, const Entered& e, const Call& call, const Uniform& u,
-                            std::uint32_t print, std::uint64_t* value) {
+                            std::uint64_t* value) {
+  const auto fingerprint = [&] {
+    return u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0;
+  };
   if (catching_up_) {
     const std::uint32_t holder = find_record(c, e.sequence);
     if (holder != kNobody) {
-      const Status s = take(c, e, holder, print, value);
+      const Status s = take(c, e, holder, fingerprint(), value);
       catching_up_ = true;  // the next one may be there as well
       return s;
     }
   }
+  if (e.hint.prepare != nullptr) e.hint.prepare(e.hint.argument);
+  const std::uint32_t print = fingerprint();
   if (is_bcast(call)) {
     return run_bcast(c, e, call, u, print, value);
   }
@@ -550,6 +603,11 @@ std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
     const engine::CallEntry* theirs = engine::log_at<engine::CallEntry>(
         host_.base(), engine::region_of(host_.base(), world)->calls, call);
     if (theirs->hash == e.signature_hash) continue;
+    // Who has prepared a checkpoint may go on before the others have come out of it.
+    const std::uint64_t prepared = they->prepared.load(std::memory_order_acquire);
+    const bool at_checkpoint =
+        theirs->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint);
+    if (at_checkpoint ? prepared <= version_ : prepared > version_) continue;
     *call_there = call;
     return i;
   }

@@ -2,7 +2,9 @@
 // bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "engine/region.h"
@@ -38,12 +40,22 @@ class CallTable {
 
   Interned intern(const Call& call) {
     const std::uint64_t site = reinterpret_cast<std::uint64_t>(call.site);
-    Recent& r = recent_[(site ^ site >> 7 ^ call.signature.bytes) % kRecent];
-    if (r.site == call.site && r.signature == call.signature) return r.interned;
+    Recent& r = recent_[(site ^ site >> 7 ^ call.signature.bytes ^ call.line) % kRecent];
+    const bool same = r.site == call.site && r.line == call.line && r.function == call.function &&
+                      r.signature == call.signature;
+    if (same) return r.interned;
     r.interned = intern_slowly(call);
     r.site = call.site;
+    r.function = call.function;
+    r.line = call.line;
     r.signature = call.signature;
     return r.interned;
+  }
+
+  // Notes that this call is made after the first checkpoint.
+  void mark_again(std::uint32_t call) {
+    std::atomic_ref<std::uint32_t> again(calls_.at(call)->again);
+    if (again.load(std::memory_order_relaxed) == 0) again.store(1, std::memory_order_release);
   }
 
  private:
@@ -51,6 +63,8 @@ class CallTable {
   static constexpr std::uint32_t kSmallest = 1024;
   struct Recent {
     const void* site = nullptr;
+    const char* function = nullptr;
+    std::uint32_t line = 0;
     Signature signature = {};
     Interned interned = {};
   };
@@ -62,7 +76,7 @@ class CallTable {
   Interned intern_slowly(const Call& call) {
     const std::uint32_t hash = hash_of(call.signature);
     std::uint64_t place = 0;
-    const std::uint32_t module = module_of(call.site, &place);
+    const std::uint32_t module = module_of(call, &place);
     for (std::uint64_t i = key(hash, module, place);; ++i) {
       std::uint32_t& bucket = buckets_[i & (size_ - 1)];
       if (bucket == 0) break;
@@ -74,7 +88,7 @@ class CallTable {
     }
     engine::CallEntry* e = calls_.next();
     if (e == nullptr) return {kNone, hash};
-    *e = {call.signature, hash, module, place};
+    *e = {call.signature, hash, module, place, 0};
     host_.step(engine::Step::kIntern);
     const auto index = static_cast<std::uint32_t>(calls_.tail());
     calls_.publish();
@@ -101,9 +115,16 @@ class CallTable {
     buckets_[i & (size_ - 1)] = index + 1;
   }
 
-  std::uint32_t module_of(const void* site, std::uint64_t* place) {
+  std::uint32_t module_of(const Call& call, std::uint64_t* place) {
     engine::ModuleEntry found = {};
-    host_.locate(site, &found, place);
+    if (call.function != nullptr) {
+      found.build_id_bytes = engine::kNamedSite;
+      std::snprintf(found.path, sizeof found.path, "%s::%s", static_cast<const char*>(call.site),
+                    call.function);
+      *place = call.line;
+    } else {
+      host_.locate(call.site, &found, place);
+    }
     for (std::uint32_t i = 0; i < modules_.tail(); ++i) {
       if (std::memcmp(modules_.at(i), &found, sizeof found) == 0) return i;
     }

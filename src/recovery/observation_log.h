@@ -98,6 +98,8 @@ class ObservationReader {
     return true;
   }
 
+  std::uint64_t position() const { return position_; }
+
   // Of the newest entry of the series that was read.
   std::int64_t* values(Series s) { return values_[static_cast<std::size_t>(s)]; }
 

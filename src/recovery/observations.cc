@@ -90,9 +90,21 @@ bool Observations<Host>::peek() {
 }
 
 template <class Host>
+void Observations<Host>::skip_to(std::uint64_t position) {
+  skipped_ = true;
+  while (!live_ && reader_.position() < position && peek()) {
+    given_ += left_;
+    left_ = 0;
+  }
+}
+
+template <class Host>
 bool Observations<Host>::recall_slowly(Series series, std::int64_t* values) {
   if (!peek()) return false;
-  if (current_.series != series) diverge(name_of(series));
+  if (current_.series != series) {
+    if (is_set_up()) return false;
+    diverge(name_of(series));
+  }
   std::memcpy(values, reader_.values(series), fields_of(series) * sizeof *values);
   --left_;
   ++given_;
@@ -106,6 +118,7 @@ bool Observations<Host>::recall_slowly(Event& e) {
   const bool same = current_.kind == e.kind && current_.detail == e.detail &&
                     current_.name == (e.name != nullptr ? find_name(e.name, &hash) : 0) &&
                     (e.other == nullptr || current_.other == find_name(e.other, &hash));
+  if (!same && is_set_up()) return false;
   if (!same) {
     char asked[512];
     std::snprintf(asked, sizeof asked, "%s of \"%.200s\" (0x%x)", name_of(e.kind),
@@ -161,7 +174,7 @@ void Observations<Host>::record(Series series, std::int64_t* values) {
   if (fields == kMaxFields) {
     values[kLargestResident] = std::max(values[kLargestResident], last[kLargestResident]);
   }
-  if (!recording()) return;
+  if (!recording() || (skipped_ && !live_)) return;
   if (fields == 1 && too_fine(series, clock, values[0], last[0])) values[0] = last[0];
   if (last_series_ == series && std::equal(values, values + fields, last)) return repeat();
 
@@ -217,7 +230,7 @@ bool Observations<Host>::too_fine(Series series, Clock& c, std::int64_t now, std
 
 template <class Host>
 void Observations<Host>::record(const Event& e) {
-  if (!recording()) return;
+  if (!recording() || (skipped_ && !live_)) return;
   const std::uint32_t names = names_end_;
   const std::uint32_t name = e.name != nullptr ? intern(e.name) : 0;
   const std::uint32_t other = e.other != nullptr ? intern(e.other) : 0;

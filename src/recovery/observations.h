@@ -49,6 +49,11 @@ class Observations {
   }
   void record(const Event& event);
 
+  // This life goes on behind a checkpoint: what was recorded before `position` is not given any more. From
+  // here on a question that is not the recorded one is the program's set-up, done once more: it is answered
+  // by the world, and not recorded.
+  void skip_to(std::uint64_t position);
+
   // Files (OpenedFile::file) that this replay fills again, and the path where it has found them:
   // one that some event has named, else the path is not kept. rewritten(): `path`, if not null,
   // gets it.
@@ -113,6 +118,7 @@ class Observations {
   bool recall_slowly(Series series, std::int64_t* values);
   bool recall_slowly(Event& event);
   bool peek();
+  bool is_set_up() const { return skipped_; }
   bool recording();
 
   void continue_clock(Series series, Clock& clock, std::int64_t* values);
@@ -142,6 +148,7 @@ class Observations {
   ObservationWriter<Host> writer_;
   ObservationReader reader_;  // also holds what each series' next difference is to
   bool live_ = false;         // every record has been given
+  bool skipped_ = false;
   Observation current_ = {};  // the record that is to be given `left_` times more
   std::uint32_t left_ = 0;
   std::uint64_t given_ = 0;
@@ -166,5 +173,8 @@ class Observations {
   bool notes_read_ = false;
   bool others_read_ = false;
 };
+
+// skip_to() of this process's observations. Nothing if it has none.
+void skip_observations(std::uint64_t position);
 
 }  // namespace rejoin::recovery

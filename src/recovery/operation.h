@@ -19,15 +19,20 @@ class BasicRank<Host>::Operation {
   // `input`, `input_bytes`: my contribution, for the fingerprint only.
   Operation(BasicRank& rank, Comm& comm, const Call& call, const void* input,
             std::size_t input_bytes)
-      : rank_(rank), comm_(comm), entered_(rank.enter(comm, call)) {
+      : rank_(rank), comm_(comm), entered_(rank.enter(comm, call, true)), status_(entered_.status) {
     print_ = input_bytes > 0 ? hash_bytes(input, input_bytes) : 0;
-    if (!entered_.replaying) return;
-    rank_.check_replay(comm_, entered_, call, print_);
-    if (comm_.records.at(entered_.sequence)->call & engine::kFailed) {
+    if (status_ != Status::kOk || entered_.record == nullptr) return;
+    rank_.check_replay(entered_, call, print_);
+    if (entered_.asked_again) {
+      again_ = rank_.arena_.template make_array<std::uint64_t>(comm_.members.size);
+      if (again_ == nullptr) rank_.out_of_memory();
+    }
+    if (entered_.record->call & engine::kFailed) {
       std::snprintf(rank_.error_, sizeof rank_.error_, "the members disagree about this operation");
       status_ = Status::kMismatch;
     }
   }
+  ~Operation() { rank_.arena_.release(again_, comm_.members.size * sizeof *again_); }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -48,7 +53,8 @@ class BasicRank<Host>::Operation {
   // Publishes the record. Call it exactly once, last.
   Status finish() {
     rank_.kill_point(Moment::kInside);
-    if (!entered_.replaying && comm_.records.tail() == entered_.sequence) {
+    const bool entered = entered_.status == Status::kOk && entered_.record == nullptr;
+    if (entered && comm_.records.tail() == entered_.sequence) {
       rank_.commit(comm_, entered_, print_, 0, false);
     }
     rank_.leave();
@@ -82,20 +88,29 @@ class BasicRank<Host>::Operation {
       return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kReadersWithin > k;
     });
   }
+  // The next message of this operation of the set-up, which was received then.
+  std::uint64_t find_again(std::uint32_t peer, engine::Log& log) {
+    std::uint64_t& next = again_[peer];
+    for (;; ++next) {
+      const auto* e = engine::log_at<engine::ChannelEntry>(rank_.host_.base(), log, next);
+      if (e->context == comm_.members.context && e->sequence == entered_.sequence) return next++;
+    }
+  }
   void resend(const engine::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
               std::uint32_t hash);
 
   BasicRank& rank_;
   Comm& comm_;
   const Entered entered_;
+  Status status_;
   std::uint32_t print_ = 0;
-  Status status_ = Status::kOk;
   std::uint64_t small_ = 0;
+  std::uint64_t* again_ = nullptr;  // [size] where to look on
 };
 
 template <class Host>
 void BasicRank<Host>::Operation::send(std::uint32_t peer, const void* data, std::size_t bytes) {
-  if (status_ != Status::kOk) return;
+  if (status_ != Status::kOk || entered_.asked_again) return;  // sent then
   const std::uint32_t to = comm_.members.world[peer];
   engine::Log& log = channel(rank_.rank(), to);
   auto& writer = rank_.channel_writer_[to];
@@ -148,8 +163,8 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
   if (status_ != Status::kOk) return false;
   std::byte* base = rank_.host_.base();
   const std::uint32_t from = comm_.members.world[peer];
-  const std::uint64_t k = rank_.received_[from]++;
   engine::Log& log = channel(from, rank_.rank());
+  const std::uint64_t k = entered_.asked_again ? find_again(peer, log) : rank_.received_[from]++;
   std::uint32_t other = kNobody, other_call = kNobody;
   engine::wait_until(rank_.host_, [&](bool thorough) {
     // Who has a record of this operation has sent all that it sends: so the record is read first.

@@ -28,6 +28,7 @@ const char* name_of(OpKind kind) {
     case OpKind::kCommCreateGroup: return "Comm_create_group";
     case OpKind::kInit: return "Init";
     case OpKind::kFinalize: return "Finalize";
+    case OpKind::kCheckpoint: return "Pcontrol(checkpoint)";
   }
   return "(unknown)";
 }

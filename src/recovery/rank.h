@@ -42,6 +42,7 @@ enum class OpKind : std::uint16_t {
   kCommCreateGroup,
   kInit,
   kFinalize,
+  kCheckpoint,
 };
 const char* name_of(OpKind kind);  // "Allreduce"; with the MPI_ prefix in messages to users
 
@@ -50,12 +51,44 @@ enum class Status {
   kMismatch,   // members disagree about this operation; text in last_error()
   kTruncated,  // a message is longer than the receiver allows; text in last_error()
   kExhausted,  // more communicators than kMaxContexts, or no memory for the shim itself
+  kRefused,    // not possible here; text in last_error()
 };
 
-// What the MPI face knows of a call. `site` is the return address of the MPI function.
+// What the MPI face knows of a call. `site` is the return address of the MPI function; or, if `function`
+// is not null, the name of a file (const char*), and the call is made from FILE:LINE::FUNCTION.
 struct Call {
   Signature signature;
   const void* site;
+  const char* function = nullptr;
+  std::uint32_t line = 0;
+};
+
+// What the program has said about its next operation.
+struct Hint {
+  bool bootstrap = false;
+  std::uint64_t key = 0;  // a hash; 0: by call site
+  void (*prepare)(void*) = nullptr;  // fills the input
+  void* argument = nullptr;
+};
+
+// Of a checkpoint. Kept from the call on: nothing points to the caller's memory.
+struct Models {
+  const void* global = nullptr;
+  std::size_t global_bytes = 0;
+  const void* local = nullptr;
+  std::size_t local_bytes = 0;
+  bool written = true;     // false: a lazy checkpoint that is only a number (must_write())
+  bool compared = true;    // false: only rank 0 has the global model
+};
+
+struct Loaded {
+  std::uint64_t version;  // 0: none
+  const std::byte* global;
+  std::size_t global_bytes;
+  const std::byte* local;
+  std::size_t local_bytes;
+  std::uint64_t observations;  // bytes of the log that lie before the version
+  bool restored;  // by an earlier life of this job, not by --resume
 };
 
 // An operation whose result is the same bytes at every member that gets it.

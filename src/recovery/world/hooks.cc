@@ -97,6 +97,10 @@ class Busy {
 
 }  // namespace
 
+void skip_observations(std::uint64_t position) {
+  if (world() != nullptr) the_world->observations.skip_to(position);
+}
+
 Unobserved::Unobserved() { ++unobserved; }
 Unobserved::~Unobserved() { --unobserved; }
 

@@ -36,6 +36,7 @@ class ShmHost {
 
   std::byte* base() const { return base_; }
   std::uint32_t rank() const { return rank_; }
+  bool has_agent() const { return agent_socket_ >= 0; }
 
   void step(Step) {}
 

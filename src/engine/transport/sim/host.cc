@@ -11,8 +11,9 @@ const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
       "Enter", "Look",    "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
       "Validate", "Stage", "Staged",    "Reduced",  "Payload",      "Record",  "Commit",
-      "Post",  "Receive", "Consumed",   "Announce", "Ring",         "Intern",  "start",
-      "poll",  "sleep",   "operator",   "exit"};
+      "Post",  "Receive", "Consumed",   "Announce", "Ring",         "Intern",  "Model",
+      "Prepare", "Acknowledge", "Ask",  "start",    "poll",         "sleep",   "operator",
+      "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }

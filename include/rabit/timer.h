@@ -1,0 +1,4 @@
+// rabit::utils::GetTime().
+#pragma once
+
+#include "rabit/internal/utils.h"

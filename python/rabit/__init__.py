@@ -1,0 +1,304 @@
+"""Allreduce, broadcast and checkpoints for programs whose ranks may die; the API of rabit 1.0.
+
+    import numpy as np
+    import rabit
+
+    rabit.init()
+    version, model = rabit.load_checkpoint()
+    if version == 0:
+        model = np.zeros(10)
+    for iteration in range(version, 20):
+        model += rabit.allreduce(my_part_of_the_work(model), rabit.SUM)
+        rabit.checkpoint(model)
+    rabit.finalize()
+
+Run it with `ftrun -n 4 python3 program.py`; without ftrun it is a world of one. A rank that is
+killed is started again: the program runs from its start, is given the results of the operations
+that it did before, and goes on at the newest checkpoint that it loads.
+
+Every rank calls the same functions in the same order, from its main thread, between init() and
+finalize(). What an iteration computes may depend only on the model, the rank and what the functions
+return; random numbers and the clock are repeated too from init() on. RuntimeError outside of init()
+and finalize().
+"""
+
+import ctypes
+import os
+import sys
+import traceback
+import warnings
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise ImportError(
+        "rabit needs NumPy for this Python (Debian: apt-get install python3-numpy)"
+    ) from error
+
+from . import _library, _models
+
+__version__ = "0.1.0"
+__all__ = [
+    "MAX",
+    "MIN",
+    "SUM",
+    "BITOR",
+    "init",
+    "finalize",
+    "get_rank",
+    "get_world_size",
+    "get_processor_name",
+    "tracker_print",
+    "allreduce",
+    "broadcast",
+    "load_checkpoint",
+    "checkpoint",
+    "version_number",
+]
+
+MAX, MIN, SUM, BITOR = range(4)
+_OPERATION_NAMES = ("MAX", "MIN", "SUM", "BITOR")
+
+# NumPy's kind and size in bytes -> the C API's number of the type.
+_TYPES = {"i1": 0, "u1": 1, "i4": 2, "u4": 3, "i8": 4, "u8": 5, "f4": 6, "f8": 7}
+_TYPE_NAMES = "int8, uint8, int32, uint32, int64, uint64, float32 and float64"
+
+_PROCESSOR_NAME_BYTES = 256
+
+_lib = None
+_is_finalized = False
+_texts = {}  # file and function names as C strings: the library keeps pointers to them
+
+
+def init(args=None, lib=None, lib_dll=None):
+    """Joins the world. To be called once, before anything else here.
+
+    args: list of str, the program's arguments; those of the form rabit_NAME=VALUE and
+    mock=RANK,VERSION,SEQUENCE,DEATHS are for the library. None: sys.argv.
+    lib: path of librabit.so. None, or the ancestor's "standard", "mock" and "mpi": it is looked for
+    in REJOIN_LIBRARY_DIR if that is set, else by the dynamic linker (under ftrun it finds ftrun's
+    own) and in the build directory beside this module. lib_dll: a ctypes.CDLL to be used instead.
+
+    Waits until all ranks have called it. OSError, saying where it looked, if there is no library;
+    RuntimeError after finalize(): a process can join once. A second call does nothing but warn.
+    """
+    global _lib
+    if _is_finalized:
+        raise RuntimeError("rabit.init: a process that has called finalize() cannot join again")
+    if _lib is not None:
+        warnings.warn("rabit.init was called before; this call does nothing", stacklevel=2)
+        return
+    words = [os.fsencode(word) for word in (sys.argv if args is None else args)]
+    library = _library.load(lib if lib_dll is None else lib_dll)
+    if not library.RabitInit(len(words), (ctypes.c_char_p * (len(words) + 1))(*words)):
+        raise RuntimeError("rabit.init: MPI was finalized in this process; it cannot join again")
+    _lib = library
+
+
+def finalize():
+    """Leaves the world; nothing else here can be called after it. Waits for all ranks."""
+    global _lib, _is_finalized
+    library = _joined("finalize")
+    _flush()
+    library.RabitFinalize()
+    _lib = None
+    _is_finalized = True
+
+
+def get_rank():
+    """Returns the number of this process, from 0."""
+    return _joined("get_rank").RabitGetRank()
+
+
+def get_world_size():
+    """Returns the number of ranks."""
+    return _joined("get_world_size").RabitGetWorldSize()
+
+
+def get_processor_name():
+    """Returns the name of this host, a str."""
+    library = _joined("get_processor_name")
+    name = ctypes.create_string_buffer(_PROCESSOR_NAME_BYTES)
+    length = ctypes.c_ulong()
+    library.RabitGetProcessorName(name, ctypes.byref(length), _PROCESSOR_NAME_BYTES)
+    return os.fsdecode(name.value)
+
+
+def tracker_print(msg):
+    """Shows str(msg) to whoever watches the job, as it is: a line end is not added."""
+    _joined("tracker_print").RabitTrackerPrint(str(msg).encode())
+
+
+def allreduce(data, op, prepare_fun=None):
+    """Combines the arrays of all ranks, element by element, and returns the result.
+
+    data: numpy.ndarray, of the same shape and dtype at every rank; int8, uint8, int32, uint32,
+    int64, uint64, float32 or float64, in this machine's byte order. It is not changed.
+    op: MAX, MIN, SUM or BITOR; BITOR takes integers only.
+    prepare_fun: prepare_fun(data) is called to fill `data` in place before it is used, and only if
+    the result is not known yet: a restarted rank that is given it from its past does not compute
+    its part again.
+
+    Returns a new array of the shape and dtype of `data`, the same bits at every rank and in every
+    life. TypeError for anything else than such an array, ValueError for another op; nothing is sent
+    then. What prepare_fun raises is raised again in a world of one. In a larger world it is printed
+    and the process ends: the others wait for these numbers, and must not be given wrong ones. Waits
+    for all ranks. Costs one copy of `data` (two with prepare_fun), some microseconds in Python, and
+    what MPI_Allreduce costs.
+    """
+    library = _joined("allreduce")
+    type_number = _type_number(data, op)
+    if prepare_fun is not None and not callable(prepare_fun):
+        raise TypeError(f"rabit.allreduce: prepare_fun is not callable but {_kind(prepare_fun)}")
+    result = np.array(data, order="C", copy=True)
+    errors = []
+
+    def prepare(_):
+        try:
+            prepare_fun(data)
+            np.copyto(result, data)
+        except BaseException as error:  # ctypes would print and forget it
+            if library.RabitGetWorldSize() > 1:
+                _end_process("prepare_fun")
+            errors.append(error)
+
+    callback = _library.PREPARE() if prepare_fun is None else _library.PREPARE(prepare)
+    _tell_call_site(library)
+    library.RabitAllreduce(result.ctypes.data, result.size, type_number, op, callback, None)
+    if errors:
+        raise errors[0]
+    return result
+
+
+def broadcast(data, root):
+    """Returns at every rank an object equal to the one that rank `root` passes as `data`.
+
+    data: anything that pickles; ignored at the other ranks. A part that is referenced twice comes
+    back as two equal parts. The root gets `data` itself.
+    ValueError for a root that is no rank; at the root, before anything is sent, what pickle raises.
+    Waits for the root. Costs pickling, two MPI_Bcast (the length and the bytes) and unpickling.
+    """
+    library = _joined("broadcast")
+    if not 0 <= root < library.RabitGetWorldSize():
+        size = library.RabitGetWorldSize()
+        raise ValueError(f"rabit.broadcast: root {root} is not in 0 to {size - 1}")
+    is_root = root == library.RabitGetRank()
+    pickled = _models.dump(data) if is_root else b""
+    length = ctypes.c_ulong(len(pickled))
+    _tell_call_site(library)
+    library.RabitBroadcast(ctypes.byref(length), ctypes.sizeof(length), root)
+    buffer = ctypes.create_string_buffer(pickled, length.value)
+    _tell_call_site(library)
+    library.RabitBroadcast(buffer, length.value, root)
+    return data if is_root else _models.load(memoryview(buffer), f"what rank {root} sent")
+
+
+def load_checkpoint(with_local=False):
+    """Returns where to go on: (version, global model), or (version, global model, local model).
+
+    with_local: whether the local model is wanted as well. version: of the newest checkpoint, 0 if
+    there is none yet; then the models are None. A local model that was not given to checkpoint()
+    is None.
+
+    To be called once, before the first checkpoint. Never waits. ValueError for a model that cannot
+    be unpickled. Costs unpickling.
+    """
+    library = _joined("load_checkpoint")
+    models = [(ctypes.c_void_p(), ctypes.c_ulong()) for _ in range(2)]
+    wanted = [ctypes.byref(item) for model in models[: 1 + with_local] for item in model]
+    version = library.RabitLoadCheckPoint(*(wanted if with_local else [*wanted, None, None]))
+    loaded = [
+        _models.load((ctypes.c_char * length.value).from_address(pointer.value), name)
+        if version > 0 and length.value > 0
+        else None
+        for name, (pointer, length) in zip(
+            (f"the global model of version {version}", f"the local model of version {version}"),
+            models,
+        )
+    ]
+    return (version, *loaded[: 1 + with_local])
+
+
+def checkpoint(global_model, local_model=None):
+    """Keeps the models in memory: everything that happened before is in them.
+
+    global_model: anything that pickles, equal at every rank; kept once. local_model: anything that
+    pickles, this rank's own; None if there is none. A local model is also copied to other places,
+    so prefer the global one. Parts that are referenced twice come back as two equal parts.
+
+    Flushes sys.stdout and sys.stderr first: a restarted rank goes on after the checkpoint, and does
+    not print again what it had printed before. Waits for all ranks. Raises what pickle raises,
+    before the others are told anything. Costs pickling and a copy.
+    """
+    library = _joined("checkpoint")
+    global_bytes = _models.dump(global_model)
+    local_bytes = None if local_model is None else _models.dump(local_model)
+    _flush()
+    _tell_call_site(library)
+    library.RabitCheckPoint(global_bytes, len(global_bytes), local_bytes, len(local_bytes or b""))
+
+
+def version_number():
+    """Returns the version of the newest checkpoint: how many there have been, over all lives."""
+    return _joined("version_number").RabitVersionNumber()
+
+
+# ------------------------------------------------------------------------------------------- inside
+
+
+def _joined(name):
+    """The library; RuntimeError if this process is not in the world."""
+    if _lib is None:
+        when = "after rabit.finalize()" if _is_finalized else "before rabit.init()"
+        raise RuntimeError(f"rabit.{name} was called {when}")
+    return _lib
+
+
+def _kind(value):
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def _type_number(data, op):
+    """The number of the dtype of `data`, which must be something that `op` combines."""
+    if not isinstance(data, np.ndarray):
+        raise TypeError(
+            f"rabit.allreduce takes a numpy.ndarray, not {_kind(data)}; numpy.array() makes one"
+        )
+    if op not in range(len(_OPERATION_NAMES)):
+        raise ValueError(f"rabit.allreduce: op is MAX, MIN, SUM or BITOR, not {op!r}")
+    number = _TYPES.get(f"{data.dtype.kind}{data.dtype.itemsize}")
+    if number is None or not data.dtype.isnative:
+        raise TypeError(
+            f"rabit.allreduce does not combine {data.dtype.str} ({data.dtype}), only {_TYPE_NAMES} "
+            "in native byte order; data.astype() converts"
+        )
+    if op == BITOR and data.dtype.kind == "f":
+        raise TypeError(f"rabit.allreduce: BITOR takes integers, not {data.dtype}")
+    return number
+
+
+def _text(text):
+    if text not in _texts:
+        _texts[text] = os.fsencode(text)
+    return _texts[text]
+
+
+def _tell_call_site(library):
+    """Tells the library which line of the program the next operation comes from."""
+    frame = sys._getframe(2)
+    code = frame.f_code
+    library.rejoin_call_site(_text(code.co_filename), frame.f_lineno, _text(code.co_name))
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _end_process(what):
+    """Ends the process because of the exception that is being handled, which goes no further."""
+    traceback.print_exc()
+    sys.stderr.write(f"rabit: {what} failed; this rank ends, before the others get its numbers\n")
+    _flush()
+    os._exit(1)

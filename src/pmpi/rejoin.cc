@@ -1,0 +1,244 @@
+// rejoin.h and MPI_Pcontrol: checkpoints, and what is said about the next operation.
+#include "rejoin.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api.h"
+#include "engine/waiting.h"
+#include "pmpi/buffers.h"
+#include "pmpi/call.h"
+#include "pmpi/context.h"
+#include "pmpi/errors.h"
+#include "recovery/hash.h"
+#include "recovery/observations.h"
+
+// Where a lazily written model is collected.
+struct rejoin_stream {
+  std::byte* data;
+  std::size_t bytes;
+  std::size_t room;
+};
+
+namespace rejoin::pmpi {
+namespace {
+
+using recovery::OpKind;
+using recovery::Status;
+
+// A lazy checkpoint is written when that costs at most one part in so many of the time since.
+constexpr double kLazyPart = 0.02;
+
+struct {
+  char error[1024];
+  rejoin_stream stream;
+  double written_s;      // when the newest lazy checkpoint was written
+  double write_cost_s;   // how long that took
+  std::uint64_t journal_bytes;  // backed then
+} state;
+
+int refuse(int code, const char* text) {
+  snprintf(state.error, sizeof state.error, "%s", text);
+  return code;
+}
+
+int refuse(Status status) {
+  return refuse(status == Status::kMismatch ? REJOIN_ERR_MODEL : REJOIN_ERR_STATE,
+                context->rank->last_error());
+}
+
+double now_s() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Tells the agent where my output stands, and waits until it knows (MessageType::kMark).
+void mark_output(std::uint64_t value) {
+  if (!context->rank->host().has_agent()) return;
+  fflush(stdout);
+  auto& host = context->rank->host();
+  const auto& mark = engine::control_of(host.base(), host.rank())->output_mark;
+  if (mark.load(std::memory_order_acquire) == value) return;
+  host.tell(engine::MessageType::kMark, 0, value, nullptr, 0);
+  engine::wait_until(host,
+                     [&](bool) { return mark.load(std::memory_order_acquire) == value; });
+}
+
+int checkpoint(const void* site, const recovery::Models& models) {
+  Rank& rank = *context->rank;
+  if (models.written && rank.has_loaded() && !rank.is_prepared()) {
+    mark_output(2 * (rank.version() + 1));
+  }
+  const Status status = rank.checkpoint(
+      *MPI_COMM_WORLD->comm, call_of(site, OpKind::kCheckpoint, -1, 0), models);
+  if (status != Status::kOk) return refuse(status);
+  return static_cast<int>(rank.version());
+}
+
+bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
+
+// Whether this rank should have the lazy checkpoint after the next one written, all ranks then.
+bool is_worth_writing() {
+  const auto* header = engine::header_of(context->rank->host().base());
+  const auto* control = engine::control_of(context->rank->host().base(), 0);
+  const std::uint64_t grown = control->payload_bump.load(std::memory_order_relaxed) -
+                              state.journal_bytes;
+  const std::uint64_t share = header->journal_limit_bytes / (8 * header->ranks);
+  if (header->journal_limit_bytes != 0 && grown > share) return true;
+  return now_s() - state.written_s > state.write_cost_s / kLazyPart;
+}
+
+}  // namespace
+
+}  // namespace rejoin::pmpi
+
+using namespace rejoin::pmpi;
+using rejoin::recovery::Loaded;
+using rejoin::recovery::Models;
+
+extern "C" {
+
+const char* rejoin_error(void) { return state.error; }
+
+int rejoin_load(const void** global, size_t* global_bytes, const void** local,
+                size_t* local_bytes) {
+  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_load was called before MPI_Init or after MPI_Finalize");
+  Loaded loaded;
+  if (const Status s = context->rank->load(&loaded); s != Status::kOk) return refuse(s);
+  if (loaded.restored) {
+    mark_output(2 * loaded.version + 1);
+    rejoin::recovery::skip_observations(loaded.observations);
+  }
+  if (global != nullptr) *global = loaded.global;
+  if (global_bytes != nullptr) *global_bytes = loaded.global_bytes;
+  if (local != nullptr) *local = loaded.local;
+  if (local_bytes != nullptr) *local_bytes = loaded.local_bytes;
+  return static_cast<int>(loaded.version);
+}
+
+int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
+                      size_t local_bytes) {
+  const void* site = __builtin_return_address(0);
+  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint was called before MPI_Init or after MPI_Finalize");
+  if (wrong_model(global, global_bytes) || wrong_model(local, local_bytes)) {
+    return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint: a model is NULL but has a size");
+  }
+  return checkpoint(site, {global, global_bytes, local, local_bytes, true, true});
+}
+
+void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {
+  if (to->room - to->bytes < bytes) {
+    const std::size_t room = 2 * (to->bytes + bytes);
+    auto* moved = static_cast<std::byte*>(allocate(room));
+    if (to->bytes > 0) memcpy(moved, to->data, to->bytes);
+    if (to->room > 0) release(to->data, to->room);
+    to->data = moved;
+    to->room = room;
+  }
+  if (bytes > 0) memcpy(to->data + to->bytes, data, bytes);
+  to->bytes += bytes;
+}
+
+int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), void* model) {
+  const void* site = __builtin_return_address(0);
+  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy was called before MPI_Init or after MPI_Finalize");
+  if (serialize == nullptr) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
+  Rank& rank = *context->rank;
+  auto* header = rejoin::engine::header_of(rank.host().base());
+  const std::uint64_t next = rank.version() + 1;
+  const bool first = next == header->first_version + 1;
+  Models m;
+  m.written = first || header->materialise_at.load(std::memory_order_acquire) == next;
+  m.compared = false;
+  if (rank.rank() == 0 && !rank.is_prepared()) {
+    if (m.written) {
+      const double begin = now_s();
+      state.stream.bytes = 0;
+      serialize(model, &state.stream);
+      m.global = state.stream.data;
+      m.global_bytes = state.stream.bytes;
+      state.written_s = now_s();
+      state.write_cost_s = 2 * (state.written_s - begin);  // and once more to the store
+      state.journal_bytes = rejoin::engine::control_of(rank.host().base(), 0)
+                                ->payload_bump.load(std::memory_order_relaxed);
+    } else if (is_worth_writing()) {
+      header->materialise_at.store(next + 1, std::memory_order_release);
+    }
+  }
+  return checkpoint(site, m);
+}
+
+int rejoin_version(void) { return active() ? static_cast<int>(context->rank->version()) : 0; }
+
+void rejoin_bootstrap(const char* key) {
+  if (!active()) return;
+  context->rank->mark_bootstrap(key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0);
+}
+
+void rejoin_call_site(const char* file, int line, const char* function) {
+  if (active()) context->site = {file, function, static_cast<std::uint32_t>(line)};
+}
+
+void rejoin_prepare(void (*prepare)(void* argument), void* argument) {
+  if (!active()) return;
+  context->rank->set_prepare(prepare, argument);
+}
+
+int rejoin_replaying(void) { return active() && context->rank->is_replaying(); }
+
+int rejoin_incarnation(void) {
+  return active() ? static_cast<int>(context->rank->incarnation()) : 0;
+}
+
+}  // extern "C"
+
+namespace rejoin::pmpi {
+namespace {
+
+[[noreturn]] void fail_pcontrol(const char* what) {
+  char text[1200];
+  snprintf(text, sizeof text, "MPI_Pcontrol(%s): %s", what, rejoin_error());
+  end_job(1, text);
+}
+
+void load_into(int* version, void* model, std::size_t bytes) {
+  const void* global;
+  std::size_t found;
+  const int loaded = rejoin_load(&global, &found, nullptr, nullptr);
+  if (loaded < 0) fail_pcontrol("load");
+  if (loaded > 0 && found != bytes) {
+    char text[160];
+    snprintf(text, sizeof text, "MPI_Pcontrol(load): the model of version %d has %zu bytes, not %zu", loaded,
+             found, bytes);
+    end_job(1, text);
+  }
+  if (loaded > 0 && bytes > 0) memcpy(model, global, bytes);
+  *version = loaded;
+}
+
+}  // namespace
+
+int pcontrol(const int level, ...) {
+  if (level < REJOIN_PCONTROL_LOAD || level > REJOIN_PCONTROL_BOOTSTRAP) return MPI_SUCCESS;
+  require_active("MPI_Pcontrol");
+  va_list arguments;
+  va_start(arguments, level);
+  if (level == REJOIN_PCONTROL_LOAD) {
+    int* version = va_arg(arguments, int*);
+    void* model = va_arg(arguments, void*);
+    load_into(version, model, va_arg(arguments, std::size_t));
+  } else if (level == REJOIN_PCONTROL_CHECKPOINT) {
+    const void* model = va_arg(arguments, const void*);
+    const std::size_t bytes = va_arg(arguments, std::size_t);
+    if (rejoin_checkpoint(model, bytes, nullptr, 0) < 0) fail_pcontrol("checkpoint");
+  } else {
+    rejoin_bootstrap(va_arg(arguments, const char*));
+  }
+  va_end(arguments);
+  return MPI_SUCCESS;
+}
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,51 @@
+// What librabit.so knows of its process.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "rabit/internal/engine.h"
+#include "rabit/parameters.h"
+
+namespace rabit::internal {
+
+struct State {
+  bool is_joined = false;  // between Init and Finalize
+  bool owns_mpi = false;   // Init called MPI_Init, so Finalize ends it
+  int rank = 0;
+  int world_size = 1;
+  int version = 0;  // checkpoints made
+  int seq = 0;      // operations since
+  Parameters parameters;
+  std::vector<Mock> deaths;  // of this rank, in this life and before
+};
+
+// Of the main thread.
+extern State state;
+
+// One operation of a program: dies before it if a mock says so, tells MPI who calls, and counts it.
+class Operation {
+ public:
+  // name: as mocks and rabit_debug print it.
+  Operation(const char* name, std::size_t element_size, std::size_t count, const Caller& caller);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Before every MPI call of the operation: what is said holds for one call.
+  void announce() const;
+
+ private:
+  const char* name_;
+  std::size_t element_size_;
+  std::size_t count_;
+  const Caller& caller_;
+  double start_s_ = 0;
+};
+
+// Chooses the mocks that concern this rank. REQUIRES: all the rest of `state` is set.
+void plan_deaths();
+// Dies here if a mock names this rank, version, seq and life.
+void die_if_mocked(const char* before);
+
+}  // namespace rabit::internal

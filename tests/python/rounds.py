@@ -1,0 +1,50 @@
+"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [mock=...]
+
+Each round reduces, broadcasts and makes a checkpoint of a global and a local model; rank 0 prints.
+With NOTES, every call of a prepare function leaves a line in the file NOTES.RANK.
+"""
+
+import sys
+
+import numpy as np
+
+import rabit
+
+
+def main():
+    rounds, notes = int(sys.argv[1]), [word for word in sys.argv[2:] if "=" not in word]
+    rabit.init()
+    rank, size = rabit.get_rank(), rabit.get_world_size()
+
+    version, model, local = rabit.load_checkpoint(with_local=True)
+    if version == 0:
+        model = {"total": np.zeros(4), "log": []}
+        local = [rank]
+    for number in range(version, rounds):
+
+        def fill(array, number=number):
+            for path in notes:
+                with open(f"{path}.{rank}", "a") as file:
+                    print(number, file=file)
+            array[:] = model["total"] * (rank + 1) + number
+
+        total = rabit.allreduce(np.zeros(4), rabit.SUM, fill)
+        root = number % size
+        word = {"root": root, "local": list(local)} if rank == root else None
+        word = rabit.broadcast(word, root)
+        # Parts that are one and the same here are two in a rank that has loaded them.
+        model["total"] = total % 97 + 1
+        model["log"].append({"round": number, "word": word, "total": model["total"]})
+        local.append(int(total[0]) % 1009 + rank)
+        if rank == 0:
+            print(f"round {number}: {total[0]:.17g} {word}")
+        rabit.checkpoint(model, local)
+
+    everything = [rabit.broadcast(local, root) for root in range(size)]
+    if rank == 0:
+        print(rabit.version_number(), everything, model)
+    rabit.finalize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+// A program that sets up with the others, before and after it loads, in every life; and only then
+// goes on at the newest checkpoint. The others are long past the set-up when a rank that was
+// started again asks for it.
+//
+//   cache [rounds=5] [mock=RANK,VERSION,SEQ,NDEATH...]
+//
+// Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
+#include "recover.h"
+
+namespace {
+
+using recover::Model;
+
+constexpr int kBins = 64;
+
+// One function through which the set-up and the rounds reduce; it hands on who calls it.
+void sum_all(std::vector<float>* values, const char* file = __builtin_FILE(),
+             int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION()) {
+  rabit::Allreduce<rabit::op::Sum>(values->data(), values->size(), nullptr, nullptr, file, line,
+                                   caller);
+}
+
+int count_columns() {
+  int columns = 10 + rabit::GetRank();
+  rabit::Allreduce<rabit::op::Max>(&columns, 1);
+  rabit::utils::Check(columns == 9 + rabit::GetWorldSize(), "[%d] %d columns", rabit::GetRank(),
+                      columns);
+  return columns;
+}
+
+struct Histogram {
+  std::vector<float> cuts;  // chosen by rank 0
+  std::vector<float> rows;  // of all ranks, by bin
+};
+
+Histogram set_up_histogram(int columns, int version) {
+  Histogram histogram;
+  if (rabit::GetRank() == 0) {
+    for (int i = 0; i < columns; ++i) histogram.cuts.push_back(static_cast<float>(i) + 0.5f);
+  }
+  rabit::Broadcast(&histogram.cuts, 0, true);
+  rabit::utils::Check(histogram.cuts.size() == static_cast<std::size_t>(columns) &&
+                          histogram.cuts.back() == static_cast<float>(columns) - 0.5f,
+                      "[%d] wrong cuts", rabit::GetRank());
+  histogram.rows.resize(kBins);
+  bool prepared = false;
+  rabit::Allreduce<rabit::op::Sum>(histogram.rows.data(), histogram.rows.size(), [&]() {
+    prepared = true;
+    std::fill(histogram.rows.begin(), histogram.rows.end(),
+              static_cast<float>(1 + rabit::GetRank()));
+  });
+  rabit::utils::Check(!(prepared && version > 0), "[%d] the histogram was prepared at version %d",
+                      rabit::GetRank(), version);
+  std::vector<float> more(kBins, 2.0f);
+  sum_all(&more);
+  const int n = rabit::GetWorldSize();
+  for (int i = 0; i < kBins; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i);
+    rabit::utils::Check(histogram.rows[at] == static_cast<float>(n * (n + 1) / 2) &&
+                            more[at] == static_cast<float>(2 * n),
+                        "[%d] wrong histogram", rabit::GetRank());
+    histogram.rows[at] += more[at];
+  }
+  return histogram;
+}
+
+void do_round(int round, const Histogram& histogram, Model* model) {
+  const int n = rabit::GetWorldSize();
+  std::vector<float> gradient(kBins, static_cast<float>(rabit::GetRank() + round));
+  sum_all(&gradient);
+  float best = static_cast<float>((rabit::GetRank() * 5 + round) % n);
+  rabit::Allreduce<rabit::op::Max>(&best, 1);
+  const float expected = static_cast<float>(n * (n - 1) / 2 + n * round);
+  rabit::utils::Check(gradient[kBins - 1] == expected && best < static_cast<float>(n),
+                      "[%d] round %d: %g, not %g", rabit::GetRank(), round, gradient[kBins - 1],
+                      expected);
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    model->data[i] += best + gradient[i] * histogram.rows[i];
+  }
+  model->take(model->data);
+  model->take(histogram.cuts);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = recover::argument(argc, argv, "rounds", 5);
+  if (!rabit::Init(argc, argv)) return 1;
+  const int columns = count_columns();
+  Model model;
+  const int version = rabit::LoadCheckPoint(&model);
+  if (version == 0) model.init(kBins, 0.0f);
+  const Histogram histogram = set_up_histogram(columns, version);
+  for (int round = version; round < rounds; ++round) {
+    do_round(round, histogram, &model);
+    rabit::CheckPoint(&model);
+  }
+  recover::print_final(model);
+  return rabit::Finalize() ? 0 : 1;
+}

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The ancestor's schedules of deaths, and more, on programs written for rabit.
+
+schedules.py --ftrun FTRUN --programs DIR [--long] NAME...    runs schedules
+schedules.py --list                                           names, limits, whether they sweep
+
+A schedule runs a program under ftrun with mock=RANK,VERSION,SEQ,NDEATH arguments, each of which is
+one death. It requires that every one of them happened exactly once and no other, that all ranks
+came back, and that each prints what it prints when nobody dies.
+"""
+
+import argparse
+import collections
+import os
+import re
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kill"))
+
+import harness  # noqa: E402
+from harness import require, scenario  # noqa: E402
+
+RANKS = 10
+NDATA = "ndata=10000"
+ROUNDS = 3  # of the recover programs
+MOCK_LINE = re.compile(
+    r"\[(\d+)\] mock: killed before \w+ at version (\d+), seq (\d+), death (\d+)"
+)
+
+
+def operations(ranks, program="model_recover"):
+    """Operations of a round: its CheckPoint has this seq. As in the programs."""
+    roots = len(range(0, ranks, max(ranks // 3, 1)))
+    return {"model_recover": 3, "local_recover": 2}[program] + 2 * roots
+
+
+def sorted_lines(text):
+    return sorted(text.splitlines())
+
+
+def check_mocks(result, mocks):
+    """Every mock killed its rank, in its life and where it says, and nobody else died."""
+    deaths = sorted((d["rank"], d["incarnation"]) for d in result.named("death"))
+    lives = sorted((rank, life) for rank, _, _, life in mocks)
+    require(deaths == lives, f"the deaths (rank, life): {deaths}, not {lives}", result)
+    causes = {d["cause"] for d in result.named("death")}
+    require(causes <= set(harness.KILLED), f"deaths by something else: {causes}", result)
+    said = collections.Counter(tuple(map(int, found)) for found in MOCK_LINE.findall(result.err))
+    require(set(said) <= set(mocks), f"mocks that nobody wanted: {said}", result)
+    # What a rank prints in a later life is shown only as far as it is new: its mock's line is, if
+    # the rank comes further in each life than in the one before.
+    in_order = all(
+        earlier[1:3] <= later[1:3]
+        for earlier in mocks
+        for later in mocks
+        if earlier[0] == later[0] and earlier[3] < later[3]
+    )
+    wanted = [mock for mock in mocks if in_order or mock[3] == 0]
+    missing = [mock for mock in wanted if not said[mock]]
+    require(not missing, f"mocks that did not say that they fired: {missing}", result)
+    require(not in_order or set(said.values()) <= {1}, f"mocks fired twice: {said}", result)
+
+
+def survives(t, ranks, *command, mocks=(), limit_s=harness.LIMIT_S):
+    """Runs a program with deaths, and compares it with a run without. Returns its result."""
+    expected = t.undisturbed(ranks, *command)
+    require(len(expected.out.splitlines()) == ranks, "not one line a rank", expected)
+    words = ["mock=" + ",".join(map(str, mock)) for mock in mocks]
+    flags = ["--max-restarts", max([1] + [death + 1 for *_, death in mocks])]
+    result = t.run(ranks, *command, *words, flags=flags, limit_s=limit_s)
+    require(result.code == 0, f"exit code {result.code}", result)
+    same = sorted_lines(result.out) == sorted_lines(expected.out)
+    require(same, f"the output is not\n{expected.out[-2000:]}", result)
+    check_mocks(result, mocks)
+    harness.check_returns(result, ranks)
+    return result
+
+
+# ------------------------------------------------------------------------- the published schedules
+#
+# NDEATH is the life that ends, so that each of these deaths happens.
+
+SCHEDULES = {
+    "recover": [(0, 0, 1, 0), (1, 1, 1, 0)],
+    "same": [(0, 0, 1, 0), (1, 1, 1, 0), (0, 1, 1, 1), (4, 1, 1, 0), (9, 1, 1, 0)],
+    "hard": [
+        *[(0, 0, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (0, 1, 1, 1)],
+        *[(4, 1, 1, 0), (9, 1, 1, 0), (8, 1, 2, 0), (4, 1, 3, 1)],
+    ],
+}
+PROGRAMS = {
+    "model": ["model_recover", NDATA],
+    "local": ["local_recover", NDATA],
+    "lazy": ["model_recover", NDATA, "lazy=1"],
+    "ring": ["model_recover", NDATA, "rabit_reduce_ring_mincount=1"],
+}
+
+
+@scenario(
+    limit_s=120, name=[f"{p}_{s}{c}" for p in PROGRAMS for s in SCHEDULES for c in ("", "_cache")]
+)
+def published(t, name):
+    program, schedule, *cache = name.split("_")
+    words = ["rabit_bootstrap_cache=1"] if cache else []
+    survives(t, RANKS, *PROGRAMS[program], *words, mocks=SCHEDULES[schedule])
+
+
+@scenario(limit_s=120, name=["model", "local", "lazy"])
+def at_checkpoint(t, name):
+    """Ranks 0, 4 and 9 die together at a checkpoint, rank 1 right after them."""
+    last = operations(RANKS, PROGRAMS[name][0])
+    mocks = [(0, 1, last, 0), (4, 1, last, 0), (9, 1, last, 0)]
+    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 2, 0, 0)])
+    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 1, last, 0)])
+
+
+@scenario(limit_s=120, name=["model", "local", "lazy"])
+def all_at_once(t, name):
+    """All ranks die: at a checkpoint, and before the same operation."""
+    last = operations(RANKS, PROGRAMS[name][0])
+    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 1, last, 0) for rank in range(RANKS)])
+    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 2, 3, 0) for rank in range(RANKS)])
+
+
+# ------------------------------------------------------------------------------ the bootstrap cache
+
+
+@scenario(limit_s=120)
+def cache(t):
+    """A restarted rank asks for the column count and the histogram, as the others did long ago."""
+    set_up = 4  # operations between LoadCheckPoint and the first round
+    survives(t, 3, "cache", mocks=[(1, 2, 1, 0)])
+    survives(t, RANKS, "cache", mocks=[(1, 2, 1, 0)])
+    survives(t, 3, "cache", mocks=[(0, 2, 0, 0)])  # who broadcast the cuts
+    survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 0, 0, 1)])  # again before the column count
+    survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 0, 1, 1)])  # at LoadCheckPoint
+    for seq in range(set_up + 3):  # in the set-up after it, and in the round
+        survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 2, seq, 1)])
+    survives(t, 3, "cache", mocks=[(0, 3, 0, 0), (1, 3, 0, 0), (2, 3, 0, 0)])
+
+
+@scenario(limit_s=120)
+def cache_before_checkpoint(t):
+    """Deaths before there is a checkpoint: in the prologue, the set-up and the first round."""
+    for rank in range(3):
+        for seq in (0, 1, 2, 3, 4, 5, 6):
+            survives(t, 3, "cache", mocks=[(rank, 0, seq, 0)])
+
+
+# ------------------------------------------------------------------------------------------- others
+
+
+@scenario(limit_s=120)
+def kinds(t):
+    """All operators and types, Reducer and SerializeReducer, at sizes that are no power of two."""
+    for ranks in (1, 2, 3, 7):
+        survives(t, ranks, "kinds", mocks=[(ranks - 1, 0, 20, 0), (0, 1, 45, 0)][: min(ranks, 2)])
+    for seq in range(42, 49):  # from the last predefined operator on
+        survives(t, 3, "kinds", mocks=[(1, 1, seq, 0)])
+
+
+@scenario(limit_s=120)
+def c_api(t):
+    for rank in range(3):
+        for version in range(3):
+            for seq in range(4):
+                survives(t, 3, "c_recover", mocks=[(rank, version, seq, 0)])
+
+
+@scenario(limit_s=60)
+def bad_model(t):
+    """A model that does not load ends the job, with its rank and version."""
+    for how, text in (("short", "asked for 4 more"), ("throws", "weights of another kind")):
+        result = t.run(3, "bad_model", how, "mock=1,2,0,0")
+        require(result.code == 1, f"exit code {result.code}", result)
+        line = "[1] rabit: LoadCheckPoint: the global model of version 2"
+        lines = [one for one in result.err.splitlines() if line in one]
+        require(len(lines) == 1 and text in lines[0], f"not one line: {line}, {text}", result)
+        require("it loaded" not in result.out, "a rank went on", result)
+
+
+@scenario(limit_s=60)
+def bad_parameters(t):
+    for word in ("mock=1,0,0", "mock=a,0,0,0", "rabit_reduce_buffer=12Q", "rabit_global_replica=0"):
+        result = t.run(3, "model_recover", NDATA, word)
+        require(result.code == 2, f"exit code {result.code}", result)
+        require(f"rabit: parameter {word}: expected" in result.err, "not named", result)
+        require(not result.named("respawn"), "it was tried again", result)
+        require(not result.out, "a rank went on", result)
+
+
+# -------------------------------------------------------------------------------------- every point
+
+
+@scenario(limit_s=300, sweeps=True, name=["model", "local", "lazy"])
+def sweep(t, name):
+    """Every rank before every operation and at every checkpoint; and its replacement at its load.
+
+    --long: also the replacement where its predecessor died, and another rank at the same point.
+    """
+    ranks = 3
+    command = [PROGRAMS[name][0], "ndata=100", *PROGRAMS[name][2:]]
+    last = operations(ranks, command[0])
+    for version in range(ROUNDS):
+        for seq in range(last + 1):
+            for rank in range(ranks):
+                first = (rank, version, seq, 0)
+                survives(t, ranks, *command, mocks=[first])
+                # The replacement loads before anything else.
+                survives(t, ranks, *command, mocks=[first, (rank, 0, 0, 1)])
+                if t.long:
+                    survives(t, ranks, *command, mocks=[first, (rank, version, seq, 1)])
+                    other = ((rank + 1) % ranks, version, seq, 0)
+                    survives(t, ranks, *command, mocks=[first, other])
+
+
+# -------------------------------------------------------------------------------------------- main
+
+
+def run(name, options):
+    """Runs one scenario; True unless it failed."""
+    test = harness.Test(name, options.ftrun, options.programs, "1", options.long)
+    start_s = time.monotonic()
+    try:
+        chosen = harness.SCENARIOS[name]
+        chosen.function(test, **chosen.arguments)
+    except harness.Failure as failure:
+        again = f"{sys.argv[0]} --ftrun {options.ftrun} --programs {options.programs}"
+        again += " --long" * options.long
+        print(f"FAILED {name}: {failure}\nagain: {again} {name}", flush=True)
+        return False
+    finally:
+        test.close()
+    print(f"passed {name}: {test.jobs} jobs, {time.monotonic() - start_s:.1f} s", flush=True)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--ftrun", default="build/bin/ftrun", type=os.path.abspath)
+    parser.add_argument("--programs", default="build/tests/rabit/programs", type=os.path.abspath)
+    parser.add_argument("--long", action="store_true", help="sweep over all combinations")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    if options.list:
+        for name, one in harness.SCENARIOS.items():
+            print(name, one.limit_s, int(one.sweeps))
+        return 0
+    unknown = [name for name in options.names if name not in harness.SCENARIOS]
+    if unknown or not options.names:
+        parser.error(f"no such schedule: {' '.join(unknown)}; --list names them")
+    # Whoever ends the test ends its job as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return 0 if all([run(name, options) for name in options.names]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
