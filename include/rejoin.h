@@ -97,6 +97,13 @@ int rejoin_replaying(void);
 /* How often this rank was started again. */
 int rejoin_incarnation(void);
 
+/* -------------------------------------------------------------------------------- what users read */
+
+/* Shows one line at once, with this rank's number before it; ftrun prints it on standard error. Not part of
+ * the rank's output: what a former life has said is said again. Without ftrun, and before MPI_Init or after
+ * MPI_Finalize, it is a line on this process's standard error. At most 4,000 bytes; does not wait. */
+void rejoin_notice(const char* text);
+
 /* ------------------------------------------------------------------------------------ MPI_Pcontrol */
 
 /* The same for a program that must run under any MPI: others ignore these levels, so `version` stays

@@ -17,6 +17,7 @@
 //   kMark        rank -> agent   the rank has printed all that it prints before checkpoint value / 2 (even),
 //                                or goes on behind that checkpoint (odd); it waits until the agent has
 //                                written value to its output_mark
+//   kCommitted   rank -> agent   checkpoint value is written and committed (rank 0, write_through)
 //   kForeignAbi  rank -> agent   the process is linked against another MPI; text = its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's module
@@ -41,6 +42,7 @@ enum class MessageType : std::uint32_t {
   kNotice,
   kForeignAbi,
   kMark,
+  kCommitted,
 };
 
 inline constexpr std::uint32_t kMaxText = 4000;

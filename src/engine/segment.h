@@ -56,6 +56,7 @@ struct SegmentHeader {
   Offset first_region;
   std::uint32_t kills;
   std::uint32_t stop_on_divergence;  // --on-divergence stop
+  std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
   std::uint32_t light_publish;       // sleepers order publishers' stores for them (ShmHost)
   KillPoint kill[kMaxKills];
 

@@ -117,6 +117,28 @@ void warn_about_exports(const RunOptions& options) {
   }
 }
 
+// Before the first process: --checkpoint-dir and --resume.
+std::optional<Error> open_checkpoints(const JobPlan& plan, JobSegment& segment) {
+  const RunOptions& options = plan.options;
+  segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
+  if (options.checkpoint_directory.empty()) return {};
+  segment.header()->write_through = 1;
+  if (const auto error = prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
+    return error;
+  }
+  if (!options.resume) return {};
+  std::vector<std::string> notices;
+  auto file = CheckpointFile::newest(options.checkpoint_directory, plan.path, plan.ranks, notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  if (!file.ok()) return file.error();
+  if (const auto error = file.value().install(segment)) return error;
+  if (!options.quiet) {
+    fprintf(stderr, "rejoin: going on from checkpoint %llu\n",
+            static_cast<unsigned long long>(file.value().version()));
+  }
+  return {};
+}
+
 // From here on no signal interrupts anything: they are read from a descriptor. Orphans of ranks
 // become children of this process.
 Inherited prepare_process(std::uint32_t ranks) {
@@ -163,6 +185,7 @@ int run_job(const RunOptions& options) {
   shape.stop_on_divergence = options.stop_on_divergence;
   auto segment = JobSegment::create(shape, options.journal_directory, options.kills);
   if (!segment.ok()) return fail(segment.error());
+  if (const auto error = open_checkpoints(plan.value(), segment.value())) return fail(*error);
   Job job(std::move(plan.value()), std::move(segment.value()), std::move(listener.value()),
           std::move(events.value()), std::move(guardian), inherited, start_ns);
   return job.run();

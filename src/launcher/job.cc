@@ -66,6 +66,10 @@ int Job::run() {
   if (plan_.options.timeout_s) {
     timeout_at_ns_ = now_ns() + static_cast<std::uint64_t>(*plan_.options.timeout_s * 1e9);
   }
+  const std::string& directory = plan_.options.checkpoint_directory;
+  if (!directory.empty()) {
+    checkpoints_ = std::make_unique<CheckpointWriter>(segment_, directory, plan_.path);
+  }
   start_all();
   while (!finished_) {
     wait();
@@ -335,6 +339,10 @@ bool Job::last_words() {
 
 void Job::finish(int code) {
   exit_code_ = code;
+  if (checkpoints_) {
+    checkpoints_->finish();
+    if (!checkpoints_->failure().empty()) tell("no checkpoint: " + checkpoints_->failure());
+  }
   if (plan_.options.keep && !keep_journal() && exit_code_ == 0) exit_code_ = kExitFailure;
   finished_ = true;
 }

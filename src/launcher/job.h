@@ -15,6 +15,7 @@
 #include "launcher/agent_core.h"
 #include "launcher/agent_socket.h"
 #include "launcher/guardian.h"
+#include "launcher/checkpoint_files.h"
 #include "launcher/input.h"
 #include "launcher/job_segment.h"
 #include "launcher/options.h"
@@ -164,6 +165,7 @@ class Job {
   JobSegment segment_;
   Descriptor listener_;
   Descriptor events_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
   std::unique_ptr<Guardian> guardian_;
   Inherited inherited_;
   std::uint64_t start_ns_;

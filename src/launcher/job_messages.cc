@@ -118,6 +118,9 @@ void Job::on_message(Connection& connection, const Message& message) {
     case MessageType::kMark:
       mark_output(rank, message.value);
       return;
+    case MessageType::kCommitted:
+      if (checkpoints_) checkpoints_->offer(message.value);
+      return;
     case MessageType::kAbort:
       event.kind = Event::Kind::kAbort;
       break;

@@ -104,6 +104,7 @@ struct Raw {
   std::vector<std::string> exports;
   std::vector<std::string> kills;
   std::string journal_limit;
+  std::string bootstrap_limit;
   std::string on_divergence = "warn";
   std::string world = "on";
   std::string binding = "auto";
@@ -170,6 +171,19 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                "leave the journal as rejoin-JOB.journal in\n"
                "--journal-dir, or here")
       ->group(journal);
+  const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
+  app.add_option("--checkpoint-dir", o.checkpoint_directory,
+                 "write the program's checkpoints there too, for a job\n"
+                 "that ends as a whole; the newest two are kept")
+      ->type_name("DIR")
+      ->group(checkpoints);
+  app.add_flag("--resume", o.resume, "begin with the newest checkpoint in --checkpoint-dir")
+      ->group(checkpoints);
+  app.add_option("--bootstrap-limit", raw.bootstrap_limit,
+                 "most that a rank keeps for set-up operations that a\n"
+                 "restarted rank asks for again (default: 256M)")
+      ->type_name("BYTES")
+      ->group(checkpoints);
   const std::string watching = "Watching and testing";
   app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
       ->type_name("FILE")
@@ -284,6 +298,14 @@ Result<Command> finish(Raw& raw) {
     const auto timeout = parse_timeout_s(raw.timeout);
     if (!timeout.ok()) return timeout.error();
     o.timeout_s = timeout.value();
+  }
+  if (o.resume && o.checkpoint_directory.empty()) {
+    return usage("--resume: say where with --checkpoint-dir DIR");
+  }
+  if (!raw.bootstrap_limit.empty()) {
+    const auto limit = parse_size_bytes(raw.bootstrap_limit);
+    if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);
+    o.bootstrap_limit_bytes = limit.value();
   }
   if (!raw.journal_limit.empty()) {
     const auto limit = parse_size_bytes(raw.journal_limit);

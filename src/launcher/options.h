@@ -32,6 +32,9 @@ struct RunOptions {
   std::string journal_directory;
   std::optional<std::uint64_t> journal_limit_bytes;  // nothing: from the machine's memory
   bool keep = false;
+  std::string checkpoint_directory;
+  bool resume = false;
+  std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
 
   std::vector<KillOrder> kills;
   std::string events_path;

@@ -75,6 +75,10 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const Status status = rank.checkpoint(
       *MPI_COMM_WORLD->comm, call_of(site, OpKind::kCheckpoint, -1, 0), models);
   if (status != Status::kOk) return refuse(status);
+  const auto* header = engine::header_of(rank.host().base());
+  if (models.written && rank.rank() == 0 && header->write_through != 0) {
+    rank.host().tell(engine::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
+  }
   return static_cast<int>(rank.version());
 }
 
@@ -191,6 +195,14 @@ int rejoin_replaying(void) { return active() && context->rank->is_replaying(); }
 
 int rejoin_incarnation(void) {
   return active() ? static_cast<int>(context->rank->incarnation()) : 0;
+}
+
+void rejoin_notice(const char* text) {
+  if (active() && context->rank->host().has_agent()) {
+    context->rank->notice(text);
+  } else {
+    fprintf(stderr, "rejoin: %s\n", text);
+  }
 }
 
 }  // extern "C"

@@ -146,7 +146,7 @@ class BasicRank {
   void arm_kill();
 
   // Look-up.
-  void check_replay(const Entered& e, const Call& call, std::uint32_t fingerprint);
+  void check_replay(const Comm& c, const Entered& e, const Call& call, std::uint32_t fingerprint);
   Status replay(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                 const std::byte** result);
   std::uint32_t find_record(Comm& c, std::uint64_t sequence);
@@ -194,6 +194,7 @@ class BasicRank {
   bool is_asked_again(Comm& c, bool by_messages, Entered* e);
   bool is_repeated(Comm& c, std::uint64_t sequence);
   engine::CallEntry* call_at(Comm& c, std::uint32_t i, std::uint64_t sequence);
+  void check_confusion(const Comm& c, const Entered& e, std::uint32_t fingerprint);
   Standing ask_members(Comm& c, std::uint64_t then, const Entered& e);
   Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
   bool find_marked(Comm& c, Entered* e);

@@ -274,7 +274,7 @@ std::uint32_t BasicRank<Host>::find_record(Comm& c, std::uint64_t sequence) {
 }
 
 template <class Host>
-void BasicRank<Host>::check_replay(const Entered& e, const Call& call,
+void BasicRank<Host>::check_replay(const Comm& c, const Entered& e, const Call& call,
                                    std::uint32_t fingerprint) {
   const Record& r = *e.record;
   const std::uint32_t recorded = r.call & ~engine::kFailed;
@@ -294,6 +294,7 @@ void BasicRank<Host>::check_replay(const Entered& e, const Call& call,
   }
   if ((r.call & engine::kFailed) || e.hint.prepare != nullptr) return;  // has no fingerprint
   if (r.fingerprint != fingerprint && (!warned_fingerprint_ || header_->stop_on_divergence)) {
+    check_confusion(c, e, fingerprint);
     warned_fingerprint_ = true;
     char now[160], text[512];
     describe(now, sizeof now, rank(), e.call);
@@ -316,7 +317,7 @@ const std::byte* BasicRank<Host>::open(Comm& c, std::uint64_t value, std::size_t
 template <class Host>
 Status BasicRank<Host>::replay(Comm& c, const Entered& e, const Call& call, const Uniform& u,
                                const std::byte** result) {
-  check_replay(e, call, u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0);
+  check_replay(c, e, call, u.input != nullptr ? hash_bytes(u.input, u.input_bytes) : 0);
   kill_point(Moment::kInside);
   const Record& r = *e.record;
   if (r.call & engine::kFailed) {

@@ -393,15 +393,8 @@ bool BasicRank<Host>::is_asked_again(Comm& c, bool by_messages, Entered* e) {
   if (found == nullptr || is_repeated(c, found->sequence)) return false;
   const bool has_record = c.records.tail() > c.next_sequence;
   if (has_record) {
-    if ((c.records.at(c.next_sequence)->call & ~engine::kFailed) == e->call) {
-      char now[160], text[512];
-      describe(now, sizeof now, rank(), e->call);
-      std::snprintf(text, sizeof text,
-                    "rank %u, started again, calls %s: both an operation of the set-up and the next one after "
-                    "the checkpoint look like this. Give the one of the set-up a key (rejoin_bootstrap)",
-                    rank(), now);
-      diverged(text);
-    }
+    // All members asked and ran it together: that is its record.
+    if ((c.records.at(c.next_sequence)->call & ~engine::kFailed) == e->call) return false;
   } else if (const Standing s = ask_members(c, found->sequence, *e); s != Standing::kElsewhere) {
     e->together = s == Standing::kAsksToo;
     return false;
@@ -433,6 +426,24 @@ engine::CallEntry* BasicRank<Host>::call_at(Comm& c, std::uint32_t i, std::uint6
   const std::uint32_t call = engine::log_at<Record>(host_.base(), b->records, sequence)->call;
   engine::RegionHead* region = engine::region_of(host_.base(), c.members.world[i]);
   return engine::log_at<engine::CallEntry>(host_.base(), region->calls, call & ~engine::kFailed);
+}
+
+// The replay of an operation contributes other bytes than its record says: exactly those of an operation of
+// the set-up that looks the same. So that is what the program asks for, through one wrapper function.
+template <class Host>
+void BasicRank<Host>::check_confusion(const Comm& c, const Entered& e, std::uint32_t fingerprint) {
+  const Bootstrap::Entry* found =
+      restored_ == nullptr ? nullptr : bootstrap_.find(c.members.context, e.call);
+  if (found == nullptr || c.records.at(found->sequence)->fingerprint != fingerprint) return;
+  char now[160], text[600];
+  describe(now, sizeof now, rank(), e.call);
+  std::snprintf(text, sizeof text,
+                "rank %u, started again at checkpoint %llu, calls %s, which is both the next operation after "
+                "that checkpoint and one of the set-up, called through the same place, and it contributes what "
+                "it did in the set-up. Give the one of the set-up a key (rejoin_bootstrap), or tell the places "
+                "apart (rejoin_call_site)",
+                rank(), static_cast<unsigned long long>(version_), now);
+  diverged(text);
 }
 
 // Nobody has executed the operation of the set-up again so far; perhaps because nobody has come so far.

@@ -22,7 +22,7 @@ class BasicRank<Host>::Operation {
       : rank_(rank), comm_(comm), entered_(rank.enter(comm, call, true)), status_(entered_.status) {
     print_ = input_bytes > 0 ? hash_bytes(input, input_bytes) : 0;
     if (status_ != Status::kOk || entered_.record == nullptr) return;
-    rank_.check_replay(entered_, call, print_);
+    rank_.check_replay(comm_, entered_, call, print_);
     if (entered_.asked_again) {
       again_ = rank_.arena_.template make_array<std::uint64_t>(comm_.members.size);
       if (again_ == nullptr) rank_.out_of_memory();
