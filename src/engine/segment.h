@@ -64,8 +64,6 @@ struct SegmentHeader {
   alignas(kLine) std::atomic<std::uint32_t> epoch;
   // Any rank, 0 -> 1: somebody's journal met the limit; a later death cannot be repaired.
   std::atomic<std::uint32_t> limit_reached;
-  // Rank 0, before it prepares the version before: the next lazy checkpoint that is to be written.
-  std::atomic<std::uint64_t> materialise_at;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
@@ -259,6 +257,7 @@ struct Version {
   Buffer counters;            // Counter[contexts] u64 sent[ranks] u64 received[ranks]
   Buffer global;              // rank 0's: for all of the host
   Buffer local;
+  std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next; others are numbers
   std::uint64_t global_bytes;  // as this rank gave it
   std::uint32_t global_hash;
   std::uint32_t has_hash;      // 0: lazily written, by rank 0 alone

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <algorithm>
+
 #include "api.h"
 #include "engine/waiting.h"
 #include "pmpi/buffers.h"
@@ -34,9 +36,10 @@ constexpr double kLazyPart = 0.02;
 struct {
   char error[1024];
   rejoin_stream stream;
-  double written_s;      // when the newest lazy checkpoint was written
-  double write_cost_s;   // how long that took
-  std::uint64_t journal_bytes;  // backed then
+  std::uint64_t written_version;  // the newest lazy checkpoint that this process has written
+  double written_s;               // when
+  double write_cost_s;            // how long that took, with the meeting of all ranks
+  std::uint64_t journal_bytes;    // then
 } state;
 
 int refuse(int code, const char* text) {
@@ -69,14 +72,14 @@ void mark_output(std::uint64_t value) {
 
 int checkpoint(const void* site, const recovery::Models& models) {
   Rank& rank = *context->rank;
-  if (models.written && rank.has_loaded() && !rank.is_prepared()) {
+  if (rank.has_loaded() && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
   }
   const Status status = rank.checkpoint(
       *MPI_COMM_WORLD->comm, call_of(site, OpKind::kCheckpoint, -1, 0), models);
   if (status != Status::kOk) return refuse(status);
   const auto* header = engine::header_of(rank.host().base());
-  if (models.written && rank.rank() == 0 && header->write_through != 0) {
+  if (rank.rank() == 0 && header->write_through != 0) {
     rank.host().tell(engine::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
   }
   return static_cast<int>(rank.version());
@@ -84,15 +87,29 @@ int checkpoint(const void* site, const recovery::Models& models) {
 
 bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
 
-// Whether this rank should have the lazy checkpoint after the next one written, all ranks then.
-bool is_worth_writing() {
-  const auto* header = engine::header_of(context->rank->host().base());
-  const auto* control = engine::control_of(context->rank->host().base(), 0);
-  const std::uint64_t grown = control->payload_bump.load(std::memory_order_relaxed) -
-                              state.journal_bytes;
-  const std::uint64_t share = header->journal_limit_bytes / (8 * header->ranks);
-  if (header->journal_limit_bytes != 0 && grown > share) return true;
-  return now_s() - state.written_s > state.write_cost_s / kLazyPart;
+// How many versions lie between lazy checkpoint `v`, which is being written and takes `cost_s`, and the next:
+// as many as make it cheap, by the time that those before took, but not so many that the journal grows
+// large in between. Rank 0's alone.
+std::uint64_t lazy_distance(std::uint64_t v, double cost_s) {
+  constexpr std::uint64_t kMost = 1024;
+  const auto& host = context->rank->host();
+  const auto* header = engine::header_of(host.base());
+  const std::uint64_t journal =
+      engine::control_of(host.base(), 0)->backed_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t before = v - state.written_version;
+  std::uint64_t distance = 1;
+  if (state.written_version != 0) {
+    const double version_s = (now_s() - state.written_s) / static_cast<double>(before);
+    const double wanted = cost_s / kLazyPart / std::max(version_s, 1e-9);
+    distance = std::min({2 * before, kMost, static_cast<std::uint64_t>(wanted) + 1});
+    const std::uint64_t share = header->journal_limit_bytes / (4 * header->ranks);
+    const std::uint64_t growth = (journal - state.journal_bytes) / before + 1;
+    if (share != 0) distance = std::max<std::uint64_t>(1, std::min(distance, share / growth));
+  }
+  state.written_version = v;
+  state.written_s = now_s();
+  state.journal_bytes = journal;
+  return distance;
 }
 
 }  // namespace
@@ -130,7 +147,7 @@ int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local
   if (wrong_model(global, global_bytes) || wrong_model(local, local_bytes)) {
     return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint: a model is NULL but has a size");
   }
-  return checkpoint(site, {global, global_bytes, local, local_bytes, true, true});
+  return checkpoint(site, {global, global_bytes, local, local_bytes, true});
 }
 
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {
@@ -152,25 +169,24 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
   if (serialize == nullptr) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
   Rank& rank = *context->rank;
   auto* header = rejoin::engine::header_of(rank.host().base());
-  const std::uint64_t next = rank.version() + 1;
-  const bool first = next == header->first_version + 1;
+  const std::uint64_t v = rank.version() + 1;
+  const bool first = v == header->first_version + 1;
+  if (!first && rank.next_lazy() > v) {
+    rank.pass_checkpoint();
+    return static_cast<int>(v);
+  }
   Models m;
-  m.written = first || header->materialise_at.load(std::memory_order_acquire) == next;
   m.compared = false;
   if (rank.rank() == 0 && !rank.is_prepared()) {
-    if (m.written) {
-      const double begin = now_s();
-      state.stream.bytes = 0;
-      serialize(model, &state.stream);
-      m.global = state.stream.data;
-      m.global_bytes = state.stream.bytes;
-      state.written_s = now_s();
-      state.write_cost_s = 2 * (state.written_s - begin);  // and once more to the store
-      state.journal_bytes = rejoin::engine::control_of(rank.host().base(), 0)
-                                ->payload_bump.load(std::memory_order_relaxed);
-    } else if (is_worth_writing()) {
-      header->materialise_at.store(next + 1, std::memory_order_release);
-    }
+    const double begin = now_s();
+    state.stream.bytes = 0;
+    serialize(model, &state.stream);
+    m.global = state.stream.data;
+    m.global_bytes = state.stream.bytes;
+    m.next_lazy = v + lazy_distance(v, std::max(state.write_cost_s, 2 * (now_s() - begin)));
+    const int version = checkpoint(site, m);
+    state.write_cost_s = now_s() - begin;
+    return version;
   }
   return checkpoint(site, m);
 }

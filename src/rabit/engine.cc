@@ -37,7 +37,6 @@ bool init(int argc, char** argv) {
   state.parameters = std::move(*parameters);
   MPI_Comm_rank(MPI_COMM_WORLD, &state.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &state.world_size);
-  plan_deaths();
   return true;
 }
 

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include <set>
-
 #include "rabit/internal/utils.h"
 #include "rejoin.h"
 
@@ -12,31 +10,16 @@ namespace rabit::internal {
 
 State state;
 
-void plan_deaths() {
-  const int life = rejoin_incarnation();
-  std::set<int> lives;
-  for (const Mock& mock : state.parameters.mocks) {  // in the order in which a program comes by
-    if (mock.rank != state.rank || mock.death > life) continue;
-    // The first of a life ended it; the others found the rank dead.
-    if (mock.death == life || lives.insert(mock.death).second) state.deaths.push_back(mock);
-  }
-}
-
 void die_if_mocked(const char* before) {
-  for (auto mock = state.deaths.begin(); mock != state.deaths.end();) {
-    if (mock->version != state.version || mock->seq != state.seq) {
-      ++mock;
-      continue;
-    }
-    // A later life prints what an earlier one printed when it comes by: ftrun takes a replacement
-    // to repeat the output of its predecessors, and shows only what is printed after that.
-    fprintf(stderr, "[%d] mock: killed before %s at version %d, seq %d, death %d\n", mock->rank,
-            before, mock->version, mock->seq, mock->death);
-    if (mock->death == rejoin_incarnation()) {
-      fflush(nullptr);
-      raise(SIGKILL);
-    }
-    mock = state.deaths.erase(mock);
+  for (const Mock& mock : state.parameters.mocks) {
+    const Mock here{state.rank, state.version, state.seq, mock.death};
+    if (mock != here || mock.death != rejoin_incarnation()) continue;
+    char text[128];
+    snprintf(text, sizeof text, "mock: killed before %s at version %d, seq %d, death %d", before,
+             mock.version, mock.seq, mock.death);
+    fflush(nullptr);
+    rejoin_notice(text);
+    raise(SIGKILL);
   }
 }
 

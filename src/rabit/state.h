@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "rabit/internal/engine.h"
 #include "rabit/parameters.h"
@@ -17,7 +16,6 @@ struct State {
   int version = 0;  // checkpoints made
   int seq = 0;      // operations since
   Parameters parameters;
-  std::vector<Mock> deaths;  // of this rank, in this life and before
 };
 
 // Of the main thread.
@@ -43,8 +41,6 @@ class Operation {
   double start_s_ = 0;
 };
 
-// Chooses the mocks that concern this rank. REQUIRES: all the rest of `state` is set.
-void plan_deaths();
 // Dies here if a mock names this rank, version, seq and life.
 void die_if_mocked(const char* before);
 

@@ -94,6 +94,10 @@ class BasicRank {
   // Collective over all ranks of the job; `world` is a communicator of all of them. Fails with kRefused (I
   // may not, or there is no room for the bootstrap cache) or kMismatch (ranks do not do the same).
   Status checkpoint(Comm& world, const Call& call, const Models& models);
+  // The lazy checkpoint that is written next, as rank 0 said with the newest written one; before it is reached,
+  // lazy checkpoints are only numbers.
+  std::uint64_t next_lazy() const { return next_lazy_; }
+  void pass_checkpoint() { ++version_; }
   std::uint64_t version() const { return version_; }
   // Whether a former life has prepared the next version already.
   bool is_prepared() const {
@@ -241,6 +245,7 @@ class BasicRank {
   Hint hint_;
   bool load_called_ = false;
   std::uint64_t version_ = 0;              // of this execution
+  std::uint64_t next_lazy_ = 0;
   std::uint64_t payload_at_load_ = 0;
   engine::Version* restored_ = nullptr;    // where this life went on
   Bootstrap bootstrap_;                    // empty unless restored

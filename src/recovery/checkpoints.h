@@ -79,6 +79,7 @@ Status BasicRank<Host>::checkpoint(Comm& world, const Call& call, const Models& 
     if (const Status same = compare_globals(v); same != Status::kOk) return same;
     host_.step(Step::kAcknowledge);
     control_->safe.store(v, std::memory_order_release);
+    next_lazy_ = find_version(0, v)->next_lazy;
     forget_behind(v);
   }
   leave();
@@ -88,7 +89,7 @@ Status BasicRank<Host>::checkpoint(Comm& world, const Call& call, const Models& 
 // Everything of mine that version v needs lies in the segment before this returns.
 template <class Host>
 Status BasicRank<Host>::prepare(std::uint64_t v, const Models& m) {
-  if (m.written && load_called_) {
+  if (load_called_) {
     if (const Status s = note_prefix(v); s != Status::kOk) return s;
     keep_version(v, m);
   }
@@ -168,6 +169,7 @@ void BasicRank<Host>::keep_version(std::uint64_t v, const Models& m) {
   slot->observations = region_head_->observations.tail.load(std::memory_order_relaxed);
   if (rank() == 0) keep_model(slot->global, m.global, m.global_bytes);
   keep_model(slot->local, m.local, m.local_bytes);
+  slot->next_lazy = m.next_lazy;
   slot->global_bytes = m.global_bytes;
   slot->has_hash = m.compared;
   slot->global_hash = m.compared && m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
@@ -309,6 +311,7 @@ Status BasicRank<Host>::load(Loaded* loaded) {
   restore(*found);
   engine::Version* globals = find_version(0, version_);
   if (globals == nullptr) diverged("rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
+  next_lazy_ = globals->next_lazy;
   *loaded = {version_,
              host_.base() + globals->global.at,
              globals->global.bytes,

@@ -77,8 +77,8 @@ struct Models {
   std::size_t global_bytes = 0;
   const void* local = nullptr;
   std::size_t local_bytes = 0;
-  bool written = true;     // false: a lazy checkpoint that is only a number (must_write())
-  bool compared = true;    // false: only rank 0 has the global model
+  std::uint64_t next_lazy = 0;  // rank 0's word on which lazy checkpoint all ranks write next
+  bool compared = true;  // false: only rank 0 has the global model
 };
 
 struct Loaded {

@@ -77,12 +77,16 @@ def two_ranks(t, example):
 
 @scenario(LIMIT_S, example=EXAMPLES)
 def one_rank_twice(t, example):
-    """A rank dies, comes back and dies again: in the same operation, in the next, and later."""
+    """A rank dies, comes back and dies again: in the next operation, after it, and later.
+
+    The first death is before its operation: were that a checkpoint, and the rank dead inside, then
+    the next life would go on behind it and never come by.
+    """
     half = operations(t, example, 0) // 2
     for rank, (second, moment) in enumerate(
         ((half, "after"), (half + 1, "before"), (half + half // 2, "inside"))
     ):
-        recovers(t, example, Kill(rank, half), Kill(rank, second, moment, life=1))
+        recovers(t, example, Kill(rank, half, "before"), Kill(rank, second, moment, life=1))
 
 
 @scenario(LIMIT_S, example=EXAMPLES)

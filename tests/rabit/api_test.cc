@@ -201,7 +201,7 @@ TEST(ApiDeathTest, MocksKill) {
   };
   for (const auto& [mock, where] : deaths) {
     EXPECT_EXIT(run(mock), testing::KilledBySignal(SIGKILL),
-                std::string("^\\[0\\] mock: killed ") + where + "\n$");
+                std::string("^rejoin: mock: killed ") + where + "\n$");
   }
   for (const char* mock : {"mock=1,0,1,0", "mock=0,0,1,1", "mock=0,0,3,0", "mock=0,2,1,0"}) {
     EXPECT_EXIT(run(mock), testing::ExitedWithCode(0), "^$") << mock;

@@ -2,8 +2,10 @@
 // goes on at the newest checkpoint. The others are long past the set-up when a rank that was
 // started again asks for it.
 //
-//   cache [rounds=5] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   cache [rounds=5] [marked=1] [together=1] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
+// marked: the histogram is marked as bootstrap. together: all ranks are started again at once, and then
+// execute once more what is not marked.
 // Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
 #include "recover.h"
 
@@ -33,7 +35,7 @@ struct Histogram {
   std::vector<float> rows;  // of all ranks, by bin
 };
 
-Histogram set_up_histogram(int columns, int version) {
+Histogram set_up_histogram(int columns, int version, bool marked, bool together) {
   Histogram histogram;
   if (rabit::GetRank() == 0) {
     for (int i = 0; i < columns; ++i) histogram.cuts.push_back(static_cast<float>(i) + 0.5f);
@@ -44,13 +46,15 @@ Histogram set_up_histogram(int columns, int version) {
                       "[%d] wrong cuts", rabit::GetRank());
   histogram.rows.resize(kBins);
   bool prepared = false;
-  rabit::Allreduce<rabit::op::Sum>(histogram.rows.data(), histogram.rows.size(), [&]() {
+  const auto prepare = [&]() {
     prepared = true;
     std::fill(histogram.rows.begin(), histogram.rows.end(),
               static_cast<float>(1 + rabit::GetRank()));
-  });
-  rabit::utils::Check(!(prepared && version > 0), "[%d] the histogram was prepared at version %d",
-                      rabit::GetRank(), version);
+  };
+  rabit::Allreduce<rabit::op::Sum>(histogram.rows.data(), histogram.rows.size(), prepare, marked);
+  rabit::utils::Check(version == 0 || prepared == (together && !marked),
+                      "[%d] the histogram was %sprepared at version %d", rabit::GetRank(),
+                      prepared ? "" : "not ", version);
   std::vector<float> more(kBins, 2.0f);
   sum_all(&more);
   const int n = rabit::GetWorldSize();
@@ -85,12 +89,14 @@ void do_round(int round, const Histogram& histogram, Model* model) {
 
 int main(int argc, char** argv) {
   const int rounds = recover::argument(argc, argv, "rounds", 5);
+  const bool marked = recover::argument(argc, argv, "marked", 0) != 0;
+  const bool together = recover::argument(argc, argv, "together", 0) != 0;
   if (!rabit::Init(argc, argv)) return 1;
   const int columns = count_columns();
   Model model;
   const int version = rabit::LoadCheckPoint(&model);
   if (version == 0) model.init(kBins, 0.0f);
-  const Histogram histogram = set_up_histogram(columns, version);
+  const Histogram histogram = set_up_histogram(columns, version, marked, together);
   for (int round = version; round < rounds; ++round) {
     do_round(round, histogram, &model);
     rabit::CheckPoint(&model);
