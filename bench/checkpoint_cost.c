@@ -1,0 +1,108 @@
+// What checkpoints cost: checkpoint_cost KIB CHECKPOINTS eager|lazy
+//
+// A loop of one small Allreduce, a memcpy of the model by rank 0 for comparison, a checkpoint. Times are
+// rank 0's, from the processor's counter: the clocks of a restarted rank repeat what they said before.
+// Prints "checkpoint KIB memcpy_ms median_ms mean_ms"; a rank that was started again prints on standard
+// error "load KIB memcpy_ms load_ms", where load is rejoin_load() and a copy of what it gives.
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "rejoin.h"
+
+typedef struct {
+  char* data;
+  size_t bytes;
+} Model;
+
+static double ticks_per_ms;
+
+static void measure_ticks(void) {
+  const struct timespec pause = {0, 20000000};
+  struct timespec begin, end;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &begin);
+  const unsigned long long first = __rdtsc();
+  nanosleep(&pause, NULL);
+  const unsigned long long last = __rdtsc();
+  clock_gettime(CLOCK_MONOTONIC_RAW, &end);
+  ticks_per_ms = (double)(last - first) / ((double)(end.tv_sec - begin.tv_sec) * 1e3 +
+                                           (double)(end.tv_nsec - begin.tv_nsec) * 1e-6);
+}
+
+static double ms_since(unsigned long long begin) { return (double)(__rdtsc() - begin) / ticks_per_ms; }
+
+static void serialize(void* model, rejoin_stream* to) {
+  const Model* m = model;
+  rejoin_write(to, m->data, m->bytes);
+}
+
+static int compare(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return x < y ? -1 : x > y;
+}
+
+static double copy_ms(char* to, const char* from, size_t bytes) {
+  const unsigned long long begin = __rdtsc();
+  memcpy(to, from, bytes);
+  return ms_since(begin);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fprintf(stderr, "usage: checkpoint_cost KIB CHECKPOINTS eager|lazy\n");
+    return 2;
+  }
+  MPI_Init(&argc, &argv);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  Model model = {NULL, (size_t)atol(argv[1]) << 10};
+  const int checkpoints = atoi(argv[2]);
+  const int lazy = strcmp(argv[3], "lazy") == 0;
+  model.data = malloc(model.bytes);
+  char* copy = malloc(model.bytes);
+  double* copied_ms = calloc((size_t)checkpoints, sizeof(double));
+  double* taken_ms = calloc((size_t)checkpoints, sizeof(double));
+  memset(model.data, 1, model.bytes);
+  memset(copy, 2, model.bytes);
+  measure_ticks();
+
+  const void* saved;
+  size_t saved_bytes;
+  const unsigned long long begin_load = __rdtsc();
+  const int version = rejoin_load(&saved, &saved_bytes, NULL, NULL);
+  if (version > 0) {
+    memcpy(model.data, saved, saved_bytes);
+    const double load_ms = ms_since(begin_load);
+    fprintf(stderr, "load %zu %.4f %.4f\n", model.bytes >> 10,
+            copy_ms(copy, model.data, model.bytes), load_ms);
+  }
+  double sum = 0;
+  for (int i = version; i < checkpoints; ++i) {
+    memset(model.data, i, model.bytes);
+    MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) copied_ms[i] = copy_ms(copy, model.data, model.bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const unsigned long long begin = __rdtsc();
+    const int made = lazy ? rejoin_checkpoint_lazy(serialize, &model)
+                          : rejoin_checkpoint(model.data, model.bytes, NULL, 0);
+    taken_ms[i] = ms_since(begin);
+    if (made < 0) {
+      fprintf(stderr, "checkpoint_cost: %s\n", rejoin_error());
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+  }
+  if (rank == 0 && version == 0) {
+    double total_ms = 0;
+    for (int i = 0; i < checkpoints; ++i) total_ms += taken_ms[i];
+    qsort(copied_ms, (size_t)checkpoints, sizeof(double), compare);
+    qsort(taken_ms, (size_t)checkpoints, sizeof(double), compare);
+    printf("checkpoint %zu %.4f %.4f %.4f\n", model.bytes >> 10, copied_ms[checkpoints / 2],
+           taken_ms[checkpoints / 2], total_ms / checkpoints);
+  }
+  MPI_Finalize();
+  return 0;
+}
