@@ -99,9 +99,10 @@ int rejoin_incarnation(void);
 
 /* -------------------------------------------------------------------------------- what users read */
 
-/* Shows one line at once, with this rank's number before it; ftrun prints it on standard error. Not part of
- * the rank's output: what a former life has said is said again. Without ftrun, and before MPI_Init or after
- * MPI_Finalize, it is a line on this process's standard error. At most 4,000 bytes; does not wait. */
+/* Shows one line at once: ftrun prints it on its standard error, with this rank's number before it.
+ * It is no part of the rank's output, so what a former life has said is said again. Without ftrun,
+ * before MPI_Init and after MPI_Finalize it goes to this process's standard error. What is longer
+ * than 4,000 bytes is cut. */
 void rejoin_notice(const char* text);
 
 /* ------------------------------------------------------------------------------------ MPI_Pcontrol */

@@ -7,13 +7,16 @@
 //   kWelcome     agent -> rank   carries one descriptor: the segment
 //   kRefused     agent -> rank   text = why (another process is this rank; wrong secret; too late)
 //   kInitialized rank -> agent   MPI_Init is about to return
-//   kLive        rank -> agent   first operation that no record answered; value = records replayed
+//   kLive        rank -> agent   first operation that no record answered; value = records replayed, code =
+//                                the checkpoint that it has loaded, 0: none
 //   kFinalized   rank -> agent   MPI_Finalize is about to return: the exit code is now the program's
 //   kAbort       rank -> agent   MPI_Abort(code), or a fatal MPI error (text says which)
 //   kDiverged    rank -> agent   the rank cannot go on and no restart would help (its replay asks for
 //                                something else than it did the first time; no memory); text
 //   kLimit       rank -> agent   the journal met its limit
 //   kNotice      rank -> agent   one line for the user (text)
+//   kLog         rank -> agent   one line about an operation that is over (--log-ops), shown as it
+//                                is (text)
 //   kMark        rank -> agent   the rank has printed all that it prints before checkpoint value / 2 (even),
 //                                or goes on behind that checkpoint (odd); it waits until the agent has
 //                                written value to its output_mark
@@ -43,6 +46,7 @@ enum class MessageType : std::uint32_t {
   kForeignAbi,
   kMark,
   kCommitted,
+  kLog,
 };
 
 inline constexpr std::uint32_t kMaxText = 4000;
@@ -50,7 +54,7 @@ inline constexpr std::uint32_t kMaxText = 4000;
 struct Message {
   MessageType type;
   std::uint32_t rank;
-  std::int32_t code;          // kAbort
+  std::int32_t code;          // kAbort, kLive
   std::uint32_t incarnation;  // kWelcome
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;

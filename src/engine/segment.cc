@@ -64,11 +64,18 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   RankControl* c = control_of(base, rank);
   header_of(base)->asleep[rank].store(0, std::memory_order_relaxed);
   c->bell.store(0, std::memory_order_relaxed);
+  if (c->phase.load(std::memory_order_relaxed) == Phase::kInside) {
+    c->died_context.store(0, std::memory_order_release);
+    c->died_sequence.store(c->sequence.load(std::memory_order_relaxed), std::memory_order_release);
+    c->died_call.store(c->call.load(std::memory_order_relaxed), std::memory_order_release);
+    c->died_context.store(c->context.load(std::memory_order_relaxed), std::memory_order_release);
+  }
   c->ordinal.store(0, std::memory_order_relaxed);
-  c->phase.store(Phase::kOutside, std::memory_order_relaxed);
+  c->phase.store(Phase::kOutside, std::memory_order_release);
   c->replayed.store(0, std::memory_order_relaxed);
   c->live_since.store(0, std::memory_order_relaxed);
   c->initialized.store(0, std::memory_order_relaxed);
+  c->output_mark.store(0, std::memory_order_relaxed);
   c->incarnation.store(incarnation, std::memory_order_seq_cst);
 }
 

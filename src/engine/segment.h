@@ -19,7 +19,6 @@ namespace rejoin::engine {
 
 using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
 
-inline constexpr std::uint64_t kSegmentMagic = 0x31304e494f4a4552;  // "REJOIN01"
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::uint32_t kMaxKills = 256;
 inline constexpr std::uint32_t kMaxContexts = 65536;  // a rank's, in the life of the job
@@ -57,6 +56,7 @@ struct SegmentHeader {
   std::uint32_t kills;
   std::uint32_t stop_on_divergence;  // --on-divergence stop
   std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
+  std::uint32_t log_ops;             // --log-ops
   std::uint32_t light_publish;       // sleepers order publishers' stores for them (ShmHost)
   KillPoint kill[kMaxKills];
 
@@ -90,10 +90,18 @@ struct RankControl {
   std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
   std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
   std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (this life)
+  // In phase kAsking: sequence of the operation of the set-up, and the version that I am behind.
+  std::atomic<std::uint64_t> asked;
+  std::atomic<std::uint64_t> asked_version;
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
   std::atomic<std::uint64_t> safe;  // newest written version that I have left behind me: I never go back
+  // Agent, admitting: the operation that a former life died inside, not a checkpoint. The context is written
+  // last; 0 = none.
+  std::atomic<std::uint64_t> died_context;
+  std::atomic<std::uint64_t> died_sequence;
+  std::atomic<std::uint32_t> died_call;
   // Agent: the newest output mark that it has made for me (MessageType::kMark).
   std::atomic<std::uint64_t> output_mark;
 
@@ -204,6 +212,8 @@ struct alignas(kLine) ContextBlock {
   std::uint32_t rank;
   Offset members;  // u32 world ranks
   Offset name;     // unused by the protocol; for people
+  std::uint64_t made_in;  // the operation that it was made by: context and sequence
+  std::uint64_t made_at;
   alignas(kLine) Log records;  // tail = operations committed = the position
   alignas(kLine) Slot slot[2];  // by parity of the sequence number
 };
@@ -296,6 +306,10 @@ struct RegionHead {
   StagingHalf staging[2];
   ContextIndexEntry context_index[kMaxContexts];  // open addressing by context
 };
+
+// "REJOIN01", and the sizes of what lies in it: an ftrun and a library of different builds find out.
+inline constexpr std::uint64_t kSegmentMagic =
+    0x31304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^ (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // ------------------------------------------------------------------------------------------- helpers
 

@@ -183,6 +183,7 @@ int run_job(const RunOptions& options) {
   shape.limit_bytes = plan.value().limit_bytes;
   shape.processors = plan.value().processors;
   shape.stop_on_divergence = options.stop_on_divergence;
+  shape.log_ops = options.log_ops;
   auto segment = JobSegment::create(shape, options.journal_directory, options.kills);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = open_checkpoints(plan.value(), segment.value())) return fail(*error);

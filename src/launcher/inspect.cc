@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "engine/kernels.h"
 #include "engine/region.h"
 #include "launcher/file.h"
 #include "launcher/grammar.h"
@@ -31,11 +30,9 @@ std::string counted(std::uint64_t count, const std::string& what) {
 }
 
 // Bytes of an element and their number: "8x1000".
-std::string shape_of(const engine::Signature& s) {
-  const std::size_t element =
-      s.type < engine::kElements ? engine::element_bytes(static_cast<engine::Element>(s.type)) : 0;
-  const std::size_t unit = element > 0 && s.bytes % element == 0 ? element : 1;
-  return std::to_string(unit) + "x" + std::to_string(s.bytes / unit);
+std::string shape_text(const engine::Signature& signature) {
+  const recovery::Shape shape = recovery::shape_of(signature);
+  return std::to_string(shape.element_bytes) + "x" + std::to_string(shape.count);
 }
 
 // Bytes of an operation's result, where its signature tells; else 0.
@@ -246,7 +243,7 @@ std::string Printer::record_line(std::uint32_t rank, const engine::RegionHead& r
   std::string name = recovery::name_of(static_cast<recovery::OpKind>(call->signature.kind));
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::string line = "[" + std::to_string(rank) + "] " + name + " (" + site_of(region, *call) +
-                     "#" + shape_of(call->signature);
+                     "#" + shape_text(call->signature);
   if (call->signature.root >= 0) line += " root " + std::to_string(call->signature.root);
   line += failed ? ") failed version 0, seq " : ") finished version 0, seq ";
   line += std::to_string(sequence);

@@ -121,6 +121,9 @@ void Job::on_message(Connection& connection, const Message& message) {
     case MessageType::kCommitted:
       if (checkpoints_) checkpoints_->offer(message.value);
       return;
+    case MessageType::kLog:
+      err_.queue() += expanded(event.text) + "\n";
+      return;
     case MessageType::kAbort:
       event.kind = Event::Kind::kAbort;
       break;

@@ -22,6 +22,7 @@ class JobSegment {
     std::uint64_t limit_bytes = 0;
     std::uint32_t processors = 1;
     bool stop_on_divergence = false;
+    bool log_ops = false;
   };
 
   // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no

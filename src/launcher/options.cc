@@ -128,7 +128,9 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
       ->group(group);
   app.add_flag("--tag-output", o.tag_output, "begin each line of output with [RANK]<stdout>:")
       ->group(group);
-  app.add_option("--bind-to", raw.binding, "core, socket, none or auto (default): a processor each if the ranks\nfill more than half of them, else none")
+  app.add_option("--bind-to", raw.binding,
+                 "core, socket, none or auto (default): a processor\n"
+                 "each if the ranks fill more than half of them, else none")
       ->type_name("WHAT")
       ->group(group);
   app.add_option("--timeout", raw.timeout, "after so long, print where every rank stands and stop")
@@ -187,6 +189,12 @@ void describe_own_options(CLI::App& app, Raw& raw) {
   const std::string watching = "Watching and testing";
   app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
       ->type_name("FILE")
+      ->group(watching);
+  app.add_flag("--log-ops", o.log_ops,
+               "print a line for every operation when it is over:\n"
+               "[RANK] OPERATION (FILE:LINE::FUNCTION#ELEMENTxCOUNT)\n"
+               "finished version V, seq S, take T seconds; recovered\n"
+               "instead of finished: the journal had its result")
       ->group(watching);
   app.add_option("--kill", raw.kills,
                  "let a rank kill itself there: POINT is the number of\n"

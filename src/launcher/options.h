@@ -28,6 +28,7 @@ struct RunOptions {
   std::uint32_t max_restarts = 4;
   bool restart = true;
   bool stop_on_divergence = false;
+  bool log_ops = false;
   bool world = true;
   std::string journal_directory;
   std::optional<std::uint64_t> journal_limit_bytes;  // nothing: from the machine's memory

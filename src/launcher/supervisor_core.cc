@@ -230,11 +230,13 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
   const std::uint64_t away_ns = e.at_ns - r.died_at_ns;
   line.took_ms = static_cast<double>(away_ns) / 1e6;
   std::string text = rank_text(e.rank) + " is back after " + milliseconds(away_ns);
+  std::string how = e.code > 0 ? "from checkpoint " + std::to_string(e.code) : "";
   if (replayed > 0) {
-    text += " (replayed " + std::to_string(replayed) +
-            (replayed == 1 ? " operation" : " operations") + " in " +
-            milliseconds(e.at_ns - r.replay_since_ns) + ")";
+    how += std::string(how.empty() ? "" : ", ") + "replayed " + std::to_string(replayed) +
+           (replayed == 1 ? " operation" : " operations") + " in " +
+           milliseconds(e.at_ns - r.replay_since_ns);
   }
+  if (!how.empty()) text += " (" + how + ")";
   act(Action::Kind::kNews, e.rank, text);
 }
 

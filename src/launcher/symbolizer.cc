@@ -49,6 +49,7 @@ std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t 
 }
 
 std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_t place) {
+  if (module.build_id_bytes == engine::kNamedSite) return rough_site(module, place);
   if (!loaded_) {
     loaded_ = true;
     void* library = dlopen((directory_ + "/librejoin_symbols.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -68,6 +69,10 @@ std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_
 
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place) {
   const std::string path = module_path(module);
+  if (module.build_id_bytes == engine::kNamedSite) {
+    const std::size_t function = std::min(path.find("::"), path.size());
+    return path.substr(0, function) + ":" + std::to_string(place) + path.substr(function);
+  }
   char text[32];
   std::snprintf(text, sizeof text, "+0x%llx", static_cast<unsigned long long>(place));
   return path.substr(path.rfind('/') + 1) + text;

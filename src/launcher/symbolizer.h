@@ -26,7 +26,8 @@ class Symbolizer {
   // `library_directory`: where librejoin_symbols.so lies. It is loaded at the first describe().
   explicit Symbolizer(std::string library_directory) : directory_(std::move(library_directory)) {}
 
-  // "src/solver.c:12::iterate", as much of it as debug information tells; else like rough_site().
+  // "src/solver.c:12::iterate"; "solver+0x1a2b::iterate" without debug information; else like
+  // rough_site().
   // May take milliseconds for a module's first site; remembered afterwards.
   std::string describe(const engine::ModuleEntry& module, std::uint64_t place);
 
@@ -39,7 +40,8 @@ class Symbolizer {
   std::map<std::pair<std::string, std::uint64_t>, std::string> known_;
 };
 
-// "solver+0x1a2b", without looking at the file.
+// "solver+0x1a2b", without looking at the file; "src/solver.c:12::iterate" if the program has named
+// the place.
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place);
 
 }  // namespace rejoin::launcher

@@ -95,7 +95,9 @@ int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t
   if (where.empty() && function.empty()) return -1;
   if (where.empty()) {
     const char* slash = strrchr(path, '/');
-    where = slash != nullptr ? slash + 1 : path;
+    char offset[32];
+    std::snprintf(offset, sizeof offset, "+0x%llx", static_cast<unsigned long long>(place));
+    where = std::string(slash != nullptr ? slash + 1 : path) + offset;
   }
   std::snprintf(text, text_bytes, "%s%s%s", where.c_str(),
                 function.empty() ? "" : "::", function.c_str());

@@ -187,6 +187,8 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
       return fail(function, comm, MPI_ERR_TRUNCATE, "%s", context->rank->last_error());
     case recovery::Status::kMismatch:
       return fail(function, comm, MPI_ERR_NOT_SAME, "%s", context->rank->last_error());
+    case recovery::Status::kRefused:
+      return fail(function, comm, MPI_ERR_OTHER, "%s", context->rank->last_error());
     default:
       return fail(
           function, comm, MPI_ERR_NO_MEM,

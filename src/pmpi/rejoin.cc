@@ -72,11 +72,13 @@ void mark_output(std::uint64_t value) {
 
 int checkpoint(const void* site, const recovery::Models& models) {
   Rank& rank = *context->rank;
+  const recovery::Call call = call_of(site, OpKind::kCheckpoint, -1, 0);
+  rank.begin_log(call);
+  rank.log().set_model_bytes(models.global_bytes + models.local_bytes);
   if (rank.has_loaded() && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
   }
-  const Status status = rank.checkpoint(
-      *MPI_COMM_WORLD->comm, call_of(site, OpKind::kCheckpoint, -1, 0), models);
+  const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);
   if (status != Status::kOk) return refuse(status);
   const auto* header = engine::header_of(rank.host().base());
   if (rank.rank() == 0 && header->write_through != 0) {
@@ -126,13 +128,19 @@ const char* rejoin_error(void) { return state.error; }
 
 int rejoin_load(const void** global, size_t* global_bytes, const void** local,
                 size_t* local_bytes) {
+  const void* site = __builtin_return_address(0);
   if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_load was called before MPI_Init or after MPI_Finalize");
+  Rank& rank = *context->rank;
+  rank.begin_log({{static_cast<std::uint16_t>(OpKind::kLoad), 0, 0, 0, -1, 0, 0}, site});
   Loaded loaded;
-  if (const Status s = context->rank->load(&loaded); s != Status::kOk) return refuse(s);
+  const Status status = rank.load(&loaded);
   if (loaded.restored) {
     mark_output(2 * loaded.version + 1);
     rejoin::recovery::skip_observations(loaded.observations);
   }
+  rank.log().set_model_bytes(loaded.global_bytes + loaded.local_bytes);
+  rank.end_log(status);
+  if (status != Status::kOk) return refuse(status);
   if (global != nullptr) *global = loaded.global;
   if (global_bytes != nullptr) *global_bytes = loaded.global_bytes;
   if (local != nullptr) *local = loaded.local;
@@ -172,7 +180,9 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
   const std::uint64_t v = rank.version() + 1;
   const bool first = v == header->first_version + 1;
   if (!first && rank.next_lazy() > v) {
+    rank.begin_log(call_of(site, OpKind::kCheckpoint, -1, 0));
     rank.pass_checkpoint();
+    rank.end_log(Status::kOk);
     return static_cast<int>(v);
   }
   Models m;

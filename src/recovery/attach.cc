@@ -157,6 +157,8 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   if (m.type == MessageType::kRefused) {
     snprintf(error, error_bytes, "ftrun refuses this process as rank %u: %.*s", rank,
              static_cast<int>(m.text_bytes), m.text);
+  } else if (segment >= 0 && bytes == 0) {
+    snprintf(error, error_bytes, "this libmpi.so.40 and ftrun are of different builds of Rejoin");
   } else {
     snprintf(error, error_bytes, "cannot map the job's shared memory: %s (is the limit on address "
              "space, ulimit -v, below what the journal reserves?)", strerror(errno));

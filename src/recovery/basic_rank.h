@@ -18,6 +18,7 @@
 #include "recovery/bootstrap.h"
 #include "recovery/call_table.h"
 #include "recovery/hash.h"
+#include "recovery/operation_log.h"
 #include "recovery/rank.h"
 
 namespace rejoin::recovery {
@@ -114,6 +115,15 @@ class BasicRank {
   // Text of the newest kMismatch or kTruncated, with call sites as in engine/messages.h.
   const char* last_error() const { return error_; }
 
+  // --log-ops. uniform() and Operation do it by themselves, checkpoint() the end, load() nothing.
+  void begin_log(const Call& call) {
+    if (log_.wanted()) [[unlikely]] log_.begin(*calls_.entry(intern(call).call), replayed_);
+  }
+  void end_log(Status status) {
+    if (log_.wanted()) [[unlikely]] log_.end(status, version_, replayed_);
+  }
+  OperationLog<Host>& log() { return log_; }
+
   engine::Log& observation_log() { return region_head_->observations; }
   engine::Region<Host>& region() { return region_; }
 
@@ -141,7 +151,8 @@ class BasicRank {
   void show_position(const Comm& c, const Entered& e);
   void count_replayed();
   void meet_limit();
-  void leave();
+  typename CallTable<Host>::Interned intern(const Call& call);
+  void leave(Status status = Status::kOk);
   void went_live();
   void kill_point(Moment moment) {
     if (ordinal_ == kill_ordinal_) maybe_die(PointKind::kOperation, moment);
@@ -182,10 +193,14 @@ class BasicRank {
   std::byte* room_in(engine::Buffer& buffer, std::size_t bytes);
   void keep_version(std::uint64_t v, const Models& m);
   void keep_model(engine::Buffer& buffer, const void* data, std::size_t bytes);
+  std::uint32_t passing_member(Comm& world, std::uint64_t sequence, std::uint64_t v,
+                               std::uint32_t* call);
   Status await_commit(Comm& world, const Entered& e, std::uint64_t v);
   Status compare_globals(std::uint64_t v);
+  Status compare_counters(std::uint64_t v);
   void forget_behind(std::uint64_t v);
-  void forget_records(std::uint64_t behind);
+  void forget_records(Comm& c, std::uint64_t behind);
+  void forget_messages(std::uint32_t to, std::uint64_t behind);
   const engine::Counter* counter_of(const engine::Version& v, std::uint64_t context);
   const std::uint64_t* sent_of(const engine::Version& v);
   const std::uint64_t* received_of(const engine::Version& v);
@@ -196,11 +211,15 @@ class BasicRank {
 
   // Operations asked for again.
   bool is_asked_again(Comm& c, bool by_messages, Entered* e);
+  bool has_made_what_lasts(Comm& c, std::uint64_t sequence);
   bool is_repeated(Comm& c, std::uint64_t sequence);
   engine::CallEntry* call_at(Comm& c, std::uint32_t i, std::uint64_t sequence);
   void check_confusion(const Comm& c, const Entered& e, std::uint32_t fingerprint);
   Standing ask_members(Comm& c, std::uint64_t then, const Entered& e);
-  Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
+  Standing history_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
+  Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next, bool* seen);
+  bool waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence,
+                    bool* seen);
   bool find_marked(Comm& c, Entered* e);
   bool is_used(std::uint64_t key) const;
   void note_used(std::uint64_t key);
@@ -244,15 +263,18 @@ class BasicRank {
   bool hinted_ = false;
   Hint hint_;
   bool load_called_ = false;
+  bool past_set_up_ = false;  // this execution has made its first checkpoint
   std::uint64_t version_ = 0;              // of this execution
   std::uint64_t next_lazy_ = 0;
   std::uint64_t payload_at_load_ = 0;
+  std::uint64_t loaded_version_ = 0;       // by this life, from the journal
   engine::Version* restored_ = nullptr;    // where this life went on
   Bootstrap bootstrap_;                    // empty unless restored
   engine::LogWriter<engine::Marked, Host> marked_;
   std::uint64_t* used_keys_ = nullptr;     // by this execution
   std::size_t used_count_ = 0;
   std::size_t used_room_ = 0;
+  OperationLog<Host> log_;
   char error_[768] = "";
 };
 

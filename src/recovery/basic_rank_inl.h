@@ -59,7 +59,8 @@ BasicRank<Host>::BasicRank(Host& host, Arena& arena)
           arena.make_array<engine::LogWriter<engine::ChannelEntry, Host>>(header_->ranks)),
       channel_open_(arena.make_array<bool>(header_->ranks)),
       everybody_(arena.make_array<std::uint32_t>(header_->ranks)),
-      marked_(host, region_, region_head_->marked, true) {
+      marked_(host, region_, region_head_->marked, true),
+      log_(host) {
   for (std::uint32_t r = 0; r < header_->ranks; ++r) everybody_[r] = r;
   arm_kill();
 }
@@ -86,6 +87,8 @@ typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context
     block->context = context;
     block->size = size;
     block->members = list;
+    block->made_in = control_->context.load(std::memory_order_relaxed);
+    block->made_at = newest_sequence_;
     for (std::uint32_t i = 0; i < size; ++i) {
       reinterpret_cast<std::uint32_t*>(base + list)[i] = members[i];
       if (members[i] == rank()) block->rank = i;
@@ -106,7 +109,7 @@ typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context
   refresh_generation(*c);
   c->next = comms_;
   comms_ = c;
-  c->late = size > 1 && load_called_ && region_head_->prefixes.load(std::memory_order_relaxed) != 0;
+  c->late = size > 1 && past_set_up_;
   if (restored_ != nullptr) restore(*c);
   return c;
 }
@@ -144,8 +147,8 @@ typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& ca
   kill_point(Moment::kBefore);
   meet_limit();
   host_.step(Step::kEnter);
-  const auto interned = calls_.intern(call);
-  if (interned.call == CallTable<Host>::kNone) out_of_memory();
+  const auto interned = intern(call);
+  if (log_.wanted()) [[unlikely]] log_.begin(*calls_.entry(interned.call), replayed_);
   Entered e = {};
   e.sequence = c.next_sequence;
   e.call = interned.call;
@@ -163,13 +166,18 @@ typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& ca
   }
   c.chain = static_cast<std::uint32_t>(engine::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
   ++c.next_sequence;
-  if (c.next_sequence <= c.records.tail()) e.record = c.records.at(e.sequence);
+  // Of what a rank does alone nothing is recorded: a life that has loaded a version does its set-up again,
+  // and is further on then than it was.
+  const bool recorded = c.members.size > 1 && c.next_sequence <= c.records.tail();
+  if (recorded) e.record = c.records.at(e.sequence);
   show_position(c, e);
   if (e.record != nullptr) {
     count_replayed();
   } else {
     if (!live_ && c.members.size > 1) went_live();
-    if (version_ > header_->first_version && !e.together) calls_.mark_again(e.call);
+    // Alone, a rank does its set-up again itself.
+    const bool iterates = version_ > header_->first_version && !e.together && c.members.size > 1;
+    if (iterates) calls_.mark_again(e.call);
     control_->phase.store(engine::Phase::kInside, std::memory_order_release);
   }
   return e;
@@ -197,8 +205,16 @@ void BasicRank<Host>::meet_limit() {
 }
 
 template <class Host>
-void BasicRank<Host>::leave() {
+typename CallTable<Host>::Interned BasicRank<Host>::intern(const Call& call) {
+  const auto interned = calls_.intern(call);
+  if (interned.call == CallTable<Host>::kNone) out_of_memory();
+  return interned;
+}
+
+template <class Host>
+void BasicRank<Host>::leave(Status status) {
   control_->phase.store(engine::Phase::kOutside, std::memory_order_release);
+  end_log(status);
   kill_point(Moment::kAfter);
 }
 
@@ -206,7 +222,9 @@ template <class Host>
 void BasicRank<Host>::went_live() {
   live_ = true;
   control_->live_since.store(ordinal_, std::memory_order_relaxed);
-  if (incarnation_ > 0) host_.tell(engine::MessageType::kLive, 0, replayed_, nullptr, 0);
+  if (incarnation_ == 0) return;
+  host_.tell(engine::MessageType::kLive, static_cast<std::int32_t>(loaded_version_), replayed_, nullptr,
+             0);
 }
 
 template <class Host>
@@ -368,7 +386,7 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
   const Entered e = enter(c, call);
   Status status = e.status;
   if (status != Status::kOk) {
-    leave();
+    leave(status);
     return status;
   }
   if (c.members.size == 1) {
@@ -390,7 +408,7 @@ Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
   }
   const bool all_entered = c.members.size == header_->ranks && !is_bcast(call);
   if (all_entered && status == Status::kOk && region_.recycling()) recycle(c, e.sequence);
-  leave();
+  leave(status);
   return status;
 }
 
@@ -597,6 +615,7 @@ std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
     const bool here = they->context.load(std::memory_order_acquire) == c.members.context &&
                       they->sequence.load(std::memory_order_acquire) == e.sequence;
     const std::uint32_t call = they->call.load(std::memory_order_acquire);
+    const std::uint64_t prepared = they->prepared.load(std::memory_order_acquire);
     if (!here || they->phase.load(std::memory_order_acquire) != engine::Phase::kInside ||
         they->ordinal.load(std::memory_order_acquire) != ordinal) {
       continue;
@@ -605,7 +624,6 @@ std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
         host_.base(), engine::region_of(host_.base(), world)->calls, call);
     if (theirs->hash == e.signature_hash) continue;
     // Who has prepared a checkpoint may go on before the others have come out of it.
-    const std::uint64_t prepared = they->prepared.load(std::memory_order_acquire);
     const bool at_checkpoint =
         theirs->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint);
     if (at_checkpoint ? prepared <= version_ : prepared > version_) continue;

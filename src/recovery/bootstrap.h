@@ -16,7 +16,7 @@ class Bootstrap {
     std::uint64_t context;
     std::uint64_t sequence;
     std::uint32_t call;
-    bool used;  // in this execution
+    std::uint32_t used;  // of this call in this context, by this execution; in the first of them only
   };
 
   // Room for `count` entries, to be add()ed and then sorted, once.
@@ -29,19 +29,25 @@ class Bootstrap {
     std::sort(entries_, entries_ + count_, [](const Entry& a, const Entry& b) { return before(a, b); });
   }
 
-  // The first of this call in this context that was not used yet; nullptr: there is none. O(log n) and
-  // the number of times that it was used.
+  // The first of this call in this context that was not used yet; nullptr: there is none. O(log n).
   Entry* find(std::uint64_t context, std::uint32_t call) {
-    const Entry wanted{context, 0, call, false};
-    Entry* e = std::lower_bound(entries_, entries_ + count_, wanted,
-                                [](const Entry& a, const Entry& b) { return before(a, b); });
-    for (; e != entries_ + count_ && e->context == context && e->call == call; ++e) {
-      if (!e->used) return e;
-    }
-    return nullptr;
+    Entry* first = first_of(context, call);
+    Entry* e = first == nullptr ? nullptr : first + first->used;
+    return e != nullptr && e < entries_ + count_ && e->context == context && e->call == call
+               ? e
+               : nullptr;
   }
+  // REQUIRES that find() gave one.
+  void use(std::uint64_t context, std::uint32_t call) { ++first_of(context, call)->used; }
 
  private:
+  Entry* first_of(std::uint64_t context, std::uint32_t call) {
+    const Entry wanted{context, 0, call, 0};
+    Entry* e = std::lower_bound(entries_, entries_ + count_, wanted,
+                                [](const Entry& a, const Entry& b) { return before(a, b); });
+    const bool found = e != entries_ + count_ && e->context == context && e->call == call;
+    return found ? e : nullptr;
+  }
   static bool before(const Entry& a, const Entry& b) {
     if (a.context != b.context) return a.context < b.context;
     if (a.call != b.call) return a.call < b.call;

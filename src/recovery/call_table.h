@@ -2,6 +2,7 @@
 // bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +52,9 @@ class CallTable {
     r.signature = call.signature;
     return r.interned;
   }
+
+  // REQUIRES an index that was given out.
+  const engine::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
 
   // Notes that this call is made after the first checkpoint.
   void mark_again(std::uint32_t call) {
@@ -119,8 +123,11 @@ class CallTable {
     engine::ModuleEntry found = {};
     if (call.function != nullptr) {
       found.build_id_bytes = engine::kNamedSite;
-      std::snprintf(found.path, sizeof found.path, "%s::%s", static_cast<const char*>(call.site),
-                    call.function);
+      const char* file = static_cast<const char*>(call.site);
+      const std::size_t file_bytes = std::strlen(file), room = sizeof found.path - 1;
+      const std::size_t bytes = file_bytes + 2 + std::strlen(call.function);
+      if (bytes > room) file += std::min(file_bytes, bytes - room);
+      std::snprintf(found.path, sizeof found.path, "%s::%s", file, call.function);
       *place = call.line;
     } else {
       host_.locate(call.site, &found, place);

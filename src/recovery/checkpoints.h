@@ -63,23 +63,26 @@ Status BasicRank<Host>::checkpoint(Comm& world, const Call& call, const Models& 
   e.signature_hash = interned.hash;
   show_position(world, e);
   const bool again = control_->prepared.load(std::memory_order_relaxed) >= v;
+  control_->phase.store(engine::Phase::kInside, std::memory_order_release);
   if (again) {
     count_replayed();
   } else {
     if (!live_ && header_->ranks > 1) went_live();
-    control_->phase.store(engine::Phase::kInside, std::memory_order_release);
     if (const Status s = prepare(v, m); s != Status::kOk) return s;
   }
   kill_point(Moment::kInside);
   const Status s = await_commit(world, e, v);
   if (s != Status::kOk) return s;
   version_ = v;
+  past_set_up_ = load_called_;
   catching_up_ = catching_up_ && again;
   if (find_version(rank(), v) != nullptr) {
     if (const Status same = compare_globals(v); same != Status::kOk) return same;
+    if (const Status same = compare_counters(v); same != Status::kOk) return same;
     host_.step(Step::kAcknowledge);
     control_->safe.store(v, std::memory_order_release);
-    next_lazy_ = find_version(0, v)->next_lazy;
+    // It has none if it has not called load, as I have.
+    if (const engine::Version* first = find_version(0, v)) next_lazy_ = first->next_lazy;
     forget_behind(v);
   }
   leave();
@@ -132,10 +135,12 @@ Status BasicRank<Host>::note_prefix(std::uint64_t v) {
 template <class Host>
 std::byte* BasicRank<Host>::room_in(engine::Buffer& buffer, std::size_t bytes) {
   if (buffer.capacity < bytes) {
+    // A model that grows a little every time must not leave all its former places behind.
+    const std::size_t room = std::max<std::size_t>(bytes, 2 * buffer.capacity);
     buffer.capacity = 0;
-    buffer.at = region_.allocate_model(bytes);
+    buffer.at = region_.allocate_model(room);
     if (buffer.at == 0) out_of_memory();
-    buffer.capacity = bytes;
+    buffer.capacity = room;
   }
   buffer.bytes = bytes;
   return host_.base() + buffer.at;
@@ -143,11 +148,17 @@ std::byte* BasicRank<Host>::room_in(engine::Buffer& buffer, std::size_t bytes) {
 
 template <class Host>
 void BasicRank<Host>::keep_version(std::uint64_t v, const Models& m) {
+  // The oldest that nobody needs: what a rank has loaded lasts until its second checkpoint. But first of all
+  // what a former life has left of this very version.
   engine::Version* slot = nullptr;
   const std::uint64_t needed_from = line();
+  std::uint64_t oldest = needed_from;
   for (engine::Version& other : region_head_->version) {
     const std::uint64_t number = other.number.load(std::memory_order_relaxed);
-    if (number == 0 || number < needed_from || number >= v) slot = &other;
+    if (number != v && number >= oldest && number != 0) continue;
+    slot = &other;
+    if (number == v) break;
+    oldest = number;
   }
   if (slot == nullptr) diverged("more checkpoints are in use than can be: this is a defect of Rejoin");
   slot->number.store(0, std::memory_order_release);
@@ -183,13 +194,31 @@ void BasicRank<Host>::keep_model(engine::Buffer& buffer, const void* data, std::
   if (bytes > 0) engine::copy_chunk(to, static_cast<const std::byte*>(data), bytes, bytes);
 }
 
+// A member that has a record of the operation behind checkpoint v, although it has not prepared it: it went
+// past it without stopping, and may wait for nobody any more. kNobody: there is none.
+template <class Host>
+std::uint32_t BasicRank<Host>::passing_member(Comm& world, std::uint64_t sequence, std::uint64_t v,
+                                              std::uint32_t* call) {
+  for (std::uint32_t i = 0; i < world.members.size; ++i) {
+    engine::ContextBlock* b = engine::block_of(host_.base(), world.members, i);
+    if (b == nullptr || b->records.tail.load(std::memory_order_acquire) <= sequence) continue;
+    const std::uint32_t r = world.members.world[i];
+    if (engine::control_of(host_.base(), r)->prepared.load(std::memory_order_acquire) >= v) continue;
+    *call = engine::log_at<Record>(host_.base(), b->records, sequence)->call & ~engine::kFailed;
+    return r;
+  }
+  return kNobody;
+}
+
 template <class Host>
 Status BasicRank<Host>::await_commit(Comm& world, const Entered& e, std::uint64_t v) {
   std::uint32_t other = kNobody, other_call = kNobody;
   engine::wait_until(host_, [&](bool thorough) {
     host_.step(Step::kLook);
     if (committed() >= v) return true;
-    if (thorough) other = disagreeing_member(world, e, &other_call);
+    if (!thorough) return false;
+    other = disagreeing_member(world, e, &other_call);
+    if (other == kNobody) other = passing_member(world, e.sequence, v, &other_call);
     return other != kNobody;
   });
   if (other == kNobody) return Status::kOk;
@@ -200,8 +229,33 @@ Status BasicRank<Host>::await_commit(Comm& world, const Entered& e, std::uint64_
                 "rank %u makes checkpoint %llu (%s) where rank %u calls %s: all ranks must make the same "
                 "checkpoints at the same places",
                 rank(), static_cast<unsigned long long>(v), mine, other, theirs);
-  leave();
+  leave(Status::kMismatch);
   return Status::kMismatch;
+}
+
+// Every member of a communicator has done the same operations before the version: else one of them would be
+// forgotten that another one still needs. Each compares with its neighbour, so a difference meets somebody.
+template <class Host>
+Status BasicRank<Host>::compare_counters(std::uint64_t v) {
+  const engine::Version* mine = find_version(rank(), v);
+  for (Comm* c = comms_; c != nullptr; c = c->next) {
+    const std::uint32_t neighbour = c->members.world[(c->members.rank + 1) % c->members.size];
+    const engine::Version* version = find_version(neighbour, v);
+    const engine::Counter* theirs =
+        version == nullptr ? nullptr : counter_of(*version, c->members.context);
+    const engine::Counter* ours = counter_of(*mine, c->members.context);
+    if (theirs == nullptr || ours == nullptr || ours->sequence == theirs->sequence) continue;
+    if (version->number.load(std::memory_order_acquire) != v) continue;
+    std::snprintf(error_, sizeof error_,
+                  "checkpoint %llu: of the operations of a communicator of %u ranks, rank %u has done %llu "
+                  "before it and rank %u %llu; all members must make the checkpoint at the same place",
+                  static_cast<unsigned long long>(v), c->members.size, rank(),
+                  static_cast<unsigned long long>(ours->sequence), neighbour,
+                  static_cast<unsigned long long>(theirs->sequence));
+    leave(Status::kMismatch);
+    return Status::kMismatch;
+  }
+  return Status::kOk;
 }
 
 template <class Host>
@@ -218,7 +272,7 @@ Status BasicRank<Host>::compare_globals(std::uint64_t v) {
                 static_cast<unsigned long long>(v), rank(),
                 static_cast<unsigned long long>(mine->global_bytes),
                 static_cast<unsigned long long>(first->global_bytes));
-  leave();
+  leave(Status::kMismatch);
   return Status::kMismatch;
 }
 
@@ -234,25 +288,30 @@ void BasicRank<Host>::forget_behind(std::uint64_t v) {
     region_.end_interval(v, behind);
     region_head_->intervals_ended = v;
   }
-  forget_records(behind);
+  for (Comm* c = comms_; c != nullptr; c = c->next) forget_records(*c, behind);
+  for (std::uint32_t to = 0; to < header_->ranks; ++to) {
+    if (channel_open_[to]) forget_messages(to, behind);
+  }
 }
 
-// Records and messages below `behind`. What was set-up stays in any case.
+// Records of c below `behind`. What was set-up stays in any case.
 template <class Host>
-void BasicRank<Host>::forget_records(std::uint64_t behind) {
+void BasicRank<Host>::forget_records(Comm& c, std::uint64_t behind) {
+  if (c.late || behind == 0) return;
   engine::Version* mine = find_version(rank(), behind);
-  for (Comm* c = comms_; c != nullptr; c = c->next) {
-    if (c->late) continue;
-    const engine::Counter* then = mine == nullptr ? nullptr : counter_of(*mine, c->members.context);
-    c->records.forget(then != nullptr ? then->sequence : prefix_end(c->members.context));
-  }
-  for (std::uint32_t to = 0; to < header_->ranks; ++to) {
-    if (!channel_open_[to]) continue;
-    // By the receiver's cursor, not by mine: a message may lie across the line.
-    engine::Version* theirs = find_version(to, behind);
-    if (theirs == nullptr) continue;
-    channel_writer_[to].forget(received_of(*theirs)[rank()]);
-  }
+  const engine::Counter* then = mine == nullptr ? nullptr : counter_of(*mine, c.members.context);
+  c.records.forget(then != nullptr ? then->sequence : prefix_end(c.members.context));
+}
+
+// By the receiver's cursor, not by mine: a message may lie across the line.
+template <class Host>
+void BasicRank<Host>::forget_messages(std::uint32_t to, std::uint64_t behind) {
+  engine::Version* theirs = behind == 0 ? nullptr : find_version(to, behind);
+  if (theirs == nullptr) return;
+  const std::uint64_t received = received_of(*theirs)[rank()];
+  // Only if it has not begun to overwrite that version meanwhile.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (theirs->number.load(std::memory_order_relaxed) == behind) channel_writer_[to].forget(received);
 }
 
 template <class Host>
@@ -309,6 +368,11 @@ Status BasicRank<Host>::load(Loaded* loaded) {
     return Status::kOk;
   }
   restore(*found);
+  // A life that died before it said so must not hold back the line, again and again.
+  if (control_->safe.load(std::memory_order_relaxed) < version_) {
+    host_.step(Step::kAcknowledge);
+    control_->safe.store(version_, std::memory_order_release);
+  }
   engine::Version* globals = find_version(0, version_);
   if (globals == nullptr) diverged("rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
   next_lazy_ = globals->next_lazy;
@@ -342,7 +406,7 @@ void BasicRank<Host>::begin_bootstrap(Loaded* loaded) {
 template <class Host>
 void BasicRank<Host>::restore(engine::Version& v) {
   restored_ = &v;
-  version_ = v.number.load(std::memory_order_relaxed);
+  version_ = loaded_version_ = v.number.load(std::memory_order_relaxed);
   ordinal_ = v.ordinal;
   arm_kill();
   for (Comm* c = comms_; c != nullptr; c = c->next) restore(*c);
@@ -359,20 +423,23 @@ void BasicRank<Host>::restore(engine::Version& v) {
     const std::uint64_t end = std::min(p[i].end, block->records.tail.load(std::memory_order_relaxed));
     for (std::uint64_t s = p[i].begin; s < end; ++s) {
       const std::uint32_t call = engine::log_at<Record>(host_.base(), block->records, s)->call;
-      if ((call & engine::kFailed) == 0) bootstrap_.add({p[i].context, s, call, false});
+      if ((call & engine::kFailed) == 0) bootstrap_.add({p[i].context, s, call, 0});
     }
   }
   bootstrap_.sort();
 }
 
-// A communicator of a restored rank goes on where the version was made.
+// A communicator of a restored rank goes on where the version was made. The slot itself is used again by later
+// versions: by then, no communicator is made that was there.
 template <class Host>
 void BasicRank<Host>::restore(Comm& c) {
-  const engine::Counter* then = counter_of(*restored_, c.members.context);
+  const bool current = version_ == loaded_version_;
+  const engine::Counter* then = current ? counter_of(*restored_, c.members.context) : nullptr;
   c.late = then == nullptr && c.members.size > 1;
   if (then == nullptr) return;
   c.next_sequence = then->sequence;
   c.chain = then->chain;
+  forget_records(c, line());
 }
 
 // ------------------------------------------------------------------------------ asked for once more
@@ -393,20 +460,45 @@ bool BasicRank<Host>::is_asked_again(Comm& c, bool by_messages, Entered* e) {
   if (e->hint.bootstrap && !by_messages) return find_marked(c, e);
   if (restored_ == nullptr || c.members.size == 1) return false;
   Bootstrap::Entry* found = bootstrap_.find(c.members.context, e->call);
-  if (found == nullptr || is_repeated(c, found->sequence)) return false;
+  if (found == nullptr) return false;
+  const bool needed = has_made_what_lasts(c, found->sequence);
+  if (!needed && is_repeated(c, found->sequence)) return false;
   const bool has_record = c.records.tail() > c.next_sequence;
-  if (has_record) {
+  if (needed) {
+    // Also if all members ask: another communicator would not be the one that they had at the checkpoint.
+  } else if (has_record) {
     // All members asked and ran it together: that is its record.
     if ((c.records.at(c.next_sequence)->call & ~engine::kFailed) == e->call) return false;
   } else if (const Standing s = ask_members(c, found->sequence, *e); s != Standing::kElsewhere) {
-    e->together = s == Standing::kAsksToo;
+    // Whoever came to it first among those that were all started again is inside it already, but does not say
+    // that it is one of the iterations.
+    e->together = s == Standing::kAsksToo || !is_repeated(c, found->sequence);
     return false;
   }
-  found->used = true;
+  bootstrap_.use(c.members.context, e->call);
   e->sequence = found->sequence;
   e->record = c.records.at(found->sequence);
   e->asked_again = true;
   return true;
+}
+
+// Whether operation `sequence` of c has made a communicator that I had at the version where I went on. Whoever
+// asks for it again wants that one.
+template <class Host>
+bool BasicRank<Host>::has_made_what_lasts(Comm& c, std::uint64_t sequence) {
+  const std::uint32_t call = c.records.at(sequence)->call;
+  const auto kind = static_cast<OpKind>(
+      engine::log_at<engine::CallEntry>(host_.base(), region_head_->calls, call)->signature.kind);
+  const bool creates =
+      kind == OpKind::kCommDup || kind == OpKind::kCommSplit || kind == OpKind::kCommCreate;
+  if (!creates || version_ != loaded_version_) return false;
+  const auto* counter =
+      reinterpret_cast<const engine::Counter*>(host_.base() + restored_->counters.at);
+  for (std::uint64_t i = 0; i < restored_->contexts; ++i) {
+    const engine::ContextBlock* made = engine::find_block(host_.base(), rank(), counter[i].context);
+    if (made->made_in == c.members.context && made->made_at == sequence) return true;
+  }
+  return false;
 }
 
 // Whether a member has executed its part of operation `sequence` once more after the first checkpoint: then
@@ -455,36 +547,76 @@ void BasicRank<Host>::check_confusion(const Comm& c, const Entered& e, std::uint
 template <class Host>
 typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::uint64_t then, const Entered& e) {
   show_position(c, e);
+  control_->asked.store(then, std::memory_order_relaxed);
+  control_->asked_version.store(version_, std::memory_order_relaxed);
   control_->phase.store(engine::Phase::kAsking, std::memory_order_release);
+  bool* seen = arena_.template make_array<bool>(header_->ranks);
+  if (seen == nullptr) out_of_memory();
   Standing decided = Standing::kUnknown;
   for (unsigned turn = 0; decided == Standing::kUnknown; ++turn) {
     if (!host_.poll(turn)) turn = 0;  // nobody rings for this: what is looked for is no publish
     host_.step(Step::kAsk);
     std::uint32_t asking = 0;
     for (std::uint32_t i = 0; i < c.members.size && decided == Standing::kUnknown; ++i) {
-      if (i == c.members.rank) continue;
-      const Standing s = standing_of(c, i, then, e.sequence);
+      Standing s = history_of(c, i, then, e.sequence);
+      if (s == Standing::kUnknown && i != c.members.rank) {
+        std::fill(seen, seen + header_->ranks, false);
+        s = standing_of(c, i, then, e.sequence, seen);
+        // It may have come past it between the two looks.
+        const Standing past =
+            s == Standing::kElsewhere ? history_of(c, i, then, e.sequence) : Standing::kUnknown;
+        if (past != Standing::kUnknown) s = past;
+      }
       if (s == Standing::kAsksToo) ++asking;
       if (s == Standing::kSame || s == Standing::kElsewhere) decided = s;
     }
     // All were started again, and all call the same: they run it together.
-    if (asking + 1 == c.members.size) decided = Standing::kAsksToo;
+    if (decided == Standing::kUnknown && asking + 1 == c.members.size) decided = Standing::kAsksToo;
   }
+  arena_.release(seen, header_->ranks * sizeof *seen);
   control_->phase.store(engine::Phase::kOutside, std::memory_order_release);
   return decided;
 }
 
-// Where member i stands, seen from my next operation of c, `next`; `then` is the one of the set-up.
+// What member i, perhaps I myself, has done in this or a former life, seen from my next operation of c, `next`;
+// `then` is the one of the set-up.
 template <class Host>
-typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::uint32_t i,
-                                                                std::uint64_t then,
-                                                                std::uint64_t next) {
+typename BasicRank<Host>::Standing BasicRank<Host>::history_of(Comm& c, std::uint32_t i,
+                                                               std::uint64_t then,
+                                                               std::uint64_t next) {
   std::byte* base = host_.base();
+  const std::uint32_t world = c.members.world[i];
+  const engine::RankControl* they = engine::control_of(base, world);
+  const std::uint64_t prepared = they->prepared.load(std::memory_order_acquire);
   const engine::CallEntry* set_up = call_at(c, i, then);
   if (set_up == nullptr) return Standing::kUnknown;
   if (const engine::CallEntry* call = call_at(c, i, next)) {
     return call == set_up ? Standing::kSame : Standing::kElsewhere;
   }
+  // It came to the next checkpoint without it.
+  if (prepared > version_) return Standing::kElsewhere;
+  // A life that died inside an operation may have left messages of it.
+  const std::uint64_t context = they->died_context.load(std::memory_order_acquire);
+  const std::uint64_t sequence = they->died_sequence.load(std::memory_order_acquire);
+  const std::uint32_t index = they->died_call.load(std::memory_order_acquire);
+  if (context != c.members.context || sequence != next ||
+      they->died_context.load(std::memory_order_acquire) != context) {
+    return Standing::kUnknown;
+  }
+  const engine::CallEntry* call =
+      engine::log_at<engine::CallEntry>(base, engine::region_of(base, world)->calls, index);
+  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) return Standing::kUnknown;
+  return call == set_up ? Standing::kSame : Standing::kElsewhere;
+}
+
+// Where member i stands, if its history says nothing.
+template <class Host>
+typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::uint32_t i,
+                                                                std::uint64_t then, std::uint64_t next,
+                                                                bool* seen) {
+  std::byte* base = host_.base();
+  const engine::CallEntry* set_up = call_at(c, i, then);
+  if (set_up == nullptr) return Standing::kUnknown;
   const std::uint32_t world = c.members.world[i];
   const engine::RankControl* they = engine::control_of(base, world);
   const std::uint64_t ordinal = they->ordinal.load(std::memory_order_acquire);
@@ -494,27 +626,71 @@ typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::ui
   const std::uint64_t context = they->context.load(std::memory_order_acquire);
   const std::uint64_t sequence = they->sequence.load(std::memory_order_acquire);
   const std::uint32_t index = they->call.load(std::memory_order_acquire);
+  const std::uint64_t asked = they->asked.load(std::memory_order_acquire);
+  const std::uint64_t asked_version = they->asked_version.load(std::memory_order_acquire);
   const bool stable = they->phase.load(std::memory_order_acquire) == phase &&
                       they->ordinal.load(std::memory_order_acquire) == ordinal;
   if (!stable) return Standing::kUnknown;
   const engine::CallEntry* call =
       engine::log_at<engine::CallEntry>(base, engine::region_of(base, world)->calls, index);
-  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) {
-    const bool ahead = they->prepared.load(std::memory_order_acquire) > version_;
-    return ahead ? Standing::kElsewhere : Standing::kUnknown;
-  }
+  // One that I have behind me, or before it is prepared.
+  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) return Standing::kUnknown;
   if (context == c.members.context && sequence == next) {
-    if (phase == engine::Phase::kAsking) return Standing::kAsksToo;
+    if (phase == engine::Phase::kAsking) {
+      if (asked == then && asked_version == version_) return Standing::kAsksToo;
+      // It is past what I ask for, and still has this operation of c before it.
+      const bool ahead = asked_version > version_ || (asked_version == version_ && asked > then);
+      return ahead ? Standing::kElsewhere : Standing::kUnknown;
+    }
     return call == set_up ? Standing::kSame : Standing::kElsewhere;
   }
-  if (phase == engine::Phase::kAsking) return Standing::kUnknown;
-  // It waits in another communicator that I belong to, for me.
-  for (Comm* other = comms_; other != nullptr; other = other->next) {
-    if (other->members.context == context && sequence >= other->next_sequence) {
-      return Standing::kElsewhere;
-    }
+  return waits_for_me(world, context, sequence, seen) ? Standing::kElsewhere : Standing::kUnknown;
+}
+
+// Whether rank `world`, which stands inside operation `sequence` of another communicator, comes out of it only
+// when I have been there: I am a member, or somebody else it waits for does not come without me. All of that
+// lies before my next operation of c, then. `seen`: ranks that were looked at.
+template <class Host>
+bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence,
+                                   bool* seen) {
+  for (Comm* mine = comms_; mine != nullptr; mine = mine->next) {
+    if (mine->members.context == context) return sequence >= mine->next_sequence;
   }
-  return Standing::kUnknown;
+  std::byte* base = host_.base();
+  const engine::ContextBlock* block = engine::find_block(base, world, context);
+  seen[world] = true;
+  if (block == nullptr) return false;
+  const auto* members = reinterpret_cast<const std::uint32_t*>(base + block->members);
+  for (std::uint32_t i = 0; i < block->size; ++i) {
+    if (members[i] == rank()) {  // of one that I have yet to make, or have freed
+      const engine::ContextBlock* mine = engine::find_block(base, rank(), context);
+      if (mine == nullptr || mine->records.tail.load(std::memory_order_relaxed) <= sequence) return true;
+    }
+    if (seen[members[i]] || members[i] == rank()) continue;
+    const engine::RankControl* they = engine::control_of(base, members[i]);
+    const std::uint64_t ordinal = they->ordinal.load(std::memory_order_acquire);
+    const engine::Phase phase = they->phase.load(std::memory_order_acquire);
+    if (phase == engine::Phase::kOutside) continue;
+    const std::uint64_t there = they->context.load(std::memory_order_acquire);
+    const std::uint64_t at = they->sequence.load(std::memory_order_acquire);
+    const std::uint32_t index = they->call.load(std::memory_order_acquire);
+    if (they->phase.load(std::memory_order_acquire) != phase ||
+        they->ordinal.load(std::memory_order_acquire) != ordinal || there == context) {
+      continue;
+    }
+    const auto* call = engine::log_at<engine::CallEntry>(
+        base, engine::region_of(base, members[i])->calls, index);
+    // In a checkpoint that I have behind me it waits for nobody.
+    if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint) &&
+        they->prepared.load(std::memory_order_acquire) <= version_) {
+      continue;
+    }
+    const engine::ContextBlock* theirs = engine::find_block(base, members[i], context);
+    const bool behind =
+        theirs == nullptr || theirs->records.tail.load(std::memory_order_acquire) <= sequence;
+    if (behind && waits_for_me(members[i], there, at, seen)) return true;
+  }
+  return false;
 }
 
 // ---------------------------------------------------------------------------------- marked operations

@@ -53,11 +53,12 @@ class BasicRank<Host>::Operation {
   // Publishes the record. Call it exactly once, last.
   Status finish() {
     rank_.kill_point(Moment::kInside);
-    const bool entered = entered_.status == Status::kOk && entered_.record == nullptr;
+    const bool entered = entered_.status == Status::kOk && entered_.record == nullptr &&
+                         comm_.members.size > 1;
     if (entered && comm_.records.tail() == entered_.sequence) {
       rank_.commit(comm_, entered_, print_, 0, false);
     }
-    rank_.leave();
+    rank_.leave(status_);
     return status_;
   }
 
@@ -120,6 +121,7 @@ void BasicRank<Host>::Operation::send(std::uint32_t peer, const void* data, std:
       rank_.out_of_memory();
     }
     writer = engine::LogWriter<engine::ChannelEntry, Host>(rank_.host_, rank_.region_, log);
+    if (rank_.restored_ != nullptr) rank_.forget_messages(to, rank_.line());
   }
   const std::uint64_t k = rank_.sent_[to]++;
   const std::uint32_t hash = hash_bytes(data, bytes);

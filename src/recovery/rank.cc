@@ -1,3 +1,4 @@
+#include "engine/kernels.h"
 #include "engine/transport/shm/host.h"
 #include "recovery/basic_rank.h"
 
@@ -29,8 +30,16 @@ const char* name_of(OpKind kind) {
     case OpKind::kInit: return "Init";
     case OpKind::kFinalize: return "Finalize";
     case OpKind::kCheckpoint: return "Pcontrol(checkpoint)";
+    case OpKind::kLoad: return "Pcontrol(load)";
   }
   return "(unknown)";
+}
+
+Shape shape_of(const Signature& s) {
+  const std::size_t element =
+      s.type < engine::kElements ? engine::element_bytes(static_cast<engine::Element>(s.type)) : 0;
+  const std::size_t unit = element > 0 && s.bytes % element == 0 ? element : 1;
+  return {unit, s.bytes / unit};
 }
 
 template class BasicRank<engine::ShmHost>;

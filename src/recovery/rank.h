@@ -43,7 +43,15 @@ enum class OpKind : std::uint16_t {
   kInit,
   kFinalize,
   kCheckpoint,
+  kLoad,
 };
+// What an operation moves, as far as all members agree on it.
+struct Shape {
+  std::size_t element_bytes;  // 1: plain bytes
+  std::uint64_t count;
+};
+Shape shape_of(const Signature& signature);
+
 const char* name_of(OpKind kind);  // "Allreduce"; with the MPI_ prefix in messages to users
 
 enum class Status {

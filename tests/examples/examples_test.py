@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 """The examples under the real ftrun: undisturbed, and with their ranks killed.
 
-examples_test.py --ftrun FTRUN --examples DIR --python PYTHON NAME...    runs scenarios
-examples_test.py --list                                                  names and limits
+examples_test.py --ftrun FTRUN --programs DIR --python PYTHON NAME...    runs scenarios
+examples_test.py --list                                                  names, limits, labels
 """
 
-import argparse
 import os
-import signal
 import sys
-import time
 
 sys.dont_write_bytecode = True  # the source directory stays as it is
 
@@ -173,46 +170,15 @@ def bad_input(t, example):
 # --------------------------------------------------------------------------------------------- main
 
 
-def run(name, options):
-    """Runs one scenario; True unless it failed."""
-    test = harness.Test(name, options.ftrun, options.examples, seed=1, long=False)
-    test.examples, test.python = options.examples, options.python
-    start_s = time.monotonic()
-    try:
-        chosen = harness.SCENARIOS[name]
-        chosen.function(test, **chosen.arguments)
-    except harness.Failure as failure:
-        print(f"FAILED {name}: {failure}", flush=True)
-        return False
-    finally:
-        test.close()
-    print(f"passed {name}: {test.jobs} jobs, {time.monotonic() - start_s:.1f} s", flush=True)
-    return True
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--ftrun", default="build/bin/ftrun", type=os.path.abspath)
-    parser.add_argument("--examples", default="build/bin", type=os.path.abspath)
+def add_arguments(parser):
     parser.add_argument("--python", default="/usr/bin/python3", help="one that has NumPy")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    options = parser.parse_args()
-    if options.list:
-        for name, listed in harness.SCENARIOS.items():
-            print(name, listed.limit_s)
-        return 0
-    unknown = [name for name in options.names if name not in harness.SCENARIOS]
-    if unknown or not options.names:
-        parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
-    os.environ["PYTHONPATH"] = f"{SOURCES}/python"
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    # Whoever ends the test ends its job as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    return 0 if all([run(name, options) for name in options.names]) else 1
+
+
+def prepare(test, options):
+    test.examples, test.python = options.programs, options.python
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os.environ["PYTHONPATH"] = f"{SOURCES}/python"
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.exit(harness.main(__doc__, "build/bin", add_arguments, prepare))

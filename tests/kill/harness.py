@@ -6,7 +6,7 @@ end in bounded time, and that nothing is left of it, no process and no file. A j
 is reported with the stack and the journal position of every rank.
 """
 
-import glob
+import argparse
 import json
 import os
 import random
@@ -15,9 +15,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
+
+from processes import proc_text, processes_with, rejoin_files, stack_of
 
 LIMIT_S = 20  # of one job, unless the scenario says otherwise
 POLL_INTERVAL_S = 0.0005
@@ -117,66 +120,6 @@ def describe(job):
 def require(condition, text, result):
     if not condition:
         raise Failure(f"{text}\n{describe(result)}")
-
-
-# --------------------------------------------------------------------------------- processes, files
-
-
-def processes_with(*entries):
-    """Whatever runs with all these NAME=VALUE in its environment."""
-    wanted = {entry.encode() for entry in entries}
-    found = []
-    for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                if wanted <= set(file.read().split(b"\0")):
-                    found.append(int(path.split("/")[2]))
-        except OSError:
-            pass  # it ended meanwhile
-    return found
-
-
-def is_alive(pid):
-    """Whether the process runs; one that is dead and only not reaped yet does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def proc_text(pid, name):
-    try:
-        with open(f"/proc/{pid}/{name}") as file:
-            return file.read().replace("\0", " ").strip()
-    except OSError as error:
-        return f"({error.strerror})"
-
-
-def stack_of(pid):
-    """Stacks of all threads by gdb, or what the kernel says about where the process is."""
-    if shutil.which("gdb"):
-        command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 24"]
-        try:
-            shown = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
-        except subprocess.TimeoutExpired:
-            shown = ""
-        frames = [line for line in shown.split("\n") if line.startswith(("#", "Thread "))]
-        if frames:
-            return "\n".join(frames)
-    states = [line for line in proc_text(pid, "status").split("\n") if line.startswith("State")]
-    return "\n".join([*states, "wchan " + proc_text(pid, "wchan"), proc_text(pid, "syscall")])
-
-
-def rejoin_files():
-    """Files that a job could have left outside its own directory."""
-    found = set()
-    for directory in ("/dev/shm", tempfile.gettempdir()):
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if "rejoin" in entry.name and not entry.is_dir(follow_symlinks=False):
-                    found.add(entry.path)
-    return found
 
 
 # --------------------------------------------------------------------------------------------- jobs
@@ -342,7 +285,7 @@ class Test:
     def __init__(self, name, ftrun, programs, seed, long):
         self.name, self.long = name, long
         self.rng = random.Random(f"{name}/{seed}")
-        self._ftrun, self._programs = ftrun, programs
+        self.ftrun, self._programs = ftrun, programs
         self._directory = tempfile.mkdtemp(prefix="kill-test-")
         self.jobs = 0
         self._undisturbed = {}
@@ -378,7 +321,7 @@ class Test:
         for kill in kills:
             flags += ["--kill", kill]
         path = command[0] if "/" in command[0] else self.program(command[0])
-        words = [*prefix, self._ftrun, "-n", ranks, *flags, path, *command[1:]]
+        words = [*prefix, self.ftrun, "-n", ranks, *flags, path, *command[1:]]
         return Job([str(word) for word in words], directory, limit_s)
 
     def run(self, ranks, *command, interfere=None, leaves=(), **named):
@@ -451,3 +394,59 @@ def check_returns(result, ranks):
         require(ends == ["exit code 0"], f"rank {rank} ended {len(ends)} times: {ends}", result)
     epochs = [e["epoch"] for e in result.events]
     require(epochs == sorted(epochs), "an epoch went back", result)
+
+
+# --------------------------------------------------------------------------------------------- main
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+
+def run_scenario(name, options, prepare):
+    """Runs one scenario; True unless it failed."""
+    test = Test(name, options.ftrun, options.programs, options.seed, options.long)
+    prepare(test, options)
+    start_s = time.monotonic()
+    try:
+        chosen = SCENARIOS[name]
+        chosen.function(test, **chosen.arguments)
+    except Failure as failure:
+        again = shlex.join([*(word for word in sys.argv if word not in options.names), name])
+        print(f"FAILED {name}: {failure}\nagain: {again}", flush=True)
+        return False
+    finally:
+        test.close()
+    print(f"passed {name}: {test.jobs} jobs, {time.monotonic() - start_s:.1f} s", flush=True)
+    return True
+
+
+def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_: None):
+    """The command line of a file of scenarios; returns the exit code.
+
+    programs: where they are unless --programs says. add_arguments(parser): options of its own.
+    prepare(test, options): before each scenario.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--ftrun", default="build/bin/ftrun", type=os.path.abspath)
+    parser.add_argument("--programs", default=programs, type=os.path.abspath)
+    parser.add_argument("--seed", default="1", help="of what is random (default 1)")
+    parser.add_argument("--long", action="store_true", help="sweep over far more")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    add_arguments(parser)
+    options = parser.parse_args()
+    if options.list:
+        for name, listed in SCENARIOS.items():
+            print(name, listed.limit_s, int(listed.sweeps), *listed.labels)
+        return 0
+    unknown = [name for name in options.names if name not in SCENARIOS]
+    if unknown or not options.names:
+        parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
+    # Whoever ends the test ends its job as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        return 0 if all([run_scenario(name, options, prepare) for name in options.names]) else 1
+    except Skip as reason:
+        print(f"skipped: {reason}")
+        return SKIPPED

@@ -6,6 +6,7 @@ REJOIN_FTRUN, REJOIN_LIBRARY_DIR: what is tested (build/bin/ftrun and build/lib)
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -275,6 +276,14 @@ class Killed(unittest.TestCase):
         result = self.recovers(Kill(1, self.operations() - 2 * RANKS))
         replayed = result.named("live", 1)[-1]["replayed_ops"]
         self.assertLessEqual(replayed, self.operations_in_a_round, harness.describe(result))
+
+    def test_log_ops(self):
+        """The places are those of the Python program."""
+        result = self.test.run(RANKS, *self.command, flags=["--log-ops"])
+        self.assertEqual(result.code, 0, harness.describe(result))
+        for name, shape, count in (("allreduce", "8x4", self.rounds), ("bcast", r"1x\d+", 1)):
+            line = rf"\[1\] {name} \({HERE}/rounds\.py:\d+::main#{shape}\) finished version "
+            self.assertGreaterEqual(len(re.findall(line, result.err)), count, result.err)
 
     def test_prepares_nothing_twice(self):
         """A rank that dies after an operation has its result; its part is not computed again."""

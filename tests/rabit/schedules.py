@@ -9,13 +9,12 @@ one death. It requires that every one of them happened exactly once and no other
 came back, and that each prints what it prints when nobody dies.
 """
 
-import argparse
 import collections
 import os
 import re
-import signal
+import subprocess
 import sys
-import time
+import tempfile
 
 sys.dont_write_bytecode = True  # the source directory stays as it is
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kill"))
@@ -185,6 +184,43 @@ def bad_model(t):
         require("it loaded" not in result.out, "a rank went on", result)
 
 
+CALLERS = {
+    # operation, function that calls it, bytes of an element x elements
+    "allreduce": [("count_columns", "4x1"), ("set_up_histogram", "4x64"), ("do_round", "4x64")],
+    "bcast": [("set_up_histogram", "1x8"), ("set_up_histogram", "1x48")],
+}
+
+
+@scenario(limit_s=60)
+def log_ops(t):
+    """--log-ops names the places where the program calls rabit; and so does every other report."""
+    mock, command = (1, 2, 1, 0), ["cache", "mock=1,2,1,0"]
+    with tempfile.TemporaryDirectory() as directory:
+        flags = ["--log-ops", "--keep", "--journal-dir", directory]
+        result = t.run(3, *command, flags=flags)
+        require(result.code == 0, f"exit code {result.code}", result)
+        check_mocks(result, [mock])
+        [journal] = os.listdir(directory)
+        inspect = [t.ftrun, "inspect", f"{directory}/{journal}"]
+        shown = subprocess.run(inspect, capture_output=True, text=True, timeout=20).stdout
+    for name, callers in CALLERS.items():
+        for caller, shape in callers:
+            call = rf"\] {name} \(\S+/cache\.cc:\d+::{caller}#{shape}[ )]"
+            require(len(re.findall(call, result.err)) >= 3, f"not in the log: {call}", result)
+            require(len(re.findall(call, shown)) >= 3, f"not in the journal: {call}\n{shown}", result)
+    # The second life: what it loads, the set-up before and after that, and how it goes on.
+    line = r"\[1\] (\w+) \(\S+\) (\w+) version (\d+), seq (\d+), take \d+\.\d+ seconds\n"
+    lines = re.findall(line, result.err[result.err.index("starting it again") :])
+    set_up = [("bcast", 0), ("bcast", 1), ("allreduce", 2), ("allreduce", 3)]
+    expected = [("allreduce", "recovered", "0", "0"), ("loadcheckpoint", "finished", "2", "0")]
+    expected += [(name, "recovered", "2", str(seq)) for name, seq in set_up]
+    expected += [("allreduce", "recovered", "2", "4"), ("allreduce", "finished", "2", "5")]
+    expected += [("checkpoint", "finished", "3", "0"), ("allreduce", "finished", "3", "0")]
+    require(lines[: len(expected)] == expected, f"the second life: {lines}", result)
+    site = result.named("death")[0]["position"]["site"]
+    require(re.fullmatch(r"\S+/cache\.cc:\d+::do_round", site), f"it died at {site}", result)
+
+
 @scenario(limit_s=60)
 def bad_parameters(t):
     for word in ("mock=1,0,0", "mock=a,0,0,0", "rabit_reduce_buffer=12Q", "rabit_global_replica=0"):
@@ -220,48 +256,5 @@ def sweep(t, name):
                     survives(t, ranks, *command, mocks=[first, other])
 
 
-# -------------------------------------------------------------------------------------------- main
-
-
-def run(name, options):
-    """Runs one scenario; True unless it failed."""
-    test = harness.Test(name, options.ftrun, options.programs, "1", options.long)
-    start_s = time.monotonic()
-    try:
-        chosen = harness.SCENARIOS[name]
-        chosen.function(test, **chosen.arguments)
-    except harness.Failure as failure:
-        again = f"{sys.argv[0]} --ftrun {options.ftrun} --programs {options.programs}"
-        again += " --long" * options.long
-        print(f"FAILED {name}: {failure}\nagain: {again} {name}", flush=True)
-        return False
-    finally:
-        test.close()
-    print(f"passed {name}: {test.jobs} jobs, {time.monotonic() - start_s:.1f} s", flush=True)
-    return True
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--ftrun", default="build/bin/ftrun", type=os.path.abspath)
-    parser.add_argument("--programs", default="build/tests/rabit/programs", type=os.path.abspath)
-    parser.add_argument("--long", action="store_true", help="sweep over all combinations")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    options = parser.parse_args()
-    if options.list:
-        for name, one in harness.SCENARIOS.items():
-            print(name, one.limit_s, int(one.sweeps))
-        return 0
-    unknown = [name for name in options.names if name not in harness.SCENARIOS]
-    if unknown or not options.names:
-        parser.error(f"no such schedule: {' '.join(unknown)}; --list names them")
-    # Whoever ends the test ends its job as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    return 0 if all([run(name, options) for name in options.names]) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.main(__doc__, programs="build/tests/rabit/programs"))

@@ -161,6 +161,8 @@ void Job::run(SimHost& host) {
   watched_[host.rank()].player = &player;
   world_.body(player);
   watched_[host.rank()].player = nullptr;
+  fail_if(oracle_.finished(host.rank(), player.state()));
+  rank.set_initialized(2);
 }
 
 // -------------------------------------------------------------------------------------------
@@ -247,6 +249,7 @@ void Job::on_death(SimHost& host, Point p) {
     hit(Probe::kReplacementDied);
     const auto& control = *engine::control_of(segment_.get(), host.rank());
     if (control.live_since.load() == 0) hit(Probe::kDiedReplaying);
+    if (w.player != nullptr && w.player->is_restored()) hit(Probe::kDiedRestored);
   }
   if (p == Point::kSleep) hit(Probe::kDiedAsleep);
   std::size_t dead = 1;
@@ -273,6 +276,8 @@ void Job::on_tell(SimHost& host, engine::MessageType type, const char* text, std
       break;
     case MessageType::kLimit:
       if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
+      break;
+    case MessageType::kFinalized:
       break;
     default:
       simulation_.fail("a message that no simulated rank should send");

@@ -40,6 +40,7 @@ struct World {
   std::function<void(Player&)> body;  // what each rank does; a function of what it is given alone
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
+  bool checkpoints = false;  // it makes some
   struct Kill {  // as by --kill
     std::uint32_t rank;
     std::uint32_t life;
@@ -97,6 +98,7 @@ class Job : private engine::SimObserver {
   // The run without failures, untagged, in turn.
   const Result& reference() const { return reference_result_; }
   std::uint64_t runs() const { return runs_; }
+  std::byte* base() const { return segment_.get(); }  // as the newest run left it
 
   // For players; inside fibers. fail() does not return if `why` is not null.
   Oracle& oracle() { return oracle_; }

@@ -23,13 +23,18 @@ class Broken : public testing::TestWithParam<Case> {};
 
 TEST_P(Broken, IsNoticed) {
   const Case c = GetParam();
-  for (const char* name : {"mix", "leaves", "cycle", "staging", "five"}) {
+  const bool of_checkpoints = c.mutant >= Mutant::kLoadsTooNew;
+  const std::initializer_list<const char*> all = {"mix", "leaves", "cycle", "staging", "five"};
+  const std::initializer_list<const char*> with_checkpoints = {
+      "checkpoints-ahead", "checkpoints-two", "checkpoints-wrapper"};
+  for (const char* name : of_checkpoints ? with_checkpoints : all) {
     World world;
     ASSERT_TRUE(find_world(name, &world));
     Sweep sweep(world);
     sweep.set_mutant(c.mutant);
-    for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < 6000; ++seed) {
+    for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < 12000; ++seed) {
       sweep.singles(seed, 450);
+      if (of_checkpoints) sweep.pairs(seed, 1000);
     }
     if (sweep.failure().empty()) continue;
     EXPECT_NE(sweep.failure().find(c.says), std::string::npos) << sweep.failure();
@@ -47,7 +52,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock"},
                     Case{"NotReaped", Mutant::kNotReaped, "I6"},
                     Case{"TornCommit", Mutant::kTornCommit, ""},
-                    Case{"JournalLost", Mutant::kJournalLost, "I5"}),
+                    Case{"JournalLost", Mutant::kJournalLost, "I5"},
+                    Case{"LoadsTooNew", Mutant::kLoadsTooNew, ""},
+                    Case{"PreparesEarly", Mutant::kPreparesEarly, "checkpoint"},
+                    Case{"ForgetsTooMuch", Mutant::kForgetsTooMuch, ""},
+                    Case{"AsksNobody", Mutant::kAsksNobody, ""}),
     [](const testing::TestParamInfo<Case>& c) { return std::string(c.param.name); });
 
 }  // namespace

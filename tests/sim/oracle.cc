@@ -1,5 +1,6 @@
 #include "oracle.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -40,8 +41,13 @@ void Oracle::begin(std::byte* base, const Oracle* reference) {
   reference_ = reference;
   groups_.clear();
   channels_.clear();
-  groups_of_.assign(engine::header_of(base)->ranks, {});
-  incarnations_.assign(engine::header_of(base)->ranks, 0);
+  const std::uint32_t ranks = engine::header_of(base)->ranks;
+  groups_of_.assign(ranks, {});
+  versions_.assign(ranks, {});
+  prepared_.assign(ranks, 0);
+  safe_.assign(ranks, 0);
+  states_.assign(ranks, 0);
+  incarnations_.assign(ranks, 0);
   epoch_ = 0;
 }
 
@@ -54,6 +60,7 @@ Group& Oracle::group(std::uint64_t context, const std::uint32_t* members, std::u
   g.blocks.assign(size, nullptr);
   g.tails.assign(size, 0);
   g.operations.assign(size, 0);
+  g.born.assign(size, 0);
   if (reference_ != nullptr) {
     const auto same = reference_->groups_.find(context);
     if (same != reference_->groups_.end()) g.reference = &same->second;
@@ -62,7 +69,11 @@ Group& Oracle::group(std::uint64_t context, const std::uint32_t* members, std::u
   return g;
 }
 
-void Oracle::made(Group& g, std::uint32_t member, ContextBlock* block) { g.blocks[member] = block; }
+void Oracle::made(Group& g, std::uint32_t member, ContextBlock* block) {
+  const auto& versions = versions_[g.members[member]];
+  if (g.blocks[member] == nullptr && !versions.empty()) g.born[member] = versions.rbegin()->first;
+  g.blocks[member] = block;
+}
 
 void Oracle::entered(Group& g, std::uint64_t sequence, std::uint32_t member) {
   if (g.keys.size() <= sequence) g.keys.resize(sequence + 1);
@@ -70,9 +81,9 @@ void Oracle::entered(Group& g, std::uint64_t sequence, std::uint32_t member) {
   if (g.operations[member] <= sequence) g.operations[member] = sequence + 1;
 }
 
-const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint32_t member,
-                                     bool failed, bool synchronises, const void* data,
-                                     std::size_t bytes) {
+const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint64_t number,
+                                     std::uint32_t member, bool failed, bool synchronises,
+                                     const void* data, std::size_t bytes) {
   Key& key = g.keys[sequence];
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(data, bytes);
   const auto at = static_cast<unsigned long long>(sequence);
@@ -89,7 +100,7 @@ const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint
     key.hash = hash;
   }
   if (g.reference != nullptr) {
-    if (g.reference->keys.size() <= sequence || g.reference->keys[sequence].hash != hash) {
+    if (g.reference->keys.size() <= number || g.reference->keys[number].hash != hash) {
       return broken(
           "I1: rank %u is given other bytes for operation %llu of context %llx than in the "
           "run without failures",
@@ -109,8 +120,8 @@ const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint
   return nullptr;
 }
 
-const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint32_t member,
-                                     bool failed, std::uint64_t hash) {
+const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint64_t number,
+                                     std::uint32_t member, bool failed, std::uint64_t hash) {
   Key& key = g.keys[sequence];
   if (key.own.empty()) key.own.assign(g.members.size(), 0);
   const auto at = static_cast<unsigned long long>(sequence);
@@ -122,8 +133,8 @@ const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint
   key.own[member] = hash;
   key.failed = key.failed || failed;
   if (g.reference != nullptr &&
-      (g.reference->keys.size() <= sequence || g.reference->keys[sequence].own.size() <= member ||
-       g.reference->keys[sequence].own[member] != hash)) {
+      (g.reference->keys.size() <= number || g.reference->keys[number].own.size() <= member ||
+       g.reference->keys[number].own[member] != hash)) {
     return broken(
         "I1: rank %u is given other bytes for operation %llu than in the run without "
         "failures",
@@ -242,7 +253,9 @@ const char* Oracle::words_after_turn(std::uint32_t rank) {
       if (const char* why = check_tail(*g, member, rank)) return why;
     }
   }
-  return groups_of_.size() <= kAllChannels ? check_channels(rank) : nullptr;
+  if (groups_of_.size() > kAllChannels) return nullptr;
+  const char* why = check_channels(rank);
+  return why != nullptr ? why : check_versions(rank);
 }
 
 const char* Oracle::words_after_agent() {
@@ -269,30 +282,165 @@ const char* Oracle::words_after_agent() {
 // -----------------------------------------------------------------------------------------------
 // end
 
+// Whether a rank that may go back to version `from` still needs this record.
+bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
+                     std::uint64_t from) const {
+  const auto& versions = versions_[g.members[member]];
+  if (from == 0 || versions.empty()) return true;
+  const auto next = [&](const Version& v) {
+    const auto it = v.next.find(g.context);
+    return it == v.next.end() ? 0 : it->second;
+  };
+  const Version& then = versions.at(from);
+  if (sequence < next(versions.begin()->second)) return true;  // set-up
+  if (then.next.contains(g.context)) return sequence >= next(then);
+  return g.born[member] == 0 || g.born[member] >= from;  // made and freed in the set-up, or later
+}
+
+const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uint64_t from) {
+  Log& records = g.blocks[member]->records;
+  const std::uint64_t tail = records.tail.load();
+  for (std::uint64_t s = 0; s < tail && s < g.keys.size(); ++s) {
+    const Key& key = g.keys[s];
+    if (!key.uniform || key.failed || !is_kept(g, member, s, from)) continue;
+    const Record& r = *engine::log_at<Record>(base_, records, s);
+    const bool small = key.bytes <= engine::kInlineBytes;
+    if (!small && r.value >= engine::header_of(base_)->segment_bytes) {
+      return broken("journal: rank %u's record of operation %llu of context %llx leads nowhere",
+                    g.members[member], static_cast<unsigned long long>(s),
+                    static_cast<unsigned long long>(g.context));
+    }
+    const void* data = small ? static_cast<const void*>(&r.value) : base_ + r.value;
+    if ((r.call & engine::kFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
+      return broken(
+          "journal: rank %u's record of operation %llu of context %llx leads to other bytes "
+          "than were handed out",
+          g.members[member], static_cast<unsigned long long>(s),
+          static_cast<unsigned long long>(g.context));
+    }
+  }
+  return nullptr;
+}
+
 const char* Oracle::check_journal(const Group& g) {
+  if (engine::header_of(base_)->limit_reached.load() != 0) return nullptr;  // nothing is kept
+  std::uint64_t line = ~std::uint64_t{0};
+  for (std::uint32_t r = 0; r < versions_.size(); ++r) {
+    line = std::min(line, engine::control_of(base_, r)->safe.load());
+  }
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
     if (g.blocks[i] == nullptr) continue;
-    Log& records = g.blocks[i]->records;
-    if (records.rings.load() != 0) continue;  // beyond the journal limit nothing is kept
-    if (records.tail.load() != g.operations[i]) {
+    const std::uint64_t tail = g.blocks[i]->records.tail.load();
+    if (tail != g.operations[i]) {
       return broken("journal: rank %u has %llu records of %llu operations", g.members[i],
-                    static_cast<unsigned long long>(records.tail.load()),
+                    static_cast<unsigned long long>(tail),
                     static_cast<unsigned long long>(g.operations[i]));
     }
-    for (std::uint64_t s = 0; s < g.operations[i]; ++s) {
-      const Key& key = g.keys[s];
-      if (!key.uniform || key.failed) continue;
-      const Record& r = *engine::log_at<Record>(base_, records, s);
-      const void* data =
-          key.bytes <= engine::kInlineBytes ? static_cast<const void*>(&r.value) : base_ + r.value;
-      if ((r.call & engine::kFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
-        return broken(
-            "journal: rank %u's record of operation %llu of context %llx leads to other bytes "
-            "than were handed out",
-            g.members[i], static_cast<unsigned long long>(s),
-            static_cast<unsigned long long>(g.context));
-      }
+    if (const char* why = check_records(g, i, line)) return why;
+  }
+  return nullptr;
+}
+
+// ------------------------------------------------------------------------------------- checkpoints
+
+std::uint64_t Oracle::prepared(std::uint32_t rank) const {
+  return engine::control_of(base_, rank)->prepared.load();
+}
+
+std::uint64_t Oracle::committed() const {
+  std::uint64_t least = prepared(0);
+  for (std::uint32_t r = 1; r < versions_.size(); ++r) least = std::min(least, prepared(r));
+  return least;
+}
+
+const char* Oracle::saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state,
+                          const Models& models, const Count* counts, std::size_t count) {
+  auto [it, fresh] = versions_[rank].try_emplace(v);
+  Version& version = it->second;
+  const auto number = static_cast<unsigned long long>(v);
+  if (!fresh && version.state != state) {
+    return broken("checkpoints: rank %u comes to checkpoint %llu with another state than before", rank,
+                  number);
+  }
+  const auto* then = reference_ == nullptr ? nullptr : &reference_->versions_[rank];
+  if (then != nullptr && (!then->contains(v) || then->at(v).state != state)) {
+    return broken(
+        "checkpoints: rank %u comes to checkpoint %llu with another state than in the run "
+        "without failures",
+        rank, number);
+  }
+  if (prepared(rank) >= v) return nullptr;
+  version.state = state;
+  version.models = models;
+  version.next.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (counts[i].context != 0) version.next[counts[i].context] = counts[i].next;
+  }
+  return nullptr;
+}
+
+const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
+  const auto number = static_cast<unsigned long long>(v);
+  if (committed() < v) {
+    return broken("checkpoints: rank %u returns from checkpoint %llu before all have prepared it",
+                  rank, number);
+  }
+  if (engine::control_of(base_, rank)->safe.load() < v) {
+    return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it", rank,
+                  number);
+  }
+  return nullptr;
+}
+
+const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
+                           const recovery::Loaded& loaded) {
+  const std::uint64_t v = loaded.version;
+  const auto number = static_cast<unsigned long long>(v);
+  if (v > committed()) {
+    return broken("checkpoints: rank %u loads version %llu, which some rank has not prepared", rank,
+                  number);
+  }
+  if (v < committed_before || v < engine::control_of(base_, rank)->safe.load()) {
+    return broken("checkpoints: rank %u loads version %llu, and there is a newer one", rank, number);
+  }
+  if (v == 0) return nullptr;
+  if (!versions_[rank].contains(v) || !versions_[0].contains(v)) {
+    return broken("checkpoints: rank %u loads version %llu, which it never gave", rank, number);
+  }
+  const Models given = {hash_of_bytes(loaded.global, loaded.global_bytes),
+                        hash_of_bytes(loaded.local, loaded.local_bytes)};
+  const Models expected = {versions_[0].at(v).models.global, versions_[rank].at(v).models.local};
+  if (given != expected) {
+    return broken("checkpoints: rank %u loads version %llu with other models than were given for it",
+                  rank, number);
+  }
+  for (const auto& [g, member] : groups_of_[rank]) {
+    if (g->blocks[member] == nullptr || g->members.size() == 1) continue;
+    if (const char* why = check_records(*g, member, v)) return why;
+  }
+  return nullptr;
+}
+
+const char* Oracle::finished(std::uint32_t rank, std::uint64_t state) {
+  const bool differs = (states_[rank] != 0 && states_[rank] != state) ||
+                       (reference_ != nullptr && reference_->states_[rank] != state);
+  states_[rank] = state;
+  return differs ? broken("checkpoints: rank %u ends in another state", rank) : nullptr;
+}
+
+const char* Oracle::check_versions(std::uint32_t rank) {
+  const std::uint64_t all = committed();
+  for (std::uint32_t r = 0; r < prepared_.size(); ++r) {
+    const std::uint64_t prepared_now = prepared(r);
+    const std::uint64_t safe_now = engine::control_of(base_, r)->safe.load();
+    if (prepared_now < prepared_[r] || safe_now < safe_[r] || safe_now > all) {
+      return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks", r);
     }
+    if (r != rank && (prepared_now != prepared_[r] || safe_now != safe_[r])) {
+      return broken("I5: the versions of rank %u move in a turn of rank %u", r, rank);
+    }
+    prepared_[r] = prepared_now;
+    safe_[r] = safe_now;
   }
   return nullptr;
 }

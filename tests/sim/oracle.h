@@ -8,7 +8,10 @@
 //   barrier   nobody returns from an operation that synchronises before every member has entered it
 //   I5        published words never go back, and only their owner moves them
 //   messages  what arrives as message k is what was posted as message k, and nothing is left over
-//   journal   at the end every record leads to the bytes that were handed out
+//   checkpoints  load gives the newest version that is due, with the models that were given for it; what
+//             a rank may still go back to is kept
+//   journal   at the end, and when a rank has loaded a version, every record that is still needed leads
+//             to the bytes that were handed out
 //
 // Functions return nullptr, or what is broken (valid until the next call).
 #pragma once
@@ -22,6 +25,7 @@
 #include <vector>
 
 #include "engine/segment.h"
+#include "recovery/rank.h"
 
 namespace rejoin::sim {
 
@@ -39,12 +43,24 @@ struct Key {
   std::vector<std::uint64_t> own;  // channel operations: each member's outcome; 0 = none yet
 };
 
+// How far a program is in one communicator.
+struct Count {
+  std::uint64_t context;  // 0: free
+  std::uint64_t next;     // sequence number of the next operation
+  // Likewise, but not counting what was executed once more in the set-up of a later life: names an
+  // operation of the program whatever happened.
+  std::uint64_t number;
+  std::uint64_t set_up;  // number of the first operation in the set-up
+  std::uint64_t asked;   // operations in the set-up of this life
+};
+
 struct Group {
   std::uint64_t context = 0;
   std::vector<std::uint32_t> members;         // world ranks
   std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has made its own
   std::vector<std::uint64_t> tails;           // of each member, as last seen
   std::vector<std::uint64_t> operations;      // entered so far, by each member in any life
+  std::vector<std::uint64_t> born;            // the newest version of each when it made its own
   std::deque<Key> keys;
   const Group* reference = nullptr;  // the same in the run without failures
 };
@@ -58,10 +74,28 @@ class Oracle {
   void made(Group& g, std::uint32_t member, engine::ContextBlock* block);
 
   void entered(Group& g, std::uint64_t sequence, std::uint32_t member);
-  const char* returned_uniform(Group& g, std::uint64_t sequence, std::uint32_t member, bool failed,
-                               bool synchronises, const void* data, std::size_t bytes);
-  const char* returned_channel(Group& g, std::uint64_t sequence, std::uint32_t member, bool failed,
-                               std::uint64_t hash);
+  // `number`: the sequence number in the run without failures.
+  const char* returned_uniform(Group& g, std::uint64_t sequence, std::uint64_t number,
+                               std::uint32_t member, bool failed, bool synchronises,
+                               const void* data, std::size_t bytes);
+  const char* returned_channel(Group& g, std::uint64_t sequence, std::uint64_t number,
+                               std::uint32_t member, bool failed, std::uint64_t hash);
+
+  // Hashes of models.
+  struct Models {
+    std::uint64_t global = 0, local = 0;
+    bool operator==(const Models&) const = default;
+  };
+  // A rank is about to make a checkpoint. `state`: of its program; counts[0..count): how far it is.
+  const char* saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state, const Models& models,
+                    const Count* counts, std::size_t count);
+  const char* saved(std::uint32_t rank, std::uint64_t v);
+  // `committed`: before it began to load.
+  const char* loaded(std::uint32_t rank, std::uint64_t committed, const recovery::Loaded& loaded);
+  std::uint64_t committed() const;  // the newest version that all ranks have prepared
+  std::uint64_t prepared(std::uint32_t rank) const;
+  // The program is over.
+  const char* finished(std::uint32_t rank, std::uint64_t state);
 
   // Message k from one world rank to another is about to be sent. False: it is posted already.
   bool offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash);
@@ -90,6 +124,16 @@ class Oracle {
     std::uint64_t tail = 0;
     std::uint64_t consumed = 0;
   };
+  // A version of a rank, as the life gave it that prepared it.
+  struct Version {
+    std::uint64_t state = 0;
+    Models models;
+    std::map<std::uint64_t, std::uint64_t> next;  // by context: sequence number
+  };
+  const char* check_versions(std::uint32_t rank);
+  bool is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
+               std::uint64_t from) const;
+  const char* check_records(const Group& g, std::uint32_t member, std::uint64_t from);
   const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
   const char* check_tail(Group& g, std::uint32_t member, std::uint32_t mover);
   const char* check_channels(std::uint32_t rank);
@@ -102,6 +146,8 @@ class Oracle {
   std::map<std::uint64_t, Group> groups_;
   std::vector<std::vector<std::pair<Group*, std::uint32_t>>> groups_of_;  // of each world rank
   std::map<std::pair<std::uint32_t, std::uint32_t>, Channel> channels_;   // from, to
+  std::vector<std::map<std::uint64_t, Version>> versions_;                // of each rank
+  std::vector<std::uint64_t> prepared_, safe_, states_;                   // likewise
   std::vector<std::uint32_t> incarnations_;
   std::uint32_t epoch_ = 0;
   char text_[400] = "";

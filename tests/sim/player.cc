@@ -1,5 +1,6 @@
 #include "player.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/collectives.h"
@@ -17,6 +18,8 @@ using recovery::Uniform;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{32} << 20;
+constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);  // at the front of them
+constexpr std::uint64_t kSetUpSite = 0x5000, kCheckpointSite = 0x7000;
 
 std::uint32_t mix32(std::uint32_t a, std::uint32_t b) {
   std::uint32_t h = (a * 31 + b) * 0x9e3779b1u;
@@ -31,7 +34,15 @@ Element combined(const Element& a, const Element& b) {
 }  // namespace
 
 Player::Player(Job& job, SimRank& rank, std::byte* memory)
-    : job_(job), rank_(rank), memory_(memory), state_(rank.rank() * 0x1234567u + 99) {}
+    : job_(job),
+      rank_(rank),
+      memory_(memory),
+      used_(kKeptBytes),
+      state_(rank.rank() * 0x1234567u + 99),
+      counts_(reinterpret_cast<Count*>(memory)),
+      restored_counts_(counts_ + kMaxCounts) {
+  std::memset(static_cast<void*>(counts_), 0, kKeptBytes);
+}
 
 void* Player::allocate(std::size_t bytes) {
   void* p = memory_ + used_;
@@ -45,7 +56,10 @@ Player::Buffer Player::buffer(std::size_t count) {
 }
 
 void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation) {
-  const std::uint64_t seed = engine::mix(state_ ^ engine::mix(salt + rank() * 64 + operations_));
+  // In the set-up the same in every life, long after the state has become another one.
+  const std::uint64_t from = setting_up_ ? engine::mix(set_up_state_ + set_up_operations_)
+                                         : engine::mix(state() + operations_);
+  const std::uint64_t seed = engine::mix(from ^ engine::mix(salt + rank() * 64));
   const auto low = static_cast<std::uint32_t>(seed);
   for (std::size_t i = 0; i < b.count; ++i) {
     b.data[i] = {generation, generation, mix32(low, static_cast<std::uint32_t>(i))};
@@ -56,7 +70,7 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
 Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_life) {
   const Buffer b = buffer(count);
   // Alone, a rank gets back what it brings: nothing of it is recorded.
-  fill(b, by_life && job_.tagged() && c.size() > 1 ? 1000 + life() : 0, 0);
+  fill(b, by_life && job_.tagged() && c.size() > 1 && !setting_up_ ? 1000 + life() : 0, 0);
   return b;
 }
 
@@ -86,12 +100,16 @@ void Player::combine(const Reduction& self, const void* a, const void* b, void* 
 
 Reduction Player::reduction(bool user) { return {&Player::combine, sizeof(Element), user, this}; }
 
-recovery::Call Player::call(OpKind kind, std::size_t bytes, int root) const {
+recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int root) const {
   recovery::Call c = {};
   c.signature.kind = static_cast<std::uint16_t>(kind);
   c.signature.root = root;
   c.signature.bytes = bytes;
-  c.site = reinterpret_cast<const void*>(0x1000 + 16 * (operations_ % 8));  // a program has loops
+  // Where all members call from: a program has loops, and the same text on every rank.
+  const std::uint64_t site = site_ != 0     ? site_
+                             : setting_up_ ? kSetUpSite + 16 * of.count->asked
+                                           : 0x1000 + 16 * (of.count->number % 8);
+  c.site = reinterpret_cast<const void*>(site);
   return c;
 }
 
@@ -106,6 +124,7 @@ Player::Comm Player::comm(const std::uint32_t* members, std::uint32_t size, std:
     if (members[i] != rank()) continue;
     c.group = &job_.oracle().group(context, members, size);
     c.me = i;
+    c.count = count_of(context);
     c.comm = rank_.make_comm(context, members, size);
     if (c.comm == nullptr) job_.fail_if("make_comm fails");
     job_.oracle().made(*c.group, i, c.comm->members.mine);
@@ -125,19 +144,70 @@ Player::Comm Player::everyone(std::uint64_t id) {
 }
 
 void Player::free(Comm& c) {
-  if (c.comm != nullptr) rank_.free_comm(c.comm);
+  if (c.comm == nullptr) return;
+  rank_.free_comm(c.comm);
   c.comm = nullptr;
+  *c.count = {};
+}
+
+// A new one.
+Count* Player::count_of(std::uint64_t context) {
+  Count* free = std::find_if(counts_, counts_ + kMaxCounts, [](const Count& c) { return c.context == 0; });
+  if (free == counts_ + kMaxCounts) job_.fail_if("the program has too many communicators");
+  *free = {context, 0, 0, 0, 0};
+  for (std::size_t i = 0; i < kMaxCounts; ++i) {
+    if (restored_counts_[i].context == context) *free = restored_counts_[i];
+  }
+  return free;
 }
 
 // ---------------------------------------------------------------------------------- uniform
 // operations
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
-  job_.oracle().entered(*c.group, c.next, c.me);
-  job_.begin_operation(rank_.host(), *c.group, c.next, bcast, follower);
+  // Asked for again, it is entered only if it is to be executed once more.
+  if (!asks_again()) job_.oracle().entered(*c.group, c.count->next, c.me);
+  job_.begin_operation(rank_.host(), *c.group, c.count->next, bcast, follower);
   retagged_comm_ = nullptr;
   attempts_ = 0;
   messages_ = 0;
+}
+
+// The operation that was entered last.
+Player::Given Player::given(const Comm& c, bool failed) {
+  const Count& count = *c.count;
+  Given g = {rank_.newest_sequence(), count.number, false};
+  if (failed) return {count.next, count.number, false};
+  if (c.size() == 1) {  // nothing is recorded: it is executed in every life
+    if (asks_again()) g.number = count.set_up + count.asked;
+    job_.oracle().entered(*c.group, g.number, c.me);
+    return {g.number, g.number, false};
+  }
+  if (asks_again()) {
+    g.number = count.set_up + count.asked;
+    g.out_of_turn = g.sequence != count.next;
+    if (g.out_of_turn && g.sequence != g.number) job_.fail_if("set-up: it is given another operation");
+    if (!g.out_of_turn) job_.oracle().entered(*c.group, g.sequence, c.me);
+    job_.hit(g.out_of_turn ? Probe::kAskedAgain : Probe::kRunAgain);
+  } else if (g.sequence != count.next) {
+    job_.fail_if("set-up: an operation of the iterations is taken for one");
+  }
+  return g;
+}
+
+void Player::end(Comm& c, const Given& g, std::uint64_t hash, bool common) {
+  if (setting_up_) ++c.count->asked;
+  if (!asks_again()) ++c.count->number;
+  if (!g.out_of_turn) ++c.count->next;
+  if (setting_up_) {
+    set_up_state_ = engine::mix(set_up_state_ + hash);
+    ++set_up_operations_;
+  } else {
+    state_ = engine::mix(state_ + hash);
+    if (common && c.size() == ranks()) common_ = engine::mix(common_ + hash);
+    ++operations_;
+  }
+  used_ = kKeptBytes;
 }
 
 Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::size_t count,
@@ -154,13 +224,13 @@ Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::si
       reduction != nullptr ? u.input_bytes : (u.result_bytes + c.size() - 1) / c.size();
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
-            c.next % c.size() != c.me);
-  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1) {
+            c.count->next % c.size() != c.me);
+  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1 && !setting_up_) {
     retagged_ = in;
     retagged_comm_ = &c;
   }
   const std::byte* result = nullptr;
-  const Status s = rank_.uniform(*c.comm, call(kind, bytes, root), u, &result);
+  const Status s = rank_.uniform(*c.comm, call(c, kind, bytes, root), u, &result);
   retagged_comm_ = nullptr;
   return end_uniform(c, s, kind, result, u.result_bytes);
 }
@@ -181,16 +251,15 @@ Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* resu
     }
   }
   Oracle& oracle = job_.oracle();
+  const Given g = given(c, failed);
   if (job_.world().disagreement != Disagreement::kSomewhere) {
-    job_.fail_if(oracle.returned_uniform(*c.group, c.next, c.me, failed, kind != OpKind::kBcast,
+    const bool synchronises = kind != OpKind::kBcast && !asks_again();
+    job_.fail_if(oracle.returned_uniform(*c.group, g.sequence, g.number, c.me, failed, synchronises,
                                          result, bytes));
   }
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(result, bytes);
-  job_.simulation().note(rank_.host(), "has the outcome of operation", c.next, hash);
-  state_ = engine::mix(state_ + hash);
-  ++c.next;
-  ++operations_;
-  used_ = 0;
+  job_.simulation().note(rank_.host(), "has the outcome of operation", g.sequence, hash);
+  end(c, g, hash, true);
   return s;
 }
 
@@ -246,6 +315,12 @@ class SimPort {
   void send(std::uint32_t peer, const void* data, std::size_t bytes) {
     if (operation_.status() != Status::kOk) return operation_.send(peer, data, bytes);
     const std::uint32_t from = player_.rank(), to = comm_.group->members[peer];
+    if (is_out_of_turn()) {
+      const std::uint64_t posts = job_.posts(from);
+      operation_.send(peer, data, bytes);
+      if (job_.posts(from) != posts) job_.fail_if("set-up: a message is posted again");
+      return;
+    }
     const std::uint64_t k = player_.sent_[to]++;
     const bool fresh = job_.oracle().offered(from, to, k, hash_of_bytes(data, bytes));
     const std::uint64_t posts = job_.posts(from);
@@ -261,14 +336,20 @@ class SimPort {
     if (!operation_.receive(peer, max_bytes, data, bytes)) return false;
     const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
     const std::uint64_t hash = hash_of_bytes(*data, *bytes);
+    player_.messages_ = engine::mix(player_.messages_ + hash);
+    if (is_out_of_turn()) return true;
     bool again = false;
     job_.fail_if(job_.oracle().received(from, to, player_.received_[from]++, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
-    player_.messages_ = engine::mix(player_.messages_ + hash);
     return true;
   }
 
  private:
+  // Of the set-up, and answered by the messages of then. REQUIRES that it was entered.
+  bool is_out_of_turn() const {
+    return player_.asks_again() && player_.rank_.newest_sequence() != comm_.count->next;
+  }
+
   Player& player_;
   Job& job_;
   Player::Comm& comm_;
@@ -281,7 +362,7 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
                        bool own_in_outcome, Body&& body) {
   std::memset(static_cast<void*>(out.data), 0, out.bytes());
   begin(c, false, false);
-  SimRank::Operation operation(rank_, *c.comm, call(kind, in.bytes(), root), in.data, in.bytes());
+  SimRank::Operation operation(rank_, *c.comm, call(c, kind, in.bytes(), root), in.data, in.bytes());
   SimPort port(*this, c, operation);
   body(port);
   const Status s = operation.finish();
@@ -294,14 +375,13 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
   if (!failed && (own_in_outcome || !job_.tagged())) {
     hash = engine::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
   }
+  const Given g = given(c, failed);
   if (job_.world().disagreement != Disagreement::kSomewhere) {
-    job_.fail_if(job_.oracle().returned_channel(*c.group, c.next, c.me, failed, hash));
+    job_.fail_if(
+        job_.oracle().returned_channel(*c.group, g.sequence, g.number, c.me, failed, hash));
   }
-  job_.simulation().note(rank_.host(), "has its part of operation", c.next, hash);
-  state_ = engine::mix(state_ + hash);
-  ++c.next;
-  ++operations_;
-  used_ = 0;
+  job_.simulation().note(rank_.host(), "has its part of operation", g.sequence, hash);
+  end(c, g, hash, false);
   return s;
 }
 
@@ -383,6 +463,143 @@ Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_
       std::memcpy(static_cast<void*>(out.data), data, bytes);
     }
   });
+}
+
+// --------------------------------------------------------------------------------- checkpoints
+
+namespace {
+
+// The models. Global := GlobalHead noise; Local := LocalHead sent[ranks] received[ranks]
+// Count[kMaxCounts] noise.
+struct GlobalHead {
+  std::uint64_t version;
+  std::uint64_t common;
+};
+struct LocalHead {
+  std::uint64_t version;
+  std::uint64_t state;
+  std::uint64_t operations;
+};
+
+// Models of different sizes: their memory is used again.
+std::size_t noise_of(std::uint64_t v) { return 16 + v % 3 * 24; }
+
+}  // namespace
+
+void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
+  const std::size_t words = ranks() * sizeof(std::uint64_t);
+  const std::size_t counts = kMaxCounts * sizeof(Count);
+  const std::size_t noise = noise_of(v) + v * growth_;
+  *global = buffer(sizeof(GlobalHead) / sizeof(Element) + noise);
+  *local = buffer((sizeof(LocalHead) + 2 * words + counts) / sizeof(Element) + noise);
+  for (std::size_t i = 0; i < global->count; ++i) {
+    global->data[i] = {0, 0, mix32(static_cast<std::uint32_t>(common_ + v), static_cast<std::uint32_t>(i))};
+  }
+  for (std::size_t i = 0; i < local->count; ++i) {
+    local->data[i] = {0, 0, mix32(static_cast<std::uint32_t>(state_), static_cast<std::uint32_t>(i))};
+  }
+  const GlobalHead head = {v, common_};
+  std::memcpy(static_cast<void*>(global->data), &head, sizeof head);
+  const LocalHead mine = {v, state_, operations_};
+  auto* to = reinterpret_cast<std::byte*>(local->data);
+  std::memcpy(to, &mine, sizeof mine);
+  std::memcpy(to += sizeof mine, sent_, words);
+  std::memcpy(to += words, received_, words);
+  std::memcpy(to + words, counts_, counts);
+}
+
+void Player::read_models() {
+  const std::size_t words = ranks() * sizeof(std::uint64_t);
+  GlobalHead head;
+  LocalHead mine;
+  std::memcpy(&head, loaded_.global, sizeof head);
+  std::memcpy(&mine, loaded_.local, sizeof mine);
+  common_ = head.common;
+  state_ = mine.state;
+  operations_ = mine.operations;
+  const std::byte* from = loaded_.local + sizeof mine;
+  std::memcpy(sent_, from, words);
+  std::memcpy(received_, from += words, words);
+  std::memcpy(static_cast<void*>(restored_counts_), from + words, kMaxCounts * sizeof(Count));
+  for (std::size_t i = 0; i < kMaxCounts; ++i) {
+    restored_counts_[i].asked = 0;
+    for (std::size_t k = 0; k < kMaxCounts; ++k) {
+      const Count& then = restored_counts_[k];
+      if (then.context != 0 && then.context == counts_[i].context) counts_[i] = {then.context, then.next, then.number, then.set_up, 0};
+    }
+  }
+}
+
+std::uint64_t Player::load() {
+  Oracle& oracle = job_.oracle();
+  const std::uint64_t committed = oracle.committed();
+  rank_.host().about_to(SimHost::Doing::kLoading);
+  const Status s = rank_.load(&loaded_);
+  rank_.host().about_to(SimHost::Doing::kNothing);
+  if (s != Status::kOk) job_.fail_if(rank_.last_error());
+  job_.simulation().note(rank_.host(), "loads version", loaded_.version, 0);
+  job_.fail_if(oracle.loaded(rank(), committed, loaded_));
+  set_up_state_ = engine::mix(state_ + 5);
+  setting_up_ = true;
+  restored_ = loaded_.version != 0;
+  for (std::size_t i = 0; i < kMaxCounts; ++i) counts_[i].set_up = counts_[i].number;
+  if (!restored_) return 0;
+  job_.hit(Probe::kRestored);
+  loaded_hash_ = hash_of_bytes(loaded_.global, loaded_.global_bytes) +
+                 hash_of_bytes(loaded_.local, loaded_.local_bytes);
+  read_models();
+  return loaded_.version;
+}
+
+// What load() gave lasts until the second checkpoint from there.
+void Player::check_loaded() {
+  if (!restored_ || rank_.version() > loaded_.version + 1) return;
+  const std::uint64_t now = hash_of_bytes(loaded_.global, loaded_.global_bytes) +
+                            hash_of_bytes(loaded_.local, loaded_.local_bytes);
+  if (now != loaded_hash_) job_.fail_if("checkpoints: a model that was loaded changes too early");
+}
+
+void Player::checkpoint(Comm& world) { checkpoint(world, 0); }
+
+void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
+  const std::uint64_t v = rank_.version() + 1;
+  if (v == 1 || rank_.next_lazy() <= v) return checkpoint(world, v - v % every + every);
+  job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
+  rank_.pass_checkpoint();
+}
+
+// next_lazy: 0, or this checkpoint is a lazy one, and that is the next to be written.
+void Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
+  Oracle& oracle = job_.oracle();
+  const std::uint64_t v = rank_.version() + 1;
+  setting_up_ = false;
+  check_loaded();
+  Buffer global, local;
+  write_models(v, &global, &local);
+  if (oracle.prepared(rank()) >= v) job_.hit(Probe::kPreparedBefore);
+  job_.fail_if(oracle.saves(rank(), v, engine::mix(state() + operations_),
+                            {hash_of_bytes(global.data, global.bytes()), hash_of_bytes(local.data, local.bytes())},
+                            counts_, kMaxCounts));
+  job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);
+  recovery::Models m;
+  m.compared = next_lazy == 0;
+  if (rank() == 0) m.next_lazy = next_lazy;
+  if (m.compared || rank() == 0) {
+    m.global = global.data;
+    m.global_bytes = global.bytes();
+  }
+  m.local = local.data;
+  m.local_bytes = local.bytes();
+  recovery::Call at = call(world, OpKind::kCheckpoint, 0, -1);
+  at.site = reinterpret_cast<const void*>(kCheckpointSite);
+  rank_.host().about_to(SimHost::Doing::kCheckpointing);
+  const Status s = rank_.checkpoint(*world.comm, at, m);
+  rank_.host().about_to(SimHost::Doing::kNothing);
+  if (s != Status::kOk) job_.fail_if(rank_.last_error());
+  std::memset(static_cast<void*>(global.data), 0xa5, global.bytes());
+  std::memset(static_cast<void*>(local.data), 0x5a, local.bytes());
+  job_.fail_if(oracle.saved(rank(), v));
+  used_ = kKeptBytes;
 }
 
 }  // namespace rejoin::sim

@@ -28,13 +28,15 @@ struct How {
   bool early = false;  // a buffer of the caller's is offered
 };
 
+inline constexpr std::size_t kMaxCounts = 64;
+
 class Player {
  public:
   struct Comm {
     Group* group = nullptr;
     SimRank::Comm* comm = nullptr;  // null: I am not in it, and all its operations do nothing
     std::uint32_t me = 0;
-    std::uint64_t next = 0;  // sequence number of the next operation
+    Count* count = nullptr;
     std::uint32_t size() const { return static_cast<std::uint32_t>(group->members.size()); }
   };
   // `memory`: for buffers, of one operation at a time.
@@ -67,11 +69,36 @@ class Player {
   // One message from one member to another; the other members only pass by.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
+  // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes from the
+  // models. What it does from here to end_set_up() it does in every life.
+  std::uint64_t load();
+  void end_set_up() { setting_up_ = false; }
+  // Global model: the same on all ranks. The models are overwritten as soon as it returns.
+  void checkpoint(Comm& world);
+  // The first of these and every `every`-th is written, the others are only numbers.
+  void checkpoint_lazily(Comm& world, std::uint64_t every);
+  // From now on models have so many elements more with every version.
+  void grow_models(std::size_t elements) { growth_ = elements; }
+  // The next operation is one of the set-up, and says so. 0: without a key.
+  void mark(std::uint64_t key) { rank_.mark_bootstrap(key); }
+  // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
+  void call_through(std::uint64_t site) { site_ = site; }
+
+  bool is_restored() const { return restored_; }
+  // A hash over all that the program has been given.
+  std::uint64_t state() const { return engine::mix(state_ + set_up_state_ + common_); }
+
   // An attempt is about to be made: in tagged runs its contribution is another one.
   void retag();
 
  private:
   friend class SimPort;
+  // Where the outcome of an operation came from.
+  struct Given {
+    std::uint64_t sequence;  // the record's
+    std::uint64_t number;    // of the operation, as Count has it
+    bool out_of_turn;        // asked for again, and answered
+  };
   struct Buffer {
     Element* data = nullptr;
     std::size_t count = 0;
@@ -81,13 +108,21 @@ class Player {
   static void combine(const engine::Reduction& self, const void* a, const void* b, void* out,
                       std::size_t count);
   engine::Reduction reduction(bool user);
-  recovery::Call call(recovery::OpKind kind, std::size_t bytes, int root) const;
+  recovery::Call call(const Comm& of, recovery::OpKind kind, std::size_t bytes, int root) const;
   void* allocate(std::size_t bytes);
   Buffer buffer(std::size_t count);
   Buffer contribution(const Comm& c, std::size_t count, bool by_life);
   void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
 
+  void write_models(std::uint64_t v, Buffer* global, Buffer* local);
+  void checkpoint(Comm& world, std::uint64_t next_lazy);
+  void read_models();
+  void check_loaded();
+  bool asks_again() const { return setting_up_ && restored_; }
+  Count* count_of(std::uint64_t context);
   void begin(Comm& c, bool bcast, bool follower);
+  Given given(const Comm& c, bool failed);
+  void end(Comm& c, const Given& g, std::uint64_t hash, bool common);
   Status uniform(Comm& c, recovery::OpKind kind, int root, const Buffer& in, std::size_t count,
                  const engine::Reduction* reduction, const std::size_t* blocks, bool early);
   Status end_uniform(Comm& c, Status s, recovery::OpKind kind, const std::byte* result,
@@ -99,9 +134,22 @@ class Player {
   Job& job_;
   SimRank& rank_;
   std::byte* const memory_;
-  std::size_t used_ = 0;
-  std::uint64_t state_;  // of the program: a hash over all outcomes so far
+  std::size_t used_;
+  // Of the program. A hash over all outcomes but those of the set-up; over those; and over those that all
+  // ranks were given.
+  std::uint64_t state_;
+  std::uint64_t set_up_state_ = 0;
+  std::uint64_t common_ = 0;
   std::uint64_t operations_ = 0;
+  std::uint64_t set_up_operations_ = 0;
+  std::uint64_t site_ = 0;
+  std::size_t growth_ = 0;
+  bool setting_up_ = false;
+  bool restored_ = false;
+  Count* const counts_;    // [kMaxCounts] of communicators that are there
+  Count* const restored_counts_;  // likewise, of the version that was loaded
+  recovery::Loaded loaded_ = {};
+  std::uint64_t loaded_hash_ = 0;
   std::uint64_t messages_ = 0;  // hash over those received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};
   std::uint64_t received_[kMaxSimRanks] = {};

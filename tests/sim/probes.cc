@@ -25,6 +25,11 @@ const char* name_of(Probe p) {
       "unpublished bytes left",
       "mismatch",
       "mismatch replayed",
+      "version loaded",
+      "checkpoint prepared by an earlier life",
+      "set-up answered out of turn",
+      "set-up executed once more",
+      "died after loading a version",
   };
   static_assert(sizeof kNames / sizeof *kNames == kProbeCount);
   return kNames[static_cast<unsigned>(p)];

@@ -29,6 +29,11 @@ enum class Probe : std::uint8_t {
   kHalfWritten,       // a death left unpublished bytes
   kMismatch,          // members disagreed
   kMismatchReplayed,  // and a later life was told so from the journal
+  kRestored,          // a life went on at a version
+  kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared
+  kAskedAgain,        // an operation of the set-up was answered out of turn
+  kRunAgain,          // or executed once more, by members that were all started again
+  kDiedRestored,      // a life that had loaded a version died
   kCount,
 };
 inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "engine/transport/sim/random.h"
 #include "player.h"
@@ -36,9 +37,18 @@ struct Line {
   How how;
 };
 
+// With checkpoints: lines[0..set_up) before the load, those up to `iterations` each life does again, and
+// of the rest `per_version` come before each checkpoint but the last lines.
 struct Program {
   std::vector<std::vector<std::uint32_t>> groups;
   std::vector<Line> lines;
+  bool checkpoints = false;
+  std::size_t set_up = 0, iterations = 0;
+  std::size_t late_groups = 0;  // made in the set-up, not before it: from this one on
+  std::size_t versions = 0, per_version = 0;
+  std::uint64_t lazily = 0;     // every so many; 0: all are written
+  std::uint64_t wrapper = 0;    // through which the set-up calls
+  std::size_t marked = 0;       // every so many operations of the set-up; 0: none
 };
 
 constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
@@ -103,6 +113,21 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
   return program;
 }
 
+void add_checkpoints(Program& program, SimRandom& random, bool small) {
+  const std::size_t lines = program.lines.size();
+  program.checkpoints = true;
+  program.set_up = random.below(lines / 3 + 1);
+  program.iterations = program.set_up + random.below(lines / 3 + 1);
+  program.late_groups = 1 + random.below(program.groups.size());
+  program.per_version = random.below(small ? 3 : 5);
+  program.versions = 1 + random.below(small ? 3 : 6);
+  if (random.one_in(3)) program.lazily = 2 + random.below(3);
+  if (random.one_in(3)) program.wrapper = 0x9000;
+  if (random.one_in(3)) program.marked = 1 + random.below(3);
+}
+
+bool is_uniform(Kind k) { return k <= Kind::kAllgatherv; }
+
 void play(Player& p, Player::Comm& c, const Line& l) {
   switch (l.kind) {
     case Kind::kAllreduce:
@@ -165,14 +190,68 @@ void play_all(Player& p, const Program& program) {
   }
 }
 
+// As play_all(), but a communicator that is remade is a brief one, and lines before the load pass by
+// communicators that are not there yet.
+void play_checkpoints(Player& p, const Program& program) {
+  Player::Comm comms[kGroups];
+  const auto make = [&](std::size_t g, std::uint64_t id) {
+    const auto& members = program.groups[g];
+    return p.comm(members.data(), static_cast<std::uint32_t>(members.size()), id);
+  };
+  const auto run = [&](std::size_t i, std::size_t groups, std::uint64_t id) {
+    const Line& l = program.lines[i];
+    const bool there = l.group < groups;
+    if (l.kind == Kind::kRemake) {
+      Player::Comm brief = make(l.group, id);
+      p.allreduce(brief, l.count);
+      p.free(brief);
+    } else if (there) {
+      play(p, comms[l.group], l);
+    }
+  };
+  for (std::size_t g = 0; g < program.late_groups; ++g) comms[g] = make(g, g);
+  for (std::size_t i = 0; i < program.set_up; ++i) run(i, program.late_groups, 100 + i);
+  const std::uint64_t from = p.load();
+  const std::size_t groups = program.groups.size();
+  for (std::size_t g = program.late_groups; g < groups; ++g) comms[g] = make(g, g);
+  p.call_through(program.wrapper);
+  for (std::size_t i = program.set_up; i < program.iterations; ++i) {
+    const Line& l = program.lines[i];
+    const bool mark = program.marked != 0 && i % program.marked == 0 && is_uniform(l.kind) &&
+                      comms[l.group].comm != nullptr;
+    if (mark) p.mark(i % 2 == 0 ? 0 : 1000 + i);
+    run(i, groups, 100 + i);
+  }
+  p.end_set_up();
+  p.call_through(0);
+  const std::size_t rest = program.lines.size() - program.iterations;
+  for (std::uint64_t v = from; v < program.versions; ++v) {
+    for (std::size_t k = 0; k < program.per_version && rest > 0; ++k) {
+      run(program.iterations + (v * program.per_version + k) % rest, groups, 1000 + v * 100 + k);
+    }
+    if (program.lazily != 0) {
+      p.checkpoint_lazily(comms[0], program.lazily);
+    } else {
+      p.checkpoint(comms[0]);
+    }
+  }
+  for (std::size_t i = program.iterations; i < program.lines.size(); ++i) run(i, groups, 90000 + i);
+}
+
 }  // namespace
 
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
-  const auto program = std::make_shared<const Program>(random_program(ranks, seed, small));
+  Program drawn = random_program(ranks, seed, small);
+  SimRandom random(seed * 0x9e3779b97f4a7c15u + 77);
+  if (random.one_in(3)) add_checkpoints(drawn, random, small);
+  const auto program = std::make_shared<const Program>(std::move(drawn));
   World world;
+  world.checkpoints = program->checkpoints;
   world.name = (small ? "small:" : "random:") + std::to_string(ranks) + ":" + std::to_string(seed);
   world.ranks = ranks;
-  world.body = [program](Player& p) { play_all(p, *program); };
+  world.body = [program](Player& p) {
+    program->checkpoints ? play_checkpoints(p, *program) : play_all(p, *program);
+  };
   return world;
 }
 

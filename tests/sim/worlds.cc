@@ -384,6 +384,10 @@ const std::vector<World>& named_worlds() {
     add_kills(worlds);
     add_disagreements(worlds);
     add_limit(worlds);
+    for (World& w : checkpoint_worlds()) {
+      std::vector<Probe> must_reach = w.must_reach;
+      worlds.add(std::move(w), std::move(must_reach));
+    }
     return worlds.take();
   }();
   return all;

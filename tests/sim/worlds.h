@@ -12,6 +12,9 @@ namespace rejoin::sim {
 // Small programs made for one thing each.
 const std::vector<World>& named_worlds();
 
+// Those of them that make checkpoints.
+std::vector<World> checkpoint_worlds();
+
 // A random legal program: random communicators in random order of members, random operations in an
 // order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);

@@ -218,6 +218,30 @@ TEST(Sites, AreReplacedInText) {
   EXPECT_EQ(expand_sites(site_marker(7, 8, 0xabc), site), "<7 8 2748>");
 }
 
+TEST(Sites, AsTheProgramNamesThem) {
+  engine::ModuleEntry module = {};
+  module.build_id_bytes = engine::kNamedSite;
+  Symbolizer symbolizer("/no/such/directory");
+  const std::pair<const char*, const char*> sites[] = {
+      {"src/solver.c::iterate", "src/solver.c:12::iterate"},
+      {"a.cc::Model::fit", "a.cc:12::Model::fit"},
+      {"::f", ":12::f"},
+      {"somewhere", "somewhere:12"},
+  };
+  for (const auto& [path, text] : sites) {
+    strcpy(module.path, path);
+    EXPECT_EQ(rough_site(module, 12), text);
+    EXPECT_EQ(symbolizer.describe(module, 12), text);
+  }
+}
+
+TEST(Sites, WithoutDebugInformation) {
+  engine::ModuleEntry module = {};
+  strcpy(module.path, "/no/such/directory/solver");
+  EXPECT_EQ(rough_site(module, 0x1a2b), "solver+0x1a2b");
+  EXPECT_EQ(Symbolizer("/no/such/directory").describe(module, 0x1a2b), "solver+0x1a2b");
+}
+
 TEST(Events, AreOneLineOfJson) {
   Record record;
   record.event = "death";

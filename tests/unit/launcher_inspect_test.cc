@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/inspect.h"
+#include "launcher/symbolizer.h"
 #include "thread_job.h"
 
 namespace rejoin::launcher {
@@ -113,6 +114,28 @@ TEST_F(Inspect, SurvivesAnyDamage) {
     *word = right;
   }
   EXPECT_EQ(printed({}), whole);
+}
+
+// As rejoin_call_site() gives them; of a long name of a file its end is kept.
+TEST_F(Inspect, NamedSites) {
+  const std::string file_far_away = std::string(300, 'd') + "/model.cc";
+  test::ThreadJob job(2);
+  job.run([&file_far_away](test::Rank& rank, test::Rank::Comm& comm) {
+    const std::byte* result = nullptr;
+    recovery::Call call = test::call(OpKind::kBarrier, 0);
+    call.function = "iterate";
+    call.site = "src/solver.c";
+    call.line = 12;
+    rank.uniform(comm, call, {}, &result);
+    call.site = file_far_away.c_str();
+    rank.uniform(comm, call, {}, &result);
+  });
+  const std::string_view file(reinterpret_cast<const char*>(job.base()),
+                              engine::header_of(job.base())->segment_bytes);
+  std::string text;
+  print_journal(file, {}, rough_site, [&text](const std::string& piece) { text += piece; });
+  EXPECT_NE(text.find("[0] barrier (src/solver.c:12::iterate#1x0)"), std::string::npos) << text;
+  EXPECT_NE(text.find("/model.cc:12::iterate#1x0)"), std::string::npos) << text;
 }
 
 TEST_F(Inspect, NoJournal) {

@@ -1,10 +1,10 @@
 // checkpoints [versions=V] [steps=K] [lazy=1] [made=split|dup] [bytes=B] [model=B] [pause_us=U]
 //
-// A prologue, a load, a set-up, and V versions (default 4) of K rounds (default 1) of operations that
-// all receive what they check: on the world, and on the communicator that the set-up makes. A
-// message has B bytes (default 24), the global model at least B. Every rank prints a line after every
-// version; it says what everybody has received so far, and, unless lazy, what this rank alone has,
-// which travels in its local model.
+// A prologue, a load, a set-up, and V versions (default 4) of K rounds (default 1) of operations
+// that all receive what they check: on the world, and on the communicator that the set-up makes. A
+// message has B bytes (default 24), the global model at least B. Every rank prints a line after
+// every version; it says what everybody has received so far, and, unless lazy, what this rank alone
+// has, which travels in its local model.
 
 #include <rejoin.h>
 
@@ -131,7 +131,8 @@ static void write_models(int version) {
   local->rank = (uint64_t)check_state.rank;
   local->digest = check_state.digest;
   local->checks = (uint64_t)check_state.checks;
-  for (int i = 0; i <= check_state.rank; ++i) local->filling[i] = hash_step(local->digest, (uint64_t)i);
+  for (int i = 0; i <= check_state.rank; ++i)
+    local->filling[i] = hash_step(local->digest, (uint64_t)i);
 }
 
 static void read_models(int version, const void* found, size_t found_bytes, const void* mine,

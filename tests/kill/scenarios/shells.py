@@ -3,7 +3,8 @@
 import os
 import signal
 
-from harness import Kill, is_alive, require, scenario
+from harness import Kill, require, scenario
+from processes import is_alive
 
 ARGUMENTS = "count=200 pause_us=1000"
 

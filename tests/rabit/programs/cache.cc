@@ -4,8 +4,9 @@
 //
 //   cache [rounds=5] [marked=1] [together=1] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// marked: the histogram is marked as bootstrap. together: all ranks are started again at once, and then
-// execute once more what is not marked.
+// marked: the histogram is marked as bootstrap. together: all ranks are started again at once, and
+// then execute once more what is not marked.
+//
 // Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
 #include "recover.h"
 

@@ -110,6 +110,12 @@ bool ShmHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
   return true;
 }
 
+std::uint64_t ShmHost::now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
 void ShmHost::die() {
   for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
 }

@@ -12,6 +12,7 @@
 //   touch(rank, begin, bytes)  the same for payload in any rank's region that its owner only
 //                         reserved; does nothing for what this process has touched before
 //   locate(address, m, p) which loaded module an address of code lies in, and where in its file
+//   now_ns()              a clock that only goes forward, for people; the program does not see it
 //   die()                 SIGKILL to myself (fault injection)
 //   stop(text)            the job cannot go on: waits to be killed (without an agent: exits)
 //   tell(type, code, value, text)  one message to the agent
@@ -64,6 +65,7 @@ class ShmHost {
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
+  std::uint64_t now_ns();
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
   void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,

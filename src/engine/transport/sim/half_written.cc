@@ -36,6 +36,18 @@ unsigned spoil_slot(Slot& slot, SimRandom& random) {
   return 1;
 }
 
+// A version that is not whole.
+unsigned spoil_version(std::byte* base, Version& v, SimRandom& random) {
+  if (v.number.load(std::memory_order_relaxed) != 0) return 0;
+  for (const Buffer& b : {v.counters, v.global, v.local}) {
+    if (b.capacity > 0) noise(base + b.at, b.capacity, random);
+  }
+  v.ordinal = random.next();
+  v.contexts = random.next();
+  v.global_hash = static_cast<std::uint32_t>(random.next());
+  return 1;
+}
+
 }  // namespace
 
 unsigned leave_half_written(std::byte* base, std::uint32_t rank,
@@ -45,6 +57,8 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
   RegionHead* region = region_of(base, rank);
   places += spoil_next<CallEntry>(base, region->calls, random);
   places += spoil_next<ModuleEntry>(base, region->modules, random);
+  places += spoil_next<Marked>(base, region->marked, random);
+  for (Version& v : region->version) places += spoil_version(base, v, random);
   auto* channels = reinterpret_cast<Log*>(base + region->channels);
   for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
     places += spoil_next<ChannelEntry>(base, channels[to], random);

@@ -1,5 +1,6 @@
 #include "engine/transport/sim/host.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -18,7 +19,64 @@ const char* name_of(Point p) {
   return kNames[static_cast<unsigned>(p)];
 }
 
-void SimHost::reach(Point p) { simulation_.reach(actor_, p); }
+void SimHost::step(Step s) {
+  reach(point_of(s));
+  const Mutant m = simulation_.options_.mutant;
+  const bool breaks = (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) ||
+                      (m == Mutant::kForgetsTooMuch && s == Step::kAcknowledge) ||
+                      (m == Mutant::kAsksNobody && s == Step::kAsk);
+  if (breaks) lie();
+  if (m == Mutant::kPreparesEarly && doing_ == Doing::kCheckpointing && s == Step::kModel) {
+    control_of(base_, rank_)->prepared.fetch_add(1);
+    doing_ = Doing::kNothing;
+  }
+}
+
+void SimHost::about_to(Doing doing) {
+  take_back();
+  doing_ = doing;
+}
+
+// Until my turn ends I find words of the others as they should not be: to me alone, because nobody else
+// runs meanwhile.
+void SimHost::lie() {
+  take_back();
+  const std::uint32_t ranks = header_of(base_)->ranks;
+  const std::uint64_t mine = control_of(base_, rank_)->prepared.load(std::memory_order_relaxed);
+  auto& lies = simulation_.lies_;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (r == rank_) continue;
+    RankControl* c = control_of(base_, r);
+    lies.push_back({c, c->prepared.load(), c->safe.load(), c->initialized.load()});
+    switch (simulation_.options_.mutant) {
+      case Mutant::kLoadsTooNew:
+        c->prepared.store(std::max(mine, c->prepared.load()));
+        break;
+      case Mutant::kForgetsTooMuch:
+        c->safe.store(std::max(mine, c->safe.load()));
+        break;
+      case Mutant::kAsksNobody:
+        c->initialized.store(2);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void SimHost::take_back() {
+  for (const Simulation::Lie& l : simulation_.lies_) {
+    l.control->prepared.store(l.prepared);
+    l.control->safe.store(l.safe);
+    l.control->initialized.store(l.initialized);
+  }
+  simulation_.lies_.clear();
+}
+
+void SimHost::reach(Point p) {
+  take_back();
+  simulation_.reach(actor_, p);
+}
 
 bool SimHost::poll(unsigned turn) {
   reach(Point::kPoll);
@@ -43,6 +101,8 @@ void SimHost::stop(const char* text) {
   simulation_.end(Ending::kStopped, text);
   simulation_.leave_for_good(actor_);
 }
+
+std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 
 void SimHost::tell(MessageType type, std::int32_t, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {

@@ -26,7 +26,7 @@ class SimHost {
   std::uint32_t life() const { return life_; }
   Simulation& simulation() { return simulation_; }
 
-  void step(Step s) { reach(point_of(s)); }
+  void step(Step s);
   void fence_published() {}  // one thread: memory is sequentially consistent
   void fence_announced() {}
   bool poll(unsigned turn);
@@ -37,6 +37,7 @@ class SimHost {
   bool touch(std::uint32_t, std::byte*, std::size_t) { return true; }
   // One module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
+  std::uint64_t now_ns();  // a turn is a nanosecond
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
   void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
@@ -44,15 +45,21 @@ class SimHost {
 
   // For programs: a place inside a reduction operator.
   void operate() { reach(Point::kOperator); }
+  // What the program is about to ask its rank for: some mutants break a rule only there.
+  enum class Doing : std::uint8_t { kNothing, kLoading, kCheckpointing };
+  void about_to(Doing doing);
 
  private:
   void reach(Point p);
+  void lie();
+  void take_back();
 
   Simulation& simulation_;
   std::byte* base_;
   std::uint32_t rank_;
   std::uint32_t life_;
   std::uint32_t actor_;
+  Doing doing_ = Doing::kNothing;
 };
 
 }  // namespace rejoin::engine

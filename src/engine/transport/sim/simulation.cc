@@ -309,9 +309,16 @@ void Simulation::leave_for_good(std::uint32_t actor) {
 // --------------------------------------------------------------------------------------------- agent
 
 bool Simulation::agent_is_due() const {
-  if (options_.agent_last) return false;
+  if (options_.agent_last && !all_only_ask()) return false;
   return std::any_of(funerals_.begin(), funerals_.end(),
                      [this](const Funeral& f) { return f.due <= time_; });
+}
+
+// Who asks for its set-up again never sleeps, and yet does nothing.
+bool Simulation::all_only_ask() const {
+  return std::all_of(ready_.begin(), ready_.end(), [this](std::uint32_t actor) {
+    return is_at(lives_[actor]->waits_at, Step::kAsk);
+  });
 }
 
 void Simulation::agent_turn() {

@@ -44,6 +44,10 @@ enum class Mutant : std::uint8_t {
   kNotReaped,           // the old process runs on beside its replacement
   kTornCommit,          // a record that is half written at a death is visible
   kJournalLost,         // the replacement finds no records of its predecessor
+  kLoadsTooNew,         // a rank loads a version that some rank has not prepared
+  kPreparesEarly,       // a version is called prepared before its models are whole
+  kForgetsTooMuch,      // records are forgotten one version too early
+  kAsksNobody,          // a call like one of the set-up is taken for it without a look at members
   kCount,
 };
 
@@ -146,6 +150,12 @@ class Simulation {
   enum class Act : std::uint8_t { kBreak, kRing, kAdmit, kEnd };
 
   struct Life;  // one incarnation
+  // What a mutant has written into words of a rank, and what they really are.
+  struct Lie {
+    RankControl* control;
+    std::uint64_t prepared, safe;
+    std::uint32_t initialized;
+  };
   struct Funeral {
     std::uint32_t rank;
     const Act* act;          // the next one
@@ -176,6 +186,7 @@ class Simulation {
 
   // Agent.
   bool agent_is_due() const;
+  bool all_only_ask() const;
   void agent_turn();
   void act(Funeral& f);
   void lose_journal(std::uint32_t rank);
@@ -206,6 +217,7 @@ class Simulation {
   std::vector<std::vector<ContextBlock*>> blocks_;  // of each rank
   std::vector<Rank> ranks_;
   std::vector<Rank> at_last_death_;
+  std::vector<Lie> lies_;  // of the rank whose turn it is
   std::vector<Event> trace_;
   bool keeps_trace_ = false;
 

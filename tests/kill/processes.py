@@ -1,0 +1,64 @@
+"""What the machine knows of processes and files that a job has, or has left behind."""
+
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+
+def processes_with(*entries):
+    """Whatever runs with all these NAME=VALUE in its environment."""
+    wanted = {entry.encode() for entry in entries}
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                if wanted <= set(file.read().split(b"\0")):
+                    found.append(int(path.split("/")[2]))
+        except OSError:
+            pass  # it ended meanwhile
+    return found
+
+
+def is_alive(pid):
+    """Whether the process runs; one that is dead and only not reaped yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def proc_text(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}") as file:
+            return file.read().replace("\0", " ").strip()
+    except OSError as error:
+        return f"({error.strerror})"
+
+
+def stack_of(pid):
+    """Stacks of all threads by gdb, or what the kernel says about where the process is."""
+    if shutil.which("gdb"):
+        command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 24"]
+        try:
+            shown = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+        except subprocess.TimeoutExpired:
+            shown = ""
+        frames = [line for line in shown.split("\n") if line.startswith(("#", "Thread "))]
+        if frames:
+            return "\n".join(frames)
+    states = [line for line in proc_text(pid, "status").split("\n") if line.startswith("State")]
+    return "\n".join([*states, "wchan " + proc_text(pid, "wchan"), proc_text(pid, "syscall")])
+
+
+def rejoin_files():
+    """Files that a job could have left outside its own directory."""
+    found = set()
+    for directory in ("/dev/shm", tempfile.gettempdir()):
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if "rejoin" in entry.name and not entry.is_dir(follow_symlinks=False):
+                    found.add(entry.path)
+    return found

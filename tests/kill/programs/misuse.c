@@ -1,0 +1,187 @@
+// misuse CASE
+//
+// Calls of rejoin.h that must not work. Every rank prints what it was told, and goes on if it may.
+// The cases: the names in `cases`.
+
+#include <rejoin.h>
+
+#include "program.h"
+
+static uint64_t model;
+
+static void sum(void) {
+  uint64_t mine = element(check_state.rank, 0, 0), all = 0;
+  OK(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  received_by_all(all);
+  model = salt;
+}
+
+static void says(const char* what, int code) {
+  printf("rank %d: %s: %d %s\n", check_state.rank, what, code, code < 0 ? rejoin_error() : "");
+  fflush(stdout);
+}
+
+static void load(void) { says("load", rejoin_load(NULL, NULL, NULL, NULL)); }
+
+static void checkpoint(void) {
+  says("checkpoint", rejoin_checkpoint(&model, sizeof model, NULL, 0));
+}
+
+static void load_twice(void) {
+  load();
+  load();
+  sum();
+  checkpoint();
+  load();
+  checkpoint();
+}
+
+static void load_late(void) {
+  sum();
+  checkpoint();
+  load();
+  sum();
+  checkpoint();
+}
+
+static void no_load(void) {
+  for (int i = 0; i < 4; ++i) {
+    sum();
+    checkpoint();
+  }
+}
+
+static void arguments(void) {
+  load();
+  sum();
+  says("no global", rejoin_checkpoint(NULL, 8, NULL, 0));
+  says("no local", rejoin_checkpoint(NULL, 0, NULL, 8));
+  says("no function", rejoin_checkpoint_lazy(NULL, &model));
+  says("version", rejoin_version());
+  checkpoint();
+}
+
+static void late_communicator(void) {
+  MPI_Comm made;
+  load();
+  sum();
+  checkpoint();
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &made));
+  sum();
+  checkpoint();
+  OK(MPI_Comm_free(&made));
+  sum();
+  checkpoint();
+}
+
+static void key_twice(void) {
+  load();
+  rejoin_bootstrap("a key");
+  sum();
+  rejoin_bootstrap("another key");
+  sum();
+  rejoin_bootstrap("a key");
+  sum();
+}
+
+static void other_models(void) {
+  load();
+  sum();
+  model += (uint64_t)check_state.rank;
+  checkpoint();
+  pause_us(500000);  // until the others have said it too
+  MPI_Abort(MPI_COMM_WORLD, 9);
+}
+
+static void one_checkpoint(void) {
+  load();
+  sum();
+  if (check_state.rank == 0) {
+    checkpoint();
+  } else {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    uint64_t mine = 1, all;
+    const int code = MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    printf("rank %d: allreduce: %d %s\n", check_state.rank, code != MPI_SUCCESS, text);
+    fflush(stdout);
+  }
+}
+
+static void other_size(void) {
+  int version = 0;
+  uint64_t models[2] = {0, 0};
+  MPI_Pcontrol(REJOIN_PCONTROL_LOAD, &version, models,
+               rejoin_incarnation() > 0 ? sizeof models : 8);
+  for (; version < 4; ++version) {
+    sum();
+    MPI_Pcontrol(REJOIN_PCONTROL_CHECKPOINT, &model, sizeof model);
+  }
+}
+
+static void broadcast_large(void) {
+  const int bytes = 3 << 20;
+  char* buffer = calloc((size_t)bytes, 1);
+  OK(MPI_Bcast(buffer, bytes, MPI_BYTE, 0, MPI_COMM_WORLD));
+  free(buffer);
+}
+
+static void large_set_up(void) {
+  load();
+  broadcast_large();
+  checkpoint();
+  sum();
+}
+
+static void large_marked(void) {
+  load();
+  checkpoint();
+  rejoin_bootstrap("large");
+  broadcast_large();
+}
+
+/** After the first checkpoint only what gives every rank the same can be marked. */
+static void marked_gather(void) {
+  load();
+  checkpoint();
+  rejoin_bootstrap(NULL);
+  int* all = new_ints(check_state.size);
+  OK(MPI_Gather(&check_state.rank, 1, MPI_INT, all, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  free(all);
+}
+
+static const struct {
+  const char* name;
+  void (*run)(void);
+} cases[] = {
+    {"load_twice", load_twice},
+    {"load_late", load_late},
+    {"no_load", no_load},
+    {"arguments", arguments},
+    {"late_communicator", late_communicator},
+    {"key_twice", key_twice},
+    {"other_models", other_models},
+    {"one_checkpoint", one_checkpoint},
+    {"other_size", other_size},
+    {"large_set_up", large_set_up},
+    {"large_marked", large_marked},
+    {"marked_gather", marked_gather},
+};
+
+int main(int argc, char** argv) {
+  const int too_early = rejoin_load(NULL, NULL, NULL, NULL);
+  check_begin(&argc, &argv);
+  check_i64("a load before MPI_Init", REJOIN_ERR_ARGUMENT, too_early);
+  void (*run)(void) = NULL;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) run = cases[i].run;
+  }
+  if (run == NULL) check_fail("case", "one of misuse.c", argc > 1 ? argv[1] : "none");
+  run();
+  OK(MPI_Finalize());
+  check_i64("a checkpoint after MPI_Finalize", REJOIN_ERR_ARGUMENT,
+            rejoin_checkpoint(NULL, 0, NULL, 0));
+  return 0;
+}

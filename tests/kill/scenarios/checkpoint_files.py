@@ -1,0 +1,300 @@
+"""Jobs that end as a whole and go on from a directory: --checkpoint-dir, --resume."""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import tempfile
+
+from harness import MOMENTS, Kill, check_deaths, check_returns, require, scenario
+
+RANKS = 3
+HEAD_BYTES = 248 + 16 * RANKS  # of a file: CheckpointHead, LocalHead{ranks}
+GLOBAL_BYTES = 80
+
+
+def files_in(directory):
+    """Its checkpoints, oldest first."""
+    return sorted(f for f in os.listdir(directory) if f.endswith(".rejoin"))
+
+
+def version_of(file):
+    return int(re.search(r"\d+", file)[0])
+
+
+def checksums(directory):
+    found = {}
+    for name in os.listdir(directory):
+        with open(f"{directory}/{name}", "rb") as file:
+            found[name] = hashlib.sha256(file.read()).hexdigest()
+    return found
+
+
+def program(versions, pause_us=0):
+    return ("checkpoints", f"versions={versions}", f"pause_us={pause_us}")
+
+
+class Files:
+    """A directory with two checkpoints of a job that ended because a rank died."""
+
+    def __init__(self, t, place):
+        self.place, self.path = place, f"{place}/checkpoints"
+
+        def interfere(job):
+            # While one is written others pass.
+            job.until(
+                lambda: os.path.isdir(self.path) and len(files_in(self.path)) == 2,
+                "there were two checkpoints",
+            )
+            job.kill(1)
+
+        flags = ["--checkpoint-dir", self.path, "--no-restart"]
+        result = t.run(RANKS, *program(400, 3000), flags=flags, interfere=interfere)
+        require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+        check_deaths(result, [])
+        require(not result.named("respawn"), "it was started again", result)
+        self.files = files_in(self.path)
+        require(len(self.files) == 2, f"there are {self.files}", result)
+        require(len(os.listdir(self.path)) == 2, "and something else", result)
+        self.older, self.newest = map(version_of, self.files)
+
+    def copy(self):
+        """Another directory with the same contents, in place of the former one."""
+        path = f"{self.place}/copy"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(self.path, path)
+        return path
+
+
+@contextlib.contextmanager
+def ended_job(t):
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        yield Files(t, place)
+
+
+def goes_on(t, path, version, kills=(), more=3):
+    """--resume continues after that version and ends as a job that nobody disturbed."""
+    command = program(version + more)
+    expected = t.undisturbed(RANKS, *command)
+    flags = ["--checkpoint-dir", path, "--resume"]
+    result = t.run(RANKS, *command, kills=kills, flags=flags)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(f"going on from checkpoint {version}\n" in result.err, "it does not say so", result)
+    wanted = [
+        line
+        for line in expected.out.split("\n")
+        if not line.startswith("rank") or int(re.search(r"version (\d+)", line)[1]) > version
+    ]
+    require(sorted(result.out.split("\n")) == sorted(wanted), "not the end of the whole", result)
+    check_deaths(result, kills)
+    check_returns(result, RANKS)
+    return result
+
+
+@scenario()
+def resume(t):
+    """Again and again: each job goes on where the former one stood, and leaves newer files."""
+    with ended_job(t) as files:
+        version = files.newest
+        for _ in range(3):
+            result = goes_on(t, files.path, version)
+            newest = version_of(files_in(files.path)[-1])
+            require(newest == version + 3, f"its newest file is of version {newest}", result)
+            require(len(os.listdir(files.path)) == 2, "not two files are kept", result)
+            version = newest
+
+
+@scenario(sweeps=True, limit_s=180)
+def resume_then_die(t):
+    """Ranks of the job that goes on die: before its own first checkpoint and after it."""
+    with ended_job(t) as files:
+        for _ in range(100 if t.long else 12):
+            ranks = t.rng.sample(range(RANKS), t.rng.randint(1, RANKS))
+            point = t.rng.randint(1, 20)
+            kills = [Kill(rank, point, t.rng.choice(MOMENTS)) for rank in ranks]
+            goes_on(t, files.copy(), files.newest, kills)
+
+
+@scenario()
+def resume_at_the_end(t):
+    """There is nothing left to do, and that is no error."""
+    with ended_job(t) as files:
+        goes_on(t, files.path, files.newest, more=0)
+
+
+# --------------------------------------------------------------------------------- damaged files
+
+# What is done to a file: a bit of that byte is changed, or it is cut off there.
+FLIPS = {
+    "magic": 0,
+    "format": 8,
+    "ranks": 12,
+    "version": 16,
+    "size of the global model": 26,
+    "sum of the global model": 32,
+    "program": 41,
+    "sum of the head": 240,
+    "size of a local model": 250,
+    "sum of a local model": 256,
+    "global model": HEAD_BYTES + 5,
+    "end of the global model": HEAD_BYTES + GLOBAL_BYTES - 1,
+    "first local model": HEAD_BYTES + GLOBAL_BYTES,
+    "last local model": -1,
+}
+CUTS = (0, 1, 100, 247, 248, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 20, -40, -1)
+
+
+def flip(path, at, bit):
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        data[at] ^= 1 << bit
+        file.seek(0)
+        file.write(data)
+
+
+def cut(path, to):
+    os.truncate(path, to if to >= 0 else os.path.getsize(path) + to)
+
+
+def damages(t):
+    """Functions of a path, each with its name."""
+    ways = [
+        (f"bit {bit} of the {name}", lambda path, at=at, bit=bit: flip(path, at, bit))
+        for name, at in FLIPS.items()
+        for bit in (range(8) if t.long else [t.rng.randrange(8)])
+    ]
+    ways += [(f"cut at {to}", lambda path, to=to: cut(path, to)) for to in CUTS]
+    return ways
+
+
+def says_why(result, path):
+    """A line of standard error for a file that is refused."""
+    lines = [line for line in result.err.split("\n") if path in line]
+    require(len(lines) == 1, f"{len(lines)} lines about {path}", result)
+    words = ("damaged", "cut off", "no checkpoint of Rejoin", "another format")
+    require(any(word in lines[0] for word in words), f"it does not say why: {lines[0]}", result)
+
+
+@scenario(sweeps=True, limit_s=180)
+def resume_newest_damaged(t):
+    """The newest file is refused, which is said, and the older one used."""
+    with ended_job(t) as files:
+        for name, damage in damages(t):
+            path = files.copy()
+            damage(f"{path}/{files.files[1]}")
+            result = goes_on(t, path, files.older, more=2)
+            says_why(result, f"{path}/{files.files[1]}")
+            require("older one" in result.err, f"{name}: it does not say what it does", result)
+
+
+def refused(t, ranks, *command, flags, path, words):
+    """The job does not begin; one line says why, and no file is changed."""
+    before = checksums(path) if os.path.isdir(path) else None
+    result = t.run(ranks, *command, flags=flags)
+    require(result.code in (1, 2), f"exit code {result.code}", result)
+    require(not result.out and not result.named("start"), "it began", result)
+    lines = result.err.rstrip("\n").split("\n")
+    for word in words:
+        require(word in lines[-1], f"it does not say '{word}'", result)
+    after = checksums(path) if os.path.isdir(path) else None
+    require(before == after, f"files were {before}, are {after}", result)
+    return result
+
+
+@scenario(sweeps=True, limit_s=180)
+def resume_all_damaged(t):
+    with ended_job(t) as files:
+        ways = damages(t)
+        for _ in range(100 if t.long else 8):
+            path = files.copy()
+            for file in files.files:
+                _, damage = t.rng.choice(ways)
+                damage(f"{path}/{file}")
+            flags = ["--checkpoint-dir", path, "--resume"]
+            words = ("--resume", "no whole checkpoint", path)
+            result = refused(t, RANKS, *program(9), flags=flags, path=path, words=words)
+            for file in files.files:
+                says_why(result, f"{path}/{file}")
+
+
+# --------------------------------------------------------------------------------- refused outright
+
+
+def refused_in_a_line(t, ranks, *command, flags, path, words):
+    result = refused(t, ranks, *command, flags=flags, path=path, words=words)
+    require(result.err.count("\n") == 1, "not one line", result)
+
+
+@scenario()
+def resume_by_another_job(t):
+    """Another number of ranks, another program."""
+    with ended_job(t) as files:
+        flags = ["--checkpoint-dir", files.path, "--resume"]
+        for n in (1, 2, 4):
+            words = (f"{RANKS} ranks", f"-n {RANKS}", files.files[1])
+            refused_in_a_line(t, n, *program(9), flags=flags, path=files.path, words=words)
+        words = ("checkpoints", "misuse", files.files[1])
+        refused_in_a_line(t, RANKS, "misuse", "no_load", flags=flags, path=files.path, words=words)
+
+
+@scenario()
+def checkpoint_directory_in_use(t):
+    """A new job does not write among the checkpoints of an old one."""
+    with ended_job(t) as files:
+        flags = ["--checkpoint-dir", files.path]
+        words = ("--resume", files.path, str(files.newest))
+        refused_in_a_line(t, RANKS, *program(9), flags=flags, path=files.path, words=words)
+
+
+@scenario()
+def resume_from_nowhere(t):
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        path = f"{place}/checkpoints"
+        words = ("--resume", "--checkpoint-dir")
+        refused_in_a_line(t, 2, *program(9), flags=["--resume"], path=path, words=words)
+        flags = ["--checkpoint-dir", path, "--resume"]
+        words = ("--resume", path)
+        refused_in_a_line(t, 2, *program(9), flags=flags, path=path, words=words)
+        require(not os.path.exists(path), f"it made {path}", t.undisturbed(2, *program(9)))
+        os.mkdir(path)
+        words = ("--resume", "no whole checkpoint", path)
+        refused_in_a_line(t, 2, *program(9), flags=flags, path=path, words=words)
+
+
+@scenario()
+def checkpoint_directory_not_writable(t):
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        file = f"{place}/file"
+        with open(file, "w") as opened:
+            opened.write("mine")
+        paths = [file, f"{file}/below", "/proc/checkpoints"]
+        if os.geteuid() != 0:
+            os.mkdir(f"{place}/closed", 0o500)
+            paths.append(f"{place}/closed")
+        for path in paths:
+            for flags in (["--checkpoint-dir", path], ["--checkpoint-dir", path, "--resume"]):
+                words = ("--checkpoint-dir" if len(flags) == 2 else "--resume", path)
+                refused_in_a_line(t, 2, *program(9), flags=flags, path=place, words=words)
+
+
+@scenario()
+def checkpoint_directory_goes(t):
+    """What cannot be written any more is said at the end; the job itself goes on."""
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        path = f"{place}/checkpoints"
+
+        def interfere(job):
+            job.until(lambda: os.path.isdir(path) and files_in(path), "there was a checkpoint")
+            os.rename(path, f"{place}/away")
+
+        command = program(100, 2000)
+        flags = ["--checkpoint-dir", path]
+        result = t.run(RANKS, *command, flags=flags, interfere=interfere)
+        expected = t.undisturbed(RANKS, *command)
+        require(result.code == 0, f"exit code {result.code}", result)
+        same = sorted(result.out.split("\n")) == sorted(expected.out.split("\n"))
+        require(same, "not as without a directory", result)
+        lines = [line for line in result.err.split("\n") if "no checkpoint" in line]
+        require(len(lines) == 1 and path in lines[0], "it does not say so, once", result)

@@ -1,0 +1,231 @@
+"""What checkpoints and the set-up demand of a program, and what they do to the journal."""
+
+import re
+
+from harness import MOMENTS, Kill, check_deaths, require, scenario
+
+FULL = "the journal is full"
+
+
+def lines_of(result, rank, what):
+    """What misuse.c printed about a call of that rank: pairs of a code and a text."""
+    found = re.findall(rf"^rank {rank}: {what}: (-?\d+) (.*)$", result.out, re.MULTILINE)
+    return [(int(code), text) for code, text in found]
+
+
+def codes(result, rank, what):
+    return [code for code, _ in lines_of(result, rank, what)]
+
+
+def texts(result, rank, what):
+    return " ".join(text for _, text in lines_of(result, rank, what))
+
+
+def says(result, *words):
+    for word in words:
+        require(word in result.err, f"it does not say '{word}'", result)
+
+
+# --------------------------------------------------------------------------------- calls that fail
+
+
+@scenario()
+def load_twice(t):
+    """The second load is refused, and nothing else is."""
+    result = t.undisturbed(3, "misuse", "load_twice")
+    for rank in range(3):
+        require(codes(result, rank, "load") == [0, -2, -2], "other codes of loads", result)
+        require(codes(result, rank, "checkpoint") == [1, 2], "other versions", result)
+        require("second load" in texts(result, rank, "load"), "another text", result)
+
+
+@scenario()
+def load_after_checkpoint(t):
+    result = t.undisturbed(3, "misuse", "load_late")
+    for rank in range(3):
+        require(codes(result, rank, "load") == [-2], "other codes of loads", result)
+        require(codes(result, rank, "checkpoint") == [1, 2], "other versions", result)
+        require("load after a checkpoint" in texts(result, rank, "load"), "another text", result)
+
+
+@scenario()
+def checkpoint_without_load(t):
+    """It is a number; a rank that dies runs all of it again."""
+    result = t.undisturbed(3, "misuse", "no_load")
+    for rank in range(3):
+        require(codes(result, rank, "checkpoint") == [1, 2, 3, 4], "other versions", result)
+    last = result.operations(1)
+    for point in range(1, last + 1):
+        kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
+        result = t.recovers(3, "misuse", "no_load", kills=kills, ordered=False)
+        for live in result.named("live"):
+            require(live["replayed_ops"] >= point - 2, "something was forgotten", result)
+
+
+@scenario()
+def checkpoint_arguments(t):
+    result = t.undisturbed(3, "misuse", "arguments")
+    for what, word in (("no global", "NULL"), ("no local", "NULL"), ("no function", "function")):
+        for rank in range(3):
+            require(codes(result, rank, what) == [-1], f"another code of '{what}'", result)
+            require(word in texts(result, rank, what), "another text", result)
+    require(codes(result, 0, "version") == [0], "it made a version", result)
+    require(codes(result, 0, "checkpoint") == [1], "it made a version", result)
+
+
+@scenario()
+def late_communicator(t):
+    """One that a restarted rank would not have forbids a checkpoint, until it is freed."""
+    result = t.undisturbed(3, "misuse", "late_communicator")
+    for rank in range(3):
+        require(codes(result, rank, "checkpoint") == [1, -2, 2], "other versions", result)
+        require("communicator of 3 ranks" in texts(result, rank, "checkpoint"), "why?", result)
+    for point in range(1, result.operations(0) + 1):
+        kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
+        # A life that went on at a checkpoint does not say again what the former one said.
+        result = t.run(3, "misuse", "late_communicator", kills=kills)
+        check_deaths(result, kills)
+
+
+@scenario()
+def key_twice(t):
+    result = t.run(3, "misuse", "key_twice")
+    require(result.code not in (0, 137), f"exit code {result.code}", result)
+    says(result, "bootstrap key", "used for an operation before", "MPI_Allreduce of 8 bytes", "sum")
+
+
+@scenario()
+def other_models(t):
+    result = t.run(3, "misuse", "other_models")
+    require(result.code == 9, f"exit code {result.code}", result)
+    told = [rank for rank in range(3) if codes(result, rank, "checkpoint") == [-3]]
+    require(told == [1, 2], f"told were {told}", result)
+    for rank in told:
+        text = texts(result, rank, "checkpoint")
+        require(f"model of rank {rank}" in text and "not that of rank 0" in text, text, result)
+
+
+@scenario()
+def one_checkpoint(t):
+    """Rank 0 makes a checkpoint where the others call Allreduce: both are told, nobody waits."""
+    for _ in range(5):
+        result = t.run(3, "misuse", "one_checkpoint")
+        require(result.code not in (0, 137), f"exit code {result.code}", result)
+        require(codes(result, 0, "checkpoint") == [-3], "rank 0 was not told", result)
+        text = texts(result, 0, "checkpoint")
+        for word in ("rank 0 makes checkpoint 1", "calls MPI_Allreduce"):
+            require(word in text, f"it does not say '{word}'", result)
+        told = [rank for rank in (1, 2) if codes(result, rank, "allreduce") == [1]]
+        require(told or "MPI_ERR_NOT_SAME" in result.err, "the others were not told", result)
+
+
+@scenario()
+def load_of_another_size(t):
+    kills = [Kill(1, 5)]
+    result = t.run(3, "misuse", "other_size", kills=kills)
+    require(result.code == 1, f"exit code {result.code}", result)
+    check_deaths(result, kills)
+    says(result, "rank 1: MPI_Pcontrol(load)", "8 bytes, not 16", "version 2")
+
+
+@scenario(case=["large_set_up", "large_marked"])
+def bootstrap_limit(t, case):
+    """Set-up of 3 MiB: within the default limit, and beyond one of 1 MiB, which is said."""
+    t.undisturbed(3, "misuse", case)
+    result = t.run(3, "misuse", case, flags=["--bootstrap-limit", "1M"])
+    told = result.err + result.out
+    for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
+        require(word in told, f"it does not say '{word}'", result)
+    if case == "large_set_up":
+        # It goes on to its next operation, which works if all have been told by then.
+        require(codes(result, 0, "checkpoint") == [-2], "another code", result)
+        all_told = all(codes(result, rank, "checkpoint") == [-3] for rank in (1, 2))
+        require(all_told or result.code not in (0, 137), "it says nothing of the others", result)
+    else:
+        require(result.code not in (0, 137), f"exit code {result.code}", result)
+
+
+@scenario()
+def marked_gather(t):
+    """After the first checkpoint what gives each rank something else cannot be marked."""
+    result = t.run(3, "misuse", "marked_gather")
+    require(result.code not in (0, 137), f"exit code {result.code}", result)
+    says(result, "MPI_Gather", "marked as bootstrap", "Allgather")
+
+
+# ----------------------------------------------------------------------- one wrapper for all calls
+
+SET_UP, VERSION = 2, 3  # operations of wrapper.c
+
+
+@scenario(how=["sizes", "keys", "sites", "late"], sweeps=True)
+def wrapper(t, how):
+    """What tells calls apart that all come through one function."""
+    last = t.undisturbed(3, "wrapper", how)
+    kills = [
+        Kill(rank, point, moment)
+        for rank in range(3)
+        for point in range(1, last.operations(rank) + 1)
+        for moment in MOMENTS
+    ]
+    for kill in kills if t.long else t.rng.sample(kills, 24):
+        t.recovers(3, "wrapper", how, kills=[kill], ordered=False)
+
+
+@scenario(how=["sizes", "keys", "sites", "late"], sweeps=True)
+def wrapper_all_die(t, how):
+    """Nobody is left who has the set-up behind it: all ask again, together."""
+    last = t.undisturbed(3, "wrapper", how).operations(0)
+    points = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
+    for point, moment in points if t.long else t.rng.sample(points, 10):
+        kills = [Kill(rank, point, moment) for rank in range(3)]
+        t.recovers(3, "wrapper", how, kills=kills, ordered=False)
+
+
+@scenario()
+def wrapper_without_a_difference(t):
+    """Nothing tells the set-up from what comes later: the job stops and asks for a key.
+
+    That is seen if the rank had done the first operation after the checkpoint.
+    """
+    first = SET_UP + VERSION + 1
+    for kill in (Kill(1, first, "after"), Kill(2, first + 1), Kill(0, first + 1, "before")):
+        result = t.run(3, "wrapper", "same", kills=[kill])
+        require(result.code not in (0, 137), f"exit code {result.code}", result)
+        check_deaths(result, [kill])
+        says(result, "rejoin_bootstrap", "rejoin_call_site", "MPI_Allreduce of 32 bytes", "sum_of")
+        require("FAIL" not in result.out, "it was given something wrong", result)
+
+
+# ------------------------------------------------------------------------------------- the journal
+
+
+def stays_within(t, n, limit, volume, kill):
+    """The journal never meets its limit, and whoever dies at the end goes on at a checkpoint."""
+    command = ("volume", *(f"{name}={value}" for name, value in volume.items()))
+    flags = ["--journal-limit", limit]
+    expected = t.run(n, *command, flags=flags, limit_s=100)
+    require(expected.code == 0, f"exit code {expected.code}", expected)
+    require(FULL not in expected.err, "it met its limit", expected)
+    result = t.run(n, *command, flags=flags, kills=[kill], limit_s=100)
+    require((result.code, result.out) == (0, expected.out), "not as undisturbed", result)
+    check_deaths(result, [kill])
+    require(FULL not in result.err, "it met its limit", result)
+    [live] = result.named("live")
+    require(live["replayed_ops"] <= volume["every"] + 2, "it went back too far", result)
+
+
+@scenario(limit_s=300, labels=["slow"], sweeps=True, n=[2, 3])
+def journal_of_large_results(t, n):
+    """Gigabytes, and in a long run 20 of them, through a journal of 64 MiB."""
+    operations, every = 20_000 if t.long else 5_000, 10
+    volume = {"operations": operations, "every": every, "bytes": 1 << 20, "first": 1}
+    stays_within(t, n, "64M", volume, Kill(1, operations + operations // every - 4))
+
+
+@scenario(limit_s=300, labels=["slow"])
+def journal_of_small_results(t):
+    """Two million operations through a journal of 32 MiB."""
+    operations, every = 2_000_000, 10_000
+    volume = {"operations": operations, "every": every, "bytes": 8}
+    stays_within(t, 2, "32M", volume, Kill(1, operations + operations // every - 5))

@@ -1,0 +1,240 @@
+"""Checkpoints: whoever dies goes on at the newest one, and nobody can tell."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from harness import MOMENTS, Kill, Skip, require, scenario
+
+from .deaths import all_points
+
+# What checkpoints.c does, in operations.
+PROLOGUE, SET_UP, STEP = 1, 3, 6
+
+
+def checkpoint_at(version):
+    """The operation that is the checkpoint of that version, in a first life."""
+    return PROLOGUE + SET_UP + version * (STEP + 1)
+
+
+def sweep_of(points, t, share):
+    return points if t.long or len(points) <= share else t.rng.sample(points, share)
+
+
+class LaterKill(Kill):
+    """In a later life. What its set-up asks for again shows no position, so any will do."""
+
+    def is_death(self, death):
+        return (death["rank"], death["incarnation"]) == (self.rank, self.life)
+
+
+def check_resumes(result, lazy=False):
+    """Whoever came back replayed no more than what lay behind its newest checkpoint.
+
+    And the prologue, and what its set-up asked for again. A lazy checkpoint may have been a number
+    only, but the first one never is.
+    """
+    done = {}  # by rank: the newest version that it is known to have had
+    for death in result.named("death"):
+        rank, life, ordinal = death["rank"], death["incarnation"], death["position"]["ordinal"]
+        if life == 0:
+            done[rank] = (ordinal - checkpoint_at(0) - 1) // (STEP + 1)
+        if done.get(rank, 0) < 1:
+            continue
+        if life > 0:  # its ordinals have gone another way
+            behind = checkpoint_at(60) if lazy else STEP + 2
+        else:
+            behind = ordinal - checkpoint_at(1 if lazy else done[rank])
+        for live in result.named("live", rank):
+            if live["incarnation"] != life + 1:
+                continue
+            most = PROLOGUE + SET_UP + behind
+            text = f"rank {rank} replayed {live['replayed_ops']} operations after its death in life"
+            require(live["replayed_ops"] <= most, f"{text} {life}, more than {most}", result)
+
+
+def survives(t, n, program, **named):
+    """t.recovers, and who came back went on at its checkpoint."""
+    result = t.recovers(n, *program, ordered=False, **named)
+    check_resumes(result, lazy="lazy=1" in program)
+    return result
+
+
+WAYS = {
+    "n1": (1, []),
+    "n2": (2, []),
+    "n3": (3, []),
+    "dup": (3, ["made=dup", "steps=1"]),
+    "lazy": (3, ["lazy=1"]),
+    "large": (3, ["bytes=150000", "model=2000000"]),
+    "large_lazy": (2, ["lazy=1", "bytes=150000", "model=2000000"]),
+}
+
+
+def program_of(way, versions):
+    n, arguments = WAYS[way]
+    return n, ("checkpoints", f"versions={versions}", *arguments)
+
+
+@scenario(way=list(WAYS), sweeps=True, limit_s=180)
+def checkpoint_one_death(t, way):
+    """One rank dies, somewhere. In a long run: each rank, everywhere."""
+    n, program = program_of(way, 3)
+    last = t.undisturbed(n, *program)
+    require(last.out.count("version 3:") == n, "not three versions of each rank", last)
+    kills = [kill for r in range(n) for kill in all_points(last.operations(r), r)]
+    for kill in sweep_of(kills, t, 40):
+        survives(t, n, program, kills=[kill])
+
+
+@scenario(way=["n2", "n3", "lazy", "large"], sweeps=True, limit_s=180)
+def checkpoint_all_die(t, way):
+    """All ranks die at the same place: at every checkpoint, and just after it."""
+    n, program = program_of(way, 3)
+    points = [
+        (checkpoint_at(version) + after, moment)
+        for version in (1, 2, 3)
+        for after in (-1, 0, 1)
+        for moment in MOMENTS
+    ]
+    for point, moment in sweep_of(points, t, 14):
+        survives(t, n, program, kills=[Kill(rank, point, moment) for rank in range(n)])
+
+
+@scenario(way=["n3", "lazy"], sweeps=True, limit_s=180)
+def checkpoint_two_die(t, way):
+    """Two ranks die, each about a checkpoint."""
+    n, program = program_of(way, 3)
+    for _ in range(300 if t.long else 20):
+        kills = []
+        for rank in t.rng.sample(range(n), 2):
+            point = checkpoint_at(t.rng.randint(1, 3)) + t.rng.randint(-1, 1)
+            kills.append(Kill(rank, point, t.rng.choice(MOMENTS)))
+        survives(t, n, program, kills=kills)
+
+
+@scenario(sweeps=True, limit_s=180)
+def checkpoint_again(t):
+    """A rank that came back dies again: in its prologue, its set-up, and at all that follows."""
+    program = ("checkpoints", "versions=3")
+    first = Kill(1, checkpoint_at(2) + 2)
+    last = t.undisturbed(3, *program).operations(1) + SET_UP
+    points = [1, *range(checkpoint_at(2) + 1, last + 1), "init", "finalize"]
+    points = [(point, moment) for point in points for moment in MOMENTS]
+    for point, moment in sweep_of(points, t, 20):
+        survives(t, 3, program, kills=[first, LaterKill(1, point, moment, 1)])
+
+
+@scenario(moment=MOMENTS)
+def checkpoint_again_in_the_set_up(t, moment):
+    """A rank dies at the same operation of its set-up in all lives that it has left."""
+    program = ("checkpoints", "versions=3")
+    for point in range(checkpoint_at(2) + 1, checkpoint_at(2) + 2 + SET_UP):
+        kills = [LaterKill(1, point, moment, life) for life in (1, 2, 3)]
+        survives(t, 3, program, kills=[Kill(1, checkpoint_at(2) + 2), *kills])
+
+
+@scenario(sweeps=True)
+def checkpoint_others_die_meanwhile(t):
+    """Rank 1 dies behind a checkpoint; others where they wait for it, or soon after."""
+    program = ("checkpoints", "versions=4")
+    for _ in range(200 if t.long else 20):
+        point = checkpoint_at(2) + t.rng.randint(0, 3)
+        kills = [Kill(1, point, t.rng.choice(MOMENTS))]
+        for rank in t.rng.sample([0, 2], t.rng.randint(1, 2)):
+            kills.append(Kill(rank, point + t.rng.randint(0, 8), t.rng.choice(MOMENTS)))
+        survives(t, 3, program, kills=kills)
+
+
+@scenario(way=["n2", "n3", "lazy", "large"], sweeps=True, limit_s=240)
+def checkpoint_from_outside(t, way):
+    """Ranks are killed at any instruction, their next lives too."""
+    n, program = program_of(way, 60)
+    program = (*program, "pause_us=300")
+    for _ in range(100 if t.long else 8):
+        delays_s = [t.rng.uniform(0, 0.03) for _ in range(t.rng.randint(1, 4))]
+
+        def interfere(job):
+            job.until_event("init", rank=0)
+            for delay_s in delays_s:
+                job.run_for(delay_s)
+                job.kill(*t.rng.sample(range(n), t.rng.randint(1, n)))
+
+        survives(t, n, program, interfere=interfere)
+
+
+@scenario(sweeps=True, limit_s=240)
+def checkpoint_replacement_from_outside(t):
+    """The next life is killed as soon as it is seen: at its load, in its set-up."""
+    program = ("checkpoints", "versions=60", "pause_us=300")
+    for _ in range(100 if t.long else 8):
+        delays_s = [t.rng.uniform(0, 0.0015) for _ in range(3)]
+        rank = t.rng.randrange(3)
+
+        def interfere(job):
+            for life, delay_s in enumerate(delays_s):
+                job.until_event("register" if life > 0 else "init", rank, life)
+                job.run_for(delay_s if life > 0 else 0.02)
+                job.kill(rank)
+
+        result = survives(t, 3, program, interfere=interfere)
+        require(result.killed == [rank] * 3, "not killed three times", result)
+
+
+# ------------------------------------------------------------------------------------ MPI_Pcontrol
+
+
+def sorted_lines(text):
+    return sorted(text.split("\n"))
+
+
+def under_open_mpi(n, *command):
+    """Standard output of a program under Open MPI's own mpirun."""
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None:
+        raise Skip("mpirun.openmpi is missing")
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        [mpirun, "--oversubscribe", "-n", str(n), *command],
+        env={**os.environ, **allowed},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
+@scenario(keeps=["model", "files"], sweeps=True, limit_s=180)
+def checkpoint_by_pcontrol(t, keeps):
+    """A program that knows only MPI_Pcontrol; its state in files of its own, or given to it."""
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
+        program = ("pcontrol", "model" if keeps == "model" else directory)
+        expected = t.undisturbed(3, *program)
+        mine = under_open_mpi(3, t.program("pcontrol"), program[1])
+        require(sorted_lines(mine) == sorted_lines(expected.out), f"Open MPI has\n{mine}", expected)
+        kills = [kill for r in range(3) for kill in all_points(expected.operations(r), r)]
+        for kill in sweep_of(kills, t, 30):
+            result = t.recovers(3, *program, kills=[kill], ordered=False)
+            # Five versions of three operations; never more than two of them, and the set-up.
+            for live in result.named("live"):
+                require(live["replayed_ops"] <= 7, "it went back to the beginning", result)
+
+
+@scenario(keeps=["model", "files"], sweeps=True, limit_s=180)
+def checkpoint_by_pcontrol_from_outside(t, keeps):
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
+        where = "model" if keeps == "model" else directory
+        program = ("pcontrol", where, "versions=80", "pause_us=400")
+        for _ in range(60 if t.long else 6):
+            delays_s = [t.rng.uniform(0, 0.03) for _ in range(t.rng.randint(1, 4))]
+
+            def interfere(job):
+                job.until_event("init", rank=0)
+                for delay_s in delays_s:
+                    job.run_for(delay_s)
+                    job.kill(*t.rng.sample(range(3), t.rng.randint(1, 3)))
+
+            t.recovers(3, *program, interfere=interfere, ordered=False)

@@ -1,0 +1,144 @@
+// What a sweep of deaths at steps does not come by: deaths of all ranks, or of two, at the same moment; and
+// jobs so long that memory has to be used again.
+#include <gtest/gtest.h>
+
+#include "named.h"
+#include "player.h"
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+class Together : public testing::TestWithParam<std::string> {};
+
+// All of them, or all but one, at every moment of the run, in several schedules: between prepare and
+// acknowledge, in a load, in the set-up, ...
+TEST_P(Together, AtEveryMoment) {
+  World world;
+  ASSERT_TRUE(find_world(GetParam(), &world));
+  Sweep sweep(world);
+  const std::uint64_t runs = scaled(world.name == "checkpoints-large" ? 1200 : 4000);
+  for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
+    Plan plan = plan_of(seed);
+    const std::uint64_t turns = sweep.job().reference().turns;
+    const std::uint64_t every = thorough() ? 1 + seed % 3 : 1 + turns / 8;
+    for (std::uint64_t t = seed % every; sweep.failure().empty() && t < turns; t += every) {
+      const std::uint32_t spared = static_cast<std::uint32_t>(t % (world.ranks + 1));
+      plan.deaths.clear();
+      for (std::uint32_t r = 0; r < world.ranks; ++r) {
+        if (r != spared) plan.deaths.push_back({r, 0, 0, t});
+      }
+      // And once more, soon after: in what the replacements do first.
+      if (t % 2 == 1) plan.deaths.push_back({spared % world.ranks, 1, 1 + t % 40, 0});
+      sweep.try_plan(plan);
+    }
+  }
+  EXPECT_EQ(sweep.failure(), "");
+  if (!thorough()) return;
+  EXPECT_GT(sweep.probes()[Probe::kAllDead], 0u);
+  EXPECT_GT(sweep.probes()[Probe::kRestored], 0u);
+  EXPECT_GT(sweep.probes()[Probe::kPreparedBefore], 0u);
+  EXPECT_GT(sweep.probes()[Probe::kDiedRestored], 0u);
+}
+
+std::vector<std::string> names_of_checkpoint_worlds() {
+  std::vector<std::string> names;
+  for (const World& w : checkpoint_worlds()) names.push_back(w.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Together, testing::ValuesIn(names_of_checkpoint_worlds()),
+                         name_of_case);
+
+// All ask for the set-up at once, and execute it once more.
+TEST(SetUp, IsExecutedOnceMore) {
+  World world;
+  ASSERT_TRUE(find_world("checkpoints-seldom", &world));
+  Sweep sweep(world);
+  const std::uint64_t turns = sweep.job().reference().turns;
+  for (std::uint64_t t = 0; t < turns; ++t) {
+    Plan plan;
+    plan.deaths = {{0, 0, 0, t}, {1, 0, 0, t}};
+    ASSERT_TRUE(sweep.try_plan(plan)) << sweep.failure();
+    plan.deaths.push_back({0, 1, 30, 0});  // and then one of them is found alone with it
+    ASSERT_TRUE(sweep.try_plan(plan)) << sweep.failure();
+  }
+  EXPECT_GT(sweep.probes()[Probe::kRunAgain], 0u);
+  EXPECT_GT(sweep.probes()[Probe::kAskedAgain], 0u);
+}
+
+// Iterations that are all alike.
+World steady(std::uint64_t iterations, std::size_t growth) {
+  World world;
+  world.name = "steady";
+  world.ranks = 3;
+  world.body = [iterations, growth](Player& p) {
+    Player::Comm all = p.everyone(), pair = p.comm({2, 0});
+    const std::uint64_t from = p.load();
+    p.end_set_up();
+    p.grow_models(growth);
+    for (std::uint64_t v = from; v < iterations; ++v) {
+      p.allreduce(all, 5);
+      p.bcast(all, static_cast<std::uint32_t>(v % 3), 20);
+      p.allreduce(all, 1);
+      p.message(pair, v % 2, 1 - v % 2, 4);
+      p.checkpoint(all);
+    }
+  };
+  return world;
+}
+
+struct Used {
+  std::uint64_t lasting, payload;
+  bool operator==(const Used&) const = default;
+};
+
+Used used(const Job& job) {
+  Used u = {};
+  for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
+    u.lasting += engine::control_of(job.base(), r)->lasting_bump.load();
+    u.payload += engine::control_of(job.base(), r)->payload_bump.load();
+  }
+  return u;
+}
+
+TEST(Memory, IsUsedAgain) {
+  Job shorter(steady(30, 0)), longer(steady(200, 0));
+  for (std::uint64_t seed = 0; seed < scaled(6); ++seed) {
+    const Result a = shorter.run(plan_of(seed)), b = longer.run(plan_of(seed));
+    ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
+    EXPECT_EQ(used(shorter).payload, used(longer).payload) << seed;
+    EXPECT_EQ(used(shorter).lasting, used(longer).lasting) << seed;
+  }
+}
+
+// However often a rank dies, it does not leave more behind each time.
+TEST(Memory, IsUsedAgainAfterDeaths) {
+  Job job(steady(300, 0));
+  const Used undisturbed = used(job);
+  const std::uint64_t turns = job.reference().turns;
+  for (std::uint64_t deaths : {10, 40}) {
+    Plan plan;
+    for (std::uint64_t i = 1; i <= deaths; ++i) plan.deaths.push_back({1, 0, 0, i * turns / (deaths + 1)});
+    const Result result = job.run(plan);
+    ASSERT_TRUE(result.good()) << result.why;
+    EXPECT_EQ(result.deaths, deaths);
+    constexpr std::uint64_t kZonesBytes = 12 << 20;
+    EXPECT_LT(used(job).payload, undisturbed.payload + kZonesBytes) << deaths;
+    EXPECT_LT(used(job).lasting, undisturbed.lasting + (64 << 10)) << deaths;
+  }
+}
+
+// Models that grow a little each time.
+TEST(Memory, OfGrowingModelsIsUsedAgain) {
+  Job job(steady(200, 100));
+  const Job constant(steady(200, 0));
+  // At the end a model has 200 * 100 elements: four versions of two models, each in its last place and in
+  // smaller ones before.
+  const std::uint64_t last = 200 * 100 * sizeof(Element);
+  EXPECT_LT(used(job).payload, used(constant).payload + 3 * 2 * 4 * 2 * last);
+}
+
+}  // namespace
+}  // namespace rejoin::sim

@@ -1,0 +1,219 @@
+// Programs that load, set up, iterate and make checkpoints.
+#include <initializer_list>
+#include <utility>
+
+#include "player.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+using Comm = Player::Comm;
+
+constexpr std::uint64_t kWrapper = 0x9000;  // where calls come from that go through one function
+
+const std::vector<Probe> kRestores = {Probe::kReplayed, Probe::kRestored, Probe::kSlept,
+                                      Probe::kRung, Probe::kHalfWritten};
+
+std::vector<Probe> with(std::vector<Probe> probes, std::initializer_list<Probe> more) {
+  probes.insert(probes.end(), more);
+  return probes;
+}
+
+// Iterations `from` to `to`, a checkpoint behind each.
+template <class Iteration>
+void iterate(Player& p, Comm& all, std::uint64_t from, std::uint64_t to, Iteration&& iteration) {
+  p.end_set_up();
+  for (std::uint64_t v = from; v < to; ++v) {
+    iteration(v);
+    p.checkpoint(all);
+  }
+}
+
+void three(Player& p) {
+  Comm all = p.everyone();
+  p.allreduce(all, 1);
+  p.bcast(all, 1, 4);
+  iterate(p, all, p.load(), 3, [&](std::uint64_t v) {
+    p.allreduce(all, 5 + v);
+    p.bcast(all, static_cast<std::uint32_t>(v % 3), 6);
+  });
+  p.allreduce(all, 2);
+}
+
+void two(Player& p) {
+  Comm all = p.everyone();
+  p.bcast(all, 0, 3);
+  iterate(p, all, p.load(), 5, [&](std::uint64_t) { p.allreduce(all, 5); });
+}
+
+// Nothing between one checkpoint and the next but, now and then, something.
+void bare(Player& p) {
+  Comm all = p.everyone();
+  iterate(p, all, p.load(), 5, [&](std::uint64_t v) {
+    if (v == 2) p.allgather(all, 2);
+  });
+}
+
+void lazy(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  for (std::uint64_t v = from; v < 7; ++v) {
+    p.allreduce(all, 1 + v);
+    if (v % 2 == 0) p.message(all, 0, 1, 3);
+    p.checkpoint_lazily(all, 3);
+  }
+  p.bcast(all, 2, 2);
+}
+
+// The ancestor's case: what a rank asks for again before it goes on.
+void bootstrap(Player& p) {
+  Comm all = p.everyone();
+  p.allreduce(all, 1);
+  const std::uint64_t from = p.load();
+  p.allreduce(all, 1);
+  p.call_through(kWrapper);
+  for (const std::size_t count : {3, 1, 3}) p.allreduce(all, count);
+  p.call_through(0);
+  p.mark(0);
+  p.bcast(all, 2, 7);
+  p.gather(all, 1, 2);
+  iterate(p, all, from, 3, [&](std::uint64_t v) { p.allreduce(all, 1 + v); });
+}
+
+// One function makes the calls of the set-up and of the iterations. What has a key is asked for in every
+// life; what has none, only by those that have not loaded anything.
+void wrapper(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  p.call_through(kWrapper);
+  p.mark(17);
+  p.allreduce(all, 1);
+  p.end_set_up();
+  if (from == 0) p.allreduce(all, 1);
+  iterate(p, all, from, 3, [&](std::uint64_t) {
+    p.allreduce(all, 1);
+    p.bcast(all, 0, 1);
+  });
+}
+
+void communicators(Player& p) {
+  Comm all = p.everyone(), left = p.comm({0, 2});
+  p.allreduce(left, 5);
+  const std::uint64_t from = p.load();
+  Comm right = p.comm({2, 1}), brief = p.comm({1, 0}, 8);
+  p.allreduce(right, 2);
+  p.bcast(brief, 1, 9);
+  p.free(brief);
+  iterate(p, all, from, 3, [&](std::uint64_t v) {
+    Comm once = p.comm({1, 0}, 10 + v);
+    p.allreduce(once, 3);
+    p.free(once);
+    p.message(left, 1, 0, 2);
+    p.allreduce(right, 6);
+  });
+}
+
+// Who asks for its set-up with somebody who waits for a third rank, who waits for the one that asks.
+void chain(Player& p) {
+  Comm all = p.everyone(), left = p.comm({0, 1}), right = p.comm({1, 2}), outer = p.comm({2, 0});
+  const std::uint64_t from = p.load();
+  p.allreduce(left, 1);
+  p.allreduce(right, 1);
+  p.allreduce(outer, 1);
+  iterate(p, all, from, 2, [&](std::uint64_t) {
+    p.allreduce(outer, 2);
+    p.allreduce(right, 2);
+    p.allreduce(left, 2);
+  });
+}
+
+// The same, but it was no set-up that is asked for.
+void chain_wrapper(Player& p) {
+  Comm all = p.everyone(), left = p.comm({0, 1}), right = p.comm({1, 2}), outer = p.comm({2, 0});
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  p.call_through(kWrapper);
+  if (from == 0) p.allreduce(left, 1);
+  iterate(p, all, from, 3, [&](std::uint64_t) {
+    p.allreduce(right, 2);
+    p.allreduce(left, 1);
+    p.bcast(outer, 0, 2);
+  });
+}
+
+// In some iterations no member of the set-up's communicators is heard of in them.
+void seldom(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  Comm pair = p.comm({1, 0});
+  p.allreduce(pair, 2);
+  p.gather(pair, 0, 1);
+  iterate(p, all, from, 4, [&](std::uint64_t v) {
+    p.allreduce(all, 1);
+    if (v == 2) p.allreduce(pair, 3);
+  });
+}
+
+void messages(Player& p) {
+  Comm all = p.everyone(), pair = p.comm({2, 0});
+  p.gather(all, 0, 1);
+  const std::uint64_t from = p.load();
+  p.scatter(all, 1, 2);
+  iterate(p, all, from, 3, [&](std::uint64_t v) {
+    p.alltoall(all, 1);
+    p.message(pair, v % 2, 1 - v % 2, 4);
+    p.reduce(all, 2, 3);
+  });
+}
+
+// Roots and senders have made the next checkpoint while others are still given what came before it.
+void ahead(Player& p) {
+  Comm all = p.everyone(), pair = p.comm({0, 2});
+  iterate(p, all, p.load(), 4, [&](std::uint64_t v) {
+    p.bcast(all, 0, 5 + v);
+    p.bcast(all, 0, 12);
+    p.message(pair, 0, 1, 6);
+  });
+  p.bcast(all, 0, 3);
+}
+
+void large(Player& p) {
+  Comm all = p.everyone();
+  iterate(p, all, p.load(), 4, [&](std::uint64_t v) {
+    p.allreduce(all, 2100, {.early = v % 2 == 0});
+    p.bcast(all, 1, 9000, {.early = v % 2 == 1});
+  });
+}
+
+}  // namespace
+
+std::vector<World> checkpoint_worlds() {
+  const auto asked = with(kRestores, {Probe::kAskedAgain});
+  std::vector<World> worlds;
+  const auto add = [&](const char* name, std::uint32_t ranks, void (*body)(Player&),
+                       std::vector<Probe> must_reach) {
+    World w = {name, ranks, body};
+    w.must_reach = std::move(must_reach);
+    w.checkpoints = true;
+    worlds.push_back(std::move(w));
+  };
+  add("checkpoints", 3, three, with(kRestores, {Probe::kPreparedBefore, Probe::kTakenEntering}));
+  add("checkpoints-two", 2, two, with(kRestores, {Probe::kPreparedBefore}));
+  add("checkpoints-bare", 3, bare, with(kRestores, {Probe::kPreparedBefore}));
+  add("checkpoints-lazy", 3, lazy, with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-bootstrap", 3, bootstrap, asked);
+  add("checkpoints-wrapper", 3, wrapper, asked);
+  add("checkpoints-communicators", 3, communicators, asked);
+  add("checkpoints-chain", 3, chain, asked);
+  add("checkpoints-chain-wrapper", 3, chain_wrapper, kRestores);
+  add("checkpoints-seldom", 3, seldom, asked);
+  add("checkpoints-messages", 3, messages,
+      with(asked, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-ahead", 3, ahead, kRestores);
+  add("checkpoints-large", 2, large, kRestores);
+  return worlds;
+}
+
+}  // namespace rejoin::sim
