@@ -32,7 +32,7 @@ extern "C" {
 enum {
   REJOIN_ERR_ARGUMENT = -1, /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
   REJOIN_ERR_STATE = -2,    /* not possible here: a second load, a load after a checkpoint */
-  REJOIN_ERR_MODEL = -3,    /* the members disagree: other versions, other global models */
+  REJOIN_ERR_MODEL = -3,    /* ranks disagree about this checkpoint: end the job (MPI_Abort) */
   REJOIN_ERR_MEMORY = -4,   /* no room for the model */
   REJOIN_ERR_KEY = -5       /* a bootstrap key that was used before */
 };

@@ -166,6 +166,9 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   if (resume && !std::filesystem::is_directory(directory, error)) {
     return Error{"--resume: there is no directory " + directory};
   }
+  if (std::filesystem::exists(directory, error) && !std::filesystem::is_directory(directory, error)) {
+    return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
+  }
   std::filesystem::create_directories(directory, error);
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};

@@ -218,6 +218,13 @@ class BasicRank {
   Standing ask_members(Comm& c, std::uint64_t then, const Entered& e);
   Standing history_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
   Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next, bool* seen);
+  struct Died {
+    std::uint64_t context = 0;  // 0: there was none
+    std::uint64_t sequence = 0;
+    const engine::CallEntry* call = nullptr;
+  };
+  Died died_in(std::uint32_t world);
+  bool is_further(const Comm& c, std::uint32_t world);
   bool waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence,
                     bool* seen);
   bool find_marked(Comm& c, Entered* e);

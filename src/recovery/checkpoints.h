@@ -546,6 +546,9 @@ void BasicRank<Host>::check_confusion(const Comm& c, const Entered& e, std::uint
 // that operation, and I am a part of it.
 template <class Host>
 typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::uint64_t then, const Entered& e) {
+  // Who knows it from its own history does not ask: when all ask, nobody knows anything else.
+  const Standing own = history_of(c, c.members.rank, then, e.sequence);
+  if (own != Standing::kUnknown) return own;
   show_position(c, e);
   control_->asked.store(then, std::memory_order_relaxed);
   control_->asked_version.store(version_, std::memory_order_relaxed);
@@ -558,8 +561,9 @@ typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::ui
     host_.step(Step::kAsk);
     std::uint32_t asking = 0;
     for (std::uint32_t i = 0; i < c.members.size && decided == Standing::kUnknown; ++i) {
+      if (i == c.members.rank) continue;
       Standing s = history_of(c, i, then, e.sequence);
-      if (s == Standing::kUnknown && i != c.members.rank) {
+      if (s == Standing::kUnknown) {
         std::fill(seen, seen + header_->ranks, false);
         s = standing_of(c, i, then, e.sequence, seen);
         // It may have come past it between the two looks.
@@ -578,35 +582,65 @@ typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::ui
   return decided;
 }
 
-// What member i, perhaps I myself, has done in this or a former life, seen from my next operation of c, `next`;
+// What member i, or I myself, has done in this or a former life, seen from my next operation of c, `next`;
 // `then` is the one of the set-up.
 template <class Host>
 typename BasicRank<Host>::Standing BasicRank<Host>::history_of(Comm& c, std::uint32_t i,
                                                                std::uint64_t then,
                                                                std::uint64_t next) {
-  std::byte* base = host_.base();
   const std::uint32_t world = c.members.world[i];
-  const engine::RankControl* they = engine::control_of(base, world);
-  const std::uint64_t prepared = they->prepared.load(std::memory_order_acquire);
+  const engine::RankControl* they = engine::control_of(host_.base(), world);
+  // What lies behind the operation is looked for first, the operation itself then.
+  const bool further = they->prepared.load(std::memory_order_acquire) > version_ || is_further(c, world);
   const engine::CallEntry* set_up = call_at(c, i, then);
   if (set_up == nullptr) return Standing::kUnknown;
   if (const engine::CallEntry* call = call_at(c, i, next)) {
     return call == set_up ? Standing::kSame : Standing::kElsewhere;
   }
-  // It came to the next checkpoint without it.
-  if (prepared > version_) return Standing::kElsewhere;
+  // It came to the next checkpoint, or to an operation that is still before me, without it.
+  if (further) return Standing::kElsewhere;
   // A life that died inside an operation may have left messages of it.
+  const Died died = died_in(world);
+  if (died.context != c.members.context || died.sequence != next) return Standing::kUnknown;
+  return died.call == set_up ? Standing::kSame : Standing::kElsewhere;
+}
+
+// The operation that the newest such life of rank `world` died inside; not a checkpoint.
+template <class Host>
+typename BasicRank<Host>::Died BasicRank<Host>::died_in(std::uint32_t world) {
+  std::byte* base = host_.base();
+  const engine::RankControl* they = engine::control_of(base, world);
   const std::uint64_t context = they->died_context.load(std::memory_order_acquire);
   const std::uint64_t sequence = they->died_sequence.load(std::memory_order_acquire);
   const std::uint32_t index = they->died_call.load(std::memory_order_acquire);
-  if (context != c.members.context || sequence != next ||
-      they->died_context.load(std::memory_order_acquire) != context) {
-    return Standing::kUnknown;
-  }
+  if (context == 0 || they->died_context.load(std::memory_order_acquire) != context) return {};
   const engine::CallEntry* call =
       engine::log_at<engine::CallEntry>(base, engine::region_of(base, world)->calls, index);
-  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) return Standing::kUnknown;
-  return call == set_up ? Standing::kSame : Standing::kElsewhere;
+  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) return {};
+  return {context, sequence, call};
+}
+
+// Whether rank `world`, in this or a former life, was in an operation that is still before me, and is not the
+// next one of c. If it is I myself, messages of mine tell it, too.
+template <class Host>
+bool BasicRank<Host>::is_further(const Comm& c, std::uint32_t world) {
+  std::byte* base = host_.base();
+  for (Comm* mine = comms_; mine != nullptr; mine = mine->next) {
+    const engine::ContextBlock* theirs =
+        mine == &c || mine->members.size == 1 ? nullptr : engine::find_block(base, world, mine->members.context);
+    if (theirs == nullptr) continue;
+    if (theirs->records.tail.load(std::memory_order_acquire) > mine->next_sequence) return true;
+    const Died died = died_in(world);
+    if (died.context == mine->members.context && died.sequence >= mine->next_sequence) return true;
+  }
+  if (world != rank()) return false;
+  auto* channels = reinterpret_cast<engine::Log*>(base + region_head_->channels);
+  for (std::uint32_t to = 0; to < header_->ranks; ++to) {
+    if (channels[to].tail.load(std::memory_order_relaxed) <= sent_[to]) continue;
+    const auto* e = engine::log_at<engine::ChannelEntry>(base, channels[to], sent_[to]);
+    if (e->context != c.members.context || e->sequence != c.next_sequence) return true;
+  }
+  return false;
 }
 
 // Where member i stands, if its history says nothing.
