@@ -288,5 +288,6 @@ class BasicRank {
 }  // namespace rejoin::recovery
 
 #include "recovery/basic_rank_inl.h"
+#include "recovery/asked_again.h"
 #include "recovery/checkpoints.h"
 #include "recovery/operation.h"
