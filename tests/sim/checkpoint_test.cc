@@ -1,5 +1,5 @@
-// What a sweep of deaths at steps does not come by: deaths of all ranks, or of two, at the same moment; and
-// jobs so long that memory has to be used again.
+// What a sweep of deaths at steps does not come by: deaths of all ranks, or of two, at the same
+// moment; and jobs so long that memory has to be used again.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -12,8 +12,8 @@ namespace {
 
 class Together : public testing::TestWithParam<std::string> {};
 
-// All of them, or all but one, at every moment of the run, in several schedules: between prepare and
-// acknowledge, in a load, in the set-up, ...
+// All of them, or all but one, at every moment of the run, in several schedules: between prepare
+// and acknowledge, in a load, in the set-up, ...
 TEST_P(Together, AtEveryMoment) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
@@ -120,7 +120,8 @@ TEST(Memory, IsUsedAgainAfterDeaths) {
   const std::uint64_t turns = job.reference().turns;
   for (std::uint64_t deaths : {10, 40}) {
     Plan plan;
-    for (std::uint64_t i = 1; i <= deaths; ++i) plan.deaths.push_back({1, 0, 0, i * turns / (deaths + 1)});
+    for (std::uint64_t i = 1; i <= deaths; ++i)
+      plan.deaths.push_back({1, 0, 0, i * turns / (deaths + 1)});
     const Result result = job.run(plan);
     ASSERT_TRUE(result.good()) << result.why;
     EXPECT_EQ(result.deaths, deaths);
@@ -134,8 +135,8 @@ TEST(Memory, IsUsedAgainAfterDeaths) {
 TEST(Memory, OfGrowingModelsIsUsedAgain) {
   Job job(steady(200, 100));
   const Job constant(steady(200, 0));
-  // At the end a model has 200 * 100 elements: four versions of two models, each in its last place and in
-  // smaller ones before.
+  // At the end a model has 200 * 100 elements: four versions of two models, each in its last place
+  // and in smaller ones before.
   const std::uint64_t last = 200 * 100 * sizeof(Element);
   EXPECT_LT(used(job).payload, used(constant).payload + 3 * 2 * 4 * 2 * last);
 }

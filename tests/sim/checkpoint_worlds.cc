@@ -82,8 +82,8 @@ void bootstrap(Player& p) {
   iterate(p, all, from, 3, [&](std::uint64_t v) { p.allreduce(all, 1 + v); });
 }
 
-// One function makes the calls of the set-up and of the iterations. What has a key is asked for in every
-// life; what has none, only by those that have not loaded anything.
+// One function makes the calls of the set-up and of the iterations. What has a key is asked for in
+// every life; what has none, only by those that have not loaded anything.
 void wrapper(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -115,7 +115,8 @@ void communicators(Player& p) {
   });
 }
 
-// Who asks for its set-up with somebody who waits for a third rank, who waits for the one that asks.
+// Who asks for its set-up with somebody who waits for a third rank, who waits for the one that
+// asks.
 void chain(Player& p) {
   Comm all = p.everyone(), left = p.comm({0, 1}), right = p.comm({1, 2}), outer = p.comm({2, 0});
   const std::uint64_t from = p.load();
@@ -209,8 +210,7 @@ std::vector<World> checkpoint_worlds() {
   add("checkpoints-chain", 3, chain, asked);
   add("checkpoints-chain-wrapper", 3, chain_wrapper, kRestores);
   add("checkpoints-seldom", 3, seldom, asked);
-  add("checkpoints-messages", 3, messages,
-      with(asked, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-messages", 3, messages, with(asked, {Probe::kResent, Probe::kReceivedAgain}));
   add("checkpoints-ahead", 3, ahead, kRestores);
   add("checkpoints-large", 2, large, kRestores);
   return worlds;

@@ -359,8 +359,8 @@ const char* Oracle::saves(std::uint32_t rank, std::uint64_t v, std::uint64_t sta
   Version& version = it->second;
   const auto number = static_cast<unsigned long long>(v);
   if (!fresh && version.state != state) {
-    return broken("checkpoints: rank %u comes to checkpoint %llu with another state than before", rank,
-                  number);
+    return broken("checkpoints: rank %u comes to checkpoint %llu with another state than before",
+                  rank, number);
   }
   const auto* then = reference_ == nullptr ? nullptr : &reference_->versions_[rank];
   if (then != nullptr && (!then->contains(v) || then->at(v).state != state)) {
@@ -386,8 +386,8 @@ const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
                   rank, number);
   }
   if (engine::control_of(base_, rank)->safe.load() < v) {
-    return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it", rank,
-                  number);
+    return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it",
+                  rank, number);
   }
   return nullptr;
 }
@@ -401,7 +401,8 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
                   number);
   }
   if (v < committed_before || v < engine::control_of(base_, rank)->safe.load()) {
-    return broken("checkpoints: rank %u loads version %llu, and there is a newer one", rank, number);
+    return broken("checkpoints: rank %u loads version %llu, and there is a newer one", rank,
+                  number);
   }
   if (v == 0) return nullptr;
   if (!versions_[rank].contains(v) || !versions_[0].contains(v)) {
@@ -411,8 +412,9 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
                         hash_of_bytes(loaded.local, loaded.local_bytes)};
   const Models expected = {versions_[0].at(v).models.global, versions_[rank].at(v).models.local};
   if (given != expected) {
-    return broken("checkpoints: rank %u loads version %llu with other models than were given for it",
-                  rank, number);
+    return broken(
+        "checkpoints: rank %u loads version %llu with other models than were given for it", rank,
+        number);
   }
   for (const auto& [g, member] : groups_of_[rank]) {
     if (g->blocks[member] == nullptr || g->members.size() == 1) continue;
@@ -434,7 +436,8 @@ const char* Oracle::check_versions(std::uint32_t rank) {
     const std::uint64_t prepared_now = prepared(r);
     const std::uint64_t safe_now = engine::control_of(base_, r)->safe.load();
     if (prepared_now < prepared_[r] || safe_now < safe_[r] || safe_now > all) {
-      return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks", r);
+      return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks",
+                    r);
     }
     if (r != rank && (prepared_now != prepared_[r] || safe_now != safe_[r])) {
       return broken("I5: the versions of rank %u move in a turn of rank %u", r, rank);

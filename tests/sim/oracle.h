@@ -8,9 +8,11 @@
 //   barrier   nobody returns from an operation that synchronises before every member has entered it
 //   I5        published words never go back, and only their owner moves them
 //   messages  what arrives as message k is what was posted as message k, and nothing is left over
-//   checkpoints  load gives the newest version that is due, with the models that were given for it; what
+//   checkpoints  load gives the newest version that is due, with the models that were given for it;
+//   what
 //             a rank may still go back to is kept
-//   journal   at the end, and when a rank has loaded a version, every record that is still needed leads
+//   journal   at the end, and when a rank has loaded a version, every record that is still needed
+//   leads
 //             to the bytes that were handed out
 //
 // Functions return nullptr, or what is broken (valid until the next call).

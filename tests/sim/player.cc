@@ -18,8 +18,7 @@ using recovery::Uniform;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{32} << 20;
-constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);  // at the front of them
-constexpr std::uint64_t kSetUpSite = 0x5000, kCheckpointSite = 0x7000;
+constexpr std::uint64_t kSetUpSite = 0x5000;
 
 std::uint32_t mix32(std::uint32_t a, std::uint32_t b) {
   std::uint32_t h = (a * 31 + b) * 0x9e3779b1u;
@@ -106,7 +105,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   c.signature.root = root;
   c.signature.bytes = bytes;
   // Where all members call from: a program has loops, and the same text on every rank.
-  const std::uint64_t site = site_ != 0     ? site_
+  const std::uint64_t site = site_ != 0    ? site_
                              : setting_up_ ? kSetUpSite + 16 * of.count->asked
                                            : 0x1000 + 16 * (of.count->number % 8);
   c.site = reinterpret_cast<const void*>(site);
@@ -152,7 +151,8 @@ void Player::free(Comm& c) {
 
 // A new one.
 Count* Player::count_of(std::uint64_t context) {
-  Count* free = std::find_if(counts_, counts_ + kMaxCounts, [](const Count& c) { return c.context == 0; });
+  Count* free =
+      std::find_if(counts_, counts_ + kMaxCounts, [](const Count& c) { return c.context == 0; });
   if (free == counts_ + kMaxCounts) job_.fail_if("the program has too many communicators");
   *free = {context, 0, 0, 0, 0};
   for (std::size_t i = 0; i < kMaxCounts; ++i) {
@@ -186,7 +186,8 @@ Player::Given Player::given(const Comm& c, bool failed) {
   if (asks_again()) {
     g.number = count.set_up + count.asked;
     g.out_of_turn = g.sequence != count.next;
-    if (g.out_of_turn && g.sequence != g.number) job_.fail_if("set-up: it is given another operation");
+    if (g.out_of_turn && g.sequence != g.number)
+      job_.fail_if("set-up: it is given another operation");
     if (!g.out_of_turn) job_.oracle().entered(*c.group, g.sequence, c.me);
     job_.hit(g.out_of_turn ? Probe::kAskedAgain : Probe::kRunAgain);
   } else if (g.sequence != count.next) {
@@ -362,7 +363,8 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
                        bool own_in_outcome, Body&& body) {
   std::memset(static_cast<void*>(out.data), 0, out.bytes());
   begin(c, false, false);
-  SimRank::Operation operation(rank_, *c.comm, call(c, kind, in.bytes(), root), in.data, in.bytes());
+  SimRank::Operation operation(rank_, *c.comm, call(c, kind, in.bytes(), root), in.data,
+                               in.bytes());
   SimPort port(*this, c, operation);
   body(port);
   const Status s = operation.finish();
@@ -463,143 +465,6 @@ Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_
       std::memcpy(static_cast<void*>(out.data), data, bytes);
     }
   });
-}
-
-// --------------------------------------------------------------------------------- checkpoints
-
-namespace {
-
-// The models. Global := GlobalHead noise; Local := LocalHead sent[ranks] received[ranks]
-// Count[kMaxCounts] noise.
-struct GlobalHead {
-  std::uint64_t version;
-  std::uint64_t common;
-};
-struct LocalHead {
-  std::uint64_t version;
-  std::uint64_t state;
-  std::uint64_t operations;
-};
-
-// Models of different sizes: their memory is used again.
-std::size_t noise_of(std::uint64_t v) { return 16 + v % 3 * 24; }
-
-}  // namespace
-
-void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
-  const std::size_t words = ranks() * sizeof(std::uint64_t);
-  const std::size_t counts = kMaxCounts * sizeof(Count);
-  const std::size_t noise = noise_of(v) + v * growth_;
-  *global = buffer(sizeof(GlobalHead) / sizeof(Element) + noise);
-  *local = buffer((sizeof(LocalHead) + 2 * words + counts) / sizeof(Element) + noise);
-  for (std::size_t i = 0; i < global->count; ++i) {
-    global->data[i] = {0, 0, mix32(static_cast<std::uint32_t>(common_ + v), static_cast<std::uint32_t>(i))};
-  }
-  for (std::size_t i = 0; i < local->count; ++i) {
-    local->data[i] = {0, 0, mix32(static_cast<std::uint32_t>(state_), static_cast<std::uint32_t>(i))};
-  }
-  const GlobalHead head = {v, common_};
-  std::memcpy(static_cast<void*>(global->data), &head, sizeof head);
-  const LocalHead mine = {v, state_, operations_};
-  auto* to = reinterpret_cast<std::byte*>(local->data);
-  std::memcpy(to, &mine, sizeof mine);
-  std::memcpy(to += sizeof mine, sent_, words);
-  std::memcpy(to += words, received_, words);
-  std::memcpy(to + words, counts_, counts);
-}
-
-void Player::read_models() {
-  const std::size_t words = ranks() * sizeof(std::uint64_t);
-  GlobalHead head;
-  LocalHead mine;
-  std::memcpy(&head, loaded_.global, sizeof head);
-  std::memcpy(&mine, loaded_.local, sizeof mine);
-  common_ = head.common;
-  state_ = mine.state;
-  operations_ = mine.operations;
-  const std::byte* from = loaded_.local + sizeof mine;
-  std::memcpy(sent_, from, words);
-  std::memcpy(received_, from += words, words);
-  std::memcpy(static_cast<void*>(restored_counts_), from + words, kMaxCounts * sizeof(Count));
-  for (std::size_t i = 0; i < kMaxCounts; ++i) {
-    restored_counts_[i].asked = 0;
-    for (std::size_t k = 0; k < kMaxCounts; ++k) {
-      const Count& then = restored_counts_[k];
-      if (then.context != 0 && then.context == counts_[i].context) counts_[i] = {then.context, then.next, then.number, then.set_up, 0};
-    }
-  }
-}
-
-std::uint64_t Player::load() {
-  Oracle& oracle = job_.oracle();
-  const std::uint64_t committed = oracle.committed();
-  rank_.host().about_to(SimHost::Doing::kLoading);
-  const Status s = rank_.load(&loaded_);
-  rank_.host().about_to(SimHost::Doing::kNothing);
-  if (s != Status::kOk) job_.fail_if(rank_.last_error());
-  job_.simulation().note(rank_.host(), "loads version", loaded_.version, 0);
-  job_.fail_if(oracle.loaded(rank(), committed, loaded_));
-  set_up_state_ = engine::mix(state_ + 5);
-  setting_up_ = true;
-  restored_ = loaded_.version != 0;
-  for (std::size_t i = 0; i < kMaxCounts; ++i) counts_[i].set_up = counts_[i].number;
-  if (!restored_) return 0;
-  job_.hit(Probe::kRestored);
-  loaded_hash_ = hash_of_bytes(loaded_.global, loaded_.global_bytes) +
-                 hash_of_bytes(loaded_.local, loaded_.local_bytes);
-  read_models();
-  return loaded_.version;
-}
-
-// What load() gave lasts until the second checkpoint from there.
-void Player::check_loaded() {
-  if (!restored_ || rank_.version() > loaded_.version + 1) return;
-  const std::uint64_t now = hash_of_bytes(loaded_.global, loaded_.global_bytes) +
-                            hash_of_bytes(loaded_.local, loaded_.local_bytes);
-  if (now != loaded_hash_) job_.fail_if("checkpoints: a model that was loaded changes too early");
-}
-
-void Player::checkpoint(Comm& world) { checkpoint(world, 0); }
-
-void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
-  const std::uint64_t v = rank_.version() + 1;
-  if (v == 1 || rank_.next_lazy() <= v) return checkpoint(world, v - v % every + every);
-  job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
-  rank_.pass_checkpoint();
-}
-
-// next_lazy: 0, or this checkpoint is a lazy one, and that is the next to be written.
-void Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
-  Oracle& oracle = job_.oracle();
-  const std::uint64_t v = rank_.version() + 1;
-  setting_up_ = false;
-  check_loaded();
-  Buffer global, local;
-  write_models(v, &global, &local);
-  if (oracle.prepared(rank()) >= v) job_.hit(Probe::kPreparedBefore);
-  job_.fail_if(oracle.saves(rank(), v, engine::mix(state() + operations_),
-                            {hash_of_bytes(global.data, global.bytes()), hash_of_bytes(local.data, local.bytes())},
-                            counts_, kMaxCounts));
-  job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);
-  recovery::Models m;
-  m.compared = next_lazy == 0;
-  if (rank() == 0) m.next_lazy = next_lazy;
-  if (m.compared || rank() == 0) {
-    m.global = global.data;
-    m.global_bytes = global.bytes();
-  }
-  m.local = local.data;
-  m.local_bytes = local.bytes();
-  recovery::Call at = call(world, OpKind::kCheckpoint, 0, -1);
-  at.site = reinterpret_cast<const void*>(kCheckpointSite);
-  rank_.host().about_to(SimHost::Doing::kCheckpointing);
-  const Status s = rank_.checkpoint(*world.comm, at, m);
-  rank_.host().about_to(SimHost::Doing::kNothing);
-  if (s != Status::kOk) job_.fail_if(rank_.last_error());
-  std::memset(static_cast<void*>(global.data), 0xa5, global.bytes());
-  std::memset(static_cast<void*>(local.data), 0x5a, local.bytes());
-  job_.fail_if(oracle.saved(rank(), v));
-  used_ = kKeptBytes;
 }
 
 }  // namespace rejoin::sim

@@ -69,8 +69,8 @@ class Player {
   // One message from one member to another; the other members only pass by.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
-  // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes from the
-  // models. What it does from here to end_set_up() it does in every life.
+  // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
+  // from the models. What it does from here to end_set_up() it does in every life.
   std::uint64_t load();
   void end_set_up() { setting_up_ = false; }
   // Global model: the same on all ranks. The models are overwritten as soon as it returns.
@@ -93,6 +93,8 @@ class Player {
 
  private:
   friend class SimPort;
+  // At the front of `memory`, for the life of the player.
+  static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
   struct Given {
     std::uint64_t sequence;  // the record's
@@ -135,8 +137,8 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_;
-  // Of the program. A hash over all outcomes but those of the set-up; over those; and over those that all
-  // ranks were given.
+  // Of the program. A hash over all outcomes but those of the set-up; over those; and over those
+  // that all ranks were given.
   std::uint64_t state_;
   std::uint64_t set_up_state_ = 0;
   std::uint64_t common_ = 0;
@@ -146,7 +148,7 @@ class Player {
   std::size_t growth_ = 0;
   bool setting_up_ = false;
   bool restored_ = false;
-  Count* const counts_;    // [kMaxCounts] of communicators that are there
+  Count* const counts_;           // [kMaxCounts] of communicators that are there
   Count* const restored_counts_;  // likewise, of the version that was loaded
   recovery::Loaded loaded_ = {};
   std::uint64_t loaded_hash_ = 0;

@@ -37,8 +37,8 @@ struct Line {
   How how;
 };
 
-// With checkpoints: lines[0..set_up) before the load, those up to `iterations` each life does again, and
-// of the rest `per_version` come before each checkpoint but the last lines.
+// With checkpoints: lines[0..set_up) before the load, those up to `iterations` each life does
+// again, and of the rest `per_version` come before each checkpoint but the last lines.
 struct Program {
   std::vector<std::vector<std::uint32_t>> groups;
   std::vector<Line> lines;
@@ -46,9 +46,9 @@ struct Program {
   std::size_t set_up = 0, iterations = 0;
   std::size_t late_groups = 0;  // made in the set-up, not before it: from this one on
   std::size_t versions = 0, per_version = 0;
-  std::uint64_t lazily = 0;     // every so many; 0: all are written
-  std::uint64_t wrapper = 0;    // through which the set-up calls
-  std::size_t marked = 0;       // every so many operations of the set-up; 0: none
+  std::uint64_t lazily = 0;   // every so many; 0: all are written
+  std::uint64_t wrapper = 0;  // through which the set-up calls
+  std::size_t marked = 0;     // every so many operations of the set-up; 0: none
 };
 
 constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
@@ -190,8 +190,8 @@ void play_all(Player& p, const Program& program) {
   }
 }
 
-// As play_all(), but a communicator that is remade is a brief one, and lines before the load pass by
-// communicators that are not there yet.
+// As play_all(), but a communicator that is remade is a brief one, and lines before the load pass
+// by communicators that are not there yet.
 void play_checkpoints(Player& p, const Program& program) {
   Player::Comm comms[kGroups];
   const auto make = [&](std::size_t g, std::uint64_t id) {
