@@ -95,7 +95,6 @@ void Job::spawn(std::uint32_t rank) {
   r.registered_pid = 0;
   r.output_wanted = false;
   r.peak_bytes = 0;
-  segment_.set_output_mark(rank, 0);
   for (int stream = 0; stream < 2; ++stream) {
     r.output[stream] = std::move(output[stream].read_end);
     make_nonblocking(r.output[stream].get());
