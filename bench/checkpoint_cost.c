@@ -1,10 +1,11 @@
 // What checkpoints cost: checkpoint_cost KIB CHECKPOINTS eager|lazy
 //
-// A loop of one small Allreduce, a memcpy of the model by rank 0 for comparison, a checkpoint. Times are
-// rank 0's, from the processor's counter: the clocks of a restarted rank repeat what they said before.
-// Prints "checkpoint KIB memcpy_ms median_ms mean_ms"; a rank that was started again prints on standard
-// error "load KIB memcpy_ms load_ms", where load is rejoin_load() and a copy of what it gives, and
-// "bootstrap OPERATIONS us", the time for each operation of the set-up that it asks for again.
+// A loop of one small Allreduce, a memcpy of the model by rank 0 for comparison, a checkpoint.
+// Times are rank 0's, from the processor's counter: the clocks of a restarted rank repeat what they
+// said before. Prints "checkpoint KIB memcpy_ms median_ms mean_ms"; a rank that was started again
+// prints on standard error "load KIB memcpy_ms load_ms", where load is rejoin_load() and a copy of
+// what it gives, and "bootstrap OPERATIONS us", the time for each operation of the set-up that it
+// asks for again.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -34,7 +35,9 @@ static void measure_ticks(void) {
                                            (double)(end.tv_nsec - begin.tv_nsec) * 1e-6);
 }
 
-static double ms_since(unsigned long long begin) { return (double)(__rdtsc() - begin) / ticks_per_ms; }
+static double ms_since(unsigned long long begin) {
+  return (double)(__rdtsc() - begin) / ticks_per_ms;
+}
 
 static void serialize(void* model, rejoin_stream* to) {
   const Model* m = model;

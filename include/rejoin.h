@@ -1,5 +1,5 @@
-/* Rejoin's own interface, for programs that can be changed: checkpoints in memory, so that a rank that
- * is started again goes on at the newest one instead of running its whole past again.
+/* Rejoin's own interface, for programs that can be changed: checkpoints in memory, so that a rank
+ * that is started again goes on at the newest one instead of running its whole past again.
  *
  *     double model[N];
  *     MPI_Init(&argc, &argv);
@@ -12,9 +12,9 @@
  *     }
  *     MPI_Finalize();
  *
- * Link with Rejoin's libmpi.so.40 (ftmpicc does). Under another MPI the same is said with MPI_Pcontrol,
- * see the end of this file. All functions are called by the main thread between MPI_Init and
- * MPI_Finalize. docs/checkpoints.md has the rules and complete examples. */
+ * Link with Rejoin's libmpi.so.40 (ftmpicc does). Under another MPI the same is said with
+ * MPI_Pcontrol, see the end of this file. All functions are called by the main thread between
+ * MPI_Init and MPI_Finalize. docs/checkpoints.md has the rules and complete examples. */
 #ifndef REJOIN_H
 #define REJOIN_H
 
@@ -27,14 +27,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* What the functions return that can fail: 0 or a version on success, else one of these; the text is
- * rejoin_error(). Nothing has been changed then. */
+/* What the functions return that can fail: 0 or a version on success, else one of these; the text
+ * is rejoin_error(). Nothing has been changed then. */
 enum {
-  REJOIN_ERR_ARGUMENT = -1, /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
-  REJOIN_ERR_STATE = -2,    /* not possible here: a second load, a load after a checkpoint */
-  REJOIN_ERR_MODEL = -3,    /* ranks disagree about this checkpoint: end the job (MPI_Abort) */
-  REJOIN_ERR_MEMORY = -4,   /* no room for the model */
-  REJOIN_ERR_KEY = -5       /* a bootstrap key that was used before */
+  REJOIN_ERR_ARGUMENT =
+      -1,                 /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
+  REJOIN_ERR_STATE = -2,  /* not possible here: a second load, a load after a checkpoint */
+  REJOIN_ERR_MODEL = -3,  /* ranks disagree about this checkpoint: end the job (MPI_Abort) */
+  REJOIN_ERR_MEMORY = -4, /* no room for the model */
+  REJOIN_ERR_KEY = -5     /* a bootstrap key that was used before */
 };
 
 /* Text of the newest failure of this process; "" if there was none. Valid until the next call. */
@@ -42,17 +43,17 @@ const char* rejoin_error(void);
 
 /* ---------------------------------------------------------------------------------- checkpoints */
 
-/* Where to go on: the newest version whose checkpoint this rank can get, 0 if there is none yet (then the
- * pointers are NULL and the sizes 0). *global, *local: the models, in shared memory, 64-byte aligned; read
- * only; valid until the second checkpoint from here. Any of the four pointers may be NULL. Call it once,
- * before the first checkpoint; not collective, never waits. */
-int rejoin_load(const void** global, size_t* global_bytes, const void** local,
-                size_t* local_bytes);
+/* Where to go on: the newest version whose checkpoint this rank can get, 0 if there is none yet
+ * (then the pointers are NULL and the sizes 0). *global, *local: the models, in shared memory,
+ * 64-byte aligned; read only; valid until the second checkpoint from here. Any of the four pointers
+ * may be NULL. Call it once, before the first checkpoint; not collective, never waits. */
+int rejoin_load(const void** global, size_t* global_bytes, const void** local, size_t* local_bytes);
 
-/* "All that happened before this is in my models." Collective over MPI_COMM_WORLD: every rank calls it at
- * the same place. global: the same bytes at every rank, kept once a host; local: this rank's own. Either
- * may be NULL with 0 bytes. Copies both before it returns; waits until every rank has called it. Then
- * what lies before the version is forgotten, and its memory used again. Returns the new version. */
+/* "All that happened before this is in my models." Collective over MPI_COMM_WORLD: every rank calls
+ * it at the same place. global: the same bytes at every rank, kept once a host; local: this rank's
+ * own. Either may be NULL with 0 bytes. Copies both before it returns; waits until every rank has
+ * called it. Then what lies before the version is forgotten, and its memory used again. Returns the
+ * new version. */
 int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
                       size_t local_bytes);
 
@@ -60,36 +61,38 @@ int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local
 typedef struct rejoin_stream rejoin_stream;
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes);
 
-/* The same, but `serialize(model, to)` is called only when it is worth it: every few versions, or when
- * the journal has grown, and always within this call. In between a checkpoint is a number, and a
- * restarted rank replays from the newest version that was written. `serialize` must write the same bytes
- * at every rank and must not call MPI. */
+/* The same, but `serialize(model, to)` is called only when it is worth it: every few versions, or
+ * when the journal has grown, and always within this call. In between a checkpoint is a number, and
+ * a restarted rank replays from the newest version that was written. `serialize` must write the
+ * same bytes at every rank and must not call MPI. */
 int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), void* model);
 
 /* Versions of this execution: what rejoin_load returned, plus one for each checkpoint since. */
 int rejoin_version(void);
 
-/* ------------------------------------------------------------------------- about the next operation */
+/* ------------------------------------------------------------------------- about the next
+ * operation */
 
 /* The following say something about the next MPI collective that this rank calls; they communicate
  * nothing. What was said last counts. */
 
-/* It belongs to the set-up: a restarted rank will ask for it again although the others are long past it,
- * and is given the same result. Operations between rejoin_load and the first checkpoint are remembered
- * without being told, by their call site. key: a name of its own, for operations that come through one
- * wrapper function, or after the first checkpoint; each key is used for one operation. NULL: by call
- * site. */
+/* It belongs to the set-up: a restarted rank will ask for it again although the others are long
+ * past it, and is given the same result. Operations between rejoin_load and the first checkpoint
+ * are remembered without being told, by their call site. key: a name of its own, for operations
+ * that come through one wrapper function, or after the first checkpoint; each key is used for one
+ * operation. NULL: by call site. */
 void rejoin_bootstrap(const char* key);
 
-/* It is called from here, not from where the MPI function is called; for libraries that wrap MPI. The
- * texts must stay valid. */
+/* It is called from here, not from where the MPI function is called; for libraries that wrap MPI.
+ * The texts must stay valid. */
 void rejoin_call_site(const char* file, int line, const char* function);
 
 /* prepare(argument) fills its buffer, and is called only if the operation really runs: not when its
  * result is in the journal. MPI_Allreduce only. */
 void rejoin_prepare(void (*prepare)(void* argument), void* argument);
 
-/* -------------------------------------------------------------------------------------- where am I */
+/* -------------------------------------------------------------------------------------- where am I
+ */
 
 /* 1 in a process that was started again and whose operations are still answered by the journal. */
 int rejoin_replaying(void);
@@ -97,7 +100,8 @@ int rejoin_replaying(void);
 /* How often this rank was started again. */
 int rejoin_incarnation(void);
 
-/* -------------------------------------------------------------------------------- what users read */
+/* -------------------------------------------------------------------------------- what users read
+ */
 
 /* Shows one line at once: ftrun prints it on its standard error, with this rank's number before it.
  * It is no part of the rank's output, so what a former life has said is said again. Without ftrun,
@@ -105,17 +109,17 @@ int rejoin_incarnation(void);
  * than 4,000 bytes is cut. */
 void rejoin_notice(const char* text);
 
-/* ------------------------------------------------------------------------------------ MPI_Pcontrol */
+/* ------------------------------------------------------------------------------------ MPI_Pcontrol
+ */
 
-/* The same for a program that must run under any MPI: others ignore these levels, so `version` stays
- * what it was. Copy the numbers if you would rather not have this file.
+/* The same for a program that must run under any MPI: others ignore these levels, so `version`
+ * stays what it was. Copy the numbers if you would rather not have this file.
  *
  *   int version = 0;
- *   MPI_Pcontrol(REJOIN_PCONTROL_LOAD, &version, model, sizeof model);  the global model, if there is one;
- *                                                           its size must be the same
- *   MPI_Pcontrol(REJOIN_PCONTROL_CHECKPOINT, model, sizeof model);      NULL, (size_t)0: the program
- *                                                           keeps its state by itself
- *   MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP, key);           key: const char*, may be NULL
+ *   MPI_Pcontrol(REJOIN_PCONTROL_LOAD, &version, model, sizeof model);  the global model, if there
+ * is one; its size must be the same MPI_Pcontrol(REJOIN_PCONTROL_CHECKPOINT, model, sizeof model);
+ * NULL, (size_t)0: the program keeps its state by itself MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP,
+ * key);           key: const char*, may be NULL
  *
  * A failure ends the job with its text. */
 enum {

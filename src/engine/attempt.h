@@ -1,7 +1,7 @@
 // One attempt of one uniform operation among the members of a communicator: each contributes, the
-// result is combined in a fixed order, nobody needs an agreement. An attempt of generation g completes
-// only with every member's contribution of generation g, and can be given up at any wait: nothing of
-// the caller's is touched but `out` and `early`.
+// result is combined in a fixed order, nobody needs an agreement. An attempt of generation g
+// completes only with every member's contribution of generation g, and can be given up at any wait:
+// nothing of the caller's is touched but `out` and `early`.
 //
 //   contribution  what a member brings: in its slot up to kSlotBytes, else in its staging
 //   operand       a member's contribution as somebody else reads it
@@ -57,8 +57,8 @@ class Attempt {
         scratch_(scratch),
         watch_(watch) {}
 
-  // Allreduce of `bytes` (a whole number of elements, at most kStageBytes), everybody reads everybody.
-  // out: `bytes` of the caller's.
+  // Allreduce of `bytes` (a whole number of elements, at most kStageBytes), everybody reads
+  // everybody. out: `bytes` of the caller's.
   AttemptEnd reduce_flat(const void* input, std::size_t bytes, const Reduction& op, void* out) {
     contribute(input, bytes);
     const std::size_t count = bytes / op.element_bytes;
@@ -105,17 +105,16 @@ class Attempt {
     return AttemptEnd::kComplete;
   }
 
-  // A member that is not the leader: contributes, and waits until the leader's (or anybody's) record
-  // is there. So it is always given up - for the record.
+  // A member that is not the leader: contributes, and waits until the leader's (or anybody's)
+  // record is there. So it is always given up - for the record.
   AttemptEnd follow(const void* input, std::size_t bytes) {
     contribute(input, bytes);
     wait_until(host_, [&](bool) { return watch_.over(true); });
     return AttemptEnd::kGivenUp;
   }
 
-  // Allreduce through one extent in the leader's store. `mine`: the fresh extent, reserved, if I am the
-  // leader.
-  // early: see Uniform. *extent: where the result lies.
+  // Allreduce through one extent in the leader's store. `mine`: the fresh extent, reserved, if I am
+  // the leader. early: see Uniform. *extent: where the result lies.
   AttemptEnd reduce_sliced(const std::byte* input, const Reduction& op, const ChunkPlan& plan,
                            std::uint32_t leader, Offset mine, std::byte* early, Offset* extent) {
     open_sliced(mine);
@@ -131,8 +130,8 @@ class Attempt {
                      plan.chunk_size(k - 2), plan.bytes);
         }
       }
-      // Everybody has entered this operation before the second half is overwritten: it may hold what
-      // they read in the one before.
+      // Everybody has entered this operation before the second half is overwritten: it may hold
+      // what they read in the one before.
       const bool reduces = k >= 1 && k - 1 < plan.chunks;
       if (reduces && !await_all(&Slot::staged, k)) return end_;
       if (k < plan.chunks) stage(plan, k, input);
@@ -234,8 +233,9 @@ class Attempt {
     return true;
   }
 
-  // REQUIRES await_slot(i). Small operands are copied to `local`; large ones are read where they are,
-  // or copied to scratch if they must be stable. nullptr: a copy that was overwritten meanwhile.
+  // REQUIRES await_slot(i). Small operands are copied to `local`; large ones are read where they
+  // are, or copied to scratch if they must be stable. nullptr: a copy that was overwritten
+  // meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
     Slot& slot = *slot_of(i);
     if (bytes <= kSlotBytes) {
@@ -271,7 +271,8 @@ class Attempt {
     return slot.tag.load(std::memory_order_acquire) == tag_;
   }
 
-  // -------------------------------------------------------------------------------- large operations
+  // -------------------------------------------------------------------------------- large
+  // operations
 
   std::uint64_t progress(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
   bool reached(std::uint64_t word, std::uint32_t count) const {

@@ -1,7 +1,7 @@
 // A large broadcast: the root copies its payload into an extent chunk by chunk, and the others copy
 // the chunks out as they appear. That is only a head start: the broadcast is the root's record
-// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if the
-// record names the extent that it was copied from.
+// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if
+// the record names the extent that it was copied from.
 //
 // The hint is the root's slot: tag (sequence, incarnation, 2), the extent, and chunks done.
 #pragma once
@@ -55,8 +55,8 @@ class Broadcast {
   }
 
   // Others: copies what the root has poured into `to`, until all of it is there or over(thorough)
-  // says that there is a record (or something is wrong). Returns the extent that `to` is a copy of; 0:
-  // it is not.
+  // says that there is a record (or something is wrong). Returns the extent that `to` is a copy of;
+  // 0: it is not.
   template <class Over>
   Offset drink(std::uint32_t root, std::byte* to, Over&& over) {
     Slot* slot = nullptr;

@@ -62,8 +62,8 @@ bool scatter(Port& port, std::uint32_t root, void* own, std::size_t own_bytes, P
   return true;
 }
 
-// Member i's block out(j) goes to member j's in(i). n-1 messages each. `out` blocks must stay as they
-// are until everything is sent, so in-place callers hand in a copy.
+// Member i's block out(j) goes to member j's in(i). n-1 messages each. `out` blocks must stay as
+// they are until everything is sent, so in-place callers hand in a copy.
 template <class Port, class Out, class In>
 bool alltoall(Port& port, Out&& out, In&& in) {
   const std::uint32_t n = port.size(), me = port.me();
@@ -84,8 +84,8 @@ bool alltoall(Port& port, Out&& out, In&& in) {
 }
 
 // Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)).
-// In pieces, so that the root reduces one while the members store the next. `result`: `bytes` at the
-// root, apart from `input`; unused elsewhere.
+// In pieces, so that the root reduces one while the members store the next. `result`: `bytes` at
+// the root, apart from `input`; unused elsewhere.
 template <class Port>
 bool reduce(Port& port, std::uint32_t root, const void* input, std::size_t bytes,
             const Reduction& op, void* result) {
@@ -116,9 +116,9 @@ bool reduce(Port& port, std::uint32_t root, const void* input, std::size_t bytes
   return true;
 }
 
-// Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps. `result`: `bytes`, apart
-// from `input`. With `exclusive`, member i gets the prefix before it (member 0: untouched), and
-// `scratch` (`bytes`) holds what it passes on.
+// Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps. `result`: `bytes`,
+// apart from `input`. With `exclusive`, member i gets the prefix before it (member 0: untouched),
+// and `scratch` (`bytes`) holds what it passes on.
 template <class Port>
 bool scan(Port& port, const void* input, std::size_t bytes, const Reduction& op, void* result,
           bool exclusive, void* scratch) {

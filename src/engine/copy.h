@@ -9,8 +9,8 @@
 
 namespace rejoin::engine {
 
-// Vectors from here on do not stay in the cache until the program reads them: their copies go past it,
-// which saves reading every destination line first.
+// Vectors from here on do not stay in the cache until the program reads them: their copies go past
+// it, which saves reading every destination line first.
 inline constexpr std::size_t kStreamingBytes = 4 << 20;
 
 // memcpy of one chunk of a vector of `total` bytes. Streaming stores are fenced before it returns.

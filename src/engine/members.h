@@ -22,15 +22,17 @@ constexpr std::uint64_t derive_context(std::uint64_t parent, std::uint64_t seque
 }
 
 // What names the attempt that a staging buffer belongs to. Never 0.
-constexpr std::uint64_t owner_of(std::uint64_t context, Tag tag) { return mix(context ^ mix(tag)) | 1; }
+constexpr std::uint64_t owner_of(std::uint64_t context, Tag tag) {
+  return mix(context ^ mix(tag)) | 1;
+}
 
 struct Members {
   std::uint64_t context;
   std::uint32_t size;
-  std::uint32_t rank;           // mine in it
-  const std::uint32_t* world;   // [size] world ranks
+  std::uint32_t rank;          // mine in it
+  const std::uint32_t* world;  // [size] world ranks
   ContextBlock* mine;
-  ContextBlock** block;         // [size]; null until the member has made its own
+  ContextBlock** block;  // [size]; null until the member has made its own
 };
 
 // Rank `world_rank`'s block of a context, or null if it has made none yet.

@@ -1,6 +1,6 @@
 // Pure arithmetic: which algorithm, which slice, which chunk. A function of the job's layout, the
-// number of elements, the datatype and the operation only, so that the order of a reduction, and with
-// it every bit of the result, is the same however often it is executed and wherever.
+// number of elements, the datatype and the operation only, so that the order of a reduction, and
+// with it every bit of the result, is the same however often it is executed and wherever.
 //
 //     n     members                       S     bytes of one contribution
 //     flat     every member reads all contributions:            n*S read by each, one meeting
@@ -46,9 +46,7 @@ struct ChunkPlan {
   struct Slice {
     std::size_t begin, end;
   };
-  Slice slice(std::uint32_t k, std::uint32_t i) const {
-    return {cut(k, i), cut(k, i + 1)};
-  }
+  Slice slice(std::uint32_t k, std::uint32_t i) const { return {cut(k, i), cut(k, i + 1)}; }
 
  private:
   std::size_t cut(std::uint32_t k, std::uint32_t i) const {
@@ -61,7 +59,8 @@ struct ChunkPlan {
 
 constexpr ChunkPlan chunk_plan(std::uint32_t n, std::size_t bytes, std::size_t element_bytes,
                                std::size_t chunk_limit_bytes) {
-  const std::size_t chunk = std::max(chunk_limit_bytes / element_bytes, std::size_t{1}) * element_bytes;
+  const std::size_t chunk =
+      std::max(chunk_limit_bytes / element_bytes, std::size_t{1}) * element_bytes;
   const std::size_t chunks = bytes == 0 ? 0 : (bytes + chunk - 1) / chunk;
   return {bytes, element_bytes, chunk, static_cast<std::uint32_t>(chunks), n};
 }

@@ -25,8 +25,8 @@ constexpr std::uint64_t log_chunk_begin(std::uint32_t chunk) {
 }
 constexpr std::uint64_t log_chunk_size(std::uint32_t chunk) { return kLogFirst << chunk; }
 
-// Element `index` of a log. REQUIRES index < tail and that it is still kept, or that the caller owns the
-// log.
+// Element `index` of a log. REQUIRES index < tail and that it is still kept, or that the caller
+// owns the log.
 template <class T>
 T* log_at(std::byte* base, Log& log, std::uint64_t index) {
   for (std::uint32_t k = log.rings.load(std::memory_order_acquire); k-- > 0;) {
@@ -40,11 +40,12 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
 
 // The owner's allocator: lasting structure, and payload extents. Extents are freed only wholesale.
 //
-// First payload is handed out upwards and kept. From start_zones() on it comes from zones: those that
-// were used in one interval are free together, when everybody is past the interval's end. An interval ends
-// at a checkpoint, and is needed until no rank would go back to before it; or, once the journal limit is
-// met, at every operation that all ranks of the job must enter: when such an operation is complete, all
-// that was allocated before it was entered has been consumed, so an interval is over with the next one.
+// First payload is handed out upwards and kept. From start_zones() on it comes from zones: those
+// that were used in one interval are free together, when everybody is past the interval's end. An
+// interval ends at a checkpoint, and is needed until no rank would go back to before it; or, once
+// the journal limit is met, at every operation that all ranks of the job must enter: when such an
+// operation is complete, all that was allocated before it was entered has been consumed, so an
+// interval is over with the next one.
 template <class Host>
 class Region {
  public:
@@ -313,7 +314,8 @@ class LogWriter {
                chunk_bytes > kStrideBytes);
   }
 
-  // The next elements go to `count` places from `at` on, or to as many of them as are backed at once.
+  // The next elements go to `count` places from `at` on, or to as many of them as are backed at
+  // once.
   bool run(Offset at, std::uint64_t count, bool piecemeal) {
     if (piecemeal) {
       count = std::min(count, kStrideBytes / sizeof(T));
@@ -336,7 +338,8 @@ class LogWriter {
     if (room == 0) {
       if (rings == kLogRings) return false;
       r = &log_->ring[rings];
-      const std::uint64_t least = std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
+      const std::uint64_t least =
+          std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
       *r = {tail_, rings == 0 ? std::bit_ceil(least) : 2 * log_->ring[rings - 1].capacity, 0};
       r->at = r->capacity * sizeof(T) <= kStrideBytes
                   ? region_->allocate_lasting(r->capacity * sizeof(T))

@@ -8,7 +8,9 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargePage = 2 << 20;
-constexpr std::uint64_t round_up(std::uint64_t x, std::uint64_t to) { return (x + to - 1) / to * to; }
+constexpr std::uint64_t round_up(std::uint64_t x, std::uint64_t to) {
+  return (x + to - 1) / to * to;
+}
 
 std::uint64_t front_bytes(std::uint32_t ranks) {
   return round_up(sizeof(SegmentHeader) + ranks * sizeof(RankControl), kLargePage);
@@ -16,8 +18,9 @@ std::uint64_t front_bytes(std::uint32_t ranks) {
 
 }  // namespace
 
-// Logs and zones reserve up to twice what they use, and extents of given-up attempts are not reused, so
-// a region's addresses are several times the limit. They cost nothing until they are touched.
+// Logs and zones reserve up to twice what they use, and extents of given-up attempts are not
+// reused, so a region's addresses are several times the limit. They cost nothing until they are
+// touched.
 std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes) {
   constexpr std::uint64_t kSmallest = 4ull << 30;
   constexpr std::uint64_t kAllTogether = 1ull << 45;

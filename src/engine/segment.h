@@ -26,7 +26,8 @@ inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 32;           // contribution that fits a slot
 inline constexpr std::size_t kStageBytes = 256 * 1024;  // one half of a rank's staging
 
-// ---------------------------------------------------------------------------------- fault injection
+// ---------------------------------------------------------------------------------- fault
+// injection
 
 enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
 enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
@@ -41,7 +42,8 @@ struct KillPoint {
   std::atomic<std::uint8_t> fired;
 };
 
-// ------------------------------------------------------------------------------------- control block
+// ------------------------------------------------------------------------------------- control
+// block
 
 struct SegmentHeader {
   std::uint64_t magic;
@@ -49,8 +51,8 @@ struct SegmentHeader {
   std::uint32_t cores;  // processors that the ranks of this host may use together
   std::uint64_t job;
   std::uint64_t segment_bytes;
-  std::uint64_t region_bytes;         // of one rank, virtual
-  std::uint64_t journal_limit_bytes;  // of all ranks together; 0 = none
+  std::uint64_t region_bytes;           // of one rank, virtual
+  std::uint64_t journal_limit_bytes;    // of all ranks together; 0 = none
   std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for operations of its set-up; 0 = none
   Offset first_region;
   std::uint32_t kills;
@@ -96,9 +98,10 @@ struct RankControl {
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
-  std::atomic<std::uint64_t> safe;  // newest written version that I have left behind me: I never go back
-  // Agent, admitting: the operation that a former life died inside, not a checkpoint. The context is written
-  // last; 0 = none.
+  std::atomic<std::uint64_t>
+      safe;  // newest written version that I have left behind me: I never go back
+  // Agent, admitting: the operation that a former life died inside, not a checkpoint. The context
+  // is written last; 0 = none.
   std::atomic<std::uint64_t> died_context;
   std::atomic<std::uint64_t> died_sequence;
   std::atomic<std::uint32_t> died_call;
@@ -106,12 +109,14 @@ struct RankControl {
   std::atomic<std::uint64_t> output_mark;
 
   // The owner. Allocation in its region; both outlive it.
-  alignas(kLine) std::atomic<std::uint64_t> lasting_bump;  // next free byte, from the region's begin
-  std::atomic<std::uint64_t> payload_bump;                 // likewise
-  std::atomic<std::uint64_t> backed_bytes;                 // with pages; counts to the limit
+  alignas(
+      kLine) std::atomic<std::uint64_t> lasting_bump;  // next free byte, from the region's begin
+  std::atomic<std::uint64_t> payload_bump;             // likewise
+  std::atomic<std::uint64_t> backed_bytes;             // with pages; counts to the limit
 };
 
-// ---------------------------------------------------------------------------------------------- logs
+// ----------------------------------------------------------------------------------------------
+// logs
 
 inline constexpr std::uint32_t kLogChunks = 36;
 inline constexpr std::uint32_t kLogRings = 24;
@@ -125,8 +130,8 @@ struct LogRing {
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
 // Owner writes; anybody reads below `tail`. Once elements may be forgotten (behind a checkpoint, or
-// because the journal has met its limit) new ones go round in a ring; one that is too small is followed
-// by a larger one.
+// because the journal has met its limit) new ones go round in a ring; one that is too small is
+// followed by a larger one.
 struct Log {
   std::atomic<std::uint64_t> tail;   // elements published
   std::atomic<std::uint32_t> rings;  // of them in use
@@ -135,15 +140,16 @@ struct Log {
 };
 
 // What a call was: interned once, so that a record needs only an index. All of it but `root` and
-// `count` in data movement is compared between ranks; all of it between an execution and its replay.
+// `count` in data movement is compared between ranks; all of it between an execution and its
+// replay.
 struct Signature {
-  std::uint16_t kind;      // OpKind
-  std::uint16_t type;      // canonical base type of a reduction; 0 in data movement
-  std::uint16_t operation; // of a reduction
+  std::uint16_t kind;       // OpKind
+  std::uint16_t type;       // canonical base type of a reduction; 0 in data movement
+  std::uint16_t operation;  // of a reduction
   std::uint16_t reserved;
-  std::int32_t root;       // rank in the communicator; -1 = none
-  std::uint32_t layout;    // hash of counts where they differ by rank (v- and w-variants)
-  std::uint64_t bytes;     // common to all members; 0 where it differs by rank
+  std::int32_t root;     // rank in the communicator; -1 = none
+  std::uint32_t layout;  // hash of counts where they differ by rank (v- and w-variants)
+  std::uint64_t bytes;   // common to all members; 0 where it differs by rank
   bool operator==(const Signature&) const = default;
 };
 
@@ -151,15 +157,16 @@ struct CallEntry {
   Signature signature;
   std::uint32_t hash;    // of the signature
   std::uint32_t module;  // index into the module log
-  std::uint64_t place;   // offset of the return address in the module's file image; a named site's line
+  std::uint64_t
+      place;  // offset of the return address in the module's file image; a named site's line
   // Called after the first checkpoint: what this site did before it was no set-up.
   std::uint32_t again;  // by std::atomic_ref
 };
 
 struct ModuleEntry {
-  std::uint8_t build_id[20];  // zeros = none
+  std::uint8_t build_id[20];     // zeros = none
   std::uint32_t build_id_bytes;  // kNamedSite: `path` is FILE::FUNCTION, as the program says
-  char path[232];  // cut at the front if longer
+  char path[232];                // cut at the front if longer
 };
 inline constexpr std::uint32_t kNamedSite = ~std::uint32_t{0};
 
@@ -183,7 +190,8 @@ struct ChannelEntry {
   std::uint64_t value;  // as in Record
 };
 
-// -------------------------------------------------------------------------------- contexts and slots
+// -------------------------------------------------------------------------------- contexts and
+// slots
 
 // (sequence, generation, 1) of an attempt in one word; 0 = none. Generations fit 16 bits because
 // the supervisor counts deaths; sequences are compared for equality only, and members of an attempt
@@ -210,15 +218,16 @@ struct alignas(kLine) ContextBlock {
   std::uint64_t context;
   std::uint32_t size;
   std::uint32_t rank;
-  Offset members;  // u32 world ranks
-  Offset name;     // unused by the protocol; for people
+  Offset members;         // u32 world ranks
+  Offset name;            // unused by the protocol; for people
   std::uint64_t made_in;  // the operation that it was made by: context and sequence
   std::uint64_t made_at;
-  alignas(kLine) Log records;  // tail = operations committed = the position
+  alignas(kLine) Log records;   // tail = operations committed = the position
   alignas(kLine) Slot slot[2];  // by parity of the sequence number
 };
 
-// Staging shared by all contexts of a rank. A seqlock as well: owner := none; bytes; owner := attempt.
+// Staging shared by all contexts of a rank. A seqlock as well: owner := none; bytes; owner :=
+// attempt.
 struct alignas(kLine) StagingHalf {
   std::atomic<std::uint64_t> owner;  // owner_of(context, tag); 0 = none
   alignas(kLine) std::byte bytes[kStageBytes];
@@ -235,8 +244,9 @@ inline constexpr std::uint64_t kZoneInUse = ~std::uint64_t{0};
 struct Zone {
   Offset begin;
   std::uint64_t bytes;
-  std::uint64_t until;  // free once everybody is past this interval's end; kZoneInUse: not ended yet
-  Offset backed_to;     // with pages
+  std::uint64_t
+      until;         // free once everybody is past this interval's end; kZoneInUse: not ended yet
+  Offset backed_to;  // with pages
 };
 
 // ------------------------------------------------------------------------------------- checkpoints
@@ -264,13 +274,14 @@ struct Version {
   std::uint64_t ordinal;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;
-  Buffer counters;            // Counter[contexts] u64 sent[ranks] u64 received[ranks]
-  Buffer global;              // rank 0's: for all of the host
+  Buffer counters;  // Counter[contexts] u64 sent[ranks] u64 received[ranks]
+  Buffer global;    // rank 0's: for all of the host
   Buffer local;
-  std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next; others are numbers
+  std::uint64_t
+      next_lazy;  // rank 0's: the lazy checkpoint that is written next; others are numbers
   std::uint64_t global_bytes;  // as this rank gave it
   std::uint32_t global_hash;
-  std::uint32_t has_hash;      // 0: lazily written, by rank 0 alone
+  std::uint32_t has_hash;  // 0: lazily written, by rank 0 alone
 };
 
 // What a context did between the load and the first checkpoint: it stays for the life of the job.
@@ -299,23 +310,24 @@ struct RegionHead {
   std::uint64_t intervals_ended;        // versions behind which memory was already given up
   Offset resume_global, resume_local;   // models of first_version
   std::uint64_t resume_global_bytes, resume_local_bytes;
-  Offset channels;   // Log[ranks]: to each rank
-  Offset consumed;   // atomic<u64>[ranks]: messages received from each rank
-  std::uint32_t zones;  // of them laid out; for the owner and its next lives only, as all of this line
+  Offset channels;  // Log[ranks]: to each rank
+  Offset consumed;  // atomic<u64>[ranks]: messages received from each rank
+  std::uint32_t
+      zones;  // of them laid out; for the owner and its next lives only, as all of this line
   Zone zone[kZones];
   StagingHalf staging[2];
   ContextIndexEntry context_index[kMaxContexts];  // open addressing by context
 };
 
-// "REJOIN01", and the sizes of what lies in it: an ftrun and a library of different builds find out.
-inline constexpr std::uint64_t kSegmentMagic =
-    0x31304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^ (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
+// "REJOIN01", and the sizes of what lies in it: an ftrun and a library of different builds find
+// out.
+inline constexpr std::uint64_t kSegmentMagic = 0x31304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+                                               (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
-// ------------------------------------------------------------------------------------------- helpers
+// -------------------------------------------------------------------------------------------
+// helpers
 
-inline SegmentHeader* header_of(std::byte* base) {
-  return reinterpret_cast<SegmentHeader*>(base);
-}
+inline SegmentHeader* header_of(std::byte* base) { return reinterpret_cast<SegmentHeader*>(base); }
 inline RankControl* control_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<RankControl*>(base + sizeof(SegmentHeader)) + rank;
 }

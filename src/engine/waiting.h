@@ -1,5 +1,5 @@
-// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers ring
-// only if it sleeps. PROTOCOL.md, "Doorbells".
+// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers
+// ring only if it sleeps. PROTOCOL.md, "Doorbells".
 #pragma once
 
 #include <cstdint>

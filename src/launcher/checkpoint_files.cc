@@ -85,10 +85,12 @@ std::string CheckpointFile::fault() const {
   const std::string_view bytes = file_.bytes();
   if (bytes.size() < sizeof(CheckpointHead)) return "is cut off";
   if (memcmp(head()->magic, kMagic, sizeof kMagic) != 0) return "is no checkpoint of Rejoin";
-  if (head()->format != kFormat) return "has another format: it was written by another version of Rejoin";
+  if (head()->format != kFormat)
+    return "has another format: it was written by another version of Rejoin";
   std::uint64_t at = sizeof(CheckpointHead) + std::uint64_t{head()->ranks} * sizeof(LocalHead);
   if (at > bytes.size()) return "is cut off";
-  if (head()->sum != sum_of_heads(*head(), locals())) return "is damaged: its head has a wrong checksum";
+  if (head()->sum != sum_of_heads(*head(), locals()))
+    return "is damaged: its head has a wrong checksum";
   const auto part = [&](std::uint64_t size, std::uint64_t sum) -> std::string {
     if (size > bytes.size() - at) return "is cut off";
     const bool good = XXH3_64bits(bytes.data() + at, size) == sum;
@@ -119,7 +121,8 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
     }
     const std::string theirs(file.head()->program, strnlen(file.head()->program, 200));
     if (theirs != base_name(program)) {
-      return Error{"--resume: " + path + " was written by " + theirs + ", not by " + base_name(program)};
+      return Error{"--resume: " + path + " was written by " + theirs + ", not by " +
+                   base_name(program)};
     }
     if (file.head()->ranks != ranks) {
       return Error{"--resume: " + path + " was written by " + std::to_string(file.head()->ranks) +
@@ -133,14 +136,15 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
 std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
   std::byte* base = segment.base();
   engine::SegmentHeader* header = segment.header();
-  const char* from = file_.bytes().data() + sizeof(CheckpointHead) + head()->ranks * sizeof(LocalHead);
+  const char* from =
+      file_.bytes().data() + sizeof(CheckpointHead) + head()->ranks * sizeof(LocalHead);
   const auto place = [&](std::uint32_t rank, std::uint64_t bytes, engine::Offset& at) {
     auto& bump = engine::control_of(base, rank)->payload_bump;
     at = engine::region_offset(header, rank) + bump.load();
     const std::uint64_t size = (bytes + engine::kLine - 1) / engine::kLine * engine::kLine;
     if (bump.load() + size > header->region_bytes) return false;
-    if (size > 0 && fallocate(segment.descriptor(), 0, static_cast<off_t>(at),
-                              static_cast<off_t>(size)) != 0) {
+    if (size > 0 &&
+        fallocate(segment.descriptor(), 0, static_cast<off_t>(at), static_cast<off_t>(size)) != 0) {
       return false;
     }
     memcpy(base + at, from, bytes);
@@ -166,7 +170,8 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   if (resume && !std::filesystem::is_directory(directory, error)) {
     return Error{"--resume: there is no directory " + directory};
   }
-  if (std::filesystem::exists(directory, error) && !std::filesystem::is_directory(directory, error)) {
+  if (std::filesystem::exists(directory, error) &&
+      !std::filesystem::is_directory(directory, error)) {
     return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
   }
   std::filesystem::create_directories(directory, error);
@@ -250,7 +255,8 @@ bool CheckpointWriter::write(std::uint64_t version) {
   head.global_sum = XXH3_64bits(base + found[0]->global.at, head.global_bytes);
   std::vector<LocalHead> locals(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    locals[r] = {found[r]->local.bytes, XXH3_64bits(base + found[r]->local.at, found[r]->local.bytes)};
+    locals[r] = {found[r]->local.bytes,
+                 XXH3_64bits(base + found[r]->local.at, found[r]->local.bytes)};
   }
   head.sum = sum_of_heads(head, locals.data());
 

@@ -2,8 +2,8 @@
 //
 //     File := FileHead LocalHead{ranks} global local{ranks}
 //
-// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside, synced, renamed); every part
-// has a checksum. The newest kFilesKept are kept.
+// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside, synced, renamed); every
+// part has a checksum. The newest kFilesKept are kept.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ struct LocalHead {
 // A checkpoint that was read back and found whole.
 class CheckpointFile {
  public:
-  // The newest whole one in `directory`. `notices`: a line for each that is refused. Errors: there is none, or it
-  // is of another program or number of ranks.
+  // The newest whole one in `directory`. `notices`: a line for each that is refused. Errors: there
+  // is none, or it is of another program or number of ranks.
   static Result<CheckpointFile> newest(const std::string& directory, const std::string& program,
                                        std::uint32_t ranks, std::vector<std::string>& notices);
   std::uint64_t version() const { return head()->version; }
@@ -60,12 +60,12 @@ class CheckpointFile {
   MappedFile file_;
 };
 
-// A directory for a new job's checkpoints: made if it is not there. Errors: it cannot be written, or holds
-// checkpoints already.
+// A directory for a new job's checkpoints: made if it is not there. Errors: it cannot be written,
+// or holds checkpoints already.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
-// Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk. While it writes
-// one, others pass; the newest is written at the end.
+// Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
+// While it writes one, others pass; the newest is written at the end.
 class CheckpointWriter {
  public:
   CheckpointWriter(const JobSegment& segment, std::string directory, std::string program);

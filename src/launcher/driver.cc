@@ -92,8 +92,8 @@ Result<JobPlan> make_plan(const RunOptions& options) {
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
   plan.library_directory = library_directory();
-  plan.limit_bytes = options.journal_limit_bytes.value_or(
-      default_journal_limit_bytes(options.journal_directory));
+  plan.limit_bytes =
+      options.journal_limit_bytes.value_or(default_journal_limit_bytes(options.journal_directory));
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
     auto environment =
         environment_of(r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);
@@ -123,7 +123,8 @@ std::optional<Error> open_checkpoints(const JobPlan& plan, JobSegment& segment) 
   segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
   if (options.checkpoint_directory.empty()) return {};
   segment.header()->write_through = 1;
-  if (const auto error = prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
+  if (const auto error =
+          prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
     return error;
   }
   if (!options.resume) return {};

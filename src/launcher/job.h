@@ -14,8 +14,8 @@
 
 #include "launcher/agent_core.h"
 #include "launcher/agent_socket.h"
-#include "launcher/guardian.h"
 #include "launcher/checkpoint_files.h"
+#include "launcher/guardian.h"
 #include "launcher/input.h"
 #include "launcher/job_segment.h"
 #include "launcher/options.h"
@@ -71,8 +71,8 @@ class Job {
     pid_t registered_pid = 0;
     Descriptor output[2];  // read ends of its stdout and stderr
     OutputStream stream[2];
-    // Printed when the program may have been dead already, by it or by a shell around it: if the rank is
-    // started again it will be printed again, so it is shown only if it is not.
+    // Printed when the program may have been dead already, by it or by a shell around it: if the
+    // rank is started again it will be printed again, so it is shown only if it is not.
     std::string late[2];
     std::uint64_t unfinished_since_ns[2] = {0, 0};  // 0: no unfinished line
     bool output_wanted = false;                     // the agent awaits its end

@@ -77,8 +77,8 @@ void Job::mark_output(std::uint32_t rank, std::uint64_t value) {
   segment_.set_output_mark(rank, value);
 }
 
-// A shell learns of its program's death when we do, and may say something before it is killed too. The
-// pidfd is readable before anybody can be told.
+// A shell learns of its program's death when we do, and may say something before it is killed too.
+// The pidfd is readable before anybody can be told.
 bool Job::is_late(const RankIo& r, std::uint32_t rank) const {
   if (r.killed) return true;
   if (!r.registered.open()) return false;

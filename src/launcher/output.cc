@@ -64,16 +64,14 @@ void OutputStream::mark(std::uint64_t version, std::string& show) {
   }
   if (swallowing_) return;  // it prints less than before; told at the end
   if (marks_.size() == kMostMarks) marks_.erase(marks_.begin());
-  marks_.push_back(
-      {version, shown_lines_, shown_of_line_bytes_, std::make_unique<Hash>(*shown_)});
+  marks_.push_back({version, shown_lines_, shown_of_line_bytes_, std::make_unique<Hash>(*shown_)});
 }
 
 void OutputStream::jump(std::uint64_t version) {
   for (const Mark& m : marks_) {
     if (m.version != version) continue;
     lines_to_swallow_ = shown_lines_ - m.lines;
-    bytes_to_swallow_ =
-        shown_of_line_bytes_ - (lines_to_swallow_ == 0 ? m.of_line_bytes : 0);
+    bytes_to_swallow_ = shown_of_line_bytes_ - (lines_to_swallow_ == 0 ? m.of_line_bytes : 0);
     swallowing_ = lines_to_swallow_ + bytes_to_swallow_ > 0;
     if (!replayed_) replayed_ = std::make_unique<Hash>();
     *replayed_ = *m.printed;

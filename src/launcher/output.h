@@ -33,8 +33,8 @@ class OutputStream {
   void restart();
   // All that the process prints before checkpoint `version` was fed. An unfinished line is shown.
   void mark(std::uint64_t version, std::string& show);
-  // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it prints
-  // next is what came after the mark. Nothing if there is no such mark.
+  // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it
+  // prints next is what came after the mark. Nothing if there is no such mark.
   void jump(std::uint64_t version);
 
   bool has_unfinished_line() const { return !unfinished_.empty(); }

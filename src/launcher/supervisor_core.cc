@@ -127,8 +127,7 @@ void SupervisorCore::on_ended(const Event& e) {
   const bool final_code = exited && state == State::kFinalized;
   // An exit code before MPI_Init is a program that does not like its arguments, say.
   const bool refused = exited && state == State::kRegistered && r.incarnation == 0;
-  const bool is_rank =
-      !refused && (state != State::kStarting || was_to_be_a_rank(r, e.cause));
+  const bool is_rank = !refused && (state != State::kStarting || was_to_be_a_rank(r, e.cause));
   if (!stopping_ && !final_code && !well && is_rank) {
     on_death(e);
     return;

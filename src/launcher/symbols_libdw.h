@@ -7,8 +7,8 @@
 extern "C" {
 
 // Writes "file:line::function" (or "module+0xplace::function") of the call that returns to ELF
-// address `place` of the file `path` into `text`. 0; or -1 if nothing is known, or the file is not the one
-// with that build-id (0 bytes: any will do).
+// address `place` of the file `path` into `text`. 0; or -1 if nothing is known, or the file is not
+// the one with that build-id (0 bytes: any will do).
 int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t build_id_bytes,
                      std::uint64_t place, char* text, std::size_t text_bytes);
 }

@@ -66,8 +66,7 @@ void mark_output(std::uint64_t value) {
   const auto& mark = engine::control_of(host.base(), host.rank())->output_mark;
   if (mark.load(std::memory_order_acquire) == value) return;
   host.tell(engine::MessageType::kMark, 0, value, nullptr, 0);
-  engine::wait_until(host,
-                     [&](bool) { return mark.load(std::memory_order_acquire) == value; });
+  engine::wait_until(host, [&](bool) { return mark.load(std::memory_order_acquire) == value; });
 }
 
 int checkpoint(const void* site, const recovery::Models& models) {
@@ -89,9 +88,9 @@ int checkpoint(const void* site, const recovery::Models& models) {
 
 bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
 
-// How many versions lie between lazy checkpoint `v`, which is being written and takes `cost_s`, and the next:
-// as many as make it cheap, by the time that those before took, but not so many that the journal grows
-// large in between. Rank 0's alone.
+// How many versions lie between lazy checkpoint `v`, which is being written and takes `cost_s`, and
+// the next: as many as make it cheap, by the time that those before took, but not so many that the
+// journal grows large in between. Rank 0's alone.
 std::uint64_t lazy_distance(std::uint64_t v, double cost_s) {
   constexpr std::uint64_t kMost = 1024;
   const auto& host = context->rank->host();
@@ -129,7 +128,9 @@ const char* rejoin_error(void) { return state.error; }
 int rejoin_load(const void** global, size_t* global_bytes, const void** local,
                 size_t* local_bytes) {
   const void* site = __builtin_return_address(0);
-  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_load was called before MPI_Init or after MPI_Finalize");
+  if (!active())
+    return refuse(REJOIN_ERR_ARGUMENT,
+                  "rejoin_load was called before MPI_Init or after MPI_Finalize");
   Rank& rank = *context->rank;
   rank.begin_log({{static_cast<std::uint16_t>(OpKind::kLoad), 0, 0, 0, -1, 0, 0}, site});
   Loaded loaded;
@@ -151,7 +152,9 @@ int rejoin_load(const void** global, size_t* global_bytes, const void** local,
 int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
                       size_t local_bytes) {
   const void* site = __builtin_return_address(0);
-  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint was called before MPI_Init or after MPI_Finalize");
+  if (!active())
+    return refuse(REJOIN_ERR_ARGUMENT,
+                  "rejoin_checkpoint was called before MPI_Init or after MPI_Finalize");
   if (wrong_model(global, global_bytes) || wrong_model(local, local_bytes)) {
     return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint: a model is NULL but has a size");
   }
@@ -173,8 +176,11 @@ void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {
 
 int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), void* model) {
   const void* site = __builtin_return_address(0);
-  if (!active()) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy was called before MPI_Init or after MPI_Finalize");
-  if (serialize == nullptr) return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
+  if (!active())
+    return refuse(REJOIN_ERR_ARGUMENT,
+                  "rejoin_checkpoint_lazy was called before MPI_Init or after MPI_Finalize");
+  if (serialize == nullptr)
+    return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
   Rank& rank = *context->rank;
   auto* header = rejoin::engine::header_of(rank.host().base());
   const std::uint64_t v = rank.version() + 1;
@@ -249,8 +255,9 @@ void load_into(int* version, void* model, std::size_t bytes) {
   if (loaded < 0) fail_pcontrol("load");
   if (loaded > 0 && found != bytes) {
     char text[160];
-    snprintf(text, sizeof text, "MPI_Pcontrol(load): the model of version %d has %zu bytes, not %zu", loaded,
-             found, bytes);
+    snprintf(text, sizeof text,
+             "MPI_Pcontrol(load): the model of version %d has %zu bytes, not %zu", loaded, found,
+             bytes);
     end_job(1, text);
   }
   if (loaded > 0 && bytes > 0) memcpy(model, global, bytes);

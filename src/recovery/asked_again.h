@@ -1,5 +1,5 @@
-// The bodies of BasicRank: operations of the set-up that a restarted rank asks for again. PROTOCOL.md, "Checkpoints",
-// "Asked again".
+// The bodies of BasicRank: operations of the set-up that a restarted rank asks for again.
+// PROTOCOL.md, "Checkpoints", "Asked again".
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,18 @@
 
 namespace rejoin::recovery {
 
-// Whether the operation that is about to be entered was set-up, and is to be answered by what it gave
-// then. Fills e if so.
+// Whether the operation that is about to be entered was set-up, and is to be answered by what it
+// gave then. Fills e if so.
 template <class Host>
 bool BasicRank<Host>::is_asked_again(Comm& c, bool by_messages, Entered* e) {
   if (e->hint.bootstrap && by_messages && version_ > header_->first_version) {
     char now[160];
     describe(now, sizeof now, rank(), e->call);
-    std::snprintf(error_, sizeof error_,
-                  "%s: after the first checkpoint only operations that give every rank the same can be "
-                  "marked as bootstrap (Barrier, Bcast, Allreduce, Allgather)", now);
+    std::snprintf(
+        error_, sizeof error_,
+        "%s: after the first checkpoint only operations that give every rank the same can be "
+        "marked as bootstrap (Barrier, Bcast, Allreduce, Allgather)",
+        now);
     e->status = Status::kRefused;
     return true;
   }
@@ -30,13 +32,14 @@ bool BasicRank<Host>::is_asked_again(Comm& c, bool by_messages, Entered* e) {
   if (!needed && is_repeated(c, found->sequence)) return false;
   const bool has_record = c.records.tail() > c.next_sequence;
   if (needed) {
-    // Also if all members ask: another communicator would not be the one that they had at the checkpoint.
+    // Also if all members ask: another communicator would not be the one that they had at the
+    // checkpoint.
   } else if (has_record) {
     // All members asked and ran it together: that is its record.
     if ((c.records.at(c.next_sequence)->call & ~engine::kFailed) == e->call) return false;
   } else if (const Standing s = ask_members(c, found->sequence, *e); s != Standing::kElsewhere) {
-    // Whoever came to it first among those that were all started again is inside it already, but does not say
-    // that it is one of the iterations.
+    // Whoever came to it first among those that were all started again is inside it already, but
+    // does not say that it is one of the iterations.
     e->together = s == Standing::kAsksToo || !is_repeated(c, found->sequence);
     return false;
   }
@@ -47,8 +50,8 @@ bool BasicRank<Host>::is_asked_again(Comm& c, bool by_messages, Entered* e) {
   return true;
 }
 
-// Whether operation `sequence` of c has made a communicator that I had at the version where I went on. Whoever
-// asks for it again wants that one.
+// Whether operation `sequence` of c has made a communicator that I had at the version where I went
+// on. Whoever asks for it again wants that one.
 template <class Host>
 bool BasicRank<Host>::has_made_what_lasts(Comm& c, std::uint64_t sequence) {
   const std::uint32_t call = c.records.at(sequence)->call;
@@ -66,14 +69,15 @@ bool BasicRank<Host>::has_made_what_lasts(Comm& c, std::uint64_t sequence) {
   return false;
 }
 
-// Whether a member has executed its part of operation `sequence` once more after the first checkpoint: then
-// it was none of the set-up.
+// Whether a member has executed its part of operation `sequence` once more after the first
+// checkpoint: then it was none of the set-up.
 template <class Host>
 bool BasicRank<Host>::is_repeated(Comm& c, std::uint64_t sequence) {
   host_.step(Step::kAsk);
   for (std::uint32_t i = 0; i < c.members.size; ++i) {
     engine::CallEntry* call = call_at(c, i, sequence);
-    if (call != nullptr && std::atomic_ref(call->again).load(std::memory_order_acquire) != 0) return true;
+    if (call != nullptr && std::atomic_ref(call->again).load(std::memory_order_acquire) != 0)
+      return true;
   }
   return false;
 }
@@ -88,8 +92,9 @@ engine::CallEntry* BasicRank<Host>::call_at(Comm& c, std::uint32_t i, std::uint6
   return engine::log_at<engine::CallEntry>(host_.base(), region->calls, call & ~engine::kFailed);
 }
 
-// The replay of an operation contributes other bytes than its record says: exactly those of an operation of
-// the set-up that looks the same. So that is what the program asks for, through one wrapper function.
+// The replay of an operation contributes other bytes than its record says: exactly those of an
+// operation of the set-up that looks the same. So that is what the program asks for, through one
+// wrapper function.
 template <class Host>
 void BasicRank<Host>::check_confusion(const Comm& c, const Entered& e, std::uint32_t fingerprint) {
   const Bootstrap::Entry* found =
@@ -97,20 +102,24 @@ void BasicRank<Host>::check_confusion(const Comm& c, const Entered& e, std::uint
   if (found == nullptr || c.records.at(found->sequence)->fingerprint != fingerprint) return;
   char now[160], text[600];
   describe(now, sizeof now, rank(), e.call);
-  std::snprintf(text, sizeof text,
-                "rank %u, started again at checkpoint %llu, calls %s, which is both the next operation after "
-                "that checkpoint and one of the set-up, called through the same place, and it contributes what "
-                "it did in the set-up. Give the one of the set-up a key (rejoin_bootstrap), or tell the places "
-                "apart (rejoin_call_site)",
-                rank(), static_cast<unsigned long long>(version_), now);
+  std::snprintf(
+      text, sizeof text,
+      "rank %u, started again at checkpoint %llu, calls %s, which is both the next operation after "
+      "that checkpoint and one of the set-up, called through the same place, and it contributes "
+      "what "
+      "it did in the set-up. Give the one of the set-up a key (rejoin_bootstrap), or tell the "
+      "places "
+      "apart (rejoin_call_site)",
+      rank(), static_cast<unsigned long long>(version_), now);
   diverged(text);
 }
 
-// Nobody has executed the operation of the set-up again so far; perhaps because nobody has come so far.
-// Waits until some member shows what comes next: kElsewhere, so I ask for the set-up again; kSame, so it is
-// that operation, and I am a part of it.
+// Nobody has executed the operation of the set-up again so far; perhaps because nobody has come so
+// far. Waits until some member shows what comes next: kElsewhere, so I ask for the set-up again;
+// kSame, so it is that operation, and I am a part of it.
 template <class Host>
-typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::uint64_t then, const Entered& e) {
+typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::uint64_t then,
+                                                                const Entered& e) {
   // Who knows it from its own history does not ask: when all ask, nobody knows anything else.
   const Standing own = history_of(c, c.members.rank, then, e.sequence);
   if (own != Standing::kUnknown) return own;
@@ -147,8 +156,8 @@ typename BasicRank<Host>::Standing BasicRank<Host>::ask_members(Comm& c, std::ui
   return decided;
 }
 
-// What member i, or I myself, has done in this or a former life, seen from my next operation of c, `next`;
-// `then` is the one of the set-up.
+// What member i, or I myself, has done in this or a former life, seen from my next operation of c,
+// `next`; `then` is the one of the set-up.
 template <class Host>
 typename BasicRank<Host>::Standing BasicRank<Host>::history_of(Comm& c, std::uint32_t i,
                                                                std::uint64_t then,
@@ -156,7 +165,8 @@ typename BasicRank<Host>::Standing BasicRank<Host>::history_of(Comm& c, std::uin
   const std::uint32_t world = c.members.world[i];
   const engine::RankControl* they = engine::control_of(host_.base(), world);
   // What lies behind the operation is looked for first, the operation itself then.
-  const bool further = they->prepared.load(std::memory_order_acquire) > version_ || is_further(c, world);
+  const bool further =
+      they->prepared.load(std::memory_order_acquire) > version_ || is_further(c, world);
   const engine::CallEntry* set_up = call_at(c, i, then);
   if (set_up == nullptr) return Standing::kUnknown;
   if (const engine::CallEntry* call = call_at(c, i, next)) {
@@ -185,14 +195,16 @@ typename BasicRank<Host>::Died BasicRank<Host>::died_in(std::uint32_t world) {
   return {context, sequence, call};
 }
 
-// Whether rank `world`, in this or a former life, was in an operation that is still before me, and is not the
-// next one of c. If it is I myself, messages of mine tell it, too.
+// Whether rank `world`, in this or a former life, was in an operation that is still before me, and
+// is not the next one of c. If it is I myself, messages of mine tell it, too.
 template <class Host>
 bool BasicRank<Host>::is_further(const Comm& c, std::uint32_t world) {
   std::byte* base = host_.base();
   for (Comm* mine = comms_; mine != nullptr; mine = mine->next) {
     const engine::ContextBlock* theirs =
-        mine == &c || mine->members.size == 1 ? nullptr : engine::find_block(base, world, mine->members.context);
+        mine == &c || mine->members.size == 1
+            ? nullptr
+            : engine::find_block(base, world, mine->members.context);
     if (theirs == nullptr) continue;
     if (theirs->records.tail.load(std::memory_order_acquire) > mine->next_sequence) return true;
     const Died died = died_in(world);
@@ -211,8 +223,8 @@ bool BasicRank<Host>::is_further(const Comm& c, std::uint32_t world) {
 // Where member i stands, if its history says nothing.
 template <class Host>
 typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::uint32_t i,
-                                                                std::uint64_t then, std::uint64_t next,
-                                                                bool* seen) {
+                                                                std::uint64_t then,
+                                                                std::uint64_t next, bool* seen) {
   std::byte* base = host_.base();
   const engine::CallEntry* set_up = call_at(c, i, then);
   if (set_up == nullptr) return Standing::kUnknown;
@@ -233,7 +245,8 @@ typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::ui
   const engine::CallEntry* call =
       engine::log_at<engine::CallEntry>(base, engine::region_of(base, world)->calls, index);
   // One that I have behind me, or before it is prepared.
-  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint)) return Standing::kUnknown;
+  if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint))
+    return Standing::kUnknown;
   if (context == c.members.context && sequence == next) {
     if (phase == engine::Phase::kAsking) {
       if (asked == then && asked_version == version_) return Standing::kAsksToo;
@@ -246,12 +259,13 @@ typename BasicRank<Host>::Standing BasicRank<Host>::standing_of(Comm& c, std::ui
   return waits_for_me(world, context, sequence, seen) ? Standing::kElsewhere : Standing::kUnknown;
 }
 
-// Whether rank `world`, which stands inside operation `sequence` of another communicator, comes out of it only
-// when I have been there: I am a member, or somebody else it waits for does not come without me. All of that
-// lies before my next operation of c, then. `seen`: ranks that were looked at.
+// Whether rank `world`, which stands inside operation `sequence` of another communicator, comes out
+// of it only when I have been there: I am a member, or somebody else it waits for does not come
+// without me. All of that lies before my next operation of c, then. `seen`: ranks that were looked
+// at.
 template <class Host>
-bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence,
-                                   bool* seen) {
+bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context,
+                                   std::uint64_t sequence, bool* seen) {
   for (Comm* mine = comms_; mine != nullptr; mine = mine->next) {
     if (mine->members.context == context) return sequence >= mine->next_sequence;
   }
@@ -263,7 +277,8 @@ bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context, s
   for (std::uint32_t i = 0; i < block->size; ++i) {
     if (members[i] == rank()) {  // of one that I have yet to make, or have freed
       const engine::ContextBlock* mine = engine::find_block(base, rank(), context);
-      if (mine == nullptr || mine->records.tail.load(std::memory_order_relaxed) <= sequence) return true;
+      if (mine == nullptr || mine->records.tail.load(std::memory_order_relaxed) <= sequence)
+        return true;
     }
     if (seen[members[i]] || members[i] == rank()) continue;
     const engine::RankControl* they = engine::control_of(base, members[i]);
@@ -277,8 +292,8 @@ bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context, s
         they->ordinal.load(std::memory_order_acquire) != ordinal || there == context) {
       continue;
     }
-    const auto* call = engine::log_at<engine::CallEntry>(
-        base, engine::region_of(base, members[i])->calls, index);
+    const auto* call =
+        engine::log_at<engine::CallEntry>(base, engine::region_of(base, members[i])->calls, index);
     // In a checkpoint that I have behind me it waits for nobody.
     if (call->signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint) &&
         they->prepared.load(std::memory_order_acquire) <= version_) {
@@ -292,7 +307,8 @@ bool BasicRank<Host>::waits_for_me(std::uint32_t world, std::uint64_t context, s
   return false;
 }
 
-// ---------------------------------------------------------------------------------- marked operations
+// ---------------------------------------------------------------------------------- marked
+// operations
 
 template <class Host>
 bool BasicRank<Host>::find_marked(Comm& c, Entered* e) {
@@ -304,8 +320,9 @@ bool BasicRank<Host>::find_marked(Comm& c, Entered* e) {
   } else if (is_used(key)) {
     char now[160];
     describe(now, sizeof now, rank(), e->call);
-    std::snprintf(error_, sizeof error_,
-                  "%s: its bootstrap key was used for an operation before; each needs a key of its own", now);
+    std::snprintf(
+        error_, sizeof error_,
+        "%s: its bootstrap key was used for an operation before; each needs a key of its own", now);
     e->status = Status::kRefused;
     return true;
   }
@@ -317,14 +334,16 @@ bool BasicRank<Host>::find_marked(Comm& c, Entered* e) {
     e->key = 0;
     // Ahead of where I am: the operation itself comes, in its turn.
     if (m.context != c.members.context || m.sequence >= c.next_sequence) return false;
-    const auto* was = engine::log_at<engine::CallEntry>(host_.base(), region_head_->calls, m.record.call);
+    const auto* was =
+        engine::log_at<engine::CallEntry>(host_.base(), region_head_->calls, m.record.call);
     const auto* is = engine::log_at<engine::CallEntry>(host_.base(), region_head_->calls, e->call);
     if (!(was->signature == is->signature)) {
       char then[160], now[160], text[512];
       describe(then, sizeof then, rank(), m.record.call);
       describe(now, sizeof now, rank(), e->call);
-      std::snprintf(text, sizeof text, "rank %u asks with one bootstrap key for %s and before for %s",
-                    rank(), now, then);
+      std::snprintf(text, sizeof text,
+                    "rank %u asks with one bootstrap key for %s and before for %s", rank(), now,
+                    then);
       diverged(text);
     }
     e->sequence = m.sequence;
@@ -361,11 +380,12 @@ Status BasicRank<Host>::keep_marked(Comm& c, const Entered& e, std::size_t resul
   if (result_bytes > engine::kInlineBytes) {
     const std::uint64_t kept = region_head_->marked_bytes + result_bytes;
     if (header_->bootstrap_limit_bytes != 0 && kept > header_->bootstrap_limit_bytes) {
-      std::snprintf(error_, sizeof error_,
-                    "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
-                    "--bootstrap-limit",
-                    static_cast<unsigned long long>(kept),
-                    static_cast<unsigned long long>(header_->bootstrap_limit_bytes));
+      std::snprintf(
+          error_, sizeof error_,
+          "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
+          "--bootstrap-limit",
+          static_cast<unsigned long long>(kept),
+          static_cast<unsigned long long>(header_->bootstrap_limit_bytes));
       return Status::kRefused;
     }
     const Offset at = region_.allocate_model(result_bytes);

@@ -27,7 +27,7 @@ using engine::MessageType;
 constexpr std::uintptr_t kSegmentAddress = 0x200000000000;
 constexpr std::uintptr_t kArenaAddress = 0x1f0000000000;
 constexpr std::size_t kArenaBytes = std::size_t{16} << 30;  // of addresses
-constexpr int kFirstDescriptor = 900;  // ours lie above what programs count on
+constexpr int kFirstDescriptor = 900;                       // ours lie above what programs count on
 
 struct Attachment {
   engine::ShmHost host;
@@ -42,8 +42,10 @@ Attachment* attachment = nullptr;
 
 void* map_at(std::uintptr_t address, std::size_t bytes, int flags, int fd) {
   void* hint = reinterpret_cast<void*>(address);
-  void* p = mmap(hint, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
-  if (p == MAP_FAILED) p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  void* p =
+      mmap(hint, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
+  if (p == MAP_FAILED)
+    p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
   return p;
 }
 
@@ -129,8 +131,8 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
 bool attach_alone(char* error, std::size_t error_bytes) {
   const std::uint64_t bytes = engine::segment_bytes_for(1, 0);
   const int fd = memfd_create("rejoin", MFD_CLOEXEC);
-  const bool ok = fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
-                  become(fd, bytes, 0, -1, true);
+  const bool ok =
+      fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0 && become(fd, bytes, 0, -1, true);
   if (fd >= 0) close(fd);
   if (!ok) snprintf(error, error_bytes, "cannot make a shared memory segment: %s", strerror(errno));
   return ok;
@@ -142,8 +144,10 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
   const int connected = connect_to(name);
   if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, secret ? secret : "")) {
-    snprintf(error, error_bytes, "cannot reach ftrun's agent (%s); was this process left over by a job "
-             "that has ended?", strerror(errno));
+    snprintf(error, error_bytes,
+             "cannot reach ftrun's agent (%s); was this process left over by a job "
+             "that has ended?",
+             strerror(errno));
     if (connected >= 0) close(connected);
     return false;
   }
@@ -160,8 +164,10 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   } else if (segment >= 0 && bytes == 0) {
     snprintf(error, error_bytes, "this libmpi.so.40 and ftrun are of different builds of Rejoin");
   } else {
-    snprintf(error, error_bytes, "cannot map the job's shared memory: %s (is the limit on address "
-             "space, ulimit -v, below what the journal reserves?)", strerror(errno));
+    snprintf(error, error_bytes,
+             "cannot map the job's shared memory: %s (is the limit on address "
+             "space, ulimit -v, below what the journal reserves?)",
+             strerror(errno));
   }
   close(socket);
   return false;
@@ -203,7 +209,8 @@ int look_at_object(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-// LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at once.
+// LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at
+// once.
 __attribute__((constructor)) void attach_early() {
   const char* name = getenv(engine::kEnvSocket);
   if (name == nullptr) return;

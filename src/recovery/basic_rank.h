@@ -1,5 +1,5 @@
-// BasicRank<Host>: see rank.h for what it is. PROTOCOL.md for the rules it follows; the names of its
-// steps are the names there.
+// BasicRank<Host>: see rank.h for what it is. PROTOCOL.md for the rules it follows; the names of
+// its steps are the names there.
 #pragma once
 
 #include <atomic>
@@ -64,16 +64,16 @@ class BasicRank {
   Host& host() const { return host_; }
   Arena& arena() { return arena_; }
 
-  // A communicator of the world ranks members[0..size), mine among them. Local. `context` comes from
-  // engine::derive_context; making the same context again in a new incarnation finds its records.
-  // nullptr: kMaxContexts or memory is used up.
+  // A communicator of the world ranks members[0..size), mine among them. Local. `context` comes
+  // from engine::derive_context; making the same context again in a new incarnation finds its
+  // records. nullptr: kMaxContexts or memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size);
   // Forgets the private state; records and position stay for the others.
   void free_comm(Comm* comm);
 
   // Runs or replays one uniform operation. *result: result_bytes of committed bytes (in shared
-  // memory, at u.early, or in the comm), valid until the next operation on this rank; undefined unless
-  // kOk. Blocks until every member has entered (Bcast: the root never waits).
+  // memory, at u.early, or in the comm), valid until the next operation on this rank; undefined
+  // unless kOk. Blocks until every member has entered (Bcast: the root never waits).
   Status uniform(Comm& comm, const Call& call, const Uniform& u, const std::byte** result);
 
   // Of the operation that was entered last, as its record names it.
@@ -92,18 +92,17 @@ class BasicRank {
 
   // Where to go on. Once, before the first checkpoint; never waits. Fails with kRefused.
   Status load(Loaded* loaded);
-  // Collective over all ranks of the job; `world` is a communicator of all of them. Fails with kRefused (I
-  // may not, or there is no room for the bootstrap cache) or kMismatch (ranks do not do the same).
+  // Collective over all ranks of the job; `world` is a communicator of all of them. Fails with
+  // kRefused (I may not, or there is no room for the bootstrap cache) or kMismatch (ranks do not do
+  // the same).
   Status checkpoint(Comm& world, const Call& call, const Models& models);
-  // The lazy checkpoint that is written next, as rank 0 said with the newest written one; before it is reached,
-  // lazy checkpoints are only numbers.
+  // The lazy checkpoint that is written next, as rank 0 said with the newest written one; before it
+  // is reached, lazy checkpoints are only numbers.
   std::uint64_t next_lazy() const { return next_lazy_; }
   void pass_checkpoint() { ++version_; }
   std::uint64_t version() const { return version_; }
   // Whether a former life has prepared the next version already.
-  bool is_prepared() const {
-    return control_->prepared.load(std::memory_order_relaxed) > version_;
-  }
+  bool is_prepared() const { return control_->prepared.load(std::memory_order_relaxed) > version_; }
   bool has_loaded() const { return load_called_; }
   bool is_replaying() const { return incarnation_ > 0 && !live_; }
 
@@ -117,10 +116,12 @@ class BasicRank {
 
   // --log-ops. uniform() and Operation do it by themselves, checkpoint() the end, load() nothing.
   void begin_log(const Call& call) {
-    if (log_.wanted()) [[unlikely]] log_.begin(*calls_.entry(intern(call).call), replayed_);
+    if (log_.wanted()) [[unlikely]]
+      log_.begin(*calls_.entry(intern(call).call), replayed_);
   }
   void end_log(Status status) {
-    if (log_.wanted()) [[unlikely]] log_.end(status, version_, replayed_);
+    if (log_.wanted()) [[unlikely]]
+      log_.end(status, version_, replayed_);
   }
   OperationLog<Host>& log() { return log_; }
 
@@ -217,7 +218,8 @@ class BasicRank {
   void check_confusion(const Comm& c, const Entered& e, std::uint32_t fingerprint);
   Standing ask_members(Comm& c, std::uint64_t then, const Entered& e);
   Standing history_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next);
-  Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next, bool* seen);
+  Standing standing_of(Comm& c, std::uint32_t i, std::uint64_t then, std::uint64_t next,
+                       bool* seen);
   struct Died {
     std::uint64_t context = 0;  // 0: there was none
     std::uint64_t sequence = 0;
@@ -225,8 +227,7 @@ class BasicRank {
   };
   Died died_in(std::uint32_t world);
   bool is_further(const Comm& c, std::uint32_t world);
-  bool waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence,
-                    bool* seen);
+  bool waits_for_me(std::uint32_t world, std::uint64_t context, std::uint64_t sequence, bool* seen);
   bool find_marked(Comm& c, Entered* e);
   bool is_used(std::uint64_t key) const;
   void note_used(std::uint64_t key);
@@ -256,7 +257,8 @@ class BasicRank {
   bool catching_up_ = false;  // look for others' records before the first attempt
   bool warned_fingerprint_ = false;
   bool early_ = false;  // the newest result lies at Uniform::early already
-  std::uint64_t recycled_in_ = 0;  // context and sequence of the newest operation that ended an interval
+  std::uint64_t recycled_in_ =
+      0;  // context and sequence of the newest operation that ended an interval
   std::uint64_t recycled_at_ = 0;
   unsigned half_ = 0;  // of the staging; alternates
   std::byte* scratch_;
@@ -270,15 +272,15 @@ class BasicRank {
   bool hinted_ = false;
   Hint hint_;
   bool load_called_ = false;
-  bool past_set_up_ = false;  // this execution has made its first checkpoint
-  std::uint64_t version_ = 0;              // of this execution
+  bool past_set_up_ = false;   // this execution has made its first checkpoint
+  std::uint64_t version_ = 0;  // of this execution
   std::uint64_t next_lazy_ = 0;
   std::uint64_t payload_at_load_ = 0;
-  std::uint64_t loaded_version_ = 0;       // by this life, from the journal
-  engine::Version* restored_ = nullptr;    // where this life went on
-  Bootstrap bootstrap_;                    // empty unless restored
+  std::uint64_t loaded_version_ = 0;     // by this life, from the journal
+  engine::Version* restored_ = nullptr;  // where this life went on
+  Bootstrap bootstrap_;                  // empty unless restored
   engine::LogWriter<engine::Marked, Host> marked_;
-  std::uint64_t* used_keys_ = nullptr;     // by this execution
+  std::uint64_t* used_keys_ = nullptr;  // by this execution
   std::size_t used_count_ = 0;
   std::size_t used_room_ = 0;
   OperationLog<Host> log_;
@@ -287,7 +289,7 @@ class BasicRank {
 
 }  // namespace rejoin::recovery
 
-#include "recovery/basic_rank_inl.h"
 #include "recovery/asked_again.h"
+#include "recovery/basic_rank_inl.h"
 #include "recovery/checkpoints.h"
 #include "recovery/operation.h"

@@ -12,9 +12,9 @@ inline bool is_bcast(const Call& call) {
   return call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast);
 }
 
-// What ends an attempt before it is complete: a newer generation, or a record of the operation at some
-// member. Both are looked at in every wait, also while nobody has died: a member that was slow to
-// commit may do so at any time (PROTOCOL.md, Must 7).
+// What ends an attempt before it is complete: a newer generation, or a record of the operation at
+// some member. Both are looked at in every wait, also while nobody has died: a member that was slow
+// to commit may do so at any time (PROTOCOL.md, Must 7).
 template <class Host>
 struct BasicRank<Host>::Watch {
   BasicRank& rank;
@@ -65,7 +65,8 @@ BasicRank<Host>::BasicRank(Host& host, Arena& arena)
   arm_kill();
 }
 
-// ------------------------------------------------------------------------------------ communicators
+// ------------------------------------------------------------------------------------
+// communicators
 
 template <class Host>
 typename BasicRank<Host>::Comm* BasicRank<Host>::make_comm(std::uint64_t context,
@@ -119,7 +120,8 @@ void BasicRank<Host>::free_comm(Comm* c) {
   Comm** link = &comms_;
   while (*link != c) link = &(*link)->next;
   *link = c->next;
-  arena_.release(const_cast<std::uint32_t*>(c->members.world), c->members.size * sizeof(std::uint32_t));
+  arena_.release(const_cast<std::uint32_t*>(c->members.world),
+                 c->members.size * sizeof(std::uint32_t));
   arena_.release(c->members.block, c->members.size * sizeof(engine::ContextBlock*));
   arena_.destroy(c);
 }
@@ -138,17 +140,19 @@ std::uint32_t BasicRank<Host>::refresh_generation(Comm& c) {
   return c.generation = g;
 }
 
-// ---------------------------------------------------------------------------------- in and out, kills
+// ---------------------------------------------------------------------------------- in and out,
+// kills
 
 template <class Host>
 typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& call,
-                                                              bool by_messages) {
+                                                         bool by_messages) {
   ++ordinal_;
   kill_point(Moment::kBefore);
   meet_limit();
   host_.step(Step::kEnter);
   const auto interned = intern(call);
-  if (log_.wanted()) [[unlikely]] log_.begin(*calls_.entry(interned.call), replayed_);
+  if (log_.wanted()) [[unlikely]]
+    log_.begin(*calls_.entry(interned.call), replayed_);
   Entered e = {};
   e.sequence = c.next_sequence;
   e.call = interned.call;
@@ -166,8 +170,8 @@ typename BasicRank<Host>::Entered BasicRank<Host>::enter(Comm& c, const Call& ca
   }
   c.chain = static_cast<std::uint32_t>(engine::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
   ++c.next_sequence;
-  // Of what a rank does alone nothing is recorded: a life that has loaded a version does its set-up again,
-  // and is further on then than it was.
+  // Of what a rank does alone nothing is recorded: a life that has loaded a version does its set-up
+  // again, and is further on then than it was.
   const bool recorded = c.members.size > 1 && c.next_sequence <= c.records.tail();
   if (recorded) e.record = c.records.at(e.sequence);
   show_position(c, e);
@@ -223,8 +227,8 @@ void BasicRank<Host>::went_live() {
   live_ = true;
   control_->live_since.store(ordinal_, std::memory_order_relaxed);
   if (incarnation_ == 0) return;
-  host_.tell(engine::MessageType::kLive, static_cast<std::int32_t>(loaded_version_), replayed_, nullptr,
-             0);
+  host_.tell(engine::MessageType::kLive, static_cast<std::int32_t>(loaded_version_), replayed_,
+             nullptr, 0);
 }
 
 template <class Host>
@@ -242,7 +246,8 @@ template <class Host>
 void BasicRank<Host>::maybe_die(PointKind kind, Moment moment) {
   for (std::uint32_t i = 0; i < header_->kills; ++i) {
     engine::KillPoint& k = header_->kill[i];
-    if (k.rank != rank() || k.life != incarnation_ || k.kind != kind || k.moment != moment) continue;
+    if (k.rank != rank() || k.life != incarnation_ || k.kind != kind || k.moment != moment)
+      continue;
     if (kind == PointKind::kOperation && k.ordinal != ordinal_) continue;
     k.fired.store(1, std::memory_order_seq_cst);
     host_.die();
@@ -275,11 +280,13 @@ void BasicRank<Host>::notice(const char* text) {
 template <class Host>
 void BasicRank<Host>::out_of_memory() {
   host_.stop(
-      "there is no more room for the journal: give the job more memory (or --journal-dir more space), or "
+      "there is no more room for the journal: give the job more memory (or --journal-dir more "
+      "space), or "
       "set --journal-limit below what there is");
 }
 
-// ------------------------------------------------------------------------------------------- look-up
+// -------------------------------------------------------------------------------------------
+// look-up
 
 template <class Host>
 std::uint32_t BasicRank<Host>::find_record(Comm& c, std::uint64_t sequence) {
@@ -303,10 +310,11 @@ void BasicRank<Host>::check_replay(const Comm& c, const Entered& e, const Call& 
       char then[160], now[160], text[512];
       describe(then, sizeof then, rank(), recorded);
       describe(now, sizeof now, rank(), e.call);
-      std::snprintf(text, sizeof text,
-                    "operation %llu of rank %u was %s; its replay asks for %s. The program does not "
-                    "do the same again when it receives the same; see docs/fault-model.md",
-                    static_cast<unsigned long long>(ordinal_), rank(), then, now);
+      std::snprintf(
+          text, sizeof text,
+          "operation %llu of rank %u was %s; its replay asks for %s. The program does not "
+          "do the same again when it receives the same; see docs/fault-model.md",
+          static_cast<unsigned long long>(ordinal_), rank(), then, now);
       diverged(text);
     }
   }
@@ -316,10 +324,11 @@ void BasicRank<Host>::check_replay(const Comm& c, const Entered& e, const Call& 
     warned_fingerprint_ = true;
     char now[160], text[512];
     describe(now, sizeof now, rank(), e.call);
-    std::snprintf(text, sizeof text,
-                  "operation %llu of rank %u, %s: the replay contributes other bytes than the first "
-                  "execution did; it is given the recorded result (further differences are not shown)",
-                  static_cast<unsigned long long>(ordinal_), rank(), now);
+    std::snprintf(
+        text, sizeof text,
+        "operation %llu of rank %u, %s: the replay contributes other bytes than the first "
+        "execution did; it is given the recorded result (further differences are not shown)",
+        static_cast<unsigned long long>(ordinal_), rank(), now);
     if (header_->stop_on_divergence) diverged(text);
     notice(text);
   }
@@ -378,7 +387,8 @@ void BasicRank<Host>::commit(Comm& c, const Entered& e, std::uint32_t fingerprin
   catching_up_ = false;
 }
 
-// ----------------------------------------------------------------------------------------- execution
+// -----------------------------------------------------------------------------------------
+// execution
 
 template <class Host>
 Status BasicRank<Host>::uniform(Comm& c, const Call& call, const Uniform& u,
@@ -450,8 +460,8 @@ Status BasicRank<Host>::run(Comm& c, const Entered& e, const Call& call, const U
 }
 
 template <class Host>
-Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
-                                    Watch& watch, std::uint64_t* value, bool* complete) {
+Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u, Watch& watch,
+                                    std::uint64_t* value, bool* complete) {
   using engine::Algorithm;
   engine::Attempt<Host, Watch> attempt(host_, c.members, e.sequence, watch.generation, c.chain,
                                        e.call, half_, scratch_, watch);
@@ -468,10 +478,10 @@ Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
     // Every attempt takes a fresh extent: a record may already refer to the former one.
     const Offset mine = leads ? reserve(u.result_bytes) : 0;
     if (reduces) {
-      const auto plan = engine::chunk_plan(n, u.result_bytes, u.reduction->element_bytes,
-                                           engine::kStageBytes);
-      end = attempt.reduce_sliced(static_cast<const std::byte*>(u.input), *u.reduction, plan, leader,
-                                  mine, static_cast<std::byte*>(u.early), value);
+      const auto plan =
+          engine::chunk_plan(n, u.result_bytes, u.reduction->element_bytes, engine::kStageBytes);
+      end = attempt.reduce_sliced(static_cast<const std::byte*>(u.input), *u.reduction, plan,
+                                  leader, mine, static_cast<std::byte*>(u.early), value);
     } else {
       const std::size_t at = u.blocks ? u.blocks[c.members.rank] : c.members.rank * u.input_bytes;
       end = attempt.gather_direct(u.input, at, u.input_bytes, leader, mine, value);
@@ -481,8 +491,9 @@ Status BasicRank<Host>::run_attempt(Comm& c, const Entered& e, const Uniform& u,
   } else {
     if (!small) *value = allocate(u.result_bytes);
     void* out = small ? static_cast<void*>(value) : host_.base() + *value;
-    end = reduces ? attempt.reduce_flat(u.input, u.input_bytes, *u.reduction, out)
-                  : attempt.gather_flat(u.input, u.input_bytes, u.blocks, static_cast<std::byte*>(out));
+    end = reduces
+              ? attempt.reduce_flat(u.input, u.input_bytes, *u.reduction, out)
+              : attempt.gather_flat(u.input, u.input_bytes, u.blocks, static_cast<std::byte*>(out));
   }
   if (end == engine::AttemptEnd::kNoMemory) out_of_memory();
   *complete = end == engine::AttemptEnd::kComplete;
@@ -501,9 +512,10 @@ Status BasicRank<Host>::run_bcast(Comm& c, const Entered& e, const Call& call, c
   if (c.members.rank == root) {
     if (region_.recycling()) {
       await_readers(c, e.sequence, engine::kReadersWithin);
-      // Who has a record of an operation may still be reading its bytes; who has one of the next, not.
-      const bool past_recycling = recycled_in_ == 0 || (recycled_in_ == c.members.context &&
-                                                        e.sequence > recycled_at_ + 1);
+      // Who has a record of an operation may still be reading its bytes; who has one of the next,
+      // not.
+      const bool past_recycling =
+          recycled_in_ == 0 || (recycled_in_ == c.members.context && e.sequence > recycled_at_ + 1);
       if (past_recycling && !region_.has_room(u.result_bytes)) {
         await_readers(c, e.sequence, 1);
         recycle(c, e.sequence);
@@ -558,16 +570,16 @@ void BasicRank<Host>::recycle(const Comm& c, std::uint64_t sequence) {
   region_.recycle();
 }
 
-// The root of a broadcast waits for nobody - but beyond the journal limit records that go round must have
-// been read, and memory too: waits until no member lacks `distance` operations before this one.
+// The root of a broadcast waits for nobody - but beyond the journal limit records that go round
+// must have been read, and memory too: waits until no member lacks `distance` operations before
+// this one.
 template <class Host>
 void BasicRank<Host>::await_readers(Comm& c, std::uint64_t sequence, std::uint64_t distance) {
   for (std::uint32_t i = 0; i < c.members.size; ++i) {
     engine::wait_until(host_, [&](bool) {
       host_.step(Step::kLook);
       engine::ContextBlock* b = engine::block_of(host_.base(), c.members, i);
-      return b != nullptr && b->records.tail.load(std::memory_order_acquire) +
-                                     distance > sequence;
+      return b != nullptr && b->records.tail.load(std::memory_order_acquire) + distance > sequence;
     });
   }
 }
@@ -598,10 +610,11 @@ Offset BasicRank<Host>::reserve(std::size_t bytes) {
   return at;
 }
 
-// -------------------------------------------------------------------------------------- disagreement
+// --------------------------------------------------------------------------------------
+// disagreement
 
-// A member that stands inside another operation at this very sequence number of this context; *call is
-// that operation's.
+// A member that stands inside another operation at this very sequence number of this context; *call
+// is that operation's.
 template <class Host>
 std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
                                                   std::uint32_t* call_there) {
@@ -609,7 +622,8 @@ std::uint32_t BasicRank<Host>::disagreeing_member(Comm& c, const Entered& e,
     if (i == c.members.rank) continue;
     const std::uint32_t world = c.members.world[i];
     const engine::RankControl* they = engine::control_of(host_.base(), world);
-    // `ordinal` is written first and `phase` around all of it: the same before and after, all agree.
+    // `ordinal` is written first and `phase` around all of it: the same before and after, all
+    // agree.
     const std::uint64_t ordinal = they->ordinal.load(std::memory_order_acquire);
     if (they->phase.load(std::memory_order_acquire) != engine::Phase::kInside) continue;
     const bool here = they->context.load(std::memory_order_acquire) == c.members.context &&
@@ -643,17 +657,18 @@ Status BasicRank<Host>::mismatch(Comm& c, const Entered& e, std::uint32_t member
   char mine[160], theirs[160];
   describe(mine, sizeof mine, rank(), my_call);
   describe(theirs, sizeof theirs, world, member_call);
-  std::snprintf(error_, sizeof error_,
-                "%srank %u calls %s where rank %u calls %s: all members of a communicator must make "
-                "the same collective calls in the same order",
-                earlier ? "in an earlier operation, " : "", rank(), mine, world, theirs);
+  std::snprintf(
+      error_, sizeof error_,
+      "%srank %u calls %s where rank %u calls %s: all members of a communicator must make "
+      "the same collective calls in the same order",
+      earlier ? "in an earlier operation, " : "", rank(), mine, world, theirs);
   kill_point(Moment::kInside);
   commit(c, e, 0, 0, true);
   return Status::kMismatch;
 }
 
-// A broadcast's root waits for nobody: two roots are found out only in the next operation, by `chain`.
-// If the calls themselves agree, names the newest pair before them that does not.
+// A broadcast's root waits for nobody: two roots are found out only in the next operation, by
+// `chain`. If the calls themselves agree, names the newest pair before them that does not.
 template <class Host>
 bool BasicRank<Host>::find_earlier_mismatch(Comm& c, const Entered& e, std::uint32_t member,
                                             std::uint32_t* my_call, std::uint32_t* member_call) {

@@ -1,5 +1,5 @@
-// What operations between the load and the first checkpoint gave a rank, found again by call site: a
-// restarted rank asks for them out of order, long after everybody else.
+// What operations between the load and the first checkpoint gave a rank, found again by call site:
+// a restarted rank asks for them out of order, long after everybody else.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ class Bootstrap {
     std::uint64_t context;
     std::uint64_t sequence;
     std::uint32_t call;
-    std::uint32_t used;  // of this call in this context, by this execution; in the first of them only
+    std::uint32_t
+        used;  // of this call in this context, by this execution; in the first of them only
   };
 
   // Room for `count` entries, to be add()ed and then sorted, once.
@@ -26,7 +27,8 @@ class Bootstrap {
   }
   void add(const Entry& entry) { entries_[count_++] = entry; }
   void sort() {
-    std::sort(entries_, entries_ + count_, [](const Entry& a, const Entry& b) { return before(a, b); });
+    std::sort(entries_, entries_ + count_,
+              [](const Entry& a, const Entry& b) { return before(a, b); });
   }
 
   // The first of this call in this context that was not used yet; nullptr: there is none. O(log n).

@@ -1,5 +1,5 @@
-// Interns (signature, call site) pairs in the rank's call log, so that a record names its call in four
-// bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
+// Interns (signature, call site) pairs in the rank's call log, so that a record names its call in
+// four bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
 #pragma once
 
 #include <algorithm>

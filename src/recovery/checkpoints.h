@@ -1,4 +1,5 @@
-// The bodies of BasicRank: checkpoints, and what is forgotten behind them. PROTOCOL.md, "Checkpoints".
+// The bodies of BasicRank: checkpoints, and what is forgotten behind them. PROTOCOL.md,
+// "Checkpoints".
 #pragma once
 
 #include <cstdio>
@@ -14,7 +15,8 @@ template <class Host>
 std::uint64_t BasicRank<Host>::committed() const {
   std::uint64_t least = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < header_->ranks; ++r) {
-    least = std::min(least, engine::control_of(host_.base(), r)->prepared.load(std::memory_order_acquire));
+    least = std::min(least,
+                     engine::control_of(host_.base(), r)->prepared.load(std::memory_order_acquire));
   }
   return least;
 }
@@ -24,7 +26,8 @@ template <class Host>
 std::uint64_t BasicRank<Host>::line() const {
   std::uint64_t least = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < header_->ranks; ++r) {
-    least = std::min(least, engine::control_of(host_.base(), r)->safe.load(std::memory_order_acquire));
+    least =
+        std::min(least, engine::control_of(host_.base(), r)->safe.load(std::memory_order_acquire));
   }
   return least;
 }
@@ -37,18 +40,20 @@ engine::Version* BasicRank<Host>::find_version(std::uint32_t rank, std::uint64_t
   return nullptr;
 }
 
-// ---------------------------------------------------------------------------------------- checkpoint
+// ----------------------------------------------------------------------------------------
+// checkpoint
 
 template <class Host>
 Status BasicRank<Host>::checkpoint(Comm& world, const Call& call, const Models& m) {
   const std::uint64_t v = version_ + 1;
   for (Comm* c = comms_; c != nullptr; c = c->next) {
     if (!c->late) continue;
-    std::snprintf(error_, sizeof error_,
-                  "checkpoint %llu: a communicator of %u ranks that was made after the first checkpoint is "
-                  "still there, and a restarted rank would not have it; free it first, or make it before "
-                  "the first checkpoint",
-                  static_cast<unsigned long long>(v), c->members.size);
+    std::snprintf(
+        error_, sizeof error_,
+        "checkpoint %llu: a communicator of %u ranks that was made after the first checkpoint is "
+        "still there, and a restarted rank would not have it; free it first, or make it before "
+        "the first checkpoint",
+        static_cast<unsigned long long>(v), c->members.size);
     return Status::kRefused;
   }
   ++ordinal_;
@@ -109,12 +114,13 @@ Status BasicRank<Host>::note_prefix(std::uint64_t v) {
   const std::uint64_t bytes =
       control_->payload_bump.load(std::memory_order_relaxed) - payload_at_load_;
   if (limit != 0 && bytes > limit) {
-    std::snprintf(error_, sizeof error_,
-                  "checkpoint %llu: the operations between the load and the first checkpoint left rank %u "
-                  "%llu bytes to keep for the life of the job, more than the %llu of --bootstrap-limit; make "
-                  "the first checkpoint earlier or the limit larger",
-                  static_cast<unsigned long long>(v), rank(), static_cast<unsigned long long>(bytes),
-                  static_cast<unsigned long long>(limit));
+    std::snprintf(
+        error_, sizeof error_,
+        "checkpoint %llu: the operations between the load and the first checkpoint left rank %u "
+        "%llu bytes to keep for the life of the job, more than the %llu of --bootstrap-limit; make "
+        "the first checkpoint earlier or the limit larger",
+        static_cast<unsigned long long>(v), rank(), static_cast<unsigned long long>(bytes),
+        static_cast<unsigned long long>(limit));
     return Status::kRefused;
   }
   std::uint64_t count = 0;
@@ -147,8 +153,8 @@ std::byte* BasicRank<Host>::room_in(engine::Buffer& buffer, std::size_t bytes) {
 
 template <class Host>
 void BasicRank<Host>::keep_version(std::uint64_t v, const Models& m) {
-  // The oldest that nobody needs: what a rank has loaded lasts until its second checkpoint. But first of all
-  // what a former life has left of this very version.
+  // The oldest that nobody needs: what a rank has loaded lasts until its second checkpoint. But
+  // first of all what a former life has left of this very version.
   engine::Version* slot = nullptr;
   const std::uint64_t needed_from = line();
   std::uint64_t oldest = needed_from;
@@ -159,14 +165,15 @@ void BasicRank<Host>::keep_version(std::uint64_t v, const Models& m) {
     if (number == v) break;
     oldest = number;
   }
-  if (slot == nullptr) diverged("more checkpoints are in use than can be: this is a defect of Rejoin");
+  if (slot == nullptr)
+    diverged("more checkpoints are in use than can be: this is a defect of Rejoin");
   slot->number.store(0, std::memory_order_release);
   host_.step(Step::kModel);
   std::uint64_t contexts = 0;
   for (Comm* c = comms_; c != nullptr; c = c->next) ++contexts;
   const std::size_t words = 2 * std::size_t{header_->ranks};
-  std::byte* to = room_in(slot->counters,
-                          contexts * sizeof(engine::Counter) + words * sizeof(std::uint64_t));
+  std::byte* to =
+      room_in(slot->counters, contexts * sizeof(engine::Counter) + words * sizeof(std::uint64_t));
   auto* counter = reinterpret_cast<engine::Counter*>(to);
   for (Comm* c = comms_; c != nullptr; c = c->next) {
     *counter++ = {c->members.context, c->next_sequence, c->chain, 0};
@@ -193,8 +200,8 @@ void BasicRank<Host>::keep_model(engine::Buffer& buffer, const void* data, std::
   if (bytes > 0) engine::copy_chunk(to, static_cast<const std::byte*>(data), bytes, bytes);
 }
 
-// A member that has a record of the operation behind checkpoint v, although it has not prepared it: it went
-// past it without stopping, and may wait for nobody any more. kNobody: there is none.
+// A member that has a record of the operation behind checkpoint v, although it has not prepared it:
+// it went past it without stopping, and may wait for nobody any more. kNobody: there is none.
 template <class Host>
 std::uint32_t BasicRank<Host>::passing_member(Comm& world, std::uint64_t sequence, std::uint64_t v,
                                               std::uint32_t* call) {
@@ -202,7 +209,8 @@ std::uint32_t BasicRank<Host>::passing_member(Comm& world, std::uint64_t sequenc
     engine::ContextBlock* b = engine::block_of(host_.base(), world.members, i);
     if (b == nullptr || b->records.tail.load(std::memory_order_acquire) <= sequence) continue;
     const std::uint32_t r = world.members.world[i];
-    if (engine::control_of(host_.base(), r)->prepared.load(std::memory_order_acquire) >= v) continue;
+    if (engine::control_of(host_.base(), r)->prepared.load(std::memory_order_acquire) >= v)
+      continue;
     *call = engine::log_at<Record>(host_.base(), b->records, sequence)->call & ~engine::kFailed;
     return r;
   }
@@ -224,16 +232,18 @@ Status BasicRank<Host>::await_commit(Comm& world, const Entered& e, std::uint64_
   char mine[160], theirs[160];
   describe(mine, sizeof mine, rank(), e.call);
   describe(theirs, sizeof theirs, other, other_call);
-  std::snprintf(error_, sizeof error_,
-                "rank %u makes checkpoint %llu (%s) where rank %u calls %s: all ranks must make the same "
-                "checkpoints at the same places",
-                rank(), static_cast<unsigned long long>(v), mine, other, theirs);
+  std::snprintf(
+      error_, sizeof error_,
+      "rank %u makes checkpoint %llu (%s) where rank %u calls %s: all ranks must make the same "
+      "checkpoints at the same places",
+      rank(), static_cast<unsigned long long>(v), mine, other, theirs);
   leave(Status::kMismatch);
   return Status::kMismatch;
 }
 
-// Every member of a communicator has done the same operations before the version: else one of them would be
-// forgotten that another one still needs. Each compares with its neighbour, so a difference meets somebody.
+// Every member of a communicator has done the same operations before the version: else one of them
+// would be forgotten that another one still needs. Each compares with its neighbour, so a
+// difference meets somebody.
 template <class Host>
 Status BasicRank<Host>::compare_counters(std::uint64_t v) {
   const engine::Version* mine = find_version(rank(), v);
@@ -245,12 +255,13 @@ Status BasicRank<Host>::compare_counters(std::uint64_t v) {
     const engine::Counter* ours = counter_of(*mine, c->members.context);
     if (theirs == nullptr || ours == nullptr || ours->sequence == theirs->sequence) continue;
     if (version->number.load(std::memory_order_acquire) != v) continue;
-    std::snprintf(error_, sizeof error_,
-                  "checkpoint %llu: of the operations of a communicator of %u ranks, rank %u has done %llu "
-                  "before it and rank %u %llu; all members must make the checkpoint at the same place",
-                  static_cast<unsigned long long>(v), c->members.size, rank(),
-                  static_cast<unsigned long long>(ours->sequence), neighbour,
-                  static_cast<unsigned long long>(theirs->sequence));
+    std::snprintf(
+        error_, sizeof error_,
+        "checkpoint %llu: of the operations of a communicator of %u ranks, rank %u has done %llu "
+        "before it and rank %u %llu; all members must make the checkpoint at the same place",
+        static_cast<unsigned long long>(v), c->members.size, rank(),
+        static_cast<unsigned long long>(ours->sequence), neighbour,
+        static_cast<unsigned long long>(theirs->sequence));
     leave(Status::kMismatch);
     return Status::kMismatch;
   }
@@ -265,17 +276,19 @@ Status BasicRank<Host>::compare_globals(std::uint64_t v) {
   if (mine->global_bytes == first->global_bytes && mine->global_hash == first->global_hash) {
     return Status::kOk;
   }
-  std::snprintf(error_, sizeof error_,
-                "checkpoint %llu: the global model of rank %u (%llu bytes) is not that of rank 0 (%llu "
-                "bytes); what differs by rank belongs into the local model",
-                static_cast<unsigned long long>(v), rank(),
-                static_cast<unsigned long long>(mine->global_bytes),
-                static_cast<unsigned long long>(first->global_bytes));
+  std::snprintf(
+      error_, sizeof error_,
+      "checkpoint %llu: the global model of rank %u (%llu bytes) is not that of rank 0 (%llu "
+      "bytes); what differs by rank belongs into the local model",
+      static_cast<unsigned long long>(v), rank(),
+      static_cast<unsigned long long>(mine->global_bytes),
+      static_cast<unsigned long long>(first->global_bytes));
   leave(Status::kMismatch);
   return Status::kMismatch;
 }
 
-// ---------------------------------------------------------------------------------------- forgetting
+// ----------------------------------------------------------------------------------------
+// forgetting
 
 // I am past written version v. Whatever lies before the line is needed by nobody.
 template <class Host>
@@ -310,11 +323,13 @@ void BasicRank<Host>::forget_messages(std::uint32_t to, std::uint64_t behind) {
   const std::uint64_t received = received_of(*theirs)[rank()];
   // Only if it has not begun to overwrite that version meanwhile.
   engine::order_stores();  // and loads
-  if (theirs->number.load(std::memory_order_relaxed) == behind) channel_writer_[to].forget(received);
+  if (theirs->number.load(std::memory_order_relaxed) == behind)
+    channel_writer_[to].forget(received);
 }
 
 template <class Host>
-const engine::Counter* BasicRank<Host>::counter_of(const engine::Version& v, std::uint64_t context) {
+const engine::Counter* BasicRank<Host>::counter_of(const engine::Version& v,
+                                                   std::uint64_t context) {
   const auto* c = reinterpret_cast<const engine::Counter*>(host_.base() + v.counters.at);
   for (std::uint64_t i = 0; i < v.contexts; ++i) {
     if (c[i].context == context) return &c[i];
@@ -348,9 +363,10 @@ template <class Host>
 Status BasicRank<Host>::load(Loaded* loaded) {
   *loaded = {};
   if (load_called_ || version_ != 0) {
-    std::snprintf(error_, sizeof error_, "%s",
-                  load_called_ ? "a second load: a rank loads once, before its first checkpoint"
-                               : "a load after a checkpoint: a rank loads once, before its first checkpoint");
+    std::snprintf(
+        error_, sizeof error_, "%s",
+        load_called_ ? "a second load: a rank loads once, before its first checkpoint"
+                     : "a load after a checkpoint: a rank loads once, before its first checkpoint");
     return Status::kRefused;
   }
   load_called_ = true;
@@ -373,7 +389,8 @@ Status BasicRank<Host>::load(Loaded* loaded) {
     control_->safe.store(version_, std::memory_order_release);
   }
   engine::Version* globals = find_version(0, version_);
-  if (globals == nullptr) diverged("rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
+  if (globals == nullptr)
+    diverged("rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
   next_lazy_ = globals->next_lazy;
   *loaded = {version_,
              host_.base() + globals->global.at,
@@ -419,7 +436,8 @@ void BasicRank<Host>::restore(engine::Version& v) {
   if (!bootstrap_.reserve(arena_, records)) out_of_memory();
   for (std::uint64_t i = 0; i < count; ++i) {
     engine::ContextBlock* block = engine::find_block(host_.base(), rank(), p[i].context);
-    const std::uint64_t end = std::min(p[i].end, block->records.tail.load(std::memory_order_relaxed));
+    const std::uint64_t end =
+        std::min(p[i].end, block->records.tail.load(std::memory_order_relaxed));
     for (std::uint64_t s = p[i].begin; s < end; ++s) {
       const std::uint32_t call = engine::log_at<Record>(host_.base(), block->records, s)->call;
       if ((call & engine::kFailed) == 0) bootstrap_.add({p[i].context, s, call, 0});
@@ -428,8 +446,8 @@ void BasicRank<Host>::restore(engine::Version& v) {
   bootstrap_.sort();
 }
 
-// A communicator of a restored rank goes on where the version was made. The slot itself is used again by later
-// versions: by then, no communicator is made that was there.
+// A communicator of a restored rank goes on where the version was made. The slot itself is used
+// again by later versions: by then, no communicator is made that was there.
 template <class Host>
 void BasicRank<Host>::restore(Comm& c) {
   const bool current = version_ == loaded_version_;

@@ -14,8 +14,8 @@
 namespace rejoin::recovery {
 
 // Up to kHashAllBytes every byte counts. Of more, the first and the last kHashAllBytes / 2 do, and
-// between them one cache line in eight (one in sixty-four above 64 KiB): a fingerprint finds programs
-// that are not deterministic, it is no checksum, and it must cost little beside the copy.
+// between them one cache line in eight (one in sixty-four above 64 KiB): a fingerprint finds
+// programs that are not deterministic, it is no checksum, and it must cost little beside the copy.
 inline constexpr std::size_t kHashAllBytes = 512;
 
 inline std::uint64_t hash_line(const unsigned char* p) {

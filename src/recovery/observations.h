@@ -49,9 +49,9 @@ class Observations {
   }
   void record(const Event& event);
 
-  // This life goes on behind a checkpoint: what was recorded before `position` is not given any more. From
-  // here on a question that is not the recorded one is the program's set-up, done once more: it is answered
-  // by the world, and not recorded.
+  // This life goes on behind a checkpoint: what was recorded before `position` is not given any
+  // more. From here on a question that is not the recorded one is the program's set-up, done once
+  // more: it is answered by the world, and not recorded.
   void skip_to(std::uint64_t position);
 
   // Files (OpenedFile::file) that this replay fills again, and the path where it has found them:

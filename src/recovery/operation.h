@@ -45,16 +45,16 @@ class BasicRank<Host>::Operation {
   // Posts one message. Never blocks. `peer`: rank in the communicator, not mine.
   void send(std::uint32_t peer, const void* data, std::size_t bytes);
 
-  // Waits for the next message of `peer` in this operation. *data: its bytes in the sender's store (or
-  // in this object until the next receive). False: status() says why.
+  // Waits for the next message of `peer` in this operation. *data: its bytes in the sender's store
+  // (or in this object until the next receive). False: status() says why.
   bool receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
                std::size_t* bytes);
 
   // Publishes the record. Call it exactly once, last.
   Status finish() {
     rank_.kill_point(Moment::kInside);
-    const bool entered = entered_.status == Status::kOk && entered_.record == nullptr &&
-                         comm_.members.size > 1;
+    const bool entered =
+        entered_.status == Status::kOk && entered_.record == nullptr && comm_.members.size > 1;
     if (entered && comm_.records.tail() == entered_.sequence) {
       rank_.commit(comm_, entered_, print_, 0, false);
     }
@@ -73,8 +73,8 @@ class BasicRank<Host>::Operation {
   }
   // REQUIRES has_finished(peer).
   std::uint32_t call_of(std::uint32_t peer) {
-    const Record& r = *engine::log_at<Record>(rank_.host_.base(),
-                                              comm_.members.block[peer]->records, entered_.sequence);
+    const Record& r = *engine::log_at<Record>(
+        rank_.host_.base(), comm_.members.block[peer]->records, entered_.sequence);
     return r.call & ~engine::kFailed;
   }
   std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) {
@@ -86,7 +86,8 @@ class BasicRank<Host>::Operation {
   void await_consumer(std::uint32_t to, std::uint64_t k) {
     engine::wait_until(rank_.host_, [&](bool) {
       rank_.host_.step(Step::kLook);
-      return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kReadersWithin > k;
+      return consumed(to, rank_.rank()).load(std::memory_order_acquire) + engine::kReadersWithin >
+             k;
     });
   }
   // The next message of this operation of the set-up, which was received then.
@@ -146,12 +147,13 @@ void BasicRank<Host>::Operation::resend(const engine::ChannelEntry& posted, std:
   if (same_place && posted.bytes == bytes && posted.hash == hash) return;
   char now[160], text[512];
   rank_.describe(now, sizeof now, rank_.rank(), entered_.call);
-  std::snprintf(text, sizeof text,
-                "operation %llu of rank %u, %s: its replay sends rank %u %llu bytes that are not the "
-                "%llu bytes sent before. The program does not do the same again when it receives the "
-                "same; see docs/fault-model.md",
-                static_cast<unsigned long long>(rank_.ordinal_), rank_.rank(), now, to,
-                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(posted.bytes));
+  std::snprintf(
+      text, sizeof text,
+      "operation %llu of rank %u, %s: its replay sends rank %u %llu bytes that are not the "
+      "%llu bytes sent before. The program does not do the same again when it receives the "
+      "same; see docs/fault-model.md",
+      static_cast<unsigned long long>(rank_.ordinal_), rank_.rank(), now, to,
+      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(posted.bytes));
   if (!same_place || posted.bytes != bytes || rank_.header_->stop_on_divergence) {
     rank_.diverged(text);
   }
@@ -205,8 +207,8 @@ bool BasicRank<Host>::Operation::receive(std::uint32_t peer, std::size_t max_byt
     char here[160];
     rank_.describe(here, sizeof here, rank_.rank(), entered_.call);
     std::snprintf(rank_.error_, sizeof rank_.error_,
-                  "%s: rank %u sends %llu bytes, more than the %llu that rank %u receives", here, from,
-                  static_cast<unsigned long long>(e.bytes),
+                  "%s: rank %u sends %llu bytes, more than the %llu that rank %u receives", here,
+                  from, static_cast<unsigned long long>(e.bytes),
                   static_cast<unsigned long long>(max_bytes), rank_.rank());
     status_ = Status::kTruncated;
     return false;

@@ -46,12 +46,12 @@ class OperationLog {
     if (is_model) sequence_ = 0;
     char name[32], text[256];
     put_name(kind, name, sizeof name);
-    const int bytes = std::snprintf(
-        text, sizeof text,
-        "[%u] %s ({%u:%u:%llx}#%llux%llu) %s version %llu, seq %llu, take %f seconds", host_.rank(),
-        name, host_.rank(), call_.module, number(call_.place), number(shape.element_bytes),
-        number(shape.count), how, number(version), number(sequence_),
-        1e-9 * static_cast<double>(host_.now_ns() - begin_ns_));
+    const int bytes =
+        std::snprintf(text, sizeof text,
+                      "[%u] %s ({%u:%u:%llx}#%llux%llu) %s version %llu, seq %llu, take %f seconds",
+                      host_.rank(), name, host_.rank(), call_.module, number(call_.place),
+                      number(shape.element_bytes), number(shape.count), how, number(version),
+                      number(sequence_), 1e-9 * static_cast<double>(host_.now_ns() - begin_ns_));
     host_.tell(engine::MessageType::kLog, 0, 0, text, static_cast<std::size_t>(bytes));
     if (!is_model) ++sequence_;
   }

@@ -1,6 +1,7 @@
 // A rank: the one rule of recovery around every operation, and nothing else.
 //
-//     entering an operation, look for my record of it; else for somebody's record of it; else run it
+//     entering an operation, look for my record of it; else for somebody's record of it; else run
+//     it
 //
 // BasicRank is written over a Host (engine/transport/*/host.h): the real one maps a segment and
 // sleeps on futexes, the simulated one yields to a scheduler at every publish. One thread at a time
@@ -62,8 +63,9 @@ enum class Status {
   kRefused,    // not possible here; text in last_error()
 };
 
-// What the MPI face knows of a call. `site` is the return address of the MPI function; or, if `function`
-// is not null, the name of a file (const char*), and the call is made from FILE:LINE::FUNCTION.
+// What the MPI face knows of a call. `site` is the return address of the MPI function; or, if
+// `function` is not null, the name of a file (const char*), and the call is made from
+// FILE:LINE::FUNCTION.
 struct Call {
   Signature signature;
   const void* site;
@@ -74,7 +76,7 @@ struct Call {
 // What the program has said about its next operation.
 struct Hint {
   bool bootstrap = false;
-  std::uint64_t key = 0;  // a hash; 0: by call site
+  std::uint64_t key = 0;             // a hash; 0: by call site
   void (*prepare)(void*) = nullptr;  // fills the input
   void* argument = nullptr;
 };
@@ -86,7 +88,7 @@ struct Models {
   const void* local = nullptr;
   std::size_t local_bytes = 0;
   std::uint64_t next_lazy = 0;  // rank 0's word on which lazy checkpoint all ranks write next
-  bool compared = true;  // false: only rank 0 has the global model
+  bool compared = true;         // false: only rank 0 has the global model
 };
 
 struct Loaded {
@@ -96,7 +98,7 @@ struct Loaded {
   const std::byte* local;
   std::size_t local_bytes;
   std::uint64_t observations;  // bytes of the log that lie before the version
-  bool restored;  // by an earlier life of this job, not by --resume
+  bool restored;               // by an earlier life of this job, not by --resume
 };
 
 // An operation whose result is the same bytes at every member that gets it.
@@ -108,8 +110,9 @@ struct Uniform {
   // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
   // all blocks have input_bytes.
   const std::size_t* blocks = nullptr;
-  // If not null: result_bytes of the caller's memory, apart from `input`, which may be written before
-  // the commit. When the call returns kOk and *result == early, the result lies there already.
+  // If not null: result_bytes of the caller's memory, apart from `input`, which may be written
+  // before the commit. When the call returns kOk and *result == early, the result lies there
+  // already.
   void* early = nullptr;
 };
 

@@ -41,7 +41,7 @@ struct World {
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;  // it makes some
-  struct Kill {  // as by --kill
+  struct Kill {              // as by --kill
     std::uint32_t rank;
     std::uint32_t life;
     std::uint64_t ordinal;

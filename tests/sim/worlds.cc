@@ -362,7 +362,8 @@ void add_limit(Worlds& worlds) {
   limit.journal_limit_bytes = 4 << 20;
   worlds.add(limit, {});
 
-  World broadcasts = {"limit-broadcasts", 3, [](Player& p) {  // nobody ever waits for all, but a root
+  World broadcasts = {"limit-broadcasts", 3,
+                      [](Player& p) {  // nobody ever waits for all, but a root
                         Comm all = p.everyone();
                         for (std::size_t i = 0; i < 900; ++i) p.bcast(all, 0, 4000);
                         for (std::size_t i = 0; i < 40; ++i) p.bcast(all, 1, 30000);

@@ -85,8 +85,8 @@ void reduce(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count)
   std::vector<std::int64_t> in(count), out(count);
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
   const engine::Reduction sum = sum_of_int64();
-  Rank::Operation op(rank, comm, call(OpKind::kReduce, count * 8, static_cast<int>(root)), in.data(),
-                     count * 8);
+  Rank::Operation op(rank, comm, call(OpKind::kReduce, count * 8, static_cast<int>(root)),
+                     in.data(), count * 8);
   engine::reduce(op, root, in.data(), count * 8, sum, out.data());
   ASSERT_EQ(op.finish(), Status::kOk);
   for (std::size_t i = 0; comm.members.rank == root && i < count; ++i) {

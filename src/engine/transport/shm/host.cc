@@ -52,8 +52,8 @@ bool can_publish_lightly() {
 ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
     : base_(base), rank_(rank), agent_socket_(agent_socket) {
   const SegmentHeader* h = header_of(base);
-  light_publish_ = h->light_publish != 0 &&
-                   membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+  light_publish_ =
+      h->light_publish != 0 && membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
   // With a processor each, peers answer within microseconds, unless one was put on our processor or
   // preempted: so give way now and then, and sleep after about a millisecond. With more ranks than
   // processors it is always somebody else's turn.
@@ -113,7 +113,8 @@ bool ShmHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
 std::uint64_t ShmHost::now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 void ShmHost::die() {

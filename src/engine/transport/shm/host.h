@@ -41,8 +41,9 @@ class ShmHost {
 
   void step(Step) {}
 
-  // Publishing is frequent, sleeping is not: where there is a processor for each rank, only the compiler
-  // is told here, and who goes to sleep makes the kernel run a barrier on all processors of the job.
+  // Publishing is frequent, sleeping is not: where there is a processor for each rank, only the
+  // compiler is told here, and who goes to sleep makes the kernel run a barrier on all processors
+  // of the job.
   void fence_published() {
     if (light_publish_) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -86,9 +87,9 @@ class ShmHost {
   std::uint32_t rank_;
   int agent_socket_;
   bool light_publish_;
-  unsigned spins_;        // looks with a pause between them
-  unsigned looks_;        // until sleep
-  unsigned yield_every_;  // looks in between
+  unsigned spins_;                         // looks with a pause between them
+  unsigned looks_;                         // until sleep
+  unsigned yield_every_;                   // looks in between
   std::byte* touched_to_[kMaxRanks] = {};  // in each rank's payload, which is handed out upwards
 #if defined(__SANITIZE_THREAD__)
   std::atomic<unsigned> tsan_fence_{0};

@@ -6,19 +6,19 @@
 
 namespace rejoin::engine {
 
-// A descriptor of `bytes` of zeroed, sparse shared memory that vanishes with its last descriptor and
-// mapping; -1 and errno if there is none to be had.
+// A descriptor of `bytes` of zeroed, sparse shared memory that vanishes with its last descriptor
+// and mapping; -1 and errno if there is none to be had.
 //
 // First touch of shared memory costs ten times the copy with small pages, and the journal is mostly
 // first touch. The kernel's own shared memory (memfd) has small pages unless the administrator said
 // otherwise; a tmpfs that we mount ourselves may have large ones. So a child makes one in a mount
-// namespace of its own (and a user namespace, if not root), and hands over an unnamed file in it. Where
-// that is forbidden, it is a memfd. Costs about a millisecond; not for use inside other people's
-// processes.
+// namespace of its own (and a user namespace, if not root), and hands over an unnamed file in it.
+// Where that is forbidden, it is a memfd. Costs about a millisecond; not for use inside other
+// people's processes.
 int make_segment_memory(std::uint64_t bytes);
 
-// Tells the kernel where large pages pay: behind the first megabytes of each rank's region. Called by
-// whoever maps a formatted segment. No effect on memory that has none.
+// Tells the kernel where large pages pay: behind the first megabytes of each rank's region. Called
+// by whoever maps a formatted segment. No effect on memory that has none.
 void advise_segment(std::byte* base);
 
 }  // namespace rejoin::engine

@@ -13,8 +13,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Saves what the x86-64 calling convention lets a function keep, and the stack pointer; takes both from
-// the other stack. void rejoin_sim_switch(void** save, void* load)
+// Saves what the x86-64 calling convention lets a function keep, and the stack pointer; takes both
+// from the other stack. void rejoin_sim_switch(void** save, void* load)
 asm(R"(
 .text
 .p2align 4
@@ -80,8 +80,8 @@ void Fiber::start(Body body, void* argument) {
   if (tsan_inside_ != nullptr) __tsan_destroy_fiber(tsan_inside_);
   tsan_inside_ = __tsan_create_fiber(0);
 #endif
-  // As rejoin_sim_switch leaves a stack: registers, then where to return to. The slot above it stays
-  // empty, so that enter() finds the alignment of a called function.
+  // As rejoin_sim_switch leaves a stack: registers, then where to return to. The slot above it
+  // stays empty, so that enter() finds the alignment of a called function.
   auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + kStackBytes) - 2;
   *top = reinterpret_cast<std::uintptr_t>(&Fiber::enter);
   for (int i = 1; i <= kSavedRegisters; ++i) top[-i] = 0;

@@ -15,8 +15,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next resume() begins body(argument) on an empty stack. What ran here before is abandoned as it
-  // stands: nothing is unwound, as after SIGKILL. `body` must not return. REQUIRES outside the fiber.
+  // The next resume() begins body(argument) on an empty stack. What ran here before is abandoned as
+  // it stands: nothing is unwound, as after SIGKILL. `body` must not return. REQUIRES outside the
+  // fiber.
   void start(Body body, void* argument);
 
   // Runs the fiber until it suspends. REQUIRES outside any fiber.

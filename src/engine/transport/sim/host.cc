@@ -10,11 +10,11 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter", "Look",    "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate", "Stage", "Staged",    "Reduced",  "Payload",      "Record",  "Commit",
-      "Post",  "Receive", "Consumed",   "Announce", "Ring",         "Intern",  "Model",
-      "Prepare", "Acknowledge", "Ask",  "start",    "poll",         "sleep",   "operator",
-      "exit"};
+      "Enter",   "Look",     "Generation", "SlotNone", "SlotContents", "SlotTag",
+      "Collect", "Validate", "Stage",      "Staged",   "Reduced",      "Payload",
+      "Record",  "Commit",   "Post",       "Receive",  "Consumed",     "Announce",
+      "Ring",    "Intern",   "Model",      "Prepare",  "Acknowledge",  "Ask",
+      "start",   "poll",     "sleep",      "operator", "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -22,9 +22,10 @@ const char* name_of(Point p) {
 void SimHost::step(Step s) {
   reach(point_of(s));
   const Mutant m = simulation_.options_.mutant;
-  const bool breaks = (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) ||
-                      (m == Mutant::kForgetsTooMuch && s == Step::kAcknowledge) ||
-                      (m == Mutant::kAsksNobody && s == Step::kAsk);
+  const bool breaks =
+      (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) ||
+      (m == Mutant::kForgetsTooMuch && s == Step::kAcknowledge) ||
+      (m == Mutant::kAsksNobody && s == Step::kAsk);
   if (breaks) lie();
   if (m == Mutant::kPreparesEarly && doing_ == Doing::kCheckpointing && s == Step::kModel) {
     control_of(base_, rank_)->prepared.fetch_add(1);
@@ -37,8 +38,8 @@ void SimHost::about_to(Doing doing) {
   doing_ = doing;
 }
 
-// Until my turn ends I find words of the others as they should not be: to me alone, because nobody else
-// runs meanwhile.
+// Until my turn ends I find words of the others as they should not be: to me alone, because nobody
+// else runs meanwhile.
 void SimHost::lie() {
   take_back();
   const std::uint32_t ranks = header_of(base_)->ranks;

@@ -1,5 +1,6 @@
 // The simulated host: the members of ShmHost (transport/shm/host.h says what they mean), for one
-// incarnation of one rank. Every place where the real world may interfere is a turn of the scheduler.
+// incarnation of one rank. Every place where the real world may interfere is a turn of the
+// scheduler.
 #pragma once
 
 #include <cstddef>

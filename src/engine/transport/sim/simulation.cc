@@ -51,7 +51,8 @@ SimOptions options_of(std::uint64_t seed) {
 Simulation::Simulation(std::byte* base, SimObserver& observer) : base_(base), observer_(observer) {}
 Simulation::~Simulation() = default;
 
-// ---------------------------------------------------------------------------------------------- runs
+// ----------------------------------------------------------------------------------------------
+// runs
 
 void Simulation::prepare(const SimOptions& options, const std::vector<Death>& deaths) {
   const std::uint32_t n = header_of(base_)->ranks;
@@ -155,7 +156,8 @@ void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
   if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) blocks.push_back(block);
 }
 
-// --------------------------------------------------------------------------------------------- ranks
+// ---------------------------------------------------------------------------------------------
+// ranks
 
 void Simulation::start(std::uint32_t rank, std::uint32_t life) {
   const auto actor = static_cast<std::uint32_t>(lives_.size());
@@ -306,7 +308,8 @@ void Simulation::leave_for_good(std::uint32_t actor) {
   for (;;) l.fiber.suspend();
 }
 
-// --------------------------------------------------------------------------------------------- agent
+// ---------------------------------------------------------------------------------------------
+// agent
 
 bool Simulation::agent_is_due() const {
   if (options_.agent_last && !all_only_ask()) return false;
@@ -377,7 +380,8 @@ void Simulation::lose_journal(std::uint32_t rank) {
   for (ContextBlock* block : blocks_[rank]) block->records.tail.store(0);
 }
 
-// ----------------------------------------------------------------------------------------- scheduler
+// -----------------------------------------------------------------------------------------
+// scheduler
 
 std::uint32_t Simulation::pick() {
   const bool agent_can = ready_.empty() ? !funerals_.empty() : agent_is_due();
@@ -386,9 +390,9 @@ std::uint32_t Simulation::pick() {
     case Schedule::kRoundRobin:
       return pick_in_turn(agent_can);
     case Schedule::kBursts: {
-      const bool may_stay =
-          last_ == kAgent ? agent_can
-                          : last_ != kNobody && lives_[last_]->state == Life::State::kReady;
+      const bool may_stay = last_ == kAgent
+                                ? agent_can
+                                : last_ != kNobody && lives_[last_]->state == Life::State::kReady;
       if (may_stay && !random_.one_in(options_.burst_turns)) return last_;
       return pick_any(agent_can);
     }

@@ -1,13 +1,14 @@
-// A whole job in one thread: its ranks are fibers, its agent is a part of the scheduler. At every step
-// of a rank the scheduler may go on with anybody else, or kill the rank there. One seed decides all
-// of it; time is the number of turns.
+// A whole job in one thread: its ranks are fibers, its agent is a part of the scheduler. At every
+// step of a rank the scheduler may go on with anybody else, or kill the rank there. One seed
+// decides all of it; time is the number of turns.
 //
 // A turn is what one rank does between two of its points (point.h), or one action of the agent:
 //
-//     death (noticed, reaped) -> publish_death -> ring each rank -> admit and start the next incarnation
+//     death (noticed, reaped) -> publish_death -> ring each rank -> admit and start the next
+//     incarnation
 //
-// with any number of turns of others between them. A killed rank's fiber is abandoned; what it wrote to
-// the segment stays, and what it had not published yet then holds noise (half_written.h).
+// with any number of turns of others between them. A killed rank's fiber is abandoned; what it
+// wrote to the segment stays, and what it had not published yet then holds noise (half_written.h).
 #pragma once
 
 #include <cstddef>
@@ -54,11 +55,11 @@ enum class Mutant : std::uint8_t {
 struct SimOptions {
   std::uint64_t seed = 0;
   Schedule schedule = Schedule::kRoundRobin;
-  unsigned polls = 2;                 // looks before a sleep
-  unsigned burst_turns = 16;          // kBursts: on average
+  unsigned polls = 2;                   // looks before a sleep
+  unsigned burst_turns = 16;            // kBursts: on average
   std::uint64_t agent_delay_turns = 0;  // at most, before each action of the agent
-  bool agent_last = false;            // the agent acts only when no rank can
-  bool split_death = false;           // death_epoch is visible some turns before the epoch
+  bool agent_last = false;              // the agent acts only when no rank can
+  bool split_death = false;             // death_epoch is visible some turns before the epoch
   bool spurious_wakes = false;
   Mutant mutant = Mutant::kNone;
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
@@ -67,8 +68,8 @@ struct SimOptions {
 // The options that a seed stands for. 0: round robin, prompt agent.
 SimOptions options_of(std::uint64_t seed);
 
-// Kills a rank when its incarnation `life` reaches its step-th point (from 1), or, with step == 0, at a
-// time wherever it is then.
+// Kills a rank when its incarnation `life` reaches its step-th point (from 1), or, with step == 0,
+// at a time wherever it is then.
 struct Death {
   std::uint32_t rank = 0;
   std::uint32_t life = 0;
@@ -213,7 +214,7 @@ class Simulation {
   std::vector<std::uint32_t> ready_;         // actors that can take a turn, in no order
   std::vector<Funeral> funerals_;
   std::vector<Death> deaths_by_step_;
-  std::vector<Death> deaths_by_time_;                // latest first
+  std::vector<Death> deaths_by_time_;               // latest first
   std::vector<std::vector<ContextBlock*>> blocks_;  // of each rank
   std::vector<Rank> ranks_;
   std::vector<Rank> at_last_death_;
