@@ -40,28 +40,28 @@ Caller accept_next(int listener) {
   }
 }
 
-Received receive(int socket, engine::Message& message) {
+Received receive(int socket, wire::Message& message) {
   const ssize_t got = recv(socket, &message, sizeof message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Received::kNothing;
-  if (got < static_cast<ssize_t>(engine::kMessageHeadBytes)) return Received::kEnd;
-  if (message.text_bytes != static_cast<std::size_t>(got) - engine::kMessageHeadBytes) {
+  if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return Received::kEnd;
+  if (message.text_bytes != static_cast<std::size_t>(got) - wire::kMessageHeadBytes) {
     return Received::kEnd;
   }
   return Received::kMessage;
 }
 
-void send_message(int socket, engine::MessageType type, std::uint32_t rank,
+void send_message(int socket, wire::MessageType type, std::uint32_t rank,
                   std::uint32_t incarnation, std::string_view text, int descriptor) {
-  engine::Message message;
-  memset(&message, 0, engine::kMessageHeadBytes);
+  wire::Message message;
+  memset(&message, 0, wire::kMessageHeadBytes);
   message.type = type;
   message.rank = rank;
   message.incarnation = incarnation;
   message.text_bytes =
-      static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), engine::kMaxText));
+      static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), wire::kMaxText));
   memcpy(message.text, text.data(), message.text_bytes);
 
-  iovec data = {&message, engine::kMessageHeadBytes + message.text_bytes};
+  iovec data = {&message, wire::kMessageHeadBytes + message.text_bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header = {};
   header.msg_iov = &data;

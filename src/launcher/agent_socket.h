@@ -1,4 +1,4 @@
-// The agent's end of engine/messages.h.
+// The agent's end of wire/messages.h.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "launcher/file.h"
 
 namespace rejoin::launcher {
@@ -24,10 +24,10 @@ Caller accept_next(int listener);
 
 enum class Received { kMessage, kNothing, kEnd };
 // One datagram, if one is there. Malformed ones count as the connection's end.
-Received receive(int socket, engine::Message& message);
+Received receive(int socket, wire::Message& message);
 
 // `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
-void send_message(int socket, engine::MessageType type, std::uint32_t rank,
+void send_message(int socket, wire::MessageType type, std::uint32_t rank,
                   std::uint32_t incarnation, std::string_view text, int descriptor);
 
 }  // namespace rejoin::launcher

@@ -134,9 +134,9 @@ class Job {
   // job_messages.cc
   void accept_all();
   void read_connection(Connection& connection);
-  void on_message(Connection& connection, const engine::Message& message);
+  void on_message(Connection& connection, const wire::Message& message);
   void answer(Connection& connection, const AgentAction& action);
-  void on_first_message(Connection& connection, const engine::Message& message);
+  void on_first_message(Connection& connection, const wire::Message& message);
   void read_registered(std::uint32_t rank);
   void close_connections(std::uint32_t rank);
 

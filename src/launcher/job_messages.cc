@@ -7,8 +7,8 @@
 namespace rejoin::launcher {
 namespace {
 
-using engine::Message;
-using engine::MessageType;
+using wire::Message;
+using wire::MessageType;
 
 // One line: what a program puts into a message must not break ours.
 std::string text_of(const Message& message) {

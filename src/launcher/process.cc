@@ -14,7 +14,7 @@
 
 #include <string_view>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "launcher/file.h"
 
 namespace rejoin::launcher {
@@ -114,8 +114,8 @@ std::vector<pid_t> children_of_this_process() {
 
 std::optional<std::uint32_t> rank_by_environment(pid_t pid, const std::string& socket) {
   const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/environ");
-  const std::string socket_prefix = std::string(engine::kEnvSocket) + "=";
-  const std::string rank_prefix = std::string(engine::kEnvRank) + "=";
+  const std::string socket_prefix = std::string(wire::kEnvSocket) + "=";
+  const std::string rank_prefix = std::string(wire::kEnvRank) + "=";
   bool ours = false;
   std::optional<std::uint32_t> rank;
   for (std::size_t at = 0; at < text.size();) {

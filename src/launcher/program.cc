@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "launcher/elf.h"
 #include "launcher/file.h"
 
@@ -160,10 +160,10 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
   if (find_variable(environment, "PYTHONHASHSEED") == nullptr) {
     set_variable(environment, "PYTHONHASHSEED", "0");
   }
-  set_variable(environment, engine::kEnvSocket, all.socket);
-  set_variable(environment, engine::kEnvSecret, all.secret);
-  set_variable(environment, engine::kEnvRank, std::to_string(rank));
-  set_variable(environment, engine::kEnvWorld, options.world ? "on" : "off");
+  set_variable(environment, wire::kEnvSocket, all.socket);
+  set_variable(environment, wire::kEnvSecret, all.secret);
+  set_variable(environment, wire::kEnvRank, std::to_string(rank));
+  set_variable(environment, wire::kEnvWorld, options.world ? "on" : "off");
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
     set_variable(environment, name, std::to_string(rank));
   }

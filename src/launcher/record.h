@@ -34,7 +34,7 @@ struct Position {
   bool live = false;          // has done an operation that no record answered
   std::uint64_t replayed = 0;
   std::string operation;  // "Allreduce"; empty if not known
-  std::string site;       // "{RANK:MODULE:PLACE}" as in engine/messages.h; empty if not known
+  std::string site;       // "{RANK:MODULE:PLACE}" as in wire/messages.h; empty if not known
 
   bool same_as(const Position& other) const {
     return context == other.context && sequence == other.sequence && ordinal == other.ordinal;

@@ -12,7 +12,7 @@
 
 namespace rejoin::launcher {
 
-// Replaces every {RANK:MODULE:PLACE} (see engine/messages.h) by site(rank, module, place). Anything
+// Replaces every {RANK:MODULE:PLACE} (see wire/messages.h) by site(rank, module, place). Anything
 // else stays as it is.
 using SiteText =
     std::function<std::string(std::uint32_t rank, std::uint32_t module, std::uint64_t place)>;

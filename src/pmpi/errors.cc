@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "api.h"
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "pmpi/context.h"
 
 namespace rejoin::pmpi {
@@ -145,7 +145,7 @@ int call_handler(MPI_Comm comm, int code) {
 
 void end_job(int code, const char* text) {
   if (has_agent()) {
-    recovery::attached_rank()->host().tell(engine::MessageType::kAbort, code, 0, text,
+    recovery::attached_rank()->host().tell(wire::MessageType::kAbort, code, 0, text,
                                            strlen(text));
     for (int s = 0; s < kSecondsToBeKilled; ++s) sleep(1);
   } else if (text[0] != '\0') {

@@ -65,7 +65,7 @@ void mark_output(std::uint64_t value) {
   auto& host = context->rank->host();
   const auto& mark = engine::control_of(host.base(), host.rank())->output_mark;
   if (mark.load(std::memory_order_acquire) == value) return;
-  host.tell(engine::MessageType::kMark, 0, value, nullptr, 0);
+  host.tell(wire::MessageType::kMark, 0, value, nullptr, 0);
   engine::wait_until(host, [&](bool) { return mark.load(std::memory_order_acquire) == value; });
 }
 
@@ -81,7 +81,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   if (status != Status::kOk) return refuse(status);
   const auto* header = engine::header_of(rank.host().base());
   if (rank.rank() == 0 && header->write_through != 0) {
-    rank.host().tell(engine::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
+    rank.host().tell(wire::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
   }
   return static_cast<int>(rank.version());
 }

@@ -12,15 +12,15 @@
 
 #include <new>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/transport/shm/memory.h"
 
 namespace rejoin::recovery {
 namespace {
 
-using engine::Message;
-using engine::MessageType;
+using wire::Message;
+using wire::MessageType;
 
 // Far from where the kernel puts a program's own mappings: with address randomisation off, the
 // program's pointers are the same in every incarnation, whatever the shim maps.
@@ -74,12 +74,12 @@ int connect_to(const char* name) {
 
 bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text) {
   Message m;
-  memset(&m, 0, engine::kMessageHeadBytes);
+  memset(&m, 0, wire::kMessageHeadBytes);
   m.type = type;
   m.rank = rank;
-  m.text_bytes = static_cast<std::uint32_t>(strnlen(text, engine::kMaxText));
+  m.text_bytes = static_cast<std::uint32_t>(strnlen(text, wire::kMaxText));
   memcpy(m.text, text, m.text_bytes);
-  const std::size_t bytes = engine::kMessageHeadBytes + m.text_bytes;
+  const std::size_t bytes = wire::kMessageHeadBytes + m.text_bytes;
   return send(fd, &m, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
 }
 
@@ -93,7 +93,7 @@ int await_welcome(int socket, Message* m) {
   header.msg_control = control;
   header.msg_controllen = sizeof control;
   const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  if (got < static_cast<ssize_t>(engine::kMessageHeadBytes)) {
+  if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) {
     m->type = MessageType::kRefused;
     m->text_bytes = 0;
     return -1;
@@ -139,8 +139,8 @@ bool attach_alone(char* error, std::size_t error_bytes) {
 }
 
 bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
-  const char* rank_text = getenv(engine::kEnvRank);
-  const char* secret = getenv(engine::kEnvSecret);
+  const char* rank_text = getenv(wire::kEnvRank);
+  const char* secret = getenv(wire::kEnvSecret);
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
   const int connected = connect_to(name);
   if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, secret ? secret : "")) {
@@ -212,7 +212,7 @@ int look_at_object(dl_phdr_info* info, std::size_t, void* data) {
 // LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at
 // once.
 __attribute__((constructor)) void attach_early() {
-  const char* name = getenv(engine::kEnvSocket);
+  const char* name = getenv(wire::kEnvSocket);
   if (name == nullptr) return;
   Wanted wanted = {};
   dl_iterate_phdr(look_at_object, &wanted);
@@ -221,7 +221,7 @@ __attribute__((constructor)) void attach_early() {
     attach_to_agent(name, error, sizeof error);  // MPI_Init tries again, and reports
   } else if (wanted.foreign[0] != '\0') {
     const int fd = connect_to(name);
-    const char* rank = getenv(engine::kEnvRank);
+    const char* rank = getenv(wire::kEnvRank);
     if (fd < 0) return;
     send_first(fd, MessageType::kForeignAbi,
                static_cast<std::uint32_t>(rank ? strtoul(rank, nullptr, 10) : 0), wanted.foreign);
@@ -233,7 +233,7 @@ __attribute__((constructor)) void attach_early() {
 
 Rank* attach(char* error, std::size_t error_bytes) {
   if (attachment != nullptr) return &attachment->rank;
-  const char* name = getenv(engine::kEnvSocket);
+  const char* name = getenv(wire::kEnvSocket);
   const bool ok = name != nullptr ? attach_to_agent(name, error, error_bytes)
                                   : attach_alone(error, error_bytes);
   return ok ? &attachment->rank : nullptr;

@@ -9,7 +9,7 @@
 
 #include "engine/attempt.h"
 #include "engine/members.h"
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/region.h"
 #include "engine/segment.h"
 #include "engine/step.h"
@@ -111,7 +111,7 @@ class BasicRank {
   // Position for people: 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state);
 
-  // Text of the newest kMismatch or kTruncated, with call sites as in engine/messages.h.
+  // Text of the newest kMismatch or kTruncated, with call sites as in wire/messages.h.
   const char* last_error() const { return error_; }
 
   // --log-ops. uniform() and Operation do it by themselves, checkpoint() the end, load() nothing.

@@ -205,7 +205,7 @@ template <class Host>
 void BasicRank<Host>::meet_limit() {
   if (header_->limit_reached.load(std::memory_order_relaxed) == 0 || region_.recycling()) return;
   region_.start_recycling();
-  host_.tell(engine::MessageType::kLimit, 0, 0, nullptr, 0);
+  host_.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
 }
 
 template <class Host>
@@ -227,7 +227,7 @@ void BasicRank<Host>::went_live() {
   live_ = true;
   control_->live_since.store(ordinal_, std::memory_order_relaxed);
   if (incarnation_ == 0) return;
-  host_.tell(engine::MessageType::kLive, static_cast<std::int32_t>(loaded_version_), replayed_,
+  host_.tell(wire::MessageType::kLive, static_cast<std::int32_t>(loaded_version_), replayed_,
              nullptr, 0);
 }
 
@@ -263,7 +263,7 @@ void BasicRank<Host>::point(PointKind kind, Moment moment) {
 template <class Host>
 void BasicRank<Host>::set_initialized(std::uint32_t state) {
   control_->initialized.store(state, std::memory_order_relaxed);
-  host_.tell(state == 1 ? engine::MessageType::kInitialized : engine::MessageType::kFinalized, 0, 0,
+  host_.tell(state == 1 ? wire::MessageType::kInitialized : wire::MessageType::kFinalized, 0, 0,
              nullptr, 0);
 }
 
@@ -274,7 +274,7 @@ void BasicRank<Host>::diverged(const char* text) {
 
 template <class Host>
 void BasicRank<Host>::notice(const char* text) {
-  host_.tell(engine::MessageType::kNotice, 0, 0, text, std::strlen(text));
+  host_.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));
 }
 
 template <class Host>

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 #include "recovery/rank.h"
 
@@ -52,7 +52,7 @@ class OperationLog {
                       host_.rank(), name, host_.rank(), call_.module, number(call_.place),
                       number(shape.element_bytes), number(shape.count), how, number(version),
                       number(sequence_), 1e-9 * static_cast<double>(host_.now_ns() - begin_ns_));
-    host_.tell(engine::MessageType::kLog, 0, 0, text, static_cast<std::size_t>(bytes));
+    host_.tell(wire::MessageType::kLog, 0, 0, text, static_cast<std::size_t>(bytes));
     if (!is_model) ++sequence_;
   }
 

@@ -265,8 +265,8 @@ void Job::on_death(SimHost& host, Point p) {
 
 void Job::on_agent() { fail_if(oracle_.words_after_agent()); }
 
-void Job::on_tell(SimHost& host, engine::MessageType type, const char* text, std::uint64_t) {
-  using engine::MessageType;
+void Job::on_tell(SimHost& host, wire::MessageType type, const char* text, std::uint64_t) {
+  using wire::MessageType;
   switch (type) {
     case MessageType::kNotice:
       if (!tagged_) simulation_.fail(text);

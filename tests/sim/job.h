@@ -133,7 +133,7 @@ class Job : private engine::SimObserver {
   void on_point(SimHost& host, Point p) override;
   void on_death(SimHost& host, Point p) override;
   void on_agent() override;
-  void on_tell(SimHost& host, engine::MessageType type, const char* text,
+  void on_tell(SimHost& host, wire::MessageType type, const char* text,
                std::uint64_t value) override;
   void probe(const SimHost& host, Watched& w, Point p);
   void probe_record(Watched& w);

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "recovery/attach.h"
 #include "recovery/observations.h"
 #include "recovery/world/observed.h"
@@ -76,14 +76,14 @@ World* world() {
   if (the_world != nullptr) return *the_world->in_rank ? the_world : nullptr;
   Rank* rank = attached_rank();
   if (rank == nullptr || alone) return nullptr;
-  alone = getenv(engine::kEnvSocket) == nullptr;
+  alone = getenv(wire::kEnvSocket) == nullptr;
   if (alone) return nullptr;
   World* w = rank->arena().make<World>(*rank);
   int* flag = w != nullptr ? make_wiped_flag(rank->arena()) : nullptr;
   if (flag == nullptr) rank->diverged("no memory for the shim");
   *flag = 1;
   w->in_rank = flag;
-  const char* setting = getenv(engine::kEnvWorld);
+  const char* setting = getenv(wire::kEnvWorld);
   w->libc = setting == nullptr || strcmp(setting, "off") != 0;
   dl_iterate_phdr(find_shim, w);
   return the_world = w;

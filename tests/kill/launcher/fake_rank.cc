@@ -1,4 +1,4 @@
-// A rank without MPI: speaks engine/messages.h and keeps the words of its control block, so that
+// A rank without MPI: speaks wire/messages.h and keeps the words of its control block, so that
 // ftrun can be tested alone. Its arguments are its program:
 //
 //     [RANK/]WORD[:VALUE][@LIFE]      only in that rank, only in that incarnation
@@ -33,12 +33,13 @@
 #include <string>
 #include <string_view>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 
 namespace {
 
 using namespace rejoin::engine;
+using namespace rejoin::wire;
 
 struct FakeRank {
   std::uint32_t rank = 0;

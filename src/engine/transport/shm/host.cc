@@ -129,24 +129,24 @@ void ShmHost::stop(const char* text) {
     }
     _exit(1);
   }
-  tell(MessageType::kDiverged, 0, 0, text, strlen(text));
+  tell(wire::MessageType::kDiverged, 0, 0, text, strlen(text));
   for (;;) sleep();  // the agent ends the job
 }
 
-void ShmHost::tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+void ShmHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {
   if (agent_socket_ < 0) return;
-  Message m;
-  memset(&m, 0, kMessageHeadBytes);
+  wire::Message m;
+  memset(&m, 0, wire::kMessageHeadBytes);
   m.type = type;
   m.rank = rank_;
   m.code = code;
   m.incarnation = control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed);
   m.value = value;
-  m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text_bytes, kMaxText));
+  m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text_bytes, wire::kMaxText));
   if (m.text_bytes > 0) memcpy(m.text, text, m.text_bytes);
   const int saved = errno;
-  while (::send(agent_socket_, &m, kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL) < 0 &&
+  while (::send(agent_socket_, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL) < 0 &&
          errno == EINTR) {
   }
   errno = saved;

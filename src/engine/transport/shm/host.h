@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/step.h"
 
@@ -69,7 +69,7 @@ class ShmHost {
   std::uint64_t now_ns();
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
-  void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+  void tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
             std::size_t text_bytes);
 
  private:

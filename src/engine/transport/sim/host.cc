@@ -105,9 +105,9 @@ void SimHost::stop(const char* text) {
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 
-void SimHost::tell(MessageType type, std::int32_t, std::uint64_t value, const char* text,
+void SimHost::tell(wire::MessageType type, std::int32_t, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {
-  char copy[kMaxText];
+  char copy[wire::kMaxText];
   const std::size_t bytes = text_bytes < sizeof copy ? text_bytes : sizeof copy - 1;
   if (bytes > 0) std::memcpy(copy, text, bytes);
   copy[bytes] = 0;

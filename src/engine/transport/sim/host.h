@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/step.h"
 #include "engine/transport/sim/point.h"
@@ -41,7 +41,7 @@ class SimHost {
   std::uint64_t now_ns();  // a turn is a nanosecond
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
-  void tell(MessageType type, std::int32_t code, std::uint64_t value, const char* text,
+  void tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
             std::size_t text_bytes);
 
   // For programs: a place inside a reduction operator.

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/messages.h"
+#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/transport/sim/fiber.h"
 #include "engine/transport/sim/host.h"
@@ -94,7 +94,7 @@ class SimObserver {
   virtual void on_point(SimHost& host, Point p) = 0;  // reached, before whatever comes next
   virtual void on_death(SimHost& host, Point p) = 0;
   virtual void on_agent() = 0;  // after an action of the agent
-  virtual void on_tell(SimHost& host, MessageType type, const char* text, std::uint64_t value) = 0;
+  virtual void on_tell(SimHost& host, wire::MessageType type, const char* text, std::uint64_t value) = 0;
 };
 
 class Simulation {

@@ -34,7 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace rejoin::engine {
+namespace rejoin::wire {
 
 enum class MessageType : std::uint32_t {
   kRegister = 1,
@@ -74,4 +74,4 @@ inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
 inline constexpr const char* kEnvWorld = "REJOIN_WORLD";  // "off": no observations of libc
 
-}  // namespace rejoin::engine
+}  // namespace rejoin::wire
