@@ -14,6 +14,7 @@
 #include "pmpi/call.h"
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
+#include "recovery/checkpoint_policy.h"
 #include "recovery/hash.h"
 #include "recovery/observations.h"
 
@@ -29,9 +30,6 @@ namespace {
 
 using recovery::OpKind;
 using recovery::Status;
-
-// A lazy checkpoint is written when that costs at most one part in so many of the time since.
-constexpr double kLazyPart = 0.02;
 
 struct {
   char error[1024];
@@ -88,29 +86,27 @@ int checkpoint(const void* site, const recovery::Models& models) {
 
 bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
 
-// How many versions lie between lazy checkpoint `v`, which is being written and takes `cost_s`, and
-// the next: as many as make it cheap, by the time that those before took, but not so many that the
-// journal grows large in between. Rank 0's alone.
-std::uint64_t lazy_distance(std::uint64_t v, double cost_s) {
-  constexpr std::uint64_t kMost = 1024;
-  const auto& host = context->rank->host();
-  const auto* header = engine::header_of(host.base());
-  const std::uint64_t journal =
-      engine::control_of(host.base(), 0)->backed_bytes.load(std::memory_order_relaxed);
-  const std::uint64_t before = v - state.written_version;
-  std::uint64_t distance = 1;
+std::uint64_t journal_bytes() {
+  const auto* control = engine::control_of(context->rank->host().base(), 0);
+  return control->backed_bytes.load(std::memory_order_relaxed);
+}
+
+// Rank 0 is about to write lazy checkpoint `v`, which costs about write_cost_s: the version that is
+// written next.
+std::uint64_t next_lazy(std::uint64_t v, double write_cost_s) {
+  const auto* header = engine::header_of(context->rank->host().base());
+  const double now = now_s();
+  const std::uint64_t journal = journal_bytes();
+  recovery::LazyInterval interval;
   if (state.written_version != 0) {
-    const double version_s = (now_s() - state.written_s) / static_cast<double>(before);
-    const double wanted = cost_s / kLazyPart / std::max(version_s, 1e-9);
-    distance = std::min({2 * before, kMost, static_cast<std::uint64_t>(wanted) + 1});
-    const std::uint64_t share = header->journal_limit_bytes / (4 * header->ranks);
-    const std::uint64_t growth = (journal - state.journal_bytes) / before + 1;
-    if (share != 0) distance = std::max<std::uint64_t>(1, std::min(distance, share / growth));
+    interval = {v - state.written_version, now - state.written_s,
+                journal - std::min(journal, state.journal_bytes)};
   }
+  const std::uint64_t max_growth = header->journal_limit_bytes / (4 * header->ranks);
   state.written_version = v;
-  state.written_s = now_s();
+  state.written_s = now;
   state.journal_bytes = journal;
-  return distance;
+  return v + recovery::lazy_distance(interval, write_cost_s, max_growth);
 }
 
 }  // namespace
@@ -199,7 +195,7 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
     serialize(model, &state.stream);
     m.global = state.stream.data;
     m.global_bytes = state.stream.bytes;
-    m.next_lazy = v + lazy_distance(v, std::max(state.write_cost_s, 2 * (now_s() - begin)));
+    m.next_lazy = next_lazy(v, std::max(state.write_cost_s, 2 * (now_s() - begin)));
     const int version = checkpoint(site, m);
     state.write_cost_s = now_s() - begin;
     return version;
