@@ -72,6 +72,8 @@ inline bool Finalize();
 
 inline int GetRank();
 inline int GetWorldSize();
+// The rank that is before this one when they stand in a ring.
+inline int GetRingPrevRank();
 // Whether there are other ranks.
 inline bool IsDistributed();
 // The name of the machine.
@@ -119,11 +121,12 @@ void Allreduce(DType* data, std::size_t count, std::function<void()> prepare,
                bool is_bootstrap = false, const char* file = __builtin_FILE(),
                int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION());
 
-// Every rank has a slice of `data`, [slice_begin, slice_end) of total_size elements, the next
-// rank's begins where it ends; afterwards all have all slices. size_prev_slice: of rank - 1 (of the
-// last rank for rank 0); it is checked. DType must be trivially copyable; total_size <= 2^31 - 1.
+// Every rank has a slice of `data`: size_slice of its total_size elements, from slice_begin on; the
+// next rank's begins where it ends. Afterwards all have all slices. size_prev_slice: of rank - 1
+// (of the last rank for rank 0); it is checked. (The ancestor's header calls the fourth argument
+// slice_end, but its code takes a size.) DType must be trivially copyable; total_size <= 2^31 - 1.
 template <typename DType>
-void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t slice_end,
+void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t size_slice,
                std::size_t size_prev_slice, bool is_bootstrap = false,
                const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                const char* caller = __builtin_FUNCTION());
@@ -141,7 +144,7 @@ template <typename OP, typename DType>
 void Allreduce(DType* data, std::size_t count, std::function<void()> prepare, const char* file,
                int line, const char* caller);
 template <typename DType>
-void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t slice_end,
+void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t size_slice,
                std::size_t size_prev_slice, const char* file, int line, const char* caller);
 
 // ------------------------------------------------------------------------------------ checkpoints

@@ -1,4 +1,4 @@
-// rabit::utils::GetTime().
+// Where the ancestor's first versions had rabit/internal/timer.h.
 #pragma once
 
-#include "rabit/internal/utils.h"
+#include "rabit/internal/timer.h"

@@ -64,8 +64,8 @@ int RabitBroadcast(void* data, rbt_ulong size, int root) {
 int RabitAllgather(void* data, size_t total_size, size_t begin, size_t size_node_slice,
                    size_t size_prev_slice, int enum_dtype) {
   if (!is_type(enum_dtype)) return refuse("RabitAllgather", "there is no enum_dtype", enum_dtype);
-  rabit::internal::allgather(data, element_size(enum_dtype), total_size, begin,
-                             begin + size_node_slice, size_prev_slice, kUnknown);
+  rabit::internal::allgather(data, element_size(enum_dtype), total_size, begin, size_node_slice,
+                             size_prev_slice, kUnknown);
   return 0;
 }
 

@@ -125,8 +125,10 @@ void check_slices(const std::vector<Slice>& slices, std::size_t total) {
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     if (slice.size > total || slice.begin > total - slice.size) {
-      fail("Allgather: rank %zu's slice of %zu at %zu is not within the %zu elements", i,
-           slice.size, slice.begin, total);
+      fail(
+          "Allgather: rank %zu's slice of %zu elements from %zu on is not within the %zu; the "
+          "fourth argument is its size, not its end",
+          i, slice.size, slice.begin, total);
     }
     const std::size_t previous = (i + slices.size() - 1) % slices.size();
     if (slice.previous_size != slices[previous].size) {
@@ -157,12 +159,11 @@ void broadcast(void* data, std::size_t size, int root, const Caller& caller) {
 }
 
 void allgather(void* data, std::size_t element_size, std::size_t total, std::size_t begin,
-               std::size_t end, std::size_t previous_size, const Caller& caller) {
+               std::size_t size, std::size_t previous_size, const Caller& caller) {
   const Operation operation("allgather", element_size, total, caller);
-  if (end < begin) fail("Allgather: a slice from %zu to %zu", begin, end);
   if (total > kMostElements) fail("Allgather: %zu elements; at most %d", total, INT_MAX);
   std::vector<Slice> slices(static_cast<std::size_t>(state.world_size));
-  slices[static_cast<std::size_t>(state.rank)] = {begin, end - begin, previous_size};
+  slices[static_cast<std::size_t>(state.rank)] = {begin, size, previous_size};
   if (state.is_joined) {
     operation.announce();
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, slices.data(), sizeof(Slice), MPI_BYTE,

@@ -68,9 +68,9 @@ RABIT_API void tracker_print(const char* text);
 [[noreturn]] RABIT_API void fail(const char* format, ...);
 
 RABIT_API void broadcast(void* data, std::size_t size, int root, const Caller& caller);
-// total, begin, end, previous_size: in elements; see rabit::Allgather.
+// total, begin, size, previous_size: in elements; see rabit::Allgather.
 RABIT_API void allgather(void* data, std::size_t element_size, std::size_t total, std::size_t begin,
-                         std::size_t end, std::size_t previous_size, const Caller& caller);
+                         std::size_t size, std::size_t previous_size, const Caller& caller);
 RABIT_API void allreduce(void* data, std::size_t count, engine::mpi::DataType type,
                          engine::mpi::OpType operation, Prepare prepare, const Caller& caller);
 RABIT_API void allreduce_with(void* data, std::size_t element_size, std::size_t count,

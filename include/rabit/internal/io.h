@@ -15,8 +15,8 @@ namespace utils {
 
 typedef dmlc::SeekStream SeekStream;
 
-// A stream over memory of fixed size that the caller owns. To read or write past its end is an
-// error of the program: utils::Assert.
+// A stream over memory of fixed size that the caller owns. Reads at its end are short; to write
+// past it is an error of the program: utils::Assert.
 struct MemoryFixSizeBuffer : public SeekStream {
  public:
   // Seek(SeekEnd) goes to the end.
@@ -28,8 +28,7 @@ struct MemoryFixSizeBuffer : public SeekStream {
   using SeekStream::Read;
   using SeekStream::Write;
   std::size_t Read(void* data, std::size_t size) override {
-    Assert(size <= size_ - position_, "read of %zu bytes at %zu, past the end of a buffer of %zu",
-           size, position_, size_);
+    size = std::min(size, size_ - position_);
     if (size != 0) std::memcpy(data, buffer_ + position_, size);
     position_ += size;
     return size;

@@ -121,6 +121,7 @@ inline bool Init(int argc, char* argv[]) { return internal::init(argc, argv); }
 inline bool Finalize() { return internal::finalize(); }
 inline int GetRank() { return internal::rank(); }
 inline int GetWorldSize() { return internal::world_size(); }
+inline int GetRingPrevRank() { return (GetRank() + GetWorldSize() - 1) % GetWorldSize(); }
 inline bool IsDistributed() { return internal::world_size() > 1; }
 inline std::string GetProcessorName() { return internal::processor_name(); }
 inline void TrackerPrint(const std::string& message) { internal::tracker_print(message.c_str()); }
@@ -167,11 +168,11 @@ void Allreduce(DType* data, std::size_t count, std::function<void()> prepare, bo
 }
 
 template <typename DType>
-void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t slice_end,
+void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t size_slice,
                std::size_t size_prev_slice, bool is_bootstrap, const char* file, int line,
                const char* caller) {
   static_assert(std::is_trivially_copyable<DType>::value, "Allgather sends elements as bytes");
-  internal::allgather(data, sizeof(DType), total_size, slice_begin, slice_end, size_prev_slice,
+  internal::allgather(data, sizeof(DType), total_size, slice_begin, size_slice, size_prev_slice,
                       internal::Caller{file, line, caller, is_bootstrap});
 }
 
@@ -202,9 +203,9 @@ void Allreduce(DType* data, std::size_t count, std::function<void()> prepare, co
 }
 
 template <typename DType>
-void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t slice_end,
+void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t size_slice,
                std::size_t size_prev_slice, const char* file, int line, const char* caller) {
-  Allgather(data, total_size, slice_begin, slice_end, size_prev_slice, false, file, line, caller);
+  Allgather(data, total_size, slice_begin, size_slice, size_prev_slice, false, file, line, caller);
 }
 
 inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model) {

@@ -1,22 +1,17 @@
 // Checks and small helpers that programs written for rabit use.
 #pragma once
 
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "rabit/internal/timer.h"
 #include "rabit/serializable.h"
 
 namespace rabit {
 namespace utils {
-
-// Seconds since an arbitrary moment.
-inline double GetTime() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 namespace internal {
 

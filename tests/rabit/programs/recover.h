@@ -86,11 +86,11 @@ inline void allgather(std::size_t size, int round, Model* model) {
   const std::size_t rank = static_cast<std::size_t>(rabit::GetRank());
   const std::size_t ranks = static_cast<std::size_t>(rabit::GetWorldSize());
   const auto begin = [=](std::size_t r) { return size * r / ranks; };
-  const std::size_t previous = (rank + ranks - 1) % ranks;
+  const std::size_t previous = static_cast<std::size_t>(rabit::GetRingPrevRank());
   const auto expected = [=](std::size_t i) { return static_cast<float>(i * 7 % 1009) + round; };
   std::vector<float> all(size, -1.0f);
   for (std::size_t i = begin(rank); i < begin(rank + 1); ++i) all[i] = expected(i);
-  rabit::Allgather(all.data(), size, begin(rank), begin(rank + 1),
+  rabit::Allgather(all.data(), size, begin(rank), begin(rank + 1) - begin(rank),
                    begin(previous + 1) - begin(previous));
   for (std::size_t i = 0; i < size; ++i) {
     rabit::utils::Check(all[i] == expected(i), "[%d] Allgather in round %d: element %zu is %g",
