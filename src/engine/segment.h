@@ -301,7 +301,7 @@ struct Marked {
 struct RegionHead {
   Log calls;         // CallEntry
   Log modules;       // ModuleEntry
-  Log observations;  // bytes; see recovery/observations.h
+  Log observations;  // bytes; see libc_recording/observations.h
   Log marked;        // Marked
   Version version[kVersions];
   std::atomic<std::uint64_t> prefixes;  // of them; 0: there was no checkpoint yet

@@ -106,7 +106,7 @@ struct Raw {
   std::string journal_limit;
   std::string bootstrap_limit;
   std::string on_divergence = "warn";
-  std::string world = "on";
+  std::string libc_recording = "on";
   std::string binding = "auto";
   std::string timeout;
   bool no_restart = false;
@@ -153,7 +153,7 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                  "time: warn (default) or stop")
       ->type_name("WHAT")
       ->group(deaths);
-  app.add_option("--world", raw.world,
+  app.add_option("--libc-recording", raw.libc_recording,
                  "on (default) or off: repeat file checks, time, random\n"
                  "numbers and the place of appended output")
       ->type_name("WHAT")
@@ -298,9 +298,9 @@ Result<Command> finish(Raw& raw) {
   const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"warn", "stop"});
   if (!divergence.ok()) return divergence.error();
   o.stop_on_divergence = divergence.value() == 1;
-  const auto world = parse_choice("--world", raw.world, {"on", "off"});
-  if (!world.ok()) return world.error();
-  o.world = world.value() == 0;
+  const auto libc_recording = parse_choice("--libc-recording", raw.libc_recording, {"on", "off"});
+  if (!libc_recording.ok()) return libc_recording.error();
+  o.libc_recording = libc_recording.value() == 0;
   o.restart = !raw.no_restart;
   if (!raw.timeout.empty()) {
     const auto timeout = parse_timeout_s(raw.timeout);

@@ -29,7 +29,7 @@ struct RunOptions {
   bool restart = true;
   bool stop_on_divergence = false;
   bool log_ops = false;
-  bool world = true;
+  bool libc_recording = true;
   std::string journal_directory;
   std::optional<std::uint64_t> journal_limit_bytes;  // nothing: from the machine's memory
   bool keep = false;

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "wire/messages.h"
 #include "launcher/elf.h"
 #include "launcher/file.h"
+#include "wire/messages.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -59,11 +59,11 @@ void set_variable(Environment& environment, const std::string& name, const std::
 }
 
 // Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
-Result<std::string> preload_of(const std::string& directory, bool world,
+Result<std::string> preload_of(const std::string& directory, bool libc_recording,
                                const std::string& others) {
   std::string list;
-  for (const char* file : {"librejoin_world.so", "libmpi.so.40"}) {
-    if (!world && file == std::string_view("librejoin_world.so")) continue;
+  for (const char* file : {"librejoin_libc.so", "libmpi.so.40"}) {
+    if (!libc_recording && file == std::string_view("librejoin_libc.so")) continue;
     const std::string path = directory + "/" + file;
     if (access(path.c_str(), R_OK) != 0) {
       return Error{path + " is missing; it belongs to this ftrun: build or install them together"};
@@ -149,7 +149,7 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
     if (value) set_variable(environment, name, *value);
   }
   const std::string* preloaded = find_variable(environment, "LD_PRELOAD");
-  const auto preload = preload_of(all.library_directory, options.world,
+  const auto preload = preload_of(all.library_directory, options.libc_recording,
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
@@ -163,7 +163,7 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
   set_variable(environment, wire::kEnvSocket, all.socket);
   set_variable(environment, wire::kEnvSecret, all.secret);
   set_variable(environment, wire::kEnvRank, std::to_string(rank));
-  set_variable(environment, wire::kEnvWorld, options.world ? "on" : "off");
+  set_variable(environment, wire::kEnvLibcRecording, options.libc_recording ? "on" : "off");
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
     set_variable(environment, name, std::to_string(rank));
   }

@@ -1,10 +1,10 @@
 // MPI_Wtime.
 #include "api.h"
-#include "recovery/world/observed.h"
+#include "libc_recording/observed.h"
 
 namespace rejoin::pmpi {
 
-double wtime() { return recovery::observed_wtime(); }
+double wtime() { return libc_recording::observed_wtime(); }
 double wtick() { return 1e-9; }
 
 }  // namespace rejoin::pmpi

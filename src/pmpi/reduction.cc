@@ -5,9 +5,9 @@
 
 #include "api.h"
 #include "engine/collectives.h"
+#include "libc_recording/observed.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
-#include "recovery/world/observed.h"
 
 namespace rejoin::pmpi {
 
@@ -20,7 +20,7 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
   if (length == 0) return;
   // How often an operator runs, and for whom, depends on the algorithm: what it sees is no part of
   // what the program has seen.
-  const recovery::Unobserved unobserved;
+  const libc_recording::Unobserved unobserved;
   if (bound->cxx_callback_ == nullptr) {
     bound->function_(const_cast<void*>(a), out, &length, &type);
   } else {

@@ -10,13 +10,13 @@
 
 #include "api.h"
 #include "engine/waiting.h"
+#include "libc_recording/observations.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
 #include "recovery/checkpoint_policy.h"
 #include "recovery/hash.h"
-#include "recovery/observations.h"
 
 // Where a lazily written model is collected.
 struct rejoin_stream {
@@ -133,7 +133,7 @@ int rejoin_load(const void** global, size_t* global_bytes, const void** local,
   const Status status = rank.load(&loaded);
   if (loaded.restored) {
     mark_output(2 * loaded.version + 1);
-    rejoin::recovery::skip_observations(loaded.observations);
+    rejoin::libc_recording::skip_observations(loaded.observations);
   }
   rank.log().set_model_bytes(loaded.global_bytes + loaded.local_bytes);
   rank.end_log(status);

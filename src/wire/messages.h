@@ -72,6 +72,7 @@ inline constexpr const char* kEnvSocket =
     "REJOIN_SOCKET";  // abstract name, without the leading NUL
 inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
-inline constexpr const char* kEnvWorld = "REJOIN_WORLD";  // "off": no observations of libc
+inline constexpr const char* kEnvLibcRecording =
+    "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
 
 }  // namespace rejoin::wire

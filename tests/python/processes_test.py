@@ -293,7 +293,7 @@ class Killed(unittest.TestCase):
                 # The notes are to show the calls of all lives, which the recorded world would hide.
                 command = (*self.command, f"{directory}/notes")
                 kills = [Kill(1, point, "after")]
-                result = self.test.run(RANKS, *command, kills=kills, flags=("--world", "off"))
+                result = self.test.run(RANKS, *command, kills=kills, flags=("--libc-recording", "off"))
                 self.assertEqual(result.code, 0, harness.describe(result))
                 harness.check_deaths(result, kills)
                 with open(f"{directory}/notes.1") as notes:

@@ -80,7 +80,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(o.command, std::vector<std::string>{"a.out"});
   EXPECT_EQ(o.max_restarts, 4u);
   EXPECT_TRUE(o.restart);
-  EXPECT_TRUE(o.world);
+  EXPECT_TRUE(o.libc_recording);
   EXPECT_FALSE(o.keep);
 }
 
@@ -121,7 +121,7 @@ TEST(Options, Mistakes) {
                                              {"--frobnicate", "x"},
                                              {"-y", "x"},
                                              {"--kill", "5", "x"},
-                                             {"--world", "no", "x"},
+                                             {"--libc-recording", "no", "x"},
                                              {"--timeout", "-1", "x"},
                                              {"--max-restarts", "many", "x"},
                                              {"--journal-limit", "0", "x"},

@@ -1,4 +1,4 @@
-#include "recovery/observations.h"
+#include "libc_recording/observations.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 namespace rejoin::test {
 namespace {
 
-using recovery::Event;
-using recovery::ObservationKind;
-using recovery::OpenedFile;
-using recovery::Series;
-using Observations = recovery::Observations<engine::ShmHost>;
+using libc_recording::Event;
+using libc_recording::ObservationKind;
+using libc_recording::OpenedFile;
+using libc_recording::Series;
+using Observations = libc_recording::Observations<engine::ShmHost>;
 
 // A job whose rank 0 is alive within each life().
 class ObservationsTest : public testing::Test {
@@ -222,8 +222,8 @@ TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
 }
 
 TEST_F(ObservationsTest, CountsAddUpAndTheLargestSizeDoesNot) {
-  std::int64_t first[recovery::kMaxFields], value[recovery::kMaxFields];
-  for (std::size_t i = 0; i < recovery::kMaxFields; ++i) first[i] = 1000;
+  std::int64_t first[libc_recording::kMaxFields], value[libc_recording::kMaxFields];
+  for (std::size_t i = 0; i < libc_recording::kMaxFields; ++i) first[i] = 1000;
   life([&](Observations& o) {
     std::copy(std::begin(first), std::end(first), value);
     o.record(Series::kUsageSelf, value);

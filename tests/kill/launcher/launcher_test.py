@@ -515,7 +515,7 @@ class CommandLine(LauncherTest):
             (["--journal-limit", "12Q", "true"], 2, "--journal-limit.*is no size"),
             (["--timeout", "soon", "true"], 2, "--timeout soon: not a time"),
             (["--bind-to", "moon", "true"], 2, "--bind-to moon.*auto, none, core, socket"),
-            (["--world", "maybe", "true"], 2, "--world maybe.*on, off"),
+            (["--libc-recording", "maybe", "true"], 2, "--libc-recording maybe.*on, off"),
             (["--max-restarts", "-1", "true"], 2, "max-restarts"),
             (["--no-restart=1", "true"], 2, "takes no value"),
             (["no-such-program"], 127, "no-such-program: no such program in PATH"),
@@ -567,10 +567,10 @@ class CommandLine(LauncherTest):
         self.assertIn("-x SURELY_NOT_SET", done.err)
 
     def test_world_off(self):
-        done = self.fake(1, "env:REJOIN_WORLD", "env:LD_PRELOAD", flags=["--world", "off"])
-        self.assertRegex(done.out, r"REJOIN_WORLD=off\nLD_PRELOAD=[^:]*/libmpi.so.40\n")
+        done = self.fake(1, "env:REJOIN_LIBC_RECORDING", "env:LD_PRELOAD", flags=["--libc-recording", "off"])
+        self.assertRegex(done.out, r"REJOIN_LIBC_RECORDING=off\nLD_PRELOAD=[^:]*/libmpi.so.40\n")
         done = self.fake(1, "env:LD_PRELOAD", env=dict(os.environ, LD_PRELOAD="libm.so.6"))
-        self.assertRegex(done.out, r"=[^:]*/librejoin_world.so:[^:]*/libmpi.so.40:libm.so.6\n")
+        self.assertRegex(done.out, r"=[^:]*/librejoin_libc.so:[^:]*/libmpi.so.40:libm.so.6\n")
 
     def test_binding(self):
         done = self.ftrun("-n", 2, "--bind-to", "core", "sh", "-c", "grep Cpus_allowed_list /proc/self/status")

@@ -9,26 +9,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "recovery/world/files.h"
-#include "recovery/world/real.h"
+#include "libc_recording/files.h"
+#include "libc_recording/real.h"
 
 namespace {
 
-using rejoin::world::about_to_make_ghost;
-using rejoin::world::Answer;
-using rejoin::world::ask;
-using rejoin::world::ask_once;
-using rejoin::world::Event;
-using rejoin::world::Found;
-using rejoin::world::is_ghost;
-using rejoin::world::look;
-using rejoin::world::ObservationKind;
-using rejoin::world::observing;
-using rejoin::world::OpenedFile;
-using rejoin::world::Opening;
-using rejoin::world::ordinary;
-using rejoin::world::remove_at;
-using rejoin::world::set_ghost;
+using rejoin::libc_recording::about_to_make_ghost;
+using rejoin::libc_recording::Answer;
+using rejoin::libc_recording::ask;
+using rejoin::libc_recording::ask_once;
+using rejoin::libc_recording::Event;
+using rejoin::libc_recording::Found;
+using rejoin::libc_recording::is_ghost;
+using rejoin::libc_recording::look;
+using rejoin::libc_recording::ObservationKind;
+using rejoin::libc_recording::observing;
+using rejoin::libc_recording::OpenedFile;
+using rejoin::libc_recording::Opening;
+using rejoin::libc_recording::ordinary;
+using rejoin::libc_recording::remove_at;
+using rejoin::libc_recording::set_ghost;
 
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(remove);
@@ -36,7 +36,7 @@ REJOIN_REAL(renameat2);
 REJOIN_REAL(mkdirat);
 REJOIN_REAL(linkat);
 REJOIN_REAL(symlinkat);
-constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("openat");
+constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 
@@ -45,7 +45,7 @@ template <class Really, class Settle>
 int change(Event e, int dirfd, const char* watched, Really really, Settle settle) {
   const Answer answer = ask_once(e, dirfd, watched);
   if (answer == Answer::kLive) e.error = really() == 0 ? 0 : errno;
-  if (answer != Answer::kRecorded) rejoin::world::record(e);
+  if (answer != Answer::kRecorded) rejoin::libc_recording::record(e);
   if (answer != Answer::kLive && e.error == 0) {
     const int saved = errno;
     settle();
@@ -154,7 +154,7 @@ int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
       memcpy(made.letters, letters, kLetters);
       made.file = look(AT_FDCWD, path, false).file;
     }
-    rejoin::world::record(e);
+    rejoin::libc_recording::record(e);
     return result;
   }
   if (e.error != 0) {

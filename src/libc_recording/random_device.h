@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-namespace rejoin::world {
+namespace rejoin::libc_recording {
 
 bool is_random_device(const char* path);
 
@@ -13,4 +13,4 @@ int observe_reads(int fd);
 // A stream for reading. Not libc's own: that one would fetch its bytes behind our back.
 FILE* open_random_stream(const char* path);
 
-}  // namespace rejoin::world
+}  // namespace rejoin::libc_recording

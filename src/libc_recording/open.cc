@@ -6,17 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "recovery/world/files.h"
-#include "recovery/world/random_device.h"
-#include "recovery/world/real.h"
+#include "libc_recording/files.h"
+#include "libc_recording/random_device.h"
+#include "libc_recording/real.h"
 
 namespace {
 
-using rejoin::world::observing;
-using rejoin::world::Opening;
-using rejoin::world::ordinary;
+using rejoin::libc_recording::observing;
+using rejoin::libc_recording::Opening;
+using rejoin::libc_recording::ordinary;
 
-constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("openat");
+constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(fopen);
 REJOIN_REAL(freopen);
 
@@ -25,8 +25,8 @@ constexpr std::size_t kLongestMode = 100;
 
 int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t mode) {
   if (!observing(caller)) return real_openat(dirfd, path, flags, mode);
-  if (rejoin::world::is_random_device(path)) {
-    return rejoin::world::observe_reads(real_openat(dirfd, path, flags, mode));
+  if (rejoin::libc_recording::is_random_device(path)) {
+    return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
   }
   if (!ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
@@ -124,8 +124,8 @@ REJOIN_REPLACES int creat(const char* path, mode_t mode) {
 
 REJOIN_REPLACES FILE* fopen(const char* path, const char* mode) {
   if (!observing(REJOIN_CALLER)) return real_fopen(path, mode);
-  if (rejoin::world::is_random_device(path) && flags_of(mode) == O_RDONLY) {
-    return rejoin::world::open_random_stream(path);
+  if (rejoin::libc_recording::is_random_device(path) && flags_of(mode) == O_RDONLY) {
+    return rejoin::libc_recording::open_random_stream(path);
   }
   if (!observed_stream(path, mode)) return real_fopen(path, mode);
   return open_stream(path, mode, [](const char* p, const char* m) { return real_fopen(p, m); });

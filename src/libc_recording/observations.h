@@ -1,4 +1,4 @@
-// What a rank sees of the world besides MPI: the time, files that are there or not, random bytes.
+// What a rank sees besides MPI: the time, files that are there or not, random bytes.
 //
 // Each answer is recorded before the program gets it; in the next incarnation the program is given
 // the same answers in the same order. The stream is one per rank; its format is in
@@ -6,12 +6,12 @@
 //
 // For every question, in this order:
 //
-//     if (!recall(question)) { ask the world; record(question, answer); }
+//     if (!recall(question)) { ask the system; record(question, answer); }
 //
 // recall() is true as long as there are records of former incarnations. A question that is not the
-// recorded one ends the job (BasicRank::diverged). A record is a handful of bytes; the same answer
-// again is a counter changed in place, so that a loop that polls does not flood the journal.
-// Main thread only. Nothing blocks.
+// recorded one ends the job (recovery::BasicRank::diverged). A record is a handful of bytes; the
+// same answer again is a counter changed in place, so that a loop that polls does not flood the
+// journal. Main thread only. Nothing blocks.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@
 #include <cstdint>
 
 #include "engine/region.h"
+#include "libc_recording/observation_log.h"
 #include "recovery/basic_rank.h"
-#include "recovery/observation_log.h"
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 
 template <class Host>
 class Observations {
  public:
   // One per rank and incarnation. `rank` outlives it; memory comes from its arena.
-  explicit Observations(BasicRank<Host>& rank);
+  explicit Observations(recovery::BasicRank<Host>& rank);
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
-  // Numbers. record(): `values` holds what the world said and is changed to what the program shall
+  // Numbers. record(): `values` holds what the system said and is changed to what the program shall
   // get: clocks of a new process go on where the old one's stopped, and one that is polled without
   // pause ticks coarsely (see kPollsFine). [fields_of(series)] values.
   bool recall(Series series, std::int64_t* values) {
@@ -51,7 +51,7 @@ class Observations {
 
   // This life goes on behind a checkpoint: what was recorded before `position` is not given any
   // more. From here on a question that is not the recorded one is the program's set-up, done once
-  // more: it is answered by the world, and not recorded.
+  // more: it is answered by the system, and not recorded.
   void skip_to(std::uint64_t position);
 
   // Files (OpenedFile::file) that this replay fills again, and the path where it has found them:
@@ -77,7 +77,7 @@ class Observations {
   // False the first time that it is asked about this path, of those that some event has named.
   bool told(const char* name);
 
-  BasicRank<Host>& rank() { return rank_; }
+  recovery::BasicRank<Host>& rank() { return rank_; }
 
  private:
   struct Name {
@@ -99,10 +99,10 @@ class Observations {
   };
   struct Clock {
     std::int64_t offset[kMaxFields];
-    bool live;                // this incarnation has asked the world
+    bool live;                // this incarnation has asked the system
     std::uint32_t polls;      // reads without a pause between them
     std::int64_t poll_began;  // of the first of them
-    std::int64_t previous;    // what the world said last
+    std::int64_t previous;    // what the system said last
   };
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After
@@ -143,7 +143,7 @@ class Observations {
   [[noreturn]] void diverge(const char* asked);
   [[noreturn]] void out_of_memory();
 
-  BasicRank<Host>& rank_;
+  recovery::BasicRank<Host>& rank_;
   engine::SegmentHeader* header_;
   ObservationWriter<Host> writer_;
   ObservationReader reader_;  // also holds what each series' next difference is to
@@ -177,4 +177,4 @@ class Observations {
 // skip_to() of this process's observations. Nothing if it has none.
 void skip_observations(std::uint64_t position);
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording

@@ -1,10 +1,10 @@
-// The words of the observation stream: what can be asked of the world, and how it can answer.
+// The words of the observation stream: what can be asked of libc, and how it can answer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 
 // Values are part of the journal's format.
 enum class ObservationKind : std::uint8_t {
@@ -74,4 +74,4 @@ struct Event {
 const char* name_of(ObservationKind kind);
 const char* name_of(Series series);
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording

@@ -1,4 +1,4 @@
-#include "recovery/world/files.h"
+#include "libc_recording/files.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 
 #include <new>
 
-#include "recovery/world/real.h"
+#include "libc_recording/real.h"
 
-namespace rejoin::world {
+namespace rejoin::libc_recording {
 namespace {
 
 constinit Real<int(int, const char*, int, ...)> real_openat("openat");
@@ -71,7 +71,7 @@ void remove_ghosts() {
   constexpr int kNothing = 0, kPerhaps = 2;  // Observations::Noted
   char path[PATH_MAX];
   for (unsigned n = 0;; ++n) {
-    const int noted = rejoin_world_noted_ghost(n, path, sizeof path);
+    const int noted = rejoin_libc_noted_ghost(n, path, sizeof path);
     if (noted == kNothing) return;
     const Found found = look(AT_FDCWD, path, false);
     if (found.there && (noted == kPerhaps || is_ghost(found))) remove_at(AT_FDCWD, path);
@@ -98,18 +98,18 @@ void tell(const char* path, const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  rejoin_world_tell(path, text);
+  rejoin_libc_tell(path, text);
 }
 
-bool is_ghost(const Found& f) { return f.there && rejoin_world_ghost(f.file.file) != 0; }
+bool is_ghost(const Found& f) { return f.there && rejoin_libc_ghost(f.file.file) != 0; }
 
 void about_to_make_ghost(int dirfd, const char* path) {
-  if (dirfd == AT_FDCWD || path[0] == '/') rejoin_world_about_to_make_ghost(path);
+  if (dirfd == AT_FDCWD || path[0] == '/') rejoin_libc_about_to_make_ghost(path);
 }
 
 void set_ghost(const Found& f) {
   constexpr std::uint32_t kCouldNotBeMade = 2;
-  rejoin_world_set_ghost(f.there ? f.file.file : kCouldNotBeMade);
+  rejoin_libc_set_ghost(f.there ? f.file.file : kCouldNotBeMade);
 }
 
 void remove_at(int dirfd, const char* path) {
@@ -120,7 +120,7 @@ void remove_at(int dirfd, const char* path) {
 
 Answer ask(Event& event) {
   remove_ghosts();
-  return rejoin_world_recall(&event) ? Answer::kRecorded : Answer::kLive;
+  return rejoin_libc_recall(&event) ? Answer::kRecorded : Answer::kLive;
 }
 
 Answer ask_once(Event& event, int dirfd, const char* watched) {
@@ -191,7 +191,7 @@ void Opening::end(int fd) {
     Found found;
     if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
       if (becomes_ == Becomes::kGhost) set_ghost(found);
-      rejoin_world_set_rewritten(found.file.file, dirfd() == AT_FDCWD ? path() : "");
+      rejoin_libc_set_rewritten(found.file.file, dirfd() == AT_FDCWD ? path() : "");
     }
   } else {
     if (becomes_ == Becomes::kGhost) set_ghost({});
@@ -213,7 +213,7 @@ void Opening::prepare() {
   const bool same_size = now.file.size_bytes == then_.size_bytes;
   const bool untouched =
       now.file.file == then_.file && same_size && now.file.modified == then_.modified;
-  if (untouched || (same_size && rejoin_world_rewritten(now.file.file, nullptr, 0))) return;
+  if (untouched || (same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
   if (!now.there) return;  // it will fail
   if (!writes() || then_.size_bytes > 0) {
     tell(path_, "is not what the first execution saw there: its replay may read something else");
@@ -222,7 +222,7 @@ void Opening::prepare() {
 
 // It may lie under another name now: it has been moved since, and comes back when the rank is live.
 bool Opening::find_where_it_was_rewritten(Found* now) {
-  if (!rejoin_world_rewritten(then_.file, instead_, sizeof instead_)) return false;
+  if (!rejoin_libc_rewritten(then_.file, instead_, sizeof instead_)) return false;
   const Found there = look(AT_FDCWD, instead_, true);
   if (there.file.file == then_.file) {
     *now = there;
@@ -242,7 +242,7 @@ void Opening::prepare_absent() {
 
 // What other ranks wrote is written by nobody again.
 void Opening::prepare_truncation(const Found& now) {
-  if (rejoin_world_written_elsewhere(now.file.file, 0)) {
+  if (rejoin_libc_written_elsewhere(now.file.file, 0)) {
     flags_ &= ~O_TRUNC;
     tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
   } else {
@@ -253,7 +253,7 @@ void Opening::prepare_truncation(const Found& now) {
 // Ranks that have emptied the file did so before this one appended to it: what they wrote lies in
 // front.
 void Opening::prepare_append(const Found& now) {
-  if (rejoin_world_written_elsewhere(now.file.file, 1)) {
+  if (rejoin_libc_written_elsewhere(now.file.file, 1)) {
     tell(path_, "is written by other ranks too: what the replay appends is there twice");
   } else {
     if (now.file.size_bytes > then_.size_bytes) set_size(0);
@@ -293,4 +293,4 @@ void Opening::open_unnamed() {
   snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", unnamed_);
 }
 
-}  // namespace rejoin::world
+}  // namespace rejoin::libc_recording

@@ -6,13 +6,13 @@
 
 #include <cstring>
 
-#include "recovery/world/real.h"
+#include "libc_recording/real.h"
 
 namespace {
 
-using rejoin::recovery::kMaxFields;
-using rejoin::recovery::Series;
-using rejoin::world::observing;
+using rejoin::libc_recording::kMaxFields;
+using rejoin::libc_recording::observing;
+using rejoin::libc_recording::Series;
 
 REJOIN_REAL(time);
 REJOIN_REAL(clock_gettime);
@@ -20,7 +20,7 @@ REJOIN_REAL(clock);
 REJOIN_REAL(times);
 REJOIN_REAL(getrusage);
 REJOIN_REAL(timespec_get);
-constinit rejoin::world::Real<int(timeval*, void*)> real_gettimeofday("gettimeofday");
+constinit rejoin::libc_recording::Real<int(timeval*, void*)> real_gettimeofday("gettimeofday");
 
 constexpr std::int64_t kSecond_ns = 1000000000;
 constexpr std::int64_t kSecond_us = 1000000;
@@ -28,13 +28,13 @@ constexpr clockid_t kClocks =
     static_cast<clockid_t>(Series::kEnd) - static_cast<clockid_t>(Series::kClock0);
 
 // Values of a series from the journal, else from `ask`, which fills them in. REQUIRES a question
-// that the world always answers.
+// that the system always answers.
 template <class Ask>
 void read_series(Series series, std::int64_t* values, Ask ask) {
   const auto s = static_cast<unsigned>(series);
-  if (rejoin_world_recall_series(s, values)) return;
+  if (rejoin_libc_recall_series(s, values)) return;
   ask();
-  rejoin_world_record_series(s, values);
+  rejoin_libc_record_series(s, values);
 }
 
 void read_clock(clockid_t id, timespec* out) {

@@ -1,4 +1,4 @@
-// Files: the rules (a) to (d) of docs/world.md.
+// Files: the rules (a) to (d) of docs/libc-recording.md.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 

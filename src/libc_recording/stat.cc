@@ -4,17 +4,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "recovery/world/files.h"
-#include "recovery/world/real.h"
+#include "libc_recording/files.h"
+#include "libc_recording/real.h"
 
 namespace {
 
-using rejoin::world::Answer;
-using rejoin::world::ask;
-using rejoin::world::Event;
-using rejoin::world::ObservationKind;
-using rejoin::world::observing;
-using rejoin::world::ordinary;
+using rejoin::libc_recording::Answer;
+using rejoin::libc_recording::ask;
+using rejoin::libc_recording::Event;
+using rejoin::libc_recording::ObservationKind;
+using rejoin::libc_recording::observing;
+using rejoin::libc_recording::ordinary;
 
 REJOIN_REAL(faccessat);
 REJOIN_REAL(fstatat);
@@ -28,7 +28,7 @@ int check(Event& e, void* data, std::uint32_t data_bytes, Really really) {
   if (ask(e) == Answer::kLive) {
     e.error = really() == 0 ? 0 : errno;
     e.data_bytes = e.error == 0 ? data_bytes : 0;
-    rejoin::world::record(e);
+    rejoin::libc_recording::record(e);
   }
   if (e.error == 0) return 0;
   errno = e.error;

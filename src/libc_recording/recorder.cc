@@ -1,5 +1,3 @@
-#include "recovery/world/hooks.h"
-
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,29 +9,30 @@
 
 #include <algorithm>
 
-#include "wire/messages.h"
+#include "libc_recording/hooks.h"
+#include "libc_recording/observations.h"
+#include "libc_recording/observed.h"
 #include "recovery/attach.h"
-#include "recovery/observations.h"
-#include "recovery/world/observed.h"
+#include "wire/messages.h"
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 namespace {
 
 using ShmObservations = Observations<engine::ShmHost>;
 
 // Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
 // zeroed: the child has no segment and is no rank.
-struct World {
+struct Recorder {
   ShmObservations observations;
   const volatile int* in_rank = nullptr;
-  bool libc = true;   // --world off: only MPI_Wtime
+  bool libc = true;   // --libc-recording off: only MPI_Wtime
   bool busy = false;  // a signal handler that interrupts a record is not observed
   std::uintptr_t shim_begin = 0, shim_end = 0;
-  explicit World(Rank& rank) : observations(rank) {}
+  explicit Recorder(recovery::Rank& rank) : observations(rank) {}
 };
 
-World* the_world = nullptr;
-bool alone = false;  // a world of one without ftrun: there will be no replay
+Recorder* the_recorder = nullptr;
+bool alone = false;  // a job of one without ftrun: there will be no replay
 int unobserved = 0;
 
 enum class Thread : unsigned char { kUnknown, kMain, kOther };
@@ -47,7 +46,7 @@ bool on_main_thread() {
 }
 
 int find_shim(dl_phdr_info* info, std::size_t, void* data) {
-  World* world = static_cast<World*>(data);
+  Recorder* recorder = static_cast<Recorder*>(data);
   std::uintptr_t begin = ~std::uintptr_t{0}, end = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& h = info->dlpi_phdr[i];
@@ -57,12 +56,12 @@ int find_shim(dl_phdr_info* info, std::size_t, void* data) {
   }
   const auto here = reinterpret_cast<std::uintptr_t>(&find_shim);
   if (here < begin || here >= end) return 0;
-  world->shim_begin = begin;
-  world->shim_end = end;
+  recorder->shim_begin = begin;
+  recorder->shim_end = end;
   return 1;
 }
 
-int* make_wiped_flag(Arena& arena) {
+int* make_wiped_flag(recovery::Arena& arena) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto memory = reinterpret_cast<std::uintptr_t>(arena.allocate(2 * page));
   if (memory == 0) return nullptr;
@@ -72,33 +71,33 @@ int* make_wiped_flag(Arena& arena) {
 }
 
 // nullptr: this process is no rank. Main thread only.
-World* world() {
-  if (the_world != nullptr) return *the_world->in_rank ? the_world : nullptr;
-  Rank* rank = attached_rank();
+Recorder* recorder() {
+  if (the_recorder != nullptr) return *the_recorder->in_rank ? the_recorder : nullptr;
+  recovery::Rank* rank = recovery::attached_rank();
   if (rank == nullptr || alone) return nullptr;
   alone = getenv(wire::kEnvSocket) == nullptr;
   if (alone) return nullptr;
-  World* w = rank->arena().make<World>(*rank);
+  Recorder* w = rank->arena().make<Recorder>(*rank);
   int* flag = w != nullptr ? make_wiped_flag(rank->arena()) : nullptr;
   if (flag == nullptr) rank->diverged("no memory for the shim");
   *flag = 1;
   w->in_rank = flag;
-  const char* setting = getenv(wire::kEnvWorld);
+  const char* setting = getenv(wire::kEnvLibcRecording);
   w->libc = setting == nullptr || strcmp(setting, "off") != 0;
   dl_iterate_phdr(find_shim, w);
-  return the_world = w;
+  return the_recorder = w;
 }
 
 class Busy {
  public:
-  Busy() { the_world->busy = true; }
-  ~Busy() { the_world->busy = false; }
+  Busy() { the_recorder->busy = true; }
+  ~Busy() { the_recorder->busy = false; }
 };
 
 }  // namespace
 
 void skip_observations(std::uint64_t position) {
-  if (world() != nullptr) the_world->observations.skip_to(position);
+  if (recorder() != nullptr) the_recorder->observations.skip_to(position);
 }
 
 Unobserved::Unobserved() { ++unobserved; }
@@ -107,89 +106,89 @@ Unobserved::~Unobserved() { --unobserved; }
 double observed_wtime() {
   constexpr std::int64_t kSecond_ns = 1000000000;
   const bool observed =
-      on_main_thread() && unobserved == 0 && world() != nullptr && !the_world->busy;
+      on_main_thread() && unobserved == 0 && recorder() != nullptr && !the_recorder->busy;
   std::int64_t value;
   const auto series = static_cast<unsigned>(Series::kWtime);
-  if (!observed || !rejoin_world_recall_series(series, &value)) {
+  if (!observed || !rejoin_libc_recall_series(series, &value)) {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     value = now.tv_sec * kSecond_ns + now.tv_nsec;
-    if (observed) rejoin_world_record_series(series, &value);
+    if (observed) rejoin_libc_record_series(series, &value);
   }
   return static_cast<double>(value / kSecond_ns) + static_cast<double>(value % kSecond_ns) * 1e-9;
 }
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording
 
-using namespace rejoin::recovery;
+using namespace rejoin::libc_recording;
 
-int rejoin_world_observing(const void* caller) {
+int rejoin_libc_observing(const void* caller) {
   if (!on_main_thread()) return 0;
-  const World* w = world();
+  const Recorder* w = recorder();
   if (w == nullptr || !w->libc || w->busy || unobserved != 0) return 0;
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   return address < w->shim_begin || address >= w->shim_end;
 }
 
-int rejoin_world_recall_series(unsigned series, std::int64_t* values) {
+int rejoin_libc_recall_series(unsigned series, std::int64_t* values) {
   const Busy busy;
-  return the_world->observations.recall(static_cast<Series>(series), values);
+  return the_recorder->observations.recall(static_cast<Series>(series), values);
 }
 
-void rejoin_world_record_series(unsigned series, std::int64_t* values) {
+void rejoin_libc_record_series(unsigned series, std::int64_t* values) {
   const Busy busy;
-  the_world->observations.record(static_cast<Series>(series), values);
+  the_recorder->observations.record(static_cast<Series>(series), values);
 }
 
-int rejoin_world_recall(Event* event) {
+int rejoin_libc_recall(Event* event) {
   const Busy busy;
-  return the_world->observations.recall(*event);
+  return the_recorder->observations.recall(*event);
 }
 
-void rejoin_world_record(const Event* event) {
+void rejoin_libc_record(const Event* event) {
   const Busy busy;
-  the_world->observations.record(*event);
+  the_recorder->observations.record(*event);
 }
 
-void rejoin_world_set_rewritten(std::uint32_t file, const char* path) {
+void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) {
   const Busy busy;
-  the_world->observations.set_rewritten(file, path);
+  the_recorder->observations.set_rewritten(file, path);
 }
 
-int rejoin_world_rewritten(std::uint32_t file, char* path, unsigned room_bytes) {
+int rejoin_libc_rewritten(std::uint32_t file, char* path, unsigned room_bytes) {
   const Busy busy;
-  return the_world->observations.rewritten(file, path, room_bytes);
+  return the_recorder->observations.rewritten(file, path, room_bytes);
 }
 
-void rejoin_world_about_to_make_ghost(const char* path) {
+void rejoin_libc_about_to_make_ghost(const char* path) {
   const Busy busy;
-  the_world->observations.about_to_make_ghost(path);
+  the_recorder->observations.about_to_make_ghost(path);
 }
 
-void rejoin_world_set_ghost(std::uint32_t file) {
+void rejoin_libc_set_ghost(std::uint32_t file) {
   const Busy busy;
-  the_world->observations.set_ghost(file);
+  the_recorder->observations.set_ghost(file);
 }
 
-int rejoin_world_ghost(std::uint32_t file) {
+int rejoin_libc_ghost(std::uint32_t file) {
   const Busy busy;
-  return the_world->observations.ghost(file);
+  return the_recorder->observations.ghost(file);
 }
 
-int rejoin_world_noted_ghost(unsigned n, char* path, unsigned room_bytes) {
+int rejoin_libc_noted_ghost(unsigned n, char* path, unsigned room_bytes) {
   const Busy busy;
-  return static_cast<int>(the_world->observations.noted_ghost(n, path, room_bytes));
+  return static_cast<int>(the_recorder->observations.noted_ghost(n, path, room_bytes));
 }
 
-int rejoin_world_written_elsewhere(std::uint32_t file, int kept) {
+int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) {
   const Busy busy;
-  return the_world->observations.written_elsewhere(file, kept != 0);
+  return the_recorder->observations.written_elsewhere(file, kept != 0);
 }
 
-void rejoin_world_tell(const char* name, const char* text) {
+void rejoin_libc_tell(const char* name, const char* text) {
   const Busy busy;
-  if (the_world->observations.told(name)) return;
+  if (the_recorder->observations.told(name)) return;
   char line[1024];
   snprintf(line, sizeof line, "%.400s %s", name, text);
-  the_world->observations.rank().notice(line);
+  the_recorder->observations.rank().notice(line);
 }

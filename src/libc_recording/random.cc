@@ -12,14 +12,14 @@
 #include <algorithm>
 #include <atomic>
 
-#include "recovery/world/files.h"
-#include "recovery/world/random_device.h"
-#include "recovery/world/real.h"
+#include "libc_recording/files.h"
+#include "libc_recording/random_device.h"
+#include "libc_recording/real.h"
 
-namespace rejoin::world {
+namespace rejoin::libc_recording {
 namespace {
 
-constinit rejoin::world::Real<int(int, const char*, int, ...)> real_openat("openat");
+constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(read);
 REJOIN_REAL(getrandom);
 REJOIN_REAL(getentropy);
@@ -120,9 +120,9 @@ FILE* open_random_stream(const char* path) {
   return slot->stream;
 }
 
-}  // namespace rejoin::world
+}  // namespace rejoin::libc_recording
 
-using namespace rejoin::world;
+using namespace rejoin::libc_recording;
 
 REJOIN_REPLACES ssize_t read(int fd, void* to, size_t bytes) {
   if (!maybe_random(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);

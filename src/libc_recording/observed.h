@@ -1,7 +1,7 @@
 // What the MPI face needs of the observations.
 #pragma once
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 
 // MPI_Wtime: seconds of the monotonic clock, the same ones again in a replay. On the main thread of
 // a rank it is an observation; else, and without ftrun, it is only the clock. No locks.
@@ -17,4 +17,4 @@ class Unobserved {
   Unobserved& operator=(const Unobserved&) = delete;
 };
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording

@@ -9,7 +9,7 @@
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
 //     made   := 0x03 FILE LENGTH BYTE*
 //                                     not an answer, but for the next replay if this one dies. The
-//                                     replay makes a ghost (world/files.h). A path: it is about to
+//                                     replay makes a ghost (files.h). A path: it is about to
 //                                     be made there; then FILE: it has been (2: it could not be).
 //                                     FILE 0 and no path: the rank is live, ghosts are its files
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
@@ -40,9 +40,9 @@
 
 #include "engine/region.h"
 #include "engine/segment.h"
-#include "recovery/observation.h"
+#include "libc_recording/observation.h"
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 
 // An entry of the log.
 struct Observation {
@@ -243,4 +243,4 @@ class ObservationWriter {
   std::byte* backed_end_ = nullptr;
 };
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording

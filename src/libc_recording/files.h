@@ -1,5 +1,5 @@
-// The rules of files (docs/world.md), shared by all the functions that take paths. All of it
-// REQUIRES observing(); nothing here allocates from the program's heap.
+// The rules of files (docs/libc-recording.md), shared by all the functions that take paths. All of
+// it REQUIRES observing(); nothing here allocates from the program's heap.
 //
 // What a replay does to files follows from one sentence: what lay at a path when the rank died is
 // where it belongs. A replay writes into it only if it is the very file that the record names, and
@@ -14,13 +14,9 @@
 
 #include <cstdint>
 
-#include "recovery/world/hooks.h"
+#include "libc_recording/hooks.h"
 
-namespace rejoin::world {
-
-using recovery::Event;
-using recovery::ObservationKind;
-using recovery::OpenedFile;
+namespace rejoin::libc_recording {
 
 // Whether the fate of a path is recorded: not in /proc, /sys and /dev (/dev/shm is ordinary), and
 // not if it is too long to be one.
@@ -40,7 +36,7 @@ Found look(int dirfd, const char* path, bool follow_links);
 enum class Answer {
   kRecorded,  // the event is filled in
   kDone,      // the former life made this change and died before its record: record it
-  kLive,      // ask the world, then record
+  kLive,      // ask the system, then record
 };
 
 Answer ask(Event& event);
@@ -49,7 +45,7 @@ Answer ask(Event& event);
 // is seen for what it is.
 Answer ask_once(Event& event, int dirfd, const char* watched);
 
-inline void record(const Event& event) { rejoin_world_record(&event); }
+inline void record(const Event& event) { rejoin_libc_record(&event); }
 
 bool is_ghost(const Found& f);
 // Before and after one is made, or moved to a path.
@@ -109,4 +105,4 @@ class Opening {
   int unnamed_ = -1;        // the file without a name that it stands for
 };
 
-}  // namespace rejoin::world
+}  // namespace rejoin::libc_recording

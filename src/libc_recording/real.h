@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "recovery/world/hooks.h"
+#include "libc_recording/hooks.h"
 
-namespace rejoin::world {
+namespace rejoin::libc_recording {
 
 // Found at the first call: other libraries' constructors may call before ours has run.
 template <class Function>
@@ -35,14 +35,14 @@ template <class Result, class... Args>
 Real(const char*, Result (*)(Args...)) -> Real<Result(Args...)>;
 
 inline bool observing(const void* caller) {
-  return rejoin_world_observing != nullptr && rejoin_world_observing(caller) != 0;
+  return rejoin_libc_observing != nullptr && rejoin_libc_observing(caller) != 0;
 }
 
-}  // namespace rejoin::world
+}  // namespace rejoin::libc_recording
 
 // A function of libc that this library defines.
 #define REJOIN_REPLACES extern "C" __attribute__((visibility("default")))
 // real_f: libc's own f.
-#define REJOIN_REAL(f) constinit ::rejoin::world::Real real_##f(#f, &::f)
+#define REJOIN_REAL(f) constinit ::rejoin::libc_recording::Real real_##f(#f, &::f)
 // Where the function that this is used in was called from.
 #define REJOIN_CALLER __builtin_return_address(0)

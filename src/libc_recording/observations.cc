@@ -1,4 +1,4 @@
-#include "recovery/observations.h"
+#include "libc_recording/observations.h"
 
 #include <fcntl.h>
 
@@ -10,7 +10,7 @@
 #include "engine/transport/shm/host.h"
 #include "recovery/hash.h"
 
-namespace rejoin::recovery {
+namespace rejoin::libc_recording {
 namespace {
 
 constexpr std::size_t kLargestResident = 2;  // field of getrusage that is a maximum, not a count
@@ -53,7 +53,7 @@ const char* name_of(Series series) {
 }
 
 template <class Host>
-Observations<Host>::Observations(BasicRank<Host>& rank)
+Observations<Host>::Observations(recovery::BasicRank<Host>& rank)
     : rank_(rank),
       header_(engine::header_of(rank.host().base())),
       writer_(rank.host(), rank.region(), rank.observation_log()),
@@ -495,4 +495,4 @@ void Observations<Host>::out_of_memory() {
 
 template class Observations<engine::ShmHost>;
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::libc_recording

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a rank sees of the world besides MPI, under the real ftrun and real kills.
+"""What a rank sees besides MPI, under the real ftrun and real kills.
 
 A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
 steps, in later lives too. Every run must have the same output and leave the same files, and users
 are told exactly where the rules end.
 
-world_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
+libc_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Run:
     """
 
     def __init__(self, options, kills=(), arguments=(), flags=(), killer=None, code=0):
-        with tempfile.TemporaryDirectory(prefix="world-test-") as top:
+        with tempfile.TemporaryDirectory(prefix="libc-test-") as top:
             directory, self.events = f"{top}/work", f"{top}/events"
             os.mkdir(directory)
             for name, text in FILES_BEFORE.items():
@@ -220,9 +220,9 @@ def random_programs(options):
 
 
 def switched_off(options):
-    """--world off: the output is in its own way, as it would be without this library."""
-    Run(options, flags=["--world", "off"])
-    Run(options, ["0@3"], flags=["--world", "off"], code=FAILED_CHECK)
+    """--libc-recording off: the output is in its own way, as it would be without this library."""
+    Run(options, flags=["--libc-recording", "off"])
+    Run(options, ["0@3"], flags=["--libc-recording", "off"], code=FAILED_CHECK)
 
 
 def main():
@@ -233,7 +233,7 @@ def main():
     parser.add_argument("--programs", required=True, type=os.path.abspath)
     parser.add_argument("program")
     parser.add_argument("scene")
-    parser.add_argument("--off", action="store_true", help="with --world off")
+    parser.add_argument("--off", action="store_true", help="with --libc-recording off")
     options = parser.parse_args()
     tests = {"gaps": gaps, "shared": shared, "random_files": random_programs}
     test = switched_off if options.off else tests.get(options.program, replays)

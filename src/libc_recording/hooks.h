@@ -1,0 +1,37 @@
+// What librejoin_libc.so asks the shim. It replaces functions of libc and knows
+// their rules; the shim has the rank, its journal and the agent's socket. C names, found at load:
+// without the shim in the process they are null, and this library only passes calls on.
+#pragma once
+
+#include <cstdint>
+
+#include "libc_recording/observation.h"
+
+#define REJOIN_LIBC_HOOK __attribute__((weak, visibility("default")))
+
+extern "C" {
+
+// Whether the calling thread's view of the system is recorded: this process is a rank (no child of
+// one), this is its main thread, and neither the shim itself nor a user's reduction operator is
+// asking. `caller`: the return address of the libc function. All other hooks REQUIRE it.
+// Cheap.
+int rejoin_libc_observing(const void* caller) REJOIN_LIBC_HOOK;
+
+// Observations::recall() and record(). Series values as there.
+int rejoin_libc_recall_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
+void rejoin_libc_record_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
+int rejoin_libc_recall(rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
+void rejoin_libc_record(const rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
+
+// The functions of Observations with these names.
+void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) REJOIN_LIBC_HOOK;
+int rejoin_libc_rewritten(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
+void rejoin_libc_about_to_make_ghost(const char* path) REJOIN_LIBC_HOOK;
+void rejoin_libc_set_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
+int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
+int rejoin_libc_noted_ghost(unsigned n, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
+int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
+
+// One line for the user about a path, unless that path has had one.
+void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
+}
