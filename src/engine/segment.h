@@ -56,7 +56,7 @@ struct SegmentHeader {
   std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for operations of its set-up; 0 = none
   Offset first_region;
   std::uint32_t kills;
-  std::uint32_t stop_on_divergence;  // --on-divergence stop
+  std::uint32_t stop_on_divergence;  // 0: --on-divergence warn
   std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
   std::uint32_t log_ops;             // --log-ops
   std::uint32_t light_publish;       // sleepers order publishers' stores for them (ShmHost)

@@ -21,7 +21,7 @@ class JobSegment {
     std::uint64_t job = 0;
     std::uint64_t limit_bytes = 0;
     std::uint32_t processors = 1;
-    bool stop_on_divergence = false;
+    bool stop_on_divergence = true;
     bool log_ops = false;
   };
 

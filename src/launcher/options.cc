@@ -105,7 +105,7 @@ struct Raw {
   std::vector<std::string> kills;
   std::string journal_limit;
   std::string bootstrap_limit;
-  std::string on_divergence = "warn";
+  std::string on_divergence = "stop";
   std::string libc_recording = "on";
   std::string binding = "auto";
   std::string timeout;
@@ -149,8 +149,8 @@ void describe_own_options(CLI::App& app, Raw& raw) {
       ->group(deaths);
   app.add_flag("--no-restart", raw.no_restart, "end the job, as mpirun does")->group(deaths);
   app.add_option("--on-divergence", raw.on_divergence,
-                 "if a replay contributes something else than the first\n"
-                 "time: warn (default) or stop")
+                 "if a replay is found to differ from the first execution:\n"
+                 "stop (default), or warn and go on with what is recorded")
       ->type_name("WHAT")
       ->group(deaths);
   app.add_option("--libc-recording", raw.libc_recording,
@@ -295,9 +295,9 @@ Result<Command> finish(Raw& raw) {
   const auto binding = parse_choice("--bind-to", raw.binding, {"auto", "none", "core", "socket"});
   if (!binding.ok()) return binding.error();
   o.binding = static_cast<Binding>(binding.value());
-  const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"warn", "stop"});
+  const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"stop", "warn"});
   if (!divergence.ok()) return divergence.error();
-  o.stop_on_divergence = divergence.value() == 1;
+  o.stop_on_divergence = divergence.value() == 0;
   const auto libc_recording = parse_choice("--libc-recording", raw.libc_recording, {"on", "off"});
   if (!libc_recording.ok()) return libc_recording.error();
   o.libc_recording = libc_recording.value() == 0;

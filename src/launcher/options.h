@@ -27,7 +27,7 @@ struct RunOptions {
 
   std::uint32_t max_restarts = 4;
   bool restart = true;
-  bool stop_on_divergence = false;
+  bool stop_on_divergence = true;
   bool log_ops = false;
   bool libc_recording = true;
   std::string journal_directory;

@@ -327,8 +327,11 @@ void BasicRank<Host>::check_replay(const Comm& c, const Entered& e, const Call& 
     std::snprintf(
         text, sizeof text,
         "operation %llu of rank %u, %s: the replay contributes other bytes than the first "
-        "execution did; it is given the recorded result (further differences are not shown)",
-        static_cast<unsigned long long>(ordinal_), rank(), now);
+        "execution did; %s",
+        static_cast<unsigned long long>(ordinal_), rank(), now,
+        header_->stop_on_divergence
+            ? "--on-divergence warn goes on with the recorded result; see docs/fault-model.md"
+            : "it is given the recorded result (further differences are not shown)");
     if (header_->stop_on_divergence) diverged(text);
     notice(text);
   }
