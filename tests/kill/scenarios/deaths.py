@@ -9,7 +9,7 @@ MAX_RESTARTS = 4  # of one rank, by default
 
 
 def random_program(seed):
-    return ("random", seed, RANDOM_OPERATIONS, 4096)
+    return ("random_collectives", seed, RANDOM_OPERATIONS, 4096)
 
 
 def all_points(operations, rank, life=0):
@@ -48,7 +48,7 @@ def random_many_deaths(t, n):
 def random_large_messages(t, n):
     """The random program with messages that need the algorithms for large ones."""
     for run in range(100 if t.long else 4):
-        program = ("random", run % 10 + 1, 30, 400_000)
+        program = ("random_collectives", run % 10 + 1, 30, 400_000)
         last = t.undisturbed(n, *program)
         kills = []
         for rank in range(n):
@@ -61,7 +61,7 @@ def random_large_messages(t, n):
 def random_from_outside(t, n):
     """The random program; ranks are killed at any instruction, not only where they look for it."""
     for run in range(200 if t.long else 6):
-        program = ("random", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
+        program = ("random_collectives", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
         delays_s = [t.rng.uniform(0, 0.1) for _ in range(t.rng.randint(1, MAX_RESTARTS))]
 
         def interfere(job):

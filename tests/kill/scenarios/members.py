@@ -88,7 +88,7 @@ def cycle(t):
 @scenario(n=[8, 16], sweeps=True)
 def crowd(t, n):
     """Many more ranks than processors; deaths here and there."""
-    program = ("random", 5, 40, 4096)
+    program = ("random_collectives", 5, 40, 4096)
     last = t.undisturbed(n, *program).operations(0)
     for _ in range(200 if t.long else 6):
         kills = []
