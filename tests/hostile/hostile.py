@@ -144,7 +144,7 @@ def at_the_start(job, n, rng):
 
 
 def the_replacement(job, n, rng):
-    """A rank dies; each of its replacements does, a little after it was started or has come back."""
+    """A rank dies; so does each replacement, a little after it was started or has come back."""
     rank = rng.randrange(n)
     job.kill(rank)
     for _ in range(rng.randint(1, 6)):
