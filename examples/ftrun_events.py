@@ -12,7 +12,7 @@ import sys
 class Follower:
     """Follows an events file while ftrun is still writing it.
 
-    `pids` maps each rank to the process that is that rank now; a rank between two lives has none.
+    `pids` maps each rank to the process that is that rank now; a rank between two incarnations has none.
     """
 
     def __init__(self, path):

@@ -52,8 +52,8 @@ int rejoin_load(const void** global, size_t* global_bytes, const void** local, s
 /* "All that happened before this is in my models." Collective over MPI_COMM_WORLD: every rank calls
  * it at the same place. global: the same bytes at every rank, kept once a host; local: this rank's
  * own. Either may be NULL with 0 bytes. Copies both before it returns; waits until every rank has
- * called it. Then what lies before the version is forgotten, and its memory used again. Returns the
- * new version. */
+ * called it. Then the journal is truncated: memory that only earlier versions need is used again.
+ * Returns the new version. */
 int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
                       size_t local_bytes);
 
@@ -76,11 +76,10 @@ int rejoin_version(void);
 /* The following say something about the next MPI collective that this rank calls; they communicate
  * nothing. What was said last counts. */
 
-/* It belongs to the set-up: a restarted rank will ask for it again although the others are long
- * past it, and is given the same result. Operations between rejoin_load and the first checkpoint
- * are remembered without being told, by their call site. key: a name of its own, for operations
- * that come through one wrapper function, or after the first checkpoint; each key is used for one
- * operation. NULL: by call site. */
+/* It belongs to the bootstrap phase: every incarnation does it between rejoin_load and its first
+ * iteration, a restarted one when the others are long past it, and is then given its result again.
+ * key: a name of its own, for one operation. NULL: the call site, and how often an operation was
+ * marked there. Barrier, Bcast, Allreduce and Allgather only. */
 void rejoin_bootstrap(const char* key);
 
 /* It is called from here, not from where the MPI function is called; for libraries that wrap MPI.
@@ -104,7 +103,7 @@ int rejoin_incarnation(void);
  */
 
 /* Shows one line at once: ftrun prints it on its standard error, with this rank's number before it.
- * It is no part of the rank's output, so what a former life has said is said again. Without ftrun,
+ * It is no part of the rank's output, so what a former incarnation has said is said again. Without ftrun,
  * before MPI_Init and after MPI_Finalize it goes to this process's standard error. What is longer
  * than 4,000 bytes is cut. */
 void rejoin_notice(const char* text);

@@ -16,7 +16,7 @@ repository, as here, or installed with `pip install ./python`. Without ftrun it 
 import argparse
 import os
 
-# One thread a rank: the ranks are what runs in parallel, and sums keep one order in every life.
+# One thread a rank: the ranks are what runs in parallel, and sums keep one order in every incarnation.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402

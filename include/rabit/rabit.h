@@ -26,8 +26,9 @@
 // Parameters are arguments of the form name=value, or environment variables of that name; an
 // argument wins. Other arguments are the program's, and unknown names are no error.
 //
-//   mock=RANK,VERSION,SEQ,NDEATH  kill -9 rank RANK, in its life NDEATH (from 0), where VERSION
-//                                 checkpoints were made and SEQ operations since; repeatable
+//   mock=RANK,VERSION,SEQ,NDEATH  kill -9 rank RANK, in its incarnation NDEATH (from 0), where
+//                                 VERSION checkpoints were made and SEQ operations since;
+//                                 repeatable
 //   rabit_debug=1                 print every operation to standard error
 //   rabit_reduce_buffer=256MB     bytes, or a number with K, M or G; at least 8
 //   rabit_global_replica=5        at least 1
@@ -39,8 +40,9 @@
 //   rabit_task_id=ID              under ftrun the rank decides
 //
 // From rabit_reduce_buffer down they are checked and have nothing to set: results are built in
-// place and kept for as long as anybody can need them, the bootstrap cache is always there, the way
-// of an operation is chosen by size, and ftrun has a --timeout.
+// place and kept for as long as anybody can need them, what a program does before LoadCheckPoint is
+// always answered from the journal, the way of an operation is chosen by size, and ftrun has a
+// --timeout.
 #pragma once
 
 #include <cstddef>
@@ -88,10 +90,11 @@ inline void TrackerPrintf(const char* format, ...);
 // Every rank calls them in the same order with the same sizes. They return when the result is here,
 // and the result is kept for ranks that die.
 //
-// is_bootstrap: the operation belongs to the set-up; a rank that is started again will ask for it
-// again although the others are long past it. It is found by where it is called from, and by how
-// often it was called there. That place is the last three arguments; leave them to the compiler,
-// unless you wrap these functions.
+// is_bootstrap: the operation belongs to the bootstrap phase after LoadCheckPoint: every
+// incarnation of a rank does it before the iterations, a restarted one when the others are long
+// past it, and is given its result again. It is found by where it is called from, and by how often
+// it was called there. That place is the last three arguments; leave them to the compiler, unless
+// you wrap these functions. What an incarnation does before LoadCheckPoint needs no mark.
 
 // Gives `size` bytes of rank `root` to all.
 inline void Broadcast(void* data, std::size_t size, int root, bool is_bootstrap = false,
@@ -157,8 +160,8 @@ inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model 
 
 // "All that happened before this is in my models." Every rank calls it at the same place. The
 // global model must be the same bytes at every rank and is kept once; the local model is this
-// rank's own, and costs more. Copies both, waits for the other ranks; results from before are
-// forgotten then.
+// rank's own, and costs more. Copies both, waits for the other ranks; then the journal is
+// truncated.
 inline void CheckPoint(const Serializable* global_model, const Serializable* local_model = nullptr);
 
 // The same, but the model is only serialised when it is worth it, and always within this call. A

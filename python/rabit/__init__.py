@@ -129,7 +129,7 @@ def tracker_print(msg):
     _joined("tracker_print").RabitTrackerPrint(str(msg).encode())
 
 
-def allreduce(data, op, prepare_fun=None):
+def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     """Combines the arrays of all ranks, element by element, and returns the result.
 
     data: numpy.ndarray, of the same shape and dtype at every rank; int8, uint8, int32, uint32,
@@ -138,9 +138,12 @@ def allreduce(data, op, prepare_fun=None):
     prepare_fun: prepare_fun(data) is called to fill `data` in place before it is used, and only if
     the result is not known yet: a restarted rank that is given it from its past does not compute
     its part again.
+    is_bootstrap: the operation follows load_checkpoint() in every process, before the iterations; a
+    restarted rank, which calls it long after the others, is given its result again. It is found by
+    the line that it is called from, and by how often it was called there.
 
     Returns a new array of the shape and dtype of `data`, the same bits at every rank and in every
-    life. TypeError for anything else than such an array, ValueError for another op; nothing is sent
+    incarnation. TypeError for anything else than such an array, ValueError for another op; nothing is sent
     then. What prepare_fun raises is raised again in a world of one. In a larger world it is printed
     and the process ends: the others wait for these numbers, and must not be given wrong ones. Waits
     for all ranks. Costs one copy of `data` (two with prepare_fun), some microseconds in Python, and
@@ -163,18 +166,19 @@ def allreduce(data, op, prepare_fun=None):
             errors.append(error)
 
     callback = _library.PREPARE() if prepare_fun is None else _library.PREPARE(prepare)
-    _tell_call_site(library)
+    _announce(library, is_bootstrap)
     library.RabitAllreduce(result.ctypes.data, result.size, type_number, op, callback, None)
     if errors:
         raise errors[0]
     return result
 
 
-def broadcast(data, root):
+def broadcast(data, root, *, is_bootstrap=False):
     """Returns at every rank an object equal to the one that rank `root` passes as `data`.
 
     data: anything that pickles; ignored at the other ranks. A part that is referenced twice comes
     back as two equal parts. The root gets `data` itself.
+    is_bootstrap: as in allreduce().
     ValueError for a root that is no rank; at the root, before anything is sent, what pickle raises.
     Waits for the root. Costs pickling, two MPI_Bcast (the length and the bytes) and unpickling.
     """
@@ -185,10 +189,10 @@ def broadcast(data, root):
     is_root = root == library.RabitGetRank()
     pickled = _models.dump(data) if is_root else b""
     length = ctypes.c_ulong(len(pickled))
-    _tell_call_site(library)
+    _announce(library, is_bootstrap)
     library.RabitBroadcast(ctypes.byref(length), ctypes.sizeof(length), root)
     buffer = ctypes.create_string_buffer(pickled, length.value)
-    _tell_call_site(library)
+    _announce(library, is_bootstrap)
     library.RabitBroadcast(buffer, length.value, root)
     return data if is_root else _models.load(memoryview(buffer), f"what rank {root} sent")
 
@@ -234,12 +238,12 @@ def checkpoint(global_model, local_model=None):
     global_bytes = _models.dump(global_model)
     local_bytes = None if local_model is None else _models.dump(local_model)
     _flush()
-    _tell_call_site(library)
+    _announce(library)
     library.RabitCheckPoint(global_bytes, len(global_bytes), local_bytes, len(local_bytes or b""))
 
 
 def version_number():
-    """Returns the version of the newest checkpoint: how many there have been, over all lives."""
+    """Returns the version of the newest checkpoint: how many there have been, over all incarnations."""
     return _joined("version_number").RabitVersionNumber()
 
 
@@ -283,11 +287,13 @@ def _text(text):
     return _texts[text]
 
 
-def _tell_call_site(library):
-    """Tells the library which line of the program the next operation comes from."""
+def _announce(library, is_bootstrap=False):
+    """Tells the library which line of the program the next operation comes from, and marks it."""
     frame = sys._getframe(2)
     code = frame.f_code
     library.rejoin_call_site(_text(code.co_filename), frame.f_lineno, _text(code.co_name))
+    if is_bootstrap:
+        library.rejoin_bootstrap(None)
 
 
 def _flush():

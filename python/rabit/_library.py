@@ -42,6 +42,7 @@ _SIGNATURES = {
         _status,
         [ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_ulong],
     ),
+    "rejoin_bootstrap": (None, [ctypes.c_char_p]),
     "rejoin_call_site": (None, [ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p]),
 }
 

@@ -1,4 +1,4 @@
-"""Objects as bytes, the same bytes at every rank and in every life of a rank."""
+"""Objects as bytes, the same bytes at every rank and in every incarnation of a rank."""
 
 import io
 import pickle

@@ -14,7 +14,7 @@ struct Mock {
   int rank;
   int version;  // checkpoints made
   int seq;      // operations since
-  int death;    // the life it happens in, from 0
+  int death;    // the incarnation it happens in, from 0
 
   auto operator<=>(const Mock&) const = default;
 };

@@ -41,7 +41,7 @@ class Operation {
   double start_s_ = 0;
 };
 
-// Dies here if a mock names this rank, version, seq and life.
+// Dies here if a mock names this rank, version, seq and incarnation.
 void die_if_mocked(const char* before);
 
 }  // namespace rabit::internal

@@ -6,6 +6,8 @@ examples_test.py --list                                                  names, 
 """
 
 import os
+import re
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # the source directory stays as it is
@@ -77,7 +79,7 @@ def one_rank_twice(t, example):
     """A rank dies, comes back and dies again: in the next operation, after it, and later.
 
     The first death is before its operation: were that a checkpoint, and the rank dead inside, then
-    the next life would go on behind it and never come by.
+    the next incarnation would go on behind it and never come by.
     """
     half = operations(t, example, 0) // 2
     for rank, (second, moment) in enumerate(
@@ -128,6 +130,43 @@ def kmeans_reads_a_file(t):
     result = t.recovers(RANKS, *words, kills=[Kill(2, 5), Kill(0, 7)])
     found = [tuple(map(float, line.split())) for line in result.out.split("\n")[1:-1]]
     require(sorted(found) == sorted(middles), f"found {found}", result)
+
+
+def documented(t):
+    """The complete programs of docs/checkpoints.md: {language: command}."""
+    with open(f"{SOURCES}/docs/checkpoints.md") as file:
+        blocks = re.findall(r"```(c|c\+\+|python)\n(.*?)```", file.read(), re.DOTALL)
+    programs = {language: text for language, text in blocks if "import" in text or "main(" in text}
+    libraries = os.path.normpath(f"{t.examples}/../lib")
+    compilers = {
+        "c": (f"{t.examples}/ftmpicc", "-xc"),
+        "c++": ("c++", "-xc++", f"-I{SOURCES}/include", f"-L{libraries}", f"-Wl,-rpath,{libraries}"),
+    }
+    commands = {}
+    for language, text in programs.items():
+        source = t.script(f"documented.{language}", text)
+        commands[language] = (t.python, source)
+        if language in compilers:
+            commands[language] = (f"{source}.out",)
+            compiler, *flags = compilers[language]
+            link = ["-lrabit"] if language == "c++" else []
+            build = [compiler, *flags, source, "-xnone", *link, "-o", f"{source}.out"]
+            subprocess.run(build, check=True, timeout=60)
+    return commands
+
+
+@scenario(LIMIT_S)
+def documentation(t):
+    """What docs/checkpoints.md shows compiles and survives; its C example as it says."""
+    commands = documented(t)
+    if sorted(commands) != ["c", "c++", "python"]:
+        raise harness.Failure(f"programs in docs/checkpoints.md: {sorted(commands)}")
+    for language, program in commands.items():
+        for points in ((61,), (1, 30), (51, 52, 53, 54)):
+            kills = [Kill((2 + i) % RANKS, point) for i, point in enumerate(points)]
+            result = t.recovers(RANKS, *program, kills=kills)
+            loaded = max((live["replayed_ops"] for live in result.named("live")), default=0)
+            require(loaded < 55, f"{language}: replayed {loaded} operations", result)
 
 
 BAD_INPUT = {

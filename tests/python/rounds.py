@@ -17,6 +17,9 @@ def main():
     rank, size = rabit.get_rank(), rabit.get_world_size()
 
     version, model, local = rabit.load_checkpoint(with_local=True)
+    # Done in every incarnation: a restarted rank is given what the others had long ago.
+    shift = rabit.allreduce(np.array([1.0 + rank]), rabit.SUM, is_bootstrap=True)[0]
+    names = rabit.broadcast(["north", "south"] if rank == 0 else None, 0, is_bootstrap=True)
     if version == 0:
         model = {"total": np.zeros(4), "log": []}
         local = [rank]
@@ -26,11 +29,13 @@ def main():
             for path in notes:
                 with open(f"{path}.{rank}", "a") as file:
                     print(number, file=file)
-            array[:] = model["total"] * (rank + 1) + number
+            array[:] = model["total"] * (rank + 1) + number + shift
 
         total = rabit.allreduce(np.zeros(4), rabit.SUM, fill)
         root = number % size
-        word = {"root": root, "local": list(local)} if rank == root else None
+        word = None
+        if rank == root:
+            word = {"root": root, "local": list(local), "name": names[number % 2]}
         word = rabit.broadcast(word, root)
         # Parts that are one and the same here are two in a rank that has loaded them.
         model["total"] = total % 97 + 1

@@ -1,11 +1,10 @@
-// A program that sets up with the others, before and after it loads, in every life; and only then
-// goes on at the newest checkpoint. The others are long past the set-up when a rank that was
-// started again asks for it.
+// A program with a bootstrap phase before and after it loads, in every incarnation; only then it
+// goes on at the newest checkpoint. The others are long past that phase when a restarted rank is in
+// it: what follows the load is marked.
 //
-//   cache [rounds=5] [marked=1] [together=1] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   cache [rounds=5] [unmarked=1] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// marked: the histogram is marked as bootstrap. together: all ranks are started again at once, and
-// then execute once more what is not marked.
+// unmarked: the histogram is not marked, which ends the job when a rank is restarted.
 //
 // Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
 #include "recover.h"
@@ -16,11 +15,11 @@ using recover::Model;
 
 constexpr int kBins = 64;
 
-// One function through which the set-up and the rounds reduce; it hands on who calls it.
-void sum_all(std::vector<float>* values, const char* file = __builtin_FILE(),
+// One function through which the bootstrap phase and the rounds reduce.
+void sum_all(std::vector<float>* values, bool is_bootstrap, const char* file = __builtin_FILE(),
              int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION()) {
-  rabit::Allreduce<rabit::op::Sum>(values->data(), values->size(), nullptr, nullptr, file, line,
-                                   caller);
+  rabit::Allreduce<rabit::op::Sum>(values->data(), values->size(), nullptr, nullptr, is_bootstrap,
+                                   file, line, caller);
 }
 
 int count_columns() {
@@ -36,7 +35,7 @@ struct Histogram {
   std::vector<float> rows;  // of all ranks, by bin
 };
 
-Histogram set_up_histogram(int columns, int version, bool marked, bool together) {
+Histogram make_histogram(int columns, int version, bool is_bootstrap) {
   Histogram histogram;
   if (rabit::GetRank() == 0) {
     for (int i = 0; i < columns; ++i) histogram.cuts.push_back(static_cast<float>(i) + 0.5f);
@@ -52,12 +51,12 @@ Histogram set_up_histogram(int columns, int version, bool marked, bool together)
     std::fill(histogram.rows.begin(), histogram.rows.end(),
               static_cast<float>(1 + rabit::GetRank()));
   };
-  rabit::Allreduce<rabit::op::Sum>(histogram.rows.data(), histogram.rows.size(), prepare, marked);
-  rabit::utils::Check(version == 0 || prepared == (together && !marked),
-                      "[%d] the histogram was %sprepared at version %d", rabit::GetRank(),
-                      prepared ? "" : "not ", version);
+  rabit::Allreduce<rabit::op::Sum>(histogram.rows.data(), histogram.rows.size(), prepare,
+                                   is_bootstrap);
+  rabit::utils::Check(version == 0 || !prepared, "[%d] the histogram was prepared at version %d",
+                      rabit::GetRank(), version);
   std::vector<float> more(kBins, 2.0f);
-  sum_all(&more);
+  sum_all(&more, true);
   const int n = rabit::GetWorldSize();
   for (int i = 0; i < kBins; ++i) {
     const std::size_t at = static_cast<std::size_t>(i);
@@ -72,7 +71,7 @@ Histogram set_up_histogram(int columns, int version, bool marked, bool together)
 void do_round(int round, const Histogram& histogram, Model* model) {
   const int n = rabit::GetWorldSize();
   std::vector<float> gradient(kBins, static_cast<float>(rabit::GetRank() + round));
-  sum_all(&gradient);
+  sum_all(&gradient, false);
   float best = static_cast<float>((rabit::GetRank() * 5 + round) % n);
   rabit::Allreduce<rabit::op::Max>(&best, 1);
   const float expected = static_cast<float>(n * (n - 1) / 2 + n * round);
@@ -90,14 +89,13 @@ void do_round(int round, const Histogram& histogram, Model* model) {
 
 int main(int argc, char** argv) {
   const int rounds = recover::argument(argc, argv, "rounds", 5);
-  const bool marked = recover::argument(argc, argv, "marked", 0) != 0;
-  const bool together = recover::argument(argc, argv, "together", 0) != 0;
+  const bool unmarked = recover::argument(argc, argv, "unmarked", 0) != 0;
   if (!rabit::Init(argc, argv)) return 1;
   const int columns = count_columns();
   Model model;
   const int version = rabit::LoadCheckPoint(&model);
   if (version == 0) model.init(kBins, 0.0f);
-  const Histogram histogram = set_up_histogram(columns, version, marked, together);
+  const Histogram histogram = make_histogram(columns, version, !unmarked);
   for (int round = version; round < rounds; ++round) {
     do_round(round, histogram, &model);
     rabit::CheckPoint(&model);
