@@ -9,7 +9,26 @@
 
 #include <algorithm>
 
+#include "launcher/process.h"
+
 namespace rejoin::launcher {
+namespace {
+
+#ifndef SO_PEERPIDFD
+constexpr int kPeerPidfd = 77;  // Linux 6.5; not in this system's headers
+#else
+constexpr int kPeerPidfd = SO_PEERPIDFD;
+#endif
+
+// The very process that called connect(). Before Linux 6.5, whoever has its number now.
+Descriptor process_behind(int socket, pid_t pid) {
+  int fd = -1;
+  socklen_t length = sizeof fd;
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &length) == 0) return Descriptor(fd);
+  return Descriptor(errno == ENOPROTOOPT ? open_pidfd(pid) : -1);
+}
+
+}  // namespace
 
 Result<Descriptor> listen_at(const std::string& name) {
   Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -36,6 +55,7 @@ Caller accept_next(int listener) {
     const bool told = getsockopt(caller.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0;
     if (!told || (who.uid != geteuid() && who.uid != 0)) continue;
     caller.pid = who.pid;
+    caller.process = process_behind(caller.socket.get(), who.pid);
     return caller;
   }
 }
@@ -50,8 +70,8 @@ Received receive(int socket, wire::Message& message) {
   return Received::kMessage;
 }
 
-void send_message(int socket, wire::MessageType type, std::uint32_t rank,
-                  std::uint32_t incarnation, std::string_view text, int descriptor) {
+void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
+                  std::string_view text, int descriptor) {
   wire::Message message;
   memset(&message, 0, wire::kMessageHeadBytes);
   message.type = type;

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "wire/messages.h"
 #include "launcher/file.h"
+#include "wire/messages.h"
 
 namespace rejoin::launcher {
 
@@ -18,6 +18,7 @@ Result<Descriptor> listen_at(const std::string& name);
 struct Caller {
   Descriptor socket;  // nonblocking; not open: nobody waits
   pid_t pid = 0;
+  Descriptor process;  // pidfd; not open: it is gone already
 };
 // The next process that has connected. Other users' processes are turned away.
 Caller accept_next(int listener);
@@ -27,7 +28,7 @@ enum class Received { kMessage, kNothing, kEnd };
 Received receive(int socket, wire::Message& message);
 
 // `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
-void send_message(int socket, wire::MessageType type, std::uint32_t rank,
-                  std::uint32_t incarnation, std::string_view text, int descriptor);
+void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
+                  std::string_view text, int descriptor);
 
 }  // namespace rejoin::launcher

@@ -86,7 +86,6 @@ Result<JobPlan> make_plan(const RunOptions& options) {
   auto path = check_program(options.command[0], directory);
   if (!path.ok()) return path.error();
   plan.path = path.value();
-  plan.linked = is_linked_against_us(plan.path);
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;

@@ -15,8 +15,9 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::uint64_t kGraceNs = 1'000'000'000;  // from SIGTERM to SIGKILL
-constexpr std::uint64_t kUnfinishedLineNs = 100'000'000;
-constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our reader
+constexpr std::uint64_t kUnfinishedLineNs = 250'000'000;
+// How long what a rank left in the background may print on. It ends with the job.
+constexpr std::uint64_t kLingerNs = 2'000'000'000;
 
 std::uint64_t clock_ns(clockid_t clock) {
   timespec t;
@@ -26,8 +27,7 @@ std::uint64_t clock_ns(clockid_t clock) {
 }
 
 Policy policy_of(const JobPlan& plan) {
-  return {plan.ranks, plan.options.max_restarts, plan.options.restart, plan.limit_bytes,
-          plan.linked};
+  return {plan.ranks, plan.options.max_restarts, plan.options.restart, plan.limit_bytes};
 }
 
 }  // namespace
@@ -105,8 +105,7 @@ void Job::wait() {
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     for (int stream = 0; stream < 2; ++stream) {
-      const Writer& writer = stream == 0 ? out_ : err_;
-      if (!ranks_[r].output[stream].open() || writer.waiting_bytes() > kMostWaitingBytes) continue;
+      if (!ranks_[r].output[stream].open() || !may_read_output(stream)) continue;
       add(ranks_[r].output[stream].get(), POLLIN, {Kind::kOutput, r, stream});
     }
     if (ranks_[r].registered.open())
@@ -177,6 +176,7 @@ std::uint64_t Job::next_deadline_ns() const {
   std::uint64_t next = std::min(timeout_at_ns_, kill_at_ns_);
   if (retry_stdin_at_ns_ != 0) next = std::min(next, retry_stdin_at_ns_);
   for (const RankIo& r : ranks_) {
+    if (r.await_output_until_ns != 0) next = std::min(next, r.await_output_until_ns);
     for (const std::uint64_t since : r.unfinished_since_ns) {
       if (since != 0) next = std::min(next, since + kUnfinishedLineNs);
     }
@@ -198,8 +198,9 @@ void Job::on_deadlines() {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     for (int stream = 0; stream < 2; ++stream) {
       const std::uint64_t since = ranks_[r].unfinished_since_ns[stream];
-      if (since != 0 && now >= since + kUnfinishedLineNs) flush_output(r, stream);
+      if (since != 0 && now >= since + kUnfinishedLineNs) flush_stale_line(r, stream);
     }
+    check_output_ended(r);
   }
   run_queue();
 }
@@ -256,7 +257,7 @@ void Job::carry_out(const AgentAction& a) {
       kill_tree(a.rank);
       break;
     case AgentAction::Kind::kAwaitOutput:
-      ranks_[a.rank].output_wanted = true;
+      ranks_[a.rank].await_output_until_ns = now_ns() + kLingerNs;
       check_output_ended(a.rank);
       break;
     case AgentAction::Kind::kDrain:

@@ -34,8 +34,7 @@ struct JobPlan {
   std::uint64_t job = 0;
   std::uint64_t limit_bytes = 0;
   std::uint32_t processors = 1;
-  std::string path;     // of the program
-  bool linked = false;  // it is itself linked against libmpi.so.40
+  std::string path;  // of the program
   std::string socket;
   std::string secret;
   std::string library_directory;
@@ -74,13 +73,15 @@ class Job {
     // Printed when the program may have been dead already, by it or by a shell around it: if the
     // rank is started again it will be printed again, so it is shown only if it is not.
     std::string late[2];
-    std::uint64_t unfinished_since_ns[2] = {0, 0};  // 0: no unfinished line
-    bool output_wanted = false;                     // the agent awaits its end
+    // When the newest bytes of an unfinished line were read; 0: there is none.
+    std::uint64_t unfinished_since_ns[2] = {0, 0};
+    std::uint64_t await_output_until_ns = 0;  // 0: the agent does not wait for its end
     std::uint64_t peak_bytes = 0;
   };
   struct Connection {
     Descriptor socket;
     pid_t pid = 0;
+    Descriptor process;                 // pidfd
     std::optional<std::uint32_t> rank;  // once registered
     std::uint32_t incarnation = 0;
   };
@@ -142,12 +143,15 @@ class Job {
 
   // job_output.cc
   void mark_output(std::uint32_t rank, std::uint64_t value);
-  void read_output(std::uint32_t rank, int stream, bool to_the_end);
+  // True if there was something to read.
+  bool read_output(std::uint32_t rank, int stream, bool to_the_end);
+  bool may_read_output(int stream) const;
   void drain_output(std::uint32_t rank);
   bool is_late(const RankIo& r, std::uint32_t rank) const;
   void show_late_output(std::uint32_t rank);
   void check_output_ended(std::uint32_t rank);
   void flush_output(std::uint32_t rank, int stream);
+  void flush_stale_line(std::uint32_t rank, int stream);
   void tell_difference(std::uint32_t rank, int stream, bool ended);
   void read_stdin();
   void write_input();

@@ -29,6 +29,7 @@ void Job::accept_all() {
     Connection& connection = *connections_.back();
     connection.socket = std::move(caller.socket);
     connection.pid = caller.pid;
+    connection.process = std::move(caller.process);
     read_connection(connection);
   }
 }
@@ -53,16 +54,20 @@ void Job::on_first_message(Connection& connection, const Message& message) {
   const int socket = connection.socket.get();
   if (message.rank >= plan_.ranks) {
     connection.socket.reset();
+  } else if (std::string_view text(message.text, message.text_bytes);
+             text.substr(0, wire::kSecretBytes) != plan_.secret) {
+    send_message(socket, MessageType::kRefused, message.rank, 0, "wrong secret", -1);
+    connection.socket.reset();
   } else if (message.type == MessageType::kForeignAbi) {
-    const std::string soname = text_of(message);
+    const std::string soname = text_of(message).substr(wire::kSecretBytes);
     if (!is_foreign_mpi(soname)) return;
     Event event{Event::Kind::kForeignAbi, now_ns(), message.rank};
     event.text = soname;
     feed(event);
   } else if (message.type != MessageType::kRegister) {
     connection.socket.reset();
-  } else if (std::string_view(message.text, message.text_bytes) != plan_.secret) {
-    send_message(socket, MessageType::kRefused, message.rank, 0, "wrong secret", -1);
+  } else if (has_ended(connection.process.get())) {
+    // Said by a former incarnation just before its death: it cannot be the rank any more.
     connection.socket.reset();
   } else {
     // What its predecessor said, and its end, came before.
@@ -85,7 +90,7 @@ void Job::answer(Connection& connection, const AgentAction& action) {
   r.registered_pid = connection.pid;
   r.registered.reset();
   // The child's own end comes as SIGCHLD.
-  if (connection.pid != r.child) r.registered = Descriptor(open_pidfd(connection.pid));
+  if (connection.pid != r.child) r.registered = std::move(connection.process);
   connection.incarnation = supervisor_.incarnation(action.rank);
   send_message(socket, MessageType::kWelcome, action.rank, connection.incarnation, "",
                segment_.descriptor());

@@ -14,6 +14,7 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our reader
 constexpr std::uint64_t kRetryStdinNs = 500'000'000;
 const char* const kStreamNames[] = {"standard output", "standard error"};
 
@@ -21,9 +22,14 @@ const char* const kStreamNames[] = {"standard output", "standard error"};
 
 // ----------------------------------------------------------------------------------- of the ranks
 
-void Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
+bool Job::may_read_output(int stream) const {
+  return (stream == 0 ? out_ : err_).waiting_bytes() <= kMostWaitingBytes;
+}
+
+bool Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
   RankIo& r = ranks_[rank];
   Writer& writer = stream == 0 ? out_ : err_;
+  bool something = false;
   char buffer[kReadBytes];
   while (r.output[stream].open()) {
     const ssize_t got = read(r.output[stream].get(), buffer, sizeof buffer);
@@ -34,6 +40,7 @@ void Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
       check_output_ended(rank);
       break;
     }
+    something = true;
     const std::string_view bytes(buffer, static_cast<std::size_t>(got));
     if (is_late(r, rank)) {
       r.late[stream] += bytes;
@@ -45,8 +52,18 @@ void Job::read_output(std::uint32_t rank, int stream, bool to_the_end) {
   tell_difference(rank, stream, false);
   if (!r.stream[stream].has_unfinished_line()) {
     r.unfinished_since_ns[stream] = 0;
-  } else if (r.unfinished_since_ns[stream] == 0) {
+  } else if (something) {
     r.unfinished_since_ns[stream] = now_ns();
+  }
+  return something;
+}
+
+// An unfinished line is shown when the rank pauses within it, not when its end only waits for us.
+void Job::flush_stale_line(std::uint32_t rank, int stream) {
+  if (!may_read_output(stream)) {
+    ranks_[rank].unfinished_since_ns[stream] = now_ns();
+  } else if (!read_output(rank, stream, false)) {
+    flush_output(rank, stream);
   }
 }
 
@@ -84,8 +101,7 @@ bool Job::is_late(const RankIo& r, std::uint32_t rank) const {
   if (!r.registered.open()) return false;
   const auto* control = engine::control_of(segment_.base(), rank);
   if (control->initialized.load(std::memory_order_relaxed) == 2) return false;  // an orderly end
-  pollfd p = {r.registered.get(), POLLIN, 0};
-  return poll(&p, 1, 0) > 0;
+  return has_ended(r.registered.get());
 }
 
 void Job::show_late_output(std::uint32_t rank) {
@@ -99,8 +115,10 @@ void Job::show_late_output(std::uint32_t rank) {
 
 void Job::check_output_ended(std::uint32_t rank) {
   RankIo& r = ranks_[rank];
-  if (!r.output_wanted || r.output[0].open() || r.output[1].open()) return;
-  r.output_wanted = false;
+  if (r.await_output_until_ns == 0) return;
+  const bool open = r.output[0].open() || r.output[1].open();
+  if (open && now_ns() < r.await_output_until_ns) return;
+  r.await_output_until_ns = 0;
   feed(AgentEvent{AgentEvent::Kind::kOutputEnded, rank, now_ns()});
 }
 
@@ -148,9 +166,9 @@ void Job::write_input() {
     if (n < 0 && errno == EAGAIN) return;
     if (n < 0) {
       input_.reader_ended();
-    } else {
-      input_.given(static_cast<std::size_t>(n));
+      break;
     }
+    input_.given(static_cast<std::size_t>(n));
   }
   if (input_.finished()) input_pipe_.reset();
 }

@@ -93,7 +93,7 @@ void Job::spawn(std::uint32_t rank) {
   r.child_reaped = false;
   r.dying = r.killed = false;
   r.registered_pid = 0;
-  r.output_wanted = false;
+  r.await_output_until_ns = 0;
   r.peak_bytes = 0;
   for (int stream = 0; stream < 2; ++stream) {
     r.output[stream] = std::move(output[stream].read_end);
@@ -197,8 +197,7 @@ void Job::reap_children() {
 
 void Job::on_registered_ended(std::uint32_t rank) {
   RankIo& r = ranks_[rank];
-  pollfd p = {r.registered.get(), POLLIN, 0};
-  if (!r.registered.open() || poll(&p, 1, 0) != 1) return;
+  if (!r.registered.open() || !has_ended(r.registered.get())) return;
   read_registered(rank);
   const Cause cause = cause_of_stranger(r.registered.get(), r.registered_pid);
   r.registered.reset();

@@ -160,7 +160,9 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
                                        const std::function<bool()>& interrupted) const {
   constexpr off_t kStepBytes = 16 << 20;
   const auto size = static_cast<off_t>(header()->segment_bytes);
-  Descriptor out(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A file or link that is there already is somebody else's.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  Descriptor out(open(path.c_str(), kFlags, 0600));
   const auto failed = [&path](int error) {
     unlink(path.c_str());
     return Error{"cannot keep the journal as " + path + ": " + error_text(error)};

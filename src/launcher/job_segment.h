@@ -48,7 +48,7 @@ class JobSegment {
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
   // Copies what is backed by memory to `path`, the rest stays holes. `interrupted` is asked now and
-  // then. Nothing is left at `path` if it fails.
+  // then. Nothing is left at `path` if it fails; what was there before stays, and is an error.
   Result<std::uint64_t> keep(const std::string& path,
                              const std::function<bool()>& interrupted) const;
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 
 #include <string_view>
 
-#include "wire/messages.h"
 #include "launcher/file.h"
+#include "wire/messages.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -129,6 +130,11 @@ std::optional<std::uint32_t> rank_by_environment(pid_t pid, const std::string& s
   return ours ? rank : std::nullopt;
 }
 
+bool has_ended(int pidfd) {
+  pollfd p = {pidfd, POLLIN, 0};
+  return pidfd < 0 || poll(&p, 1, 0) > 0;
+}
+
 int open_pidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 std::optional<EndedChild> next_ended_child() {
@@ -146,13 +152,15 @@ std::uint64_t reap(pid_t pid) {
 }
 
 Cause cause_of_stranger(int pidfd, pid_t pid) {
-  PidfdInfo info = {};
-  info.mask = kPidfdInfoExit;
-  if (ioctl(pidfd, kPidfdGetInfo, &info) == 0 && (info.mask & kPidfdInfoExit) != 0) {
-    return cause_of_status(info.exit_code);
-  }
-  // Readable until its parent waits for it.
-  if (state_letter(pid) == 'Z') {
+  // Until its parent waits for it: /proc. From then on: the pidfd. Its parent may do so between
+  // the two.
+  for (int look = 0; look < 2; ++look) {
+    PidfdInfo info = {};
+    info.mask = kPidfdInfoExit;
+    if (ioctl(pidfd, kPidfdGetInfo, &info) == 0 && (info.mask & kPidfdInfoExit) != 0) {
+      return cause_of_status(info.exit_code);
+    }
+    if (state_letter(pid) != 'Z') continue;
     const std::string code = stat_field(pid, 52);
     if (!code.empty()) return cause_of_status(atoi(code.c_str()));
   }

@@ -47,6 +47,8 @@ std::optional<std::uint32_t> rank_by_environment(pid_t pid, const std::string& s
 
 // -1 if the process is gone.
 int open_pidfd(pid_t pid);
+// Whether the process has ended, perhaps without being reaped. True for -1.
+bool has_ended(int pidfd);
 
 // The next child that has ended, without reaping it.
 struct EndedChild {

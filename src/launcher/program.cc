@@ -125,13 +125,6 @@ Result<std::string> check_program(const std::string& name, const std::string& di
   return check_abi(name, path);
 }
 
-bool is_linked_against_us(const std::string& path) {
-  const auto image = MappedFile::open(path);
-  if (!image.ok()) return false;
-  const auto needed = needed_of(image.value().bytes());
-  return std::find(needed.begin(), needed.end(), "libmpi.so.40") != needed.end();
-}
-
 std::string library_directory() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);

@@ -17,9 +17,6 @@ std::string find_program(const std::string& name);
 // what is wrong with it: exit code 127 not found, 126 not executable, 1 built for another MPI.
 Result<std::string> check_program(const std::string& name, const std::string& directory);
 
-// True if the program itself, not one that it will start, is linked against libmpi.so.40.
-bool is_linked_against_us(const std::string& path);
-
 // Where the libraries lie that belong to this very ftrun: "../lib" from its executable.
 std::string library_directory();
 

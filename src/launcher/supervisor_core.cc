@@ -58,7 +58,6 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
     case Kind::kRegistered:
       r.state = State::kRegistered;
-      somebody_registered_ = true;
       r.pid = e.pid;
       r.replay_since_ns = e.at_ns;
       record("register", e).pid = e.pid;
@@ -125,10 +124,9 @@ void SupervisorCore::on_ended(const Event& e) {
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && e.cause.value == 0;
   const bool final_code = exited && state == State::kFinalized;
-  // An exit code before MPI_Init is a program that does not like its arguments, say.
-  const bool refused = exited && state == State::kRegistered && r.incarnation == 0;
-  const bool is_rank = !refused && (state != State::kStarting || was_to_be_a_rank(r, e.cause));
-  if (!stopping_ && !final_code && !well && is_rank) {
+  const bool before_init = state == State::kStarting || state == State::kRegistered;
+  const bool never_a_rank = exited && before_init && (well || r.incarnation == 0);
+  if (!stopping_ && !final_code && !never_a_rank) {
     on_death(e);
     return;
   }
@@ -143,23 +141,13 @@ void SupervisorCore::on_ended(const Event& e) {
       exit_code_ = e.cause.value;
       act(Action::Kind::kTell, e.rank, rank_text(e.rank) + " ended with " + to_text(e.cause));
     }
-  } else if (well && state != State::kRunning) {
+  } else if (well) {
     left_early_ = e.rank;
     check_everybody_initializes(e);
-  } else if (well) {
-    stop(e, kExitFailure,
-         rank_text(e.rank) + " exited with code 0 " + to_text(e.position) +
-             ", without calling MPI_Finalize" + at_site(e.position));
   } else {
     stop(e, exit_code_of(e.cause),
-         rank_text(e.rank) + " ended with " + to_text(e.cause) + ", without calling MPI_Init" +
-             memory_text(e.cause));
+         rank_text(e.rank) + " ended with " + to_text(e.cause) + ", without calling MPI_Init");
   }
-}
-
-bool SupervisorCore::was_to_be_a_rank(const Rank& r, const Cause& cause) const {
-  if (r.incarnation > 0) return true;
-  return cause.kind == Cause::Kind::kSignal && (policy_.linked || somebody_registered_);
 }
 
 void SupervisorCore::on_death(const Event& e) {
@@ -180,7 +168,8 @@ void SupervisorCore::on_death(const Event& e) {
   const std::string what = rank_text(e.rank) + " died (" + to_text(e.cause) + ") " +
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
-    stop(e, exit_code_of(e.cause), what + at_site(e.position) + "; " + why);
+    const int code = exit_code_of(e.cause);
+    stop(e, code == 0 ? kExitFailure : code, what + at_site(e.position) + "; " + why);
     return;
   }
   ++r.incarnation;
@@ -205,6 +194,10 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
       r.fault_at.same_as(e.position)) {
+    if (e.cause.kind == Cause::Kind::kExit && e.cause.value == 0) {
+      return "it ended there before, so the job ends; a program has to call MPI_Finalize before it "
+             "exits";
+    }
     return "it died there by the same cause before, so a restart cannot help and the job ends";
   }
   if (e.cause.oom && r.oom_deaths > 0) {

@@ -11,16 +11,13 @@
 //   any                ended -> kStarting (respawned) or kOver
 //
 // What the end of a process means:
-//   never registered   final: it is no MPI program. But if it must be one, because it is linked
-//   against
-//                      our library, a former life was a rank, or (after a signal) others are ranks:
-//                      as below
 //   exit after Finalize   its exit code is final; the others go on
-//   exit code 0        before Init: final. Between Init and Finalize: an error, the job stops
-//   anything else      a death: the rank is started again, unless
-//     --no-restart; the journal had met its limit; it died again at the same place by the same
-//     fault; the kernel killed it for want of memory a second time; it used up --max-restarts; the
-//     job used up its epochs
+//   exit before Init   in the first incarnation, and with code 0 in any: final. It is no MPI
+//                      program, or does not like its arguments
+//   anything else      a death, whether it registered or not: it was started as a rank. It is
+//     started again, unless --no-restart; the journal was full; it died again at the same place by
+//     the same fault (an exit code before Finalize, 0 as well, is one); the OOM killer took it a
+//     second time; it used up --max-restarts; the job used up its epochs
 #pragma once
 
 #include <cstdint>
@@ -37,7 +34,6 @@ struct Policy {
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
   std::uint64_t journal_limit_bytes = 0;
-  bool linked = false;  // the program itself is linked against libmpi.so.40
 };
 
 struct Event {
@@ -116,8 +112,6 @@ class SupervisorCore {
   };
 
   void on_ended(const Event& event);
-  // Whether a process that ended before it registered would have become a rank.
-  bool was_to_be_a_rank(const Rank& rank, const Cause& cause) const;
   void on_death(const Event& event);
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
   void on_abort(const Event& event);
@@ -140,7 +134,6 @@ class SupervisorCore {
   bool stopping_ = false;
   bool interrupted_ = false;
   bool limit_reached_ = false;
-  bool somebody_registered_ = false;
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;

@@ -12,9 +12,9 @@
 
 #include <new>
 
-#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/transport/shm/memory.h"
+#include "wire/messages.h"
 
 namespace rejoin::recovery {
 namespace {
@@ -72,13 +72,17 @@ int connect_to(const char* name) {
   return fd;
 }
 
+// The first datagram of a connection: the job's secret, then `text`.
 bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text) {
+  const char* secret = getenv(wire::kEnvSecret);
   Message m;
   memset(&m, 0, wire::kMessageHeadBytes);
   m.type = type;
   m.rank = rank;
-  m.text_bytes = static_cast<std::uint32_t>(strnlen(text, wire::kMaxText));
-  memcpy(m.text, text, m.text_bytes);
+  m.text_bytes = static_cast<std::uint32_t>(snprintf(m.text, sizeof m.text, "%.*s%s",
+                                                     static_cast<int>(wire::kSecretBytes),
+                                                     secret != nullptr ? secret : "", text));
+  m.text_bytes = m.text_bytes < wire::kMaxText ? m.text_bytes : wire::kMaxText - 1;
   const std::size_t bytes = wire::kMessageHeadBytes + m.text_bytes;
   return send(fd, &m, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
 }
@@ -140,10 +144,9 @@ bool attach_alone(char* error, std::size_t error_bytes) {
 
 bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const char* rank_text = getenv(wire::kEnvRank);
-  const char* secret = getenv(wire::kEnvSecret);
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
   const int connected = connect_to(name);
-  if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, secret ? secret : "")) {
+  if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, "")) {
     snprintf(error, error_bytes,
              "cannot reach ftrun's agent (%s); was this process left over by a job "
              "that has ended?",

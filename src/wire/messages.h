@@ -1,31 +1,30 @@
 // What a rank and its agent say to each other over the agent's unix socket (SOCK_SEQPACKET,
 // abstract name). One datagram a message; texts are UTF-8, not terminated.
 //
-//   Message      from -> to      when
-//   kRegister    rank -> agent   first datagram of a connection; text = job secret. At load when
-//   the
-//                                program itself is linked against libmpi.so.40, else in MPI_Init.
-//   kWelcome     agent -> rank   carries one descriptor: the segment
-//   kRefused     agent -> rank   text = why (another process is this rank; wrong secret; too late)
-//   kInitialized rank -> agent   MPI_Init is about to return
-//   kLive        rank -> agent   first operation that no record answered; value = records replayed,
-//   code =
-//                                the checkpoint that it has loaded, 0: none
-//   kFinalized   rank -> agent   MPI_Finalize is about to return: the exit code is now the
-//   program's kAbort       rank -> agent   MPI_Abort(code), or a fatal MPI error (text says which)
-//   kDiverged    rank -> agent   the rank cannot go on and no restart would help (its replay asks
-//   for
-//                                something else than it did the first time; no memory); text
-//   kLimit       rank -> agent   the journal met its limit
-//   kNotice      rank -> agent   one line for the user (text)
-//   kLog         rank -> agent   one line about an operation that is over (--log-ops), shown as it
+// The first datagram of a connection is kRegister or kForeignAbi, and its text begins with the
+// job's secret (kSecretBytes). Without it the answer is kRefused, and nothing else happens.
+//
+//   kRegister     rank -> agent  at load when the program itself is linked against libmpi.so.40,
+//                                else in MPI_Init
+//   kWelcome      agent -> rank  carries one descriptor: the segment
+//   kRefused      agent -> rank  text = why (another process is this rank; wrong secret; too late)
+//   kInitialized  rank -> agent  MPI_Init is about to return
+//   kLive         rank -> agent  first operation that no record answered; value = records
+//                                replayed, code = the checkpoint that it has loaded, 0: none
+//   kFinalized    rank -> agent  MPI_Finalize is about to return: the exit code is now the
+//                                program's
+//   kAbort        rank -> agent  MPI_Abort(code), or a fatal MPI error (text says which)
+//   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
+//                                for something else than the first time; no memory); text
+//   kLimit        rank -> agent  the journal is full
+//   kNotice       rank -> agent  one line for the user (text)
+//   kLog          rank -> agent  one line about an operation that is over (--log-ops), shown as it
 //                                is (text)
-//   kMark        rank -> agent   the rank has printed all that it prints before checkpoint value /
-//   2 (even),
-//                                or goes on behind that checkpoint (odd); it waits until the agent
-//                                has written value to its output_mark
-//   kCommitted   rank -> agent   checkpoint value is written and committed (rank 0, write_through)
-//   kForeignAbi  rank -> agent   the process is linked against another MPI; text = its soname
+//   kMark         rank -> agent  the rank has printed all that it prints before checkpoint
+//                                value / 2 (even), or goes on behind that checkpoint (odd); it
+//                                waits until the agent has written value to its output_mark
+//   kCommitted    rank -> agent  checkpoint value is written and committed (rank 0, write_through)
+//   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's
 // module log and PLACE in hexadecimal; the agent replaces it by file:line::function.
@@ -54,6 +53,7 @@ enum class MessageType : std::uint32_t {
 };
 
 inline constexpr std::uint32_t kMaxText = 4000;
+inline constexpr std::size_t kSecretBytes = 32;
 
 struct Message {
   MessageType type;
@@ -68,8 +68,7 @@ inline constexpr std::uint32_t kMessageHeadBytes = 28;  // a datagram is this an
 static_assert(offsetof(Message, text) == kMessageHeadBytes);
 
 // Environment of a rank. Same bytes in every incarnation.
-inline constexpr const char* kEnvSocket =
-    "REJOIN_SOCKET";  // abstract name, without the leading NUL
+inline constexpr const char* kEnvSocket = "REJOIN_SOCKET";  // abstract name, without its NUL
 inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
 inline constexpr const char* kEnvLibcRecording =

@@ -9,10 +9,12 @@
 //     line cat                 a line (all) of standard input to standard output
 //     kill exit                dies of signal VALUE; exits with VALUE
 //     abort limit notice diverge foreign    tells the agent
+//     stranger                 says foreign without the secret, and prints the answer
 //     sleep                    VALUE milliseconds
 //     ignore                   signal VALUE
 //     hang                     for ever
 //     child daemon             a child that sleeps; one in its own session, whose parent is gone
+//     ghost                    registers over a connection of a child that has ended
 //     second                   a child that tries to register as well, and prints what happened
 //     env                      prints variable VALUE
 //     places                   prints where stack, heap and environment lie
@@ -33,8 +35,8 @@
 #include <string>
 #include <string_view>
 
-#include "wire/messages.h"
 #include "engine/segment.h"
+#include "wire/messages.h"
 
 namespace {
 
@@ -71,16 +73,19 @@ void tell(MessageType type, int code = 0, std::uint64_t value = 0, std::string_v
   send(me.socket, &m, kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
 }
 
-void connect_to_agent() {
+void connect_over(int fd) {
   const char* name = getenv(kEnvSocket);
   if (name == nullptr) die_of_misuse("not under ftrun");
-  me.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   strcpy(address.sun_path + 1, name);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + strlen(name));
-  if (connect(me.socket, reinterpret_cast<sockaddr*>(&address), length) != 0)
-    die_of_misuse("no agent");
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) die_of_misuse("no agent");
+}
+
+void connect_to_agent() {
+  me.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  connect_over(me.socket);
 }
 
 // True if welcome; false if refused, which is printed.
@@ -183,6 +188,20 @@ void try_second() {
   wait(nullptr);
 }
 
+// What a rank said that was killed while it registered, read when its next incarnation runs.
+void register_as_ghost() {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fork() == 0) {
+    connect_over(fd);
+    _exit(0);
+  }
+  wait(nullptr);
+  me.socket = fd;
+  tell(MessageType::kRegister, 0, 0, getenv(kEnvSecret));
+  Message m;
+  if (recv(fd, &m, sizeof m, 0) > 0) print(1, "the agent answers a ghost\n");
+}
+
 bool do_mpi(const std::string& word, const std::string& value, int number) {
   if (word == "register") {
     register_here(value.empty() ? getenv(kEnvSecret) : value.c_str());
@@ -211,7 +230,15 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     for (;;) pause();
   } else if (word == "foreign") {
     connect_to_agent();
+    tell(MessageType::kForeignAbi, 0, 0, getenv(kEnvSecret) + value);
+  } else if (word == "stranger") {
+    connect_to_agent();
     tell(MessageType::kForeignAbi, 0, 0, value);
+    Message m;
+    const bool answered = recv(me.socket, &m, sizeof m, 0) > 0;
+    print(1, answered && m.type == MessageType::kRefused ? "refused\n" : "no answer\n");
+  } else if (word == "ghost") {
+    register_as_ghost();
   } else if (word == "second") {
     try_second();
   } else {

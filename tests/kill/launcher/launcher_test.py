@@ -220,20 +220,31 @@ class Endings(LauncherTest):
         self.assertEqual(done.code, 4)
         self.assertRegex(done.err, r"rejoin: rank \d ended with exit code 4, without calling MPI_Init")
 
-    def test_a_signal_without_init_is_final(self):
+    def test_a_signal_before_init_is_a_death(self):
+        done = self.ftrun("-n", 1, "sh", "-c", "test -e once || { touch once; kill -9 $$; }; echo x")
+        self.assertEqual((done.code, done.out), (0, "x\n"), done.err)
+        self.assertIn("rank 0 died (signal 9, Killed) before its first MPI operation; starting it "
+                      "again (1 of 4)", done.err)
+
+    def test_the_same_fault_before_init_again_is_final(self):
         done = self.ftrun("-n", 1, "sh", "-c", "kill -6 $$")
         self.assertEqual(done.code, 128 + 6)
-        self.assertNotIn("starting it again", done.err)
+        self.assertEqual(done.err.count("starting it again"), 1)
 
     def test_an_exit_code_after_finalize_is_the_jobs(self):
         done = self.fake(3, "init", "finalize", "1/exit:7", "sleep:200", "print:done")
         self.assertEqual((done.code, done.out), (7, "done\ndone\n"))
 
     def test_exit_0_between_init_and_finalize(self):
+        done = self.fake(2, "init", "op:2", "0/exit:0@0", "op:2", "print:done", "finalize")
+        self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
+
+    def test_exit_0_before_finalize_again_is_final(self):
         done = self.fake(2, "init", "op:2", "0/exit:0", "hang")
         self.assertEqual(done.code, 1)
-        self.assertRegex(done.err, "rank 0 exited with code 0 after operation #2, without calling "
-                                   "MPI_Finalize")
+        self.assertEqual(done.err.count("starting it again"), 1)
+        self.assertRegex(done.err, r"rank 0 died \(exit code 0\) after operation #2.*it ended there "
+                                   "before.*has to call MPI_Finalize")
 
     def test_exit_0_without_init_where_others_call_it(self):
         done = self.fake(2, "0/exit:0", "sleep:50", "init", "hang")
@@ -317,6 +328,16 @@ class Output(LauncherTest):
         out, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual((process.returncode, len(out)), (0, 20000000))
 
+    def test_a_slow_reader_tears_no_line(self):
+        program = 'BEGIN { while (n++ < 500) s = s c; while (m++ < 20000) print s }'
+        script = f"awk -v c=$REJOIN_RANK '{program}'"
+        process = self.start("-n", 2, "sh", "-c", script)
+        time.sleep(0.6)  # until long after ftrun has stopped reading
+        out, _ = process.communicate(timeout=LIMIT_S)
+        whole = [str(rank).encode() * 500 for rank in (0, 1)]
+        self.assertEqual([line for line in out.splitlines() if line not in whole], [])
+        self.assertEqual(out.count(b"\n"), 40000)
+
     def test_a_reader_that_goes_away(self):
         process = self.start("-n", 2, "yes")
         process.stdout.read(100)
@@ -334,6 +355,12 @@ class Output(LauncherTest):
     def test_what_a_background_child_prints(self):
         done = self.ftrun("-n", 1, "sh", "-c", "(sleep 0.3; echo late) & echo early")
         self.assertEqual((done.code, done.out), (0, "early\nlate\n"))
+
+    def test_a_background_child_that_holds_the_output(self):
+        begin = time.monotonic()
+        done = self.ftrun("-n", 2, "sh", "-c", "sleep 600 & echo done")
+        self.assertEqual((done.code, done.out), (0, "done\ndone\n"))
+        self.assertLess(time.monotonic() - begin, 10)
 
     def test_closed_standard_descriptors(self):
         done = subprocess.run(
@@ -364,6 +391,16 @@ class StandardInput(LauncherTest):
         time.sleep(0.2)
         out, _ = process.communicate(b"late\n", timeout=LIMIT_S)
         self.assertEqual((process.returncode, out), (0, b"late\n"))
+
+
+    def test_an_endless_input(self):
+        yes = subprocess.Popen(["yes"], stdout=subprocess.PIPE)
+        self.addCleanup(yes.wait)
+        self.addCleanup(yes.kill)
+        done = subprocess.run([OPTIONS.ftrun, "-n", "2", "sh", "-c", "head -n 1; exec <&-; sleep 0.1"],
+                              stdin=yes.stdout, capture_output=True, timeout=LIMIT_S)
+        yes.stdout.close()
+        self.assertEqual((done.returncode, done.stdout), (0, b"y\n"), done.stderr)
 
 
 class Signals(LauncherTest):
@@ -657,6 +694,23 @@ class Journal(LauncherTest):
         done = self.fake(2, "init", "finalize", flags=["--journal-dir", "d", "--keep"])
         self.assertEqual((done.code, len(self.kept("d"))), (0, 1))
 
+    def test_a_planted_link_is_not_followed(self):
+        self.write_file("precious", "mine")
+        process = self.start("-n", 1, "--keep", OPTIONS.fake, "init", "env:REJOIN_SOCKET", "line",
+                             "finalize", stdin=subprocess.PIPE)
+        job = process.stdout.readline().decode().strip().removeprefix("REJOIN_SOCKET=")
+        os.symlink(self.path("precious"), self.path(f"{job}.journal"))
+        _, err = process.communicate(b"go on\n", timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(b"File exists", err)
+        with open(self.path("precious")) as file:
+            self.assertEqual(file.read(), "mine")
+
+    def test_a_kept_journal_is_private(self):
+        self.fake(1, "init", "finalize", flags=["--keep"])
+        [journal] = self.kept()
+        self.assertEqual(os.stat(journal).st_mode & 0o777, 0o600)
+
     def test_a_journal_that_cannot_be_kept(self):
         done = self.fake(1, "init", "finalize", flags=["--keep", "--journal-dir", "/proc"])
         self.assertEqual(done.code, 1)
@@ -686,6 +740,14 @@ class Trees(LauncherTest):
     def test_a_wrong_secret_is_refused(self):
         done = self.fake(1, "register:guess")
         self.assertEqual((done.code, done.out), (0, "refused: wrong secret\n"))
+
+    def test_nobody_ends_a_job_without_its_secret(self):
+        done = self.fake(2, "0/stranger:libmpich.so.12", "init", "finalize")
+        self.assertEqual((done.code, done.out, done.err), (0, "refused\n", ""))
+
+    def test_a_registration_of_a_dead_process_is_void(self):
+        done = self.fake(2, "1/ghost", "init", "op", "print:done", "finalize")
+        self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
 
     def test_the_whole_tree_dies_before_the_next_life(self):
         # Children that lived on would hold the rank's output open, and with it the job.
