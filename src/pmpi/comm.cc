@@ -64,7 +64,6 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
 void close(MPI_Comm c) {
   forget(&context->comms, c->fortran);
   drop(c->errhandler);
-  if (c->info != nullptr) destroy_info(c->info);
   while (GroupCreations* g = c->creations) {
     c->creations = g->next;
     destroy(g);
@@ -74,15 +73,15 @@ void close(MPI_Comm c) {
   destroy(c);
 }
 
-int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
   if (!is_comm(comm)) return fail_comm(name);
+  *newcomm = MPI_COMM_NULL;
   const std::byte* nothing;
   const Status status = meet(site, comm, OpKind::kCommDup, nullptr, 0, &nothing);
   if (status != Status::kOk) return fail_status(name, comm, status);
   const std::uint64_t id =
       engine::derive_context(comm->comm->members.context, context->rank->newest_sequence(), 0);
   MPI_Comm c = open_child(comm, id, ranks_of(comm));
-  if (info != nullptr && info->first != nullptr) c->info = copy_info(info);
   if (const int code = copy_attributes(comm, c)) {
     close(c);
     return fail(name, comm, code, "the copy function of an attribute returned %d", code);
@@ -167,7 +166,7 @@ int comm_size(MPI_Comm comm, int* size) {
 }
 
 int comm_dup(const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
-  return duplicate("MPI_Comm_dup", site, comm, is_comm(comm) ? comm->info : nullptr, newcomm);
+  return duplicate("MPI_Comm_dup", site, comm, newcomm);
 }
 
 int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
@@ -175,7 +174,7 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
   if (is_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
     return fail(kName, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
   }
-  return duplicate(kName, site, comm, is_info(info) ? info : nullptr, newcomm);
+  return duplicate(kName, site, comm, newcomm);
 }
 
 int comm_split(const void* site, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
@@ -282,19 +281,18 @@ int comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {
   return MPI_SUCCESS;
 }
 
+// A communicator keeps those keys that the library knows (as Open MPI does); there are none.
 int comm_set_info(MPI_Comm comm, MPI_Info info) {
   if (!is_comm(comm)) return fail_comm("MPI_Comm_set_info");
   if (!is_info(info)) {
     return fail("MPI_Comm_set_info", comm, MPI_ERR_INFO, "the info object is invalid");
   }
-  if (comm->info != nullptr) destroy_info(comm->info);
-  comm->info = copy_info(info);
   return MPI_SUCCESS;
 }
 
 int comm_get_info(MPI_Comm comm, MPI_Info* info_used) {
   if (!is_comm(comm)) return fail_comm("MPI_Comm_get_info");
-  *info_used = comm->info != nullptr ? copy_info(comm->info) : make_info();
+  *info_used = make_info();
   return MPI_SUCCESS;
 }
 

@@ -64,7 +64,6 @@ struct ompi_communicator_t {
   ompi_errhandler_t* errhandler;
   rejoin::pmpi::Attribute* attributes;  // newest first
   rejoin::pmpi::GroupCreations* creations;
-  ompi_info_t* info;
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];

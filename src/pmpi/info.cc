@@ -58,22 +58,6 @@ MPI_Info make_info() {
   return info;
 }
 
-MPI_Info copy_info(MPI_Info from) {
-  MPI_Info info = make_info();
-  for (InfoEntry* e = from->first; e != nullptr; e = e->next) put(info, e->key, e->value);
-  return info;
-}
-
-void destroy_info(MPI_Info info) {
-  forget(&context->infos, info->fortran);
-  while (InfoEntry* e = info->first) {
-    info->first = e->next;
-    destroy(e);
-  }
-  info->magic = Magic::kNone;
-  destroy(info);
-}
-
 int info_create(MPI_Info* info) {
   require_active("MPI_Info_create");
   *info = make_info();
@@ -88,7 +72,8 @@ int info_create_env(int, char*[], MPI_Info* info) {
 
 int info_dup(MPI_Info info, MPI_Info* newinfo) {
   if (const int code = check_info("MPI_Info_dup", info)) return code;
-  *newinfo = copy_info(info);
+  *newinfo = make_info();
+  for (InfoEntry* e = info->first; e != nullptr; e = e->next) put(*newinfo, e->key, e->value);
   return MPI_SUCCESS;
 }
 
@@ -98,7 +83,13 @@ int info_free(MPI_Info* info) {
   if ((*info)->predefined) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_INFO, "MPI_INFO_ENV cannot be freed");
   }
-  destroy_info(*info);
+  forget(&context->infos, (*info)->fortran);
+  while (InfoEntry* e = (*info)->first) {
+    (*info)->first = e->next;
+    destroy(e);
+  }
+  (*info)->magic = Magic::kNone;
+  destroy(*info);
   *info = MPI_INFO_NULL;
   return MPI_SUCCESS;
 }

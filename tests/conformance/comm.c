@@ -199,6 +199,69 @@ static void test_create(void) {
   check_section("create");
 }
 
+static int refuse_to_copy(MPI_Comm comm, int key, void* extra, void* in, void* out, int* flag) {
+  (void)comm, (void)key, (void)extra, (void)in, (void)out;
+  *flag = 0;
+  return MPI_ERR_OTHER;
+}
+
+/** A copy whose attribute does not copy is no communicator. */
+static void test_failing_dup(void) {
+  check_context("failing dup");
+  MPI_Comm comm = MPI_COMM_NULL;
+  int key = MPI_KEYVAL_INVALID;
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  OK(MPI_Comm_create_keyval(refuse_to_copy, MPI_COMM_NULL_DELETE_FN, &key, NULL));
+  OK(MPI_Comm_set_attr(comm, key, &key));
+  for (int with_info = 0; with_info < 2; ++with_info) {
+    MPI_Comm copy = MPI_COMM_WORLD;
+    int code = with_info ? MPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &copy)
+                         : MPI_Comm_dup(comm, &copy);
+    int error_class = MPI_SUCCESS;
+    OK(MPI_Error_class(code, &error_class));
+    check_i64("error class", MPI_ERR_OTHER, error_class);
+    check_true("no communicator", copy == MPI_COMM_NULL);
+  }
+  OK(MPI_Comm_delete_attr(comm, key));
+  OK(MPI_Comm_free_keyval(&key));
+  MPI_Comm copy = MPI_COMM_NULL;
+  OK(MPI_Comm_dup(comm, &copy));
+  check_i64("size of a later copy", check_state.size, size_of(copy));
+  OK(MPI_Comm_free(&copy));
+  OK(MPI_Comm_free(&comm));
+  check_section("failing dup");
+}
+
+/** Info keys that mean nothing to the library are dropped. */
+static void test_info(void) {
+  check_context("info");
+  MPI_Info info = MPI_INFO_NULL, used = MPI_INFO_NULL;
+  MPI_Comm comm = MPI_COMM_NULL, copy = MPI_COMM_NULL;
+  char value[8] = "";
+  int is_there = -1;
+  OK(MPI_Info_create(&info));
+  OK(MPI_Info_set(info, "a_key_of_the_program", "text"));
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  OK(MPI_Comm_set_info(comm, info));
+  OK(MPI_Comm_dup(comm, &copy));
+  for (int i = 0; i < 2; ++i) {
+    OK(MPI_Comm_get_info(i == 0 ? comm : copy, &used));
+    OK(MPI_Info_get(used, "a_key_of_the_program", 4, value, &is_there));
+    check_i64("an unknown key is there", 0, is_there);
+    OK(MPI_Info_free(&used));
+  }
+  OK(MPI_Info_dup(info, &used));
+  OK(MPI_Info_free(&info));
+  OK(MPI_Info_get(used, "a_key_of_the_program", 4, value, &is_there));
+  check_i64("a copied info object has the key", 1, is_there);
+  check_text("its value", "text", value);
+  OK(MPI_Info_free(&used));
+  OK(MPI_Comm_free(&copy));
+  OK(MPI_Comm_free(&comm));
+  check_section("info");
+}
+
 static void test_names(void) {
   check_context("names");
   char name[MPI_MAX_OBJECT_NAME] = "?";
@@ -278,6 +341,8 @@ int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   test_basics();
   test_dup();
+  test_failing_dup();
+  test_info();
   test_split();
   test_split_type();
   test_nested();
