@@ -77,8 +77,8 @@ def recovery_table(events):
 
     "back" is reached when the rank does its first operation that was not answered from its journal.
     """
-    form = "{:>8}  {:>4}  {:>4}  {:<18}  {:>9}  {:>14}  {:>9}".format
-    lines = [form("died at", "rank", "life", "cause", "back in", "until MPI_Init", "replayed")]
+    form = "{:>8}  {:>4}  {:>11}  {:<18}  {:>9}  {:>14}  {:>9}".format
+    lines = [form("died at", "rank", "incarnation", "cause", "back in", "until MPI_Init", "replayed")]
     for item in recoveries(events):
 
         def since_death(step, item=item):

@@ -71,7 +71,7 @@ _texts = {}  # file and function names as C strings: the library keeps pointers 
 
 
 def init(args=None, lib=None, lib_dll=None):
-    """Joins the world. To be called once, before anything else here.
+    """Joins the job. To be called once, before anything else here.
 
     args: list of str, the program's arguments; those of the form rabit_NAME=VALUE and
     mock=RANK,VERSION,SEQUENCE,DEATHS are for the library. None: sys.argv.
@@ -96,7 +96,7 @@ def init(args=None, lib=None, lib_dll=None):
 
 
 def finalize():
-    """Leaves the world; nothing else here can be called after it. Waits for all ranks."""
+    """Leaves the job; nothing else here can be called after it. Waits for all ranks."""
     global _lib, _is_finalized
     library = _joined("finalize")
     _flush()
@@ -251,7 +251,7 @@ def version_number():
 
 
 def _joined(name):
-    """The library; RuntimeError if this process is not in the world."""
+    """The library; RuntimeError if this process has not joined a job."""
     if _lib is None:
         when = "after rabit.finalize()" if _is_finalized else "before rabit.init()"
         raise RuntimeError(f"rabit.{name} was called {when}")

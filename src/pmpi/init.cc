@@ -1,4 +1,4 @@
-// The life of MPI in a process.
+// MPI_Init to MPI_Finalize, and what can be asked about them.
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>

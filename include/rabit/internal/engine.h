@@ -1,4 +1,4 @@
-// The line between the headers and librabit.so: everything that crosses it is here, and all of it
+// The interface between the headers and librabit.so: everything that crosses it is here, and all of it
 // is plain memory, numbers and functions. Programs use rabit.h.
 #pragma once
 
@@ -61,7 +61,7 @@ RABIT_API bool finalize();
 RABIT_API int rank();
 RABIT_API int world_size();
 RABIT_API int version();
-// Valid for the life of the process.
+// Valid until the process ends.
 RABIT_API const char* processor_name();
 RABIT_API void tracker_print(const char* text);
 // Says what is wrong, with this rank's number before it, and ends the job with exit code 1.
