@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "launcher/job.h"
+#include "launcher/lifeline.h"
 #include "launcher/machine.h"
 #include "launcher/program.h"
 
@@ -174,7 +175,9 @@ int run_job(const RunOptions& options) {
   if (!events.ok()) return fail(events.error());
 
   const Inherited inherited = prepare_process(plan.value().ranks);
-  auto guardian = std::make_unique<Guardian>(plan.value().socket, plan.value().ranks);
+  Lifeline lifeline;
+  plan.value().lifeline = lifeline.path();
+  auto guardian = std::make_unique<Guardian>(plan.value().socket, lifeline);
   auto listener = listen_at(plan.value().socket);
   if (!listener.ok()) return fail(listener.error());
   JobSegment::Shape shape;

@@ -7,27 +7,28 @@
 #include <string>
 
 #include "launcher/file.h"
+#include "launcher/lifeline.h"
 
 namespace rejoin::launcher {
 
 class Guardian {
  public:
-  // Forks it. It kills the process groups told by watch(), then every process whose environment
-  // names `socket`, and unlinks the file told by unlink_on_death(), as soon as this process is
-  // gone.
-  Guardian(const std::string& socket, std::uint32_t ranks);
+  // Forks it. As soon as this process is gone, it kills every process whose environment names
+  // `socket` or that holds `lifeline`, and unlinks the file told by unlink_on_death(). Those that
+  // neither left their rank's process group nor closed the lifeline are dead by then.
+  Guardian(const std::string& socket, Lifeline& lifeline);
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
   // Dismisses it: it does nothing.
   ~Guardian();
 
   pid_t pid() const { return pid_; }
-  void watch(std::uint32_t rank, pid_t group) const;    // 0: none
   void unlink_on_death(const std::string& path) const;  // empty: nothing
 
  private:
   struct Page;
-  [[noreturn]] static void guard(int pipe, const Page& page);
+  [[noreturn]] static void guard(int pipe, const Page& page, const std::string& socket,
+                                 const std::string& lifeline);
 
   Page* page_ = nullptr;
   Descriptor pipe_;  // its other end, in the guardian, ends when this process does

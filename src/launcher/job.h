@@ -38,6 +38,7 @@ struct JobPlan {
   std::string socket;
   std::string secret;
   std::string library_directory;
+  std::string lifeline;                                // Lifeline::path()
   std::vector<std::vector<std::string>> environments;  // by rank
   std::vector<cpu_set_t> bindings;                     // by rank; empty: none
 };

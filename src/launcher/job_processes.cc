@@ -80,6 +80,7 @@ void Job::spawn(std::uint32_t rank) {
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
   request.signals = &inherited_.signals;
   request.descriptors = &inherited_.descriptors;
+  request.lifeline = plan_.lifeline.c_str();
   Spawned spawned{-1, EMFILE, "pipe"};
   const auto open = [](int fd) { return fd >= 0; };
   if (std::all_of(std::begin(request.standard), std::end(request.standard), open)) {
@@ -101,7 +102,6 @@ void Job::spawn(std::uint32_t rank) {
     r.stream[stream].restart();
     r.unfinished_since_ns[stream] = 0;
   }
-  guardian_->watch(rank, spawned.pid);
   agent_.step({AgentEvent::Kind::kSpawned, rank, now_ns(), spawned.pid});
   if (rank == 0) {
     input_pipe_ = std::move(input.write_end);
@@ -189,7 +189,6 @@ void Job::reap_children() {
     feed(AgentEvent{AgentEvent::Kind::kChildEnded, rank, now, ended->pid, -1, ended->cause});
     // Before it is reaped: until then nobody else can get its number, and with it the signal.
     run_queue();
-    guardian_->watch(rank, 0);
     found->peak_bytes = reap(ended->pid);
     found->child_reaped = true;
   }

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "launcher/file.h"
+#include "launcher/lifeline.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {
@@ -54,6 +55,7 @@ struct Failure {
     setrlimit(RLIMIT_CORE, &none);
   }
   setrlimit(RLIMIT_NOFILE, r.descriptors);
+  hold_lifeline(r.lifeline);
   if (r.processors != nullptr) sched_setaffinity(0, sizeof *r.processors, r.processors);
   if (r.directory != nullptr && chdir(r.directory) != 0) fail("chdir");
   for (int i = 0; i < 3; ++i) {

@@ -25,6 +25,7 @@ struct SpawnRequest {
   const cpu_set_t* processors;  // nullptr: as this process
   const sigset_t* signals;      // the mask that it starts with
   const rlimit* descriptors;    // its limit on open files
+  const char* lifeline;         // Lifeline::path()
 };
 
 struct Spawned {

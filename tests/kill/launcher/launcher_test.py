@@ -755,6 +755,36 @@ class Trees(LauncherTest):
                          "finalize")
         self.assertEqual((done.code, done.out), (0, "done\ndone\n"))
 
+    def guardian_of(self, ftrun):
+        def find():
+            for pid in self.processes_here():
+                with open(f"/proc/{pid}/stat") as stat:
+                    name, _, rest = stat.read().partition("(")[2].rpartition(")")
+                if name == "ftrun-guardian" and int(rest.split()[1]) == ftrun.pid:
+                    return pid
+            return None
+        return self.wait_for(find, "the guardian")
+
+    def test_ftrun_and_its_guardian_are_killed_together(self):
+        process = self.start("-n", 2, "sh", "-c", "echo; sleep 600 | cat; true")
+        for _ in range(2):
+            process.stdout.readline()
+        guardian = self.guardian_of(process)
+        os.kill(guardian, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        os.kill(guardian, signal.SIGKILL)
+        self.assert_nothing_left()
+
+    def test_ftrun_is_killed_and_a_child_hides(self):
+        hidden = "setsid env -i sh -c 'echo; sleep 600' & sleep 600; true"
+        process = self.start("-n", 2, "sh", "-c", hidden)
+        for _ in range(2):
+            process.stdout.readline()
+        process.kill()
+        process.wait()
+        self.assert_nothing_left()
+
     def test_many_deaths_in_a_row(self):
         words = ["init"]
         for life in range(40):
