@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/machine.h"
+#include "launcher/agent/machine.h"
 
 namespace rejoin::launcher {
 namespace {

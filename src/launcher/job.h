@@ -12,18 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent_core.h"
-#include "launcher/agent_socket.h"
-#include "launcher/checkpoint_files.h"
-#include "launcher/guardian.h"
-#include "launcher/input.h"
-#include "launcher/job_segment.h"
-#include "launcher/options.h"
-#include "launcher/output.h"
-#include "launcher/process.h"
-#include "launcher/supervisor_core.h"
-#include "launcher/symbolizer.h"
-#include "launcher/writer.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_socket.h"
+#include "launcher/agent/checkpoint_files.h"
+#include "launcher/agent/guardian.h"
+#include "launcher/agent/job_segment.h"
+#include "launcher/agent/process.h"
+#include "launcher/cli/options.h"
+#include "launcher/inspect/symbolizer.h"
+#include "launcher/output/input.h"
+#include "launcher/output/output.h"
+#include "launcher/output/writer.h"
+#include "launcher/supervisor/supervisor_core.h"
 
 namespace rejoin::launcher {
 

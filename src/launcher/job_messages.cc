@@ -1,8 +1,8 @@
 // What ranks say over their sockets.
 #include <poll.h>
 
-#include "launcher/elf.h"
 #include "launcher/job.h"
+#include "launcher/program/elf.h"
 
 namespace rejoin::launcher {
 namespace {

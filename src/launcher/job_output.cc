@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/events.h"
 #include "launcher/job.h"
+#include "launcher/supervisor/events.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -12,9 +12,9 @@
 
 #include <algorithm>
 
+#include "launcher/agent/machine.h"
+#include "launcher/inspect/standing.h"
 #include "launcher/job.h"
-#include "launcher/machine.h"
-#include "launcher/standing.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "launcher/agent_core.h"
+#include "launcher/agent/agent_core.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/elf.h"
-#include "launcher/events.h"
-#include "launcher/grammar.h"
-#include "launcher/options.h"
-#include "launcher/symbolizer.h"
+#include "launcher/base/grammar.h"
+#include "launcher/cli/options.h"
+#include "launcher/inspect/symbolizer.h"
+#include "launcher/program/elf.h"
+#include "launcher/supervisor/events.h"
 
 namespace rejoin::launcher {
 namespace {

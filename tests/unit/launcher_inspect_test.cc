@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/inspect.h"
-#include "launcher/symbolizer.h"
+#include "launcher/inspect/inspect.h"
+#include "launcher/inspect/symbolizer.h"
 #include "thread_job.h"
 
 namespace rejoin::launcher {

@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "launcher/input.h"
-#include "launcher/output.h"
+#include "launcher/output/input.h"
+#include "launcher/output/output.h"
 
 namespace rejoin::launcher {
 namespace {

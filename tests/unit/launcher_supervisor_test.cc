@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "launcher/supervisor_core.h"
+#include "launcher/supervisor/supervisor_core.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -1,0 +1,293 @@
+#include "launcher/agent/checkpoint_files.h"
+
+#define XXH_INLINE_ALL
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "engine/region.h"
+#include "launcher/base/grammar.h"
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr char kMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'C', 'K'};
+constexpr std::uint32_t kFormat = 1;
+constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".rejoin";
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1).substr(0, sizeof CheckpointHead::program - 1);
+}
+
+// Versions of which there are files, newest first.
+std::vector<std::uint64_t> versions_in(const std::string& directory) {
+  std::vector<std::uint64_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename();
+    const bool ours = name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) &&
+                      name.ends_with(kSuffix);
+    if (!ours) continue;
+    const char* begin = name.data() + kPrefix.size();
+    const char* end = name.data() + name.size() - kSuffix.size();
+    std::uint64_t version = 0;
+    if (std::from_chars(begin, end, version).ptr == end) found.push_back(version);
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+std::string path_in(const std::string& directory, std::uint64_t version) {
+  char digits[32];
+  snprintf(digits, sizeof digits, "%010llu", static_cast<unsigned long long>(version));
+  return directory + "/" + std::string(kPrefix) + digits + std::string(kSuffix);
+}
+
+bool write_all(int fd, const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, from, std::min<std::size_t>(bytes, 1 << 20));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    from += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, &head, offsetof(CheckpointHead, sum));
+  XXH3_64bits_update(&state, locals, head.ranks * sizeof *locals);
+  return XXH3_64bits_digest(&state);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------- reading
+
+const CheckpointHead* CheckpointFile::head() const {
+  return reinterpret_cast<const CheckpointHead*>(file_.bytes().data());
+}
+const LocalHead* CheckpointFile::locals() const {
+  return reinterpret_cast<const LocalHead*>(file_.bytes().data() + sizeof(CheckpointHead));
+}
+
+std::string CheckpointFile::fault() const {
+  const std::string_view bytes = file_.bytes();
+  if (bytes.size() < sizeof(CheckpointHead)) return "is cut off";
+  if (memcmp(head()->magic, kMagic, sizeof kMagic) != 0) return "is no checkpoint of Rejoin";
+  if (head()->format != kFormat)
+    return "has another format: it was written by another version of Rejoin";
+  std::uint64_t at = sizeof(CheckpointHead) + std::uint64_t{head()->ranks} * sizeof(LocalHead);
+  if (at > bytes.size()) return "is cut off";
+  if (head()->sum != sum_of_heads(*head(), locals()))
+    return "is damaged: its head has a wrong checksum";
+  const auto part = [&](std::uint64_t size, std::uint64_t sum) -> std::string {
+    if (size > bytes.size() - at) return "is cut off";
+    const bool good = XXH3_64bits(bytes.data() + at, size) == sum;
+    at += size;
+    return good ? "" : "is damaged: a model has a wrong checksum";
+  };
+  std::string found = part(head()->global_bytes, head()->global_sum);
+  for (std::uint32_t r = 0; r < head()->ranks && found.empty(); ++r) {
+    found = part(locals()[r].bytes, locals()[r].sum);
+  }
+  return found;
+}
+
+Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
+                                              const std::string& program, std::uint32_t ranks,
+                                              std::vector<std::string>& notices) {
+  for (const std::uint64_t version : versions_in(directory)) {
+    const std::string path = path_in(directory, version);
+    auto mapped = MappedFile::open(path);
+    if (!mapped.ok()) {
+      notices.push_back(mapped.error().text);
+      continue;
+    }
+    CheckpointFile file(std::move(mapped.value()));
+    if (const std::string fault = file.fault(); !fault.empty()) {
+      notices.push_back(path + " " + fault + "; looking for an older one");
+      continue;
+    }
+    const std::string theirs(file.head()->program, strnlen(file.head()->program, 200));
+    if (theirs != base_name(program)) {
+      return Error{"--resume: " + path + " was written by " + theirs + ", not by " +
+                   base_name(program)};
+    }
+    if (file.head()->ranks != ranks) {
+      return Error{"--resume: " + path + " was written by " + std::to_string(file.head()->ranks) +
+                   " ranks; go on with -n " + std::to_string(file.head()->ranks)};
+    }
+    return file;
+  }
+  return Error{"--resume: there is no whole checkpoint in " + directory};
+}
+
+std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
+  std::byte* base = segment.base();
+  engine::SegmentHeader* header = segment.header();
+  const char* from =
+      file_.bytes().data() + sizeof(CheckpointHead) + head()->ranks * sizeof(LocalHead);
+  const auto place = [&](std::uint32_t rank, std::uint64_t bytes, engine::Offset& at) {
+    auto& bump = engine::control_of(base, rank)->payload_bump;
+    at = engine::region_offset(header, rank) + bump.load();
+    const std::uint64_t size = (bytes + engine::kLine - 1) / engine::kLine * engine::kLine;
+    if (bump.load() + size > header->region_bytes) return false;
+    if (size > 0 &&
+        fallocate(segment.descriptor(), 0, static_cast<off_t>(at), static_cast<off_t>(size)) != 0) {
+      return false;
+    }
+    memcpy(base + at, from, bytes);
+    from += bytes;
+    bump.store(bump.load() + size);
+    return true;
+  };
+  engine::RegionHead* first = engine::region_of(base, 0);
+  first->resume_global_bytes = head()->global_bytes;
+  bool room = place(0, head()->global_bytes, first->resume_global);
+  for (std::uint32_t r = 0; r < head()->ranks && room; ++r) {
+    engine::RegionHead* region = engine::region_of(base, r);
+    region->resume_local_bytes = locals()[r].bytes;
+    room = place(r, locals()[r].bytes, region->resume_local);
+  }
+  if (!room) return Error{"--resume: there is no room for the models of the checkpoint"};
+  header->first_version = version();
+  return {};
+}
+
+std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume) {
+  std::error_code error;
+  if (resume && !std::filesystem::is_directory(directory, error)) {
+    return Error{"--resume: there is no directory " + directory};
+  }
+  if (std::filesystem::exists(directory, error) &&
+      !std::filesystem::is_directory(directory, error)) {
+    return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
+  }
+  std::filesystem::create_directories(directory, error);
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
+  }
+  const auto versions = versions_in(directory);
+  if (!resume && !versions.empty()) {
+    return Error{"--checkpoint-dir " + directory + " holds a checkpoint of version " +
+                 std::to_string(versions.front()) +
+                 " already: add --resume to go on from there, or give another directory"};
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string directory,
+                                   std::string program)
+    : segment_(segment),
+      directory_(std::move(directory)),
+      program_(base_name(program)),
+      thread_([this] { run(); }) {}
+
+std::string CheckpointWriter::path_of(std::uint64_t version) const {
+  return path_in(directory_, version);
+}
+
+void CheckpointWriter::offer(std::uint64_t version) {
+  {
+    const std::lock_guard lock(mutex_);
+    offered_ = std::max(offered_, version);
+  }
+  wake_.notify_one();
+}
+
+void CheckpointWriter::finish() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void CheckpointWriter::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return ending_ || offered_ > written_; });
+    if (offered_ <= written_) return;
+    const std::uint64_t version = offered_;
+    lock.unlock();
+    errno = 0;
+    const bool done = write(version);
+    const int error = errno;
+    if (done) remove_old(version);
+    lock.lock();
+    written_ = version;  // also if it was overtaken: a newer one comes
+    if (!done && error != 0) failure_ = path_of(version) + ": " + error_text(error);
+  }
+}
+
+bool CheckpointWriter::write(std::uint64_t version) {
+  std::byte* base = segment_.base();
+  const std::uint32_t ranks = segment_.header()->ranks;
+  std::vector<const engine::Version*> found(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (const engine::Version& v : engine::region_of(base, r)->version) {
+      if (v.number.load(std::memory_order_acquire) == version) found[r] = &v;
+    }
+    if (found[r] == nullptr) return false;
+  }
+  CheckpointHead head = {};
+  memcpy(head.magic, kMagic, sizeof kMagic);
+  head.format = kFormat;
+  head.ranks = ranks;
+  head.version = version;
+  memcpy(head.program, program_.data(), program_.size());
+  head.global_bytes = found[0]->global.bytes;
+  head.global_sum = XXH3_64bits(base + found[0]->global.at, head.global_bytes);
+  std::vector<LocalHead> locals(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    locals[r] = {found[r]->local.bytes,
+                 XXH3_64bits(base + found[r]->local.at, found[r]->local.bytes)};
+  }
+  head.sum = sum_of_heads(head, locals.data());
+
+  const std::string aside = path_of(version) + ".part";
+  const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
+              write_all(file.get(), locals.data(), ranks * sizeof(LocalHead)) &&
+              write_all(file.get(), base + found[0]->global.at, head.global_bytes);
+  for (std::uint32_t r = 0; r < ranks && good; ++r) {
+    good = write_all(file.get(), base + found[r]->local.at, locals[r].bytes);
+  }
+  good = good && fsync(file.get()) == 0;
+  // What was read counts only if nobody has begun to use its place again.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  for (std::uint32_t r = 0; r < ranks && good; ++r) {
+    if (found[r]->number.load(std::memory_order_acquire) == version) continue;
+    good = false;
+    errno = 0;
+  }
+  if (good && rename(aside.c_str(), path_of(version).c_str()) == 0) return true;
+  const int error = errno;
+  unlink(aside.c_str());
+  errno = error;
+  return false;
+}
+
+void CheckpointWriter::remove_old(std::uint64_t newest) {
+  std::size_t kept = 0;
+  for (const std::uint64_t version : versions_in(directory_)) {
+    if (version <= newest && ++kept > kFilesKept) unlink(path_of(version).c_str());
+  }
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,102 @@
+// Checkpoints as files, for jobs that end as a whole: --checkpoint-dir, --resume.
+//
+//     File := FileHead LocalHead{ranks} global local{ranks}
+//
+// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside, synced, renamed); every
+// part has a checksum. The newest kFilesKept are kept.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "launcher/agent/job_segment.h"
+#include "launcher/base/file.h"
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+inline constexpr std::size_t kFilesKept = 2;
+
+struct CheckpointHead {
+  char magic[8];
+  std::uint32_t format;
+  std::uint32_t ranks;
+  std::uint64_t version;
+  std::uint64_t global_bytes;
+  std::uint64_t global_sum;  // XXH3
+  char program[200];         // the last part of its path
+  std::uint64_t sum;         // of all above and all LocalHeads
+};
+struct LocalHead {
+  std::uint64_t bytes;
+  std::uint64_t sum;
+};
+
+// A checkpoint that was read back and found whole.
+class CheckpointFile {
+ public:
+  // The newest whole one in `directory`. `notices`: a line for each that is refused. Errors: there
+  // is none, or it is of another program or number of ranks.
+  static Result<CheckpointFile> newest(const std::string& directory, const std::string& program,
+                                       std::uint32_t ranks, std::vector<std::string>& notices);
+  std::uint64_t version() const { return head()->version; }
+
+  // Puts the models where ranks find them when they load. Errors: no room.
+  std::optional<Error> install(const JobSegment& segment) const;
+
+ private:
+  explicit CheckpointFile(MappedFile file) : file_(std::move(file)) {}
+  // What is wrong with it; empty: nothing.
+  std::string fault() const;
+  const CheckpointHead* head() const;
+  const LocalHead* locals() const;
+
+  MappedFile file_;
+};
+
+// A directory for a new job's checkpoints: made if it is not there. Errors: it cannot be written,
+// or holds checkpoints already.
+std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
+
+// Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
+// While it writes one, others pass; the newest is written at the end.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(const JobSegment& segment, std::string directory, std::string program);
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  ~CheckpointWriter() { finish(); }
+
+  // Every rank has prepared this version.
+  void offer(std::uint64_t version);
+  // Writes the newest version that was offered, unless it is written, and ends the thread.
+  void finish();
+  // Text of the newest failure; empty: none. After finish().
+  std::string failure() const { return failure_; }
+
+ private:
+  void run();
+  // False: it is not there any more, or errno says why not.
+  bool write(std::uint64_t version);
+  void remove_old(std::uint64_t newest);
+  std::string path_of(std::uint64_t version) const;
+
+  const JobSegment& segment_;
+  const std::string directory_;
+  const std::string program_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::uint64_t offered_ = 0;
+  std::uint64_t written_ = 0;
+  bool ending_ = false;
+  std::string failure_;
+  std::thread thread_;
+};
+
+}  // namespace rejoin::launcher

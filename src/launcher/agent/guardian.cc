@@ -1,0 +1,110 @@
+#include "launcher/agent/guardian.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "launcher/agent/process.h"
+
+namespace rejoin::launcher {
+
+struct Guardian::Page {
+  char path[PATH_MAX];
+};
+
+namespace {
+
+bool holds(pid_t pid, const std::string& lifeline) {
+  const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
+  DIR* descriptors = opendir(directory.c_str());
+  if (descriptors == nullptr) return false;
+  bool found = false;
+  while (const dirent* entry = readdir(descriptors)) {
+    char target[64];
+    const ssize_t n = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target);
+    found = found || (n > 0 && std::string_view(target, static_cast<std::size_t>(n)) == lifeline);
+  }
+  closedir(descriptors);
+  return found;
+}
+
+// Kills every process of the job that /proc shows. Returns how many there were.
+int kill_all_of(const std::string& socket, const std::string& lifeline) {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return 0;
+  int found = 0;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = static_cast<pid_t>(strtol(entry->d_name, nullptr, 10));
+    if (pid <= 1 || pid == getpid()) continue;
+    if (!rank_by_environment(pid, socket) && !holds(pid, lifeline)) continue;
+    ++found;
+    kill(pid, SIGKILL);
+  }
+  closedir(proc);
+  return found;
+}
+
+}  // namespace
+
+Guardian::Guardian(const std::string& socket, Lifeline& lifeline) {
+  void* p = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int ends[2];
+  if (p == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0) return;
+  page_ = static_cast<Page*>(p);
+  pipe_ = Descriptor(ends[1]);
+  pid_ = fork();
+  if (pid_ == 0) {
+    close(ends[1]);
+    lifeline.release();
+    guard(ends[0], *page_, socket, lifeline.name());
+  }
+  close(ends[0]);
+}
+
+Guardian::~Guardian() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (page_ != nullptr) munmap(page_, sizeof *page_);
+}
+
+void Guardian::unlink_on_death(const std::string& path) const {
+  if (page_ == nullptr) return;
+  page_->path[path.copy(page_->path, sizeof page_->path - 1)] = '\0';
+}
+
+void Guardian::guard(int pipe, const Page& page, const std::string& socket,
+                     const std::string& lifeline) {
+  // Out of the terminal's and the shell's reach, and holding nobody's output open.
+  setsid();
+  prctl(PR_SET_NAME, "ftrun-guardian");
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  for (int fd = 0; fd < 3; ++fd) close(fd);
+  char byte;
+  while (read(pipe, &byte, 1) < 0 && errno == EINTR) {
+  }
+  // A process may be born while the list is read, so read it again.
+  constexpr int kRounds = 50;
+  const timespec pause = {0, 2 * 1000 * 1000};
+  for (int round = 0; round < kRounds && kill_all_of(socket, lifeline) > 0; ++round) {
+    nanosleep(&pause, nullptr);
+  }
+  if (page.path[0] != '\0') unlink(page.path);
+  _exit(0);
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,187 @@
+#include "launcher/agent/job_segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "engine/region.h"
+#include "engine/transport/shm/host.h"
+#include "engine/transport/shm/memory.h"
+#include "launcher/inspect/symbolizer.h"
+#include "recovery/rank.h"
+
+namespace rejoin::launcher {
+namespace {
+
+Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
+  if (directory.empty()) {
+    Descriptor memory(engine::make_segment_memory(bytes));
+    if (!memory.open()) return Error{"cannot make shared memory: " + error_text(errno)};
+    return memory;
+  }
+  Descriptor file(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+  if (!file.open() && (errno == EOPNOTSUPP || errno == EISDIR)) {
+    std::string path = directory + "/rejoin-XXXXXX";
+    file = Descriptor(mkostemp(path.data(), O_CLOEXEC));
+    if (file.open()) unlink(path.c_str());
+  }
+  if (!file.open()) {
+    return Error{"cannot write to --journal-dir " + directory + ": " + error_text(errno)};
+  }
+  return file;
+}
+
+// Backs what format_segment() touches, so that a full disk is an error here and no SIGBUS there.
+int back_front(int file, const JobSegment::Shape& shape) {
+  constexpr off_t kPage = 4096;
+  const auto region = static_cast<off_t>(engine::region_bytes_for(shape.ranks, shape.limit_bytes));
+  const auto total = static_cast<off_t>(engine::segment_bytes_for(shape.ranks, shape.limit_bytes));
+  const auto head = sizeof(engine::SegmentHeader) + shape.ranks * sizeof(engine::RankControl);
+  if (fallocate(file, 0, 0, static_cast<off_t>(head)) != 0) return errno == EOPNOTSUPP ? 0 : errno;
+  for (off_t at = total - region * static_cast<off_t>(shape.ranks); at < total; at += region) {
+    if (fallocate(file, 0, at, kPage) != 0) return errno;
+  }
+  return 0;
+}
+
+void write_kills(engine::SegmentHeader* header, const std::vector<KillOrder>& kills) {
+  header->kills = static_cast<std::uint32_t>(kills.size());
+  for (std::size_t i = 0; i < kills.size(); ++i) {
+    engine::KillPoint& point = header->kill[i];
+    point.ordinal = kills[i].ordinal;
+    point.rank = kills[i].rank;
+    point.life = kills[i].life;
+    point.kind = kills[i].kind;
+    point.moment = kills[i].moment;
+  }
+}
+
+// Writes all of it at `offset`; false: errno says why.
+bool write_at(int file, const std::byte* bytes, std::size_t size, off_t offset) {
+  while (size > 0) {
+    const ssize_t n = pwrite(file, bytes, size, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes += n;
+    offset += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& directory,
+                                      const std::vector<KillOrder>& kills) {
+  const std::uint64_t bytes = engine::segment_bytes_for(shape.ranks, shape.limit_bytes);
+  auto file = nameless_file(directory, bytes);
+  if (!file.ok()) return file.error();
+  const int fd = file.value().get();
+  const std::string place = directory.empty() ? "memory" : "--journal-dir " + directory;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place + ": " +
+                 error_text(errno) + " (it is sparse; a smaller --journal-limit needs less)"};
+  }
+  if (const int error = back_front(fd, shape); error != 0) {
+    return Error{"there is no room for a journal in " + place + ": " + error_text(error)};
+  }
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (p == MAP_FAILED) {
+    return Error{"cannot map a journal of " + size_text(bytes) + " of addresses: " +
+                 error_text(errno) + " (is ulimit -v set? a smaller --journal-limit needs less)"};
+  }
+  auto* base = static_cast<std::byte*>(p);
+  madvise(p, bytes, MADV_DONTDUMP);
+  engine::format_segment(base, shape.ranks, shape.job, shape.limit_bytes, shape.processors);
+  engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
+  engine::header_of(base)->log_ops = shape.log_ops;
+  engine::header_of(base)->light_publish =
+      shape.ranks <= shape.processors && engine::can_publish_lightly();
+  write_kills(engine::header_of(base), kills);
+  return JobSegment(std::move(file.value()), base);
+}
+
+JobSegment::~JobSegment() {
+  if (base_ != nullptr) munmap(base_, header()->segment_bytes);
+}
+
+void JobSegment::ring(std::uint32_t rank) const {
+  std::atomic<std::uint32_t>* bell = &engine::control_of(base_, rank)->bell;
+  bell->store(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void JobSegment::set_output_mark(std::uint32_t rank, std::uint64_t value) const {
+  engine::control_of(base_, rank)->output_mark.store(value, std::memory_order_seq_cst);
+  ring(rank);
+}
+
+void JobSegment::ring_all() const {
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    ring(r);
+  }
+}
+
+Position JobSegment::position(std::uint32_t rank) const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const engine::RankControl* c = engine::control_of(base_, rank);
+  Position p;
+  p.ordinal = c->ordinal.load(std::memory_order_acquire);
+  p.live = c->live_since.load(kRelaxed) != 0;
+  p.replayed = c->replayed.load(kRelaxed);
+  if (p.ordinal == 0) return p;
+  p.context = c->context.load(kRelaxed);
+  p.sequence = c->sequence.load(kRelaxed);
+  p.inside = c->phase.load(kRelaxed) == engine::Phase::kInside;
+  engine::Log& calls = engine::region_of(base_, rank)->calls;
+  const std::uint32_t call = c->call.load(std::memory_order_acquire);
+  if (call >= calls.tail.load(std::memory_order_acquire)) return p;
+  const engine::CallEntry* entry = engine::log_at<engine::CallEntry>(base_, calls, call);
+  p.operation = recovery::name_of(static_cast<recovery::OpKind>(entry->signature.kind));
+  p.site = site_marker(rank, entry->module, entry->place);
+  return p;
+}
+
+const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t index) const {
+  if (rank >= header()->ranks) return nullptr;
+  engine::Log& modules = engine::region_of(base_, rank)->modules;
+  if (index >= modules.tail.load(std::memory_order_acquire)) return nullptr;
+  return engine::log_at<engine::ModuleEntry>(base_, modules, index);
+}
+
+Result<std::uint64_t> JobSegment::keep(const std::string& path,
+                                       const std::function<bool()>& interrupted) const {
+  constexpr off_t kStepBytes = 16 << 20;
+  const auto size = static_cast<off_t>(header()->segment_bytes);
+  // A file or link that is there already is somebody else's.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  Descriptor out(open(path.c_str(), kFlags, 0600));
+  const auto failed = [&path](int error) {
+    unlink(path.c_str());
+    return Error{"cannot keep the journal as " + path + ": " + error_text(error)};
+  };
+  if (!out.open()) return Error{"cannot keep the journal as " + path + ": " + error_text(errno)};
+  if (ftruncate(out.get(), size) != 0) return failed(errno);
+  std::uint64_t copied = 0;
+  for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {
+    const off_t hole = lseek(file_.get(), at, SEEK_HOLE);
+    while (at < hole) {
+      if (interrupted()) return failed(EINTR);
+      const off_t n = std::min(hole - at, kStepBytes);
+      if (!write_at(out.get(), base_ + at, static_cast<std::size_t>(n), at)) return failed(errno);
+      at += n;
+      copied += static_cast<std::uint64_t>(n);
+    }
+  }
+  if (errno != ENXIO) return failed(errno);
+  return copied;
+}
+
+}  // namespace rejoin::launcher

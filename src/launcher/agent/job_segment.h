@@ -1,0 +1,64 @@
+// The host segment as the launcher holds it: made, mapped, read, kept.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/segment.h"
+#include "launcher/base/file.h"
+#include "launcher/base/grammar.h"
+#include "launcher/base/result.h"
+#include "launcher/supervisor/record.h"
+
+namespace rejoin::launcher {
+
+class JobSegment {
+ public:
+  struct Shape {
+    std::uint32_t ranks = 1;
+    std::uint64_t job = 0;
+    std::uint64_t limit_bytes = 0;
+    std::uint32_t processors = 1;
+    bool stop_on_divergence = true;
+    bool log_ops = false;
+  };
+
+  // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no
+  // leave.
+  static Result<JobSegment> create(const Shape& shape, const std::string& directory,
+                                   const std::vector<KillOrder>& kills);
+  JobSegment(JobSegment&& other) noexcept
+      : file_(std::move(other.file_)), base_(std::exchange(other.base_, nullptr)) {}
+  JobSegment& operator=(JobSegment&&) = delete;
+  ~JobSegment();
+
+  int descriptor() const { return file_.get(); }
+  std::byte* base() const { return base_; }
+  engine::SegmentHeader* header() const { return engine::header_of(base_); }
+
+  // Sets every rank's bell and wakes it.
+  void ring_all() const;
+  // Answers a rank's MessageType::kMark, and wakes it.
+  void set_output_mark(std::uint32_t rank, std::uint64_t value) const;
+  // Where a rank stands, from its own words.
+  Position position(std::uint32_t rank) const;
+  // A module of a rank's call sites; nullptr if there is no such entry.
+  const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
+
+  // Copies what is backed by memory to `path`, the rest stays holes. `interrupted` is asked now and
+  // then. Nothing is left at `path` if it fails; what was there before stays, and is an error.
+  Result<std::uint64_t> keep(const std::string& path,
+                             const std::function<bool()>& interrupted) const;
+
+ private:
+  void ring(std::uint32_t rank) const;
+
+  JobSegment(Descriptor file, std::byte* base) : file_(std::move(file)), base_(base) {}
+
+  Descriptor file_;
+  std::byte* base_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,38 @@
+#include "launcher/agent/lifeline.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace rejoin::launcher {
+
+Lifeline::Lifeline() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  read_end_ = Descriptor(ends[0]);
+  write_end_ = Descriptor(ends[1]);
+  path_ = "/proc/self/fd/" + std::to_string(ends[0]);
+  char name[PATH_MAX];
+  const ssize_t bytes = readlink(path_.c_str(), name, sizeof name);
+  if (bytes > 0) name_.assign(name, static_cast<std::size_t>(bytes));
+}
+
+void hold_lifeline(const char* path) {
+  constexpr rlim_t kHighDescriptor = 899;
+  // Opened anew, not duplicated: each group needs an owner of its own for the signal.
+  const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const int high = static_cast<int>(std::min(limit.rlim_cur - 1, kHighDescriptor));
+  if (dup2(fd, high) != high) return;
+  fcntl(high, F_SETSIG, SIGKILL);
+  fcntl(high, F_SETOWN, -getpgrp());
+  fcntl(high, F_SETFL, O_ASYNC | O_NONBLOCK);
+}
+
+}  // namespace rejoin::launcher

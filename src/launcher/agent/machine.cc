@@ -1,0 +1,159 @@
+#include "launcher/agent/machine.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "launcher/agent/binding_hwloc.h"
+#include "launcher/base/file.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// The path of this process in a hierarchy of /proc/self/cgroup: "" is version 2's.
+std::string group_path(std::string_view controller) {
+  const std::string text = read_small_file("/proc/self/cgroup");
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second != std::string_view::npos &&
+        line.substr(first + 1, second - first - 1) == controller) {
+      return std::string(line.substr(second + 1));
+    }
+    at = end + 1;
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> to_number(const std::string& text) {
+  char* end = nullptr;
+  const unsigned long long value = strtoull(text.c_str(), &end, 10);
+  if (end == text.c_str()) return {};
+  return value;
+}
+
+// The number after `key` in a file of "key value" lines.
+std::optional<std::uint64_t> value_of(const std::string& text, const std::string& key) {
+  std::size_t at = 0;
+  while ((at = text.find(key, at)) != std::string::npos) {
+    const bool line_start = at == 0 || text[at - 1] == '\n';
+    at += key.size();
+    if (line_start) return to_number(text.substr(at));
+  }
+  return {};
+}
+
+// Calls visit(directory) for this process's group and the groups around it, up to the root. Inside
+// a container its own group is often mounted as the root.
+template <class Visit>
+void for_each_group(const std::string& mount, std::string path, Visit visit) {
+  for (;;) {
+    visit(mount + path);
+    if (path.empty() || path == "/") return;
+    path.resize(path.rfind('/'));
+  }
+}
+
+std::uint64_t group_memory_limit_bytes() {
+  std::uint64_t limit = UINT64_MAX;
+  const auto look = [&limit](const std::string& file) {
+    if (const auto bytes = to_number(read_small_file(file)))
+      limit = std::min<std::uint64_t>(limit, *bytes);
+  };
+  for_each_group("/sys/fs/cgroup", group_path(""),
+                 [&](const std::string& directory) { look(directory + "/memory.max"); });
+  for_each_group("/sys/fs/cgroup/memory", group_path("memory"),
+                 [&](const std::string& directory) { look(directory + "/memory.limit_in_bytes"); });
+  return limit;
+}
+
+double group_processor_quota() {
+  double quota = 1e9;
+  for_each_group("/sys/fs/cgroup", group_path(""), [&](const std::string& directory) {
+    const std::string text = read_small_file(directory + "/cpu.max");
+    const auto most = to_number(text);
+    const auto period = most ? to_number(text.substr(text.find(' ') + 1)) : std::nullopt;
+    if (period && *period > 0) {
+      quota = std::min(quota, static_cast<double>(*most) / static_cast<double>(*period));
+    }
+  });
+  return quota;
+}
+
+}  // namespace
+
+std::uint32_t usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const double quota = std::ceil(group_processor_quota());
+  return static_cast<std::uint32_t>(std::max(1.0, std::min<double>(allowed, quota)));
+}
+
+std::uint64_t default_journal_limit_bytes(const std::string& directory) {
+  struct statvfs disk = {};
+  if (!directory.empty() && statvfs(directory.c_str(), &disk) == 0) {
+    return std::max<std::uint64_t>(disk.f_bavail * disk.f_frsize / 2, 1);
+  }
+  const auto free_kib = value_of(read_small_file("/proc/meminfo"), "MemAvailable:");
+  const std::uint64_t free_bytes = free_kib ? *free_kib * 1024
+                                            : static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                                  static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::min(free_bytes, group_memory_limit_bytes()) / 2;
+}
+
+std::uint64_t out_of_memory_kills() {
+  std::uint64_t kills = 0;
+  bool told = false;
+  const auto look = [&](const std::string& file) {
+    const auto count = value_of(read_small_file(file), "oom_kill ");
+    if (!count) return;
+    told = true;
+    kills = std::max(kills, *count);
+  };
+  look("/sys/fs/cgroup" + group_path("") + "/memory.events");
+  look("/sys/fs/cgroup/memory" + group_path("memory") + "/memory.oom_control");
+  if (!told) look("/proc/vmstat");
+  return kills;
+}
+
+std::vector<cpu_set_t> processor_each(std::uint32_t ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<cpu_set_t> sets;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return sets;
+  const auto count = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
+  if (ranks > usable_processors() || 2 * ranks <= count) return sets;
+  for (int cpu = 0; cpu < CPU_SETSIZE && sets.size() < ranks; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    sets.emplace_back();
+    CPU_ZERO(&sets.back());
+    CPU_SET(cpu, &sets.back());
+  }
+  return sets;
+}
+
+Result<std::vector<cpu_set_t>> bind_ranks(const std::string& library_directory, Binding binding,
+                                          std::uint32_t ranks) {
+  const std::string path = library_directory + "/librejoin_binding.so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return Error{std::string("--bind-to needs hwloc: ") + dlerror()};
+  const auto bind =
+      reinterpret_cast<decltype(&rejoin_bind_ranks)>(dlsym(library, "rejoin_bind_ranks"));
+  std::vector<cpu_set_t> sets(ranks);
+  const int what = binding == Binding::kCore ? kRejoinBindCore : kRejoinBindSocket;
+  if (bind == nullptr || bind(what, ranks, sets.data()) != 0) {
+    return Error{"--bind-to: hwloc does not know this machine's processors; use --bind-to none"};
+  }
+  return sets;
+}
+
+}  // namespace rejoin::launcher

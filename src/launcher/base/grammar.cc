@@ -1,0 +1,130 @@
+#include "launcher/base/grammar.h"
+
+#include <charconv>
+#include <cstdio>
+#include <optional>
+
+namespace rejoin::launcher {
+namespace {
+
+// All of `text` as a number; nothing if it is anything else.
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return {};
+  return value;
+}
+
+std::optional<engine::Moment> moment_of(std::string_view word) {
+  if (word == "before") return engine::Moment::kBefore;
+  if (word == "inside") return engine::Moment::kInside;
+  if (word == "after") return engine::Moment::kAfter;
+  return {};
+}
+
+const char* name_of(engine::Moment moment) {
+  switch (moment) {
+    case engine::Moment::kBefore:
+      return "before";
+    case engine::Moment::kInside:
+      return "inside";
+    case engine::Moment::kAfter:
+      return "after";
+  }
+  return "?";
+}
+
+Error bad_kill(std::string_view text, const std::string& why) {
+  return {"--kill " + std::string(text) + ": " + why +
+              "; write RANK@POINT[#LIFE], POINT a number of an operation, init or finalize, then "
+              ".before, .inside or .after if you like (2@1000, 0@init.after, 1@20.before#1)",
+          kExitUsage};
+}
+
+}  // namespace
+
+Result<KillOrder> parse_kill(std::string_view text) {
+  KillOrder order;
+  const std::size_t at = text.find('@');
+  if (at == std::string_view::npos) return bad_kill(text, "there is no @");
+  const auto rank = number<std::uint32_t>(text.substr(0, at));
+  if (!rank) return bad_kill(text, "the rank before @ is not a number");
+  order.rank = *rank;
+
+  std::string_view point = text.substr(at + 1);
+  if (const std::size_t hash = point.find('#'); hash != std::string_view::npos) {
+    const auto life = number<std::uint32_t>(point.substr(hash + 1));
+    if (!life) return bad_kill(text, "the life after # is not a number");
+    order.life = *life;
+    point = point.substr(0, hash);
+  }
+  if (const std::size_t dot = point.find('.'); dot != std::string_view::npos) {
+    const auto moment = moment_of(point.substr(dot + 1));
+    if (!moment) return bad_kill(text, "the moment is none of before, inside, after");
+    order.moment = *moment;
+    point = point.substr(0, dot);
+  }
+  if (point == "init") {
+    order.kind = engine::PointKind::kInit;
+  } else if (point == "finalize") {
+    order.kind = engine::PointKind::kFinalize;
+  } else {
+    const auto ordinal = number<std::uint64_t>(point);
+    if (!ordinal || *ordinal == 0) {
+      return bad_kill(text, "the point is no number from 1, nor init, nor finalize");
+    }
+    order.ordinal = *ordinal;
+  }
+  return order;
+}
+
+std::string to_text(const KillOrder& order) {
+  std::string point = std::to_string(order.ordinal);
+  if (order.kind == engine::PointKind::kInit) point = "init";
+  if (order.kind == engine::PointKind::kFinalize) point = "finalize";
+  return std::to_string(order.rank) + "@" + point + "." + name_of(order.moment) + "#" +
+         std::to_string(order.life);
+}
+
+Result<std::uint64_t> parse_size_bytes(std::string_view text) {
+  const Error bad{"\"" + std::string(text) +
+                      "\" is no size; write a number of bytes, or one with K, M, G or T (512M)",
+                  kExitUsage};
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  const auto count = number<std::uint64_t>(text.substr(0, digits));
+  if (!count || *count == 0) return bad;
+  std::string_view suffix = digits == std::string_view::npos ? "" : text.substr(digits);
+  unsigned shift = 0;
+  if (!suffix.empty()) {
+    constexpr std::string_view kLetters = "kKmMgGtT";
+    const std::size_t letter = kLetters.find(suffix[0]);
+    if (letter != std::string_view::npos) {
+      shift = static_cast<unsigned>(letter / 2 + 1) * 10;
+      suffix.remove_prefix(1);
+      if (!suffix.empty() && suffix[0] == 'i') suffix.remove_prefix(1);
+    }
+    if (!suffix.empty() && (suffix[0] == 'b' || suffix[0] == 'B')) suffix.remove_prefix(1);
+    if (!suffix.empty()) return bad;
+  }
+  if (*count > (UINT64_MAX >> shift)) return bad;
+  return *count << shift;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes < 1024) return std::to_string(bytes) + " bytes";
+  static const char* const kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  while (value >= 1024) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text,
+                value < 10 && value != static_cast<int>(value) ? "%.1f %s" : "%.0f %s", value,
+                kUnits[unit]);
+  return text;
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,37 @@
+// The small languages of ftrun's command line.
+//
+//     kill  := RANK "@" point ["#" LIFE]           LIFE from 0, default 0
+//     point := (ORDINAL | "init" | "finalize") ["." moment]     ORDINAL from 1
+//     moment:= "before" | "inside" | "after"       default inside
+//     size  := DIGITS [("K" | "M" | "G" | "T") ["i"] ["B"]]     powers of 1024, any case
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/segment.h"
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+struct KillOrder {
+  std::uint32_t rank = 0;
+  std::uint32_t life = 0;
+  engine::PointKind kind = engine::PointKind::kOperation;
+  engine::Moment moment = engine::Moment::kInside;
+  std::uint64_t ordinal = 0;  // 0 for init and finalize
+  bool operator==(const KillOrder&) const = default;
+};
+
+// One --kill. Errors name the part that is wrong; exit code kExitUsage.
+Result<KillOrder> parse_kill(std::string_view text);
+// The order as one would write it: "2@1000.inside#0".
+std::string to_text(const KillOrder& order);
+
+// Bytes. Errors as above; 0 is an error.
+Result<std::uint64_t> parse_size_bytes(std::string_view text);
+// "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
+std::string size_text(std::uint64_t bytes);
+
+}  // namespace rejoin::launcher

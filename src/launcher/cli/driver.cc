@@ -1,0 +1,198 @@
+#include "launcher/cli/driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "launcher/agent/lifeline.h"
+#include "launcher/agent/machine.h"
+#include "launcher/job.h"
+#include "launcher/program/program.h"
+
+namespace rejoin::launcher {
+namespace {
+
+std::uint64_t monotonic_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+int fail(const Error& error) {
+  fprintf(stderr, "rejoin: %s\n", error.text.c_str());
+  return error.exit_code;
+}
+
+// Descriptors below 3 must be taken, or a pipe of ours would become somebody's standard output.
+void open_standard_descriptors() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
+  }
+}
+
+// REQUIRES bytes <= 16. Unguessable by other users: it keeps them out of the job.
+std::string random_hex(std::size_t bytes) {
+  unsigned char random[16];
+  while (getrandom(random, bytes, 0) != static_cast<ssize_t>(bytes)) {
+  }
+  std::string text;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    char digits[3];
+    snprintf(digits, sizeof digits, "%02x", random[i]);
+    text += digits;
+  }
+  return text;
+}
+
+Result<Descriptor> open_events(const std::string& path) {
+  if (path.empty()) return Descriptor();
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.open()) return Error{"cannot write --events " + path + ": " + error_text(errno)};
+  return file;
+}
+
+std::optional<Error> check_kept_directory(const RunOptions& options) {
+  if (!options.keep || !options.journal_directory.empty() || access(".", W_OK) == 0) return {};
+  return Error{"--keep: this directory cannot be written; give another with --journal-dir"};
+}
+
+// Everything about the job that can be wrong before a process is started.
+Result<JobPlan> make_plan(const RunOptions& options) {
+  JobPlan plan;
+  plan.options = options;
+  plan.processors = usable_processors();
+  plan.ranks = options.ranks.value_or(plan.processors);
+  for (const KillOrder& kill : options.kills) {
+    if (kill.rank >= plan.ranks) {
+      return Error{"--kill " + to_text(kill) + ": there is no rank " + std::to_string(kill.rank) +
+                       ", ranks are 0 to " + std::to_string(plan.ranks - 1),
+                   kExitUsage};
+    }
+  }
+  struct stat info = {};
+  const std::string& directory = options.working_directory;
+  if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+    return Error{"--wdir " + directory + ": no such directory"};
+  }
+  if (const auto error = check_kept_directory(options)) return *error;
+  auto path = check_program(options.command[0], directory);
+  if (!path.ok()) return path.error();
+  plan.path = path.value();
+  const std::string job = random_hex(8);
+  plan.job = strtoull(job.c_str(), nullptr, 16);
+  plan.socket = "rejoin-" + job;
+  plan.secret = random_hex(16);
+  plan.library_directory = library_directory();
+  plan.limit_bytes =
+      options.journal_limit_bytes.value_or(default_journal_limit_bytes(options.journal_directory));
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    auto environment =
+        environment_of(r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);
+    if (!environment.ok()) return environment.error();
+    plan.environments.push_back(std::move(environment.value()));
+  }
+  if (options.binding == Binding::kAuto) {
+    plan.bindings = processor_each(plan.ranks);
+  } else if (options.binding != Binding::kNone) {
+    auto bindings = bind_ranks(plan.library_directory, options.binding, plan.ranks);
+    if (!bindings.ok()) return bindings.error();
+    plan.bindings = std::move(bindings.value());
+  }
+  return plan;
+}
+
+void warn_about_exports(const RunOptions& options) {
+  for (const auto& [name, value] : options.exports) {
+    if (value || getenv(name.c_str()) != nullptr) continue;
+    fprintf(stderr, "rejoin: -x %s: there is no such variable to pass on\n", name.c_str());
+  }
+}
+
+// Before the first process: --checkpoint-dir and --resume.
+std::optional<Error> open_checkpoints(const JobPlan& plan, JobSegment& segment) {
+  const RunOptions& options = plan.options;
+  segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
+  if (options.checkpoint_directory.empty()) return {};
+  segment.header()->write_through = 1;
+  if (const auto error =
+          prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
+    return error;
+  }
+  if (!options.resume) return {};
+  std::vector<std::string> notices;
+  auto file = CheckpointFile::newest(options.checkpoint_directory, plan.path, plan.ranks, notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  if (!file.ok()) return file.error();
+  if (const auto error = file.value().install(segment)) return error;
+  if (!options.quiet) {
+    fprintf(stderr, "rejoin: going on from checkpoint %llu\n",
+            static_cast<unsigned long long>(file.value().version()));
+  }
+  return {};
+}
+
+// From here on no signal interrupts anything: they are read from a descriptor. Orphans of ranks
+// become children of this process.
+Inherited prepare_process(std::uint32_t ranks) {
+  Inherited inherited = {};
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int s :
+       {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    sigaddset(&wanted, s);
+  }
+  sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
+  signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+  constexpr rlim_t kDescriptorsOfARank = 8;
+  getrlimit(RLIMIT_NOFILE, &inherited.descriptors);
+  rlimit wider = inherited.descriptors;
+  wider.rlim_cur =
+      std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
+  setrlimit(RLIMIT_NOFILE, &wider);
+  return inherited;
+}
+
+}  // namespace
+
+int run_job(const RunOptions& options) {
+  const std::uint64_t start_ns = monotonic_ns();
+  open_standard_descriptors();
+  warn_about_exports(options);
+  auto plan = make_plan(options);
+  if (!plan.ok()) return fail(plan.error());
+  auto events = open_events(options.events_path);
+  if (!events.ok()) return fail(events.error());
+
+  const Inherited inherited = prepare_process(plan.value().ranks);
+  Lifeline lifeline;
+  plan.value().lifeline = lifeline.path();
+  auto guardian = std::make_unique<Guardian>(plan.value().socket, lifeline);
+  auto listener = listen_at(plan.value().socket);
+  if (!listener.ok()) return fail(listener.error());
+  JobSegment::Shape shape;
+  shape.ranks = plan.value().ranks;
+  shape.job = plan.value().job;
+  shape.limit_bytes = plan.value().limit_bytes;
+  shape.processors = plan.value().processors;
+  shape.stop_on_divergence = options.stop_on_divergence;
+  shape.log_ops = options.log_ops;
+  auto segment = JobSegment::create(shape, options.journal_directory, options.kills);
+  if (!segment.ok()) return fail(segment.error());
+  if (const auto error = open_checkpoints(plan.value(), segment.value())) return fail(*error);
+  Job job(std::move(plan.value()), std::move(segment.value()), std::move(listener.value()),
+          std::move(events.value()), std::move(guardian), inherited, start_ns);
+  return job.run();
+}
+
+}  // namespace rejoin::launcher

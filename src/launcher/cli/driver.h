@@ -1,0 +1,12 @@
+// The thin part of ftrun: carries out what the cores decide, and tells them what happens. One
+// thread, one poll loop.
+#pragma once
+
+#include "launcher/cli/options.h"
+
+namespace rejoin::launcher {
+
+// Runs a job to its end. Returns ftrun's exit code; whatever there is to say has been said.
+int run_job(const RunOptions& options);
+
+}  // namespace rejoin::launcher

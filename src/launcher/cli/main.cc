@@ -1,0 +1,25 @@
+// ftrun: runs an MPI program that outlives its ranks.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "launcher/cli/driver.h"
+#include "launcher/cli/options.h"
+#include "launcher/inspect/inspect.h"
+
+int main(int argc, char** argv) {
+  using namespace rejoin::launcher;
+  const auto command = parse_command_line(argc, argv);
+  if (!command.ok()) {
+    std::fprintf(stderr, "ftrun: %s\n", command.error().text.c_str());
+    return command.error().exit_code;
+  }
+  if (const auto* answer = std::get_if<Answer>(&command.value())) {
+    std::fputs(answer->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  }
+  if (const auto* inspect = std::get_if<InspectOptions>(&command.value())) {
+    return run_inspect(*inspect);
+  }
+  return run_job(std::get<RunOptions>(command.value()));
+}

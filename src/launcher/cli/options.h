@@ -1,0 +1,63 @@
+// ftrun's command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "launcher/base/grammar.h"
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+enum class Binding { kAuto, kNone, kCore, kSocket };
+
+struct RunOptions {
+  std::optional<std::uint32_t> ranks;  // nothing: as many as processors
+  std::vector<std::string> command;    // program and its arguments; never empty
+  std::vector<std::pair<std::string, std::optional<std::string>>>
+      exports;  // -x; no value: inherited
+  std::string working_directory;
+  bool tag_output = false;
+  Binding binding = Binding::kAuto;
+  std::optional<double> timeout_s;
+
+  std::uint32_t max_restarts = 4;
+  bool restart = true;
+  bool stop_on_divergence = true;
+  bool log_ops = false;
+  bool libc_recording = true;
+  std::string journal_directory;
+  std::optional<std::uint64_t> journal_limit_bytes;  // nothing: from the machine's memory
+  bool keep = false;
+  std::string checkpoint_directory;
+  bool resume = false;
+  std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
+
+  std::vector<KillOrder> kills;
+  std::string events_path;
+  bool core_dumps = false;
+  bool quiet = false;
+};
+
+struct InspectOptions {
+  std::string file;
+  std::optional<std::uint32_t> rank;
+  std::uint64_t limit = 0;  // records of each communicator that are printed; 0 = all
+};
+
+// Text that was asked for (help, version): goes to standard output, exit code 0.
+struct Answer {
+  std::string text;
+};
+
+using Command = std::variant<RunOptions, InspectOptions, Answer>;
+
+// Reads everything up to the program's name; what follows is the program's. Errors are one line
+// with exit code kExitUsage. mpirun's long options with a single dash are understood.
+Result<Command> parse_command_line(int argc, const char* const* argv);
+
+}  // namespace rejoin::launcher

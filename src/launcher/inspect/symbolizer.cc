@@ -1,0 +1,81 @@
+#include "launcher/inspect/symbolizer.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace rejoin::launcher {
+namespace {
+
+std::string module_path(const engine::ModuleEntry& module) {
+  return std::string(module.path, strnlen(module.path, sizeof module.path));
+}
+
+}  // namespace
+
+std::string expand_sites(std::string_view text, const SiteText& site) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t open = std::min(text.find('{', at), text.size());
+    result += text.substr(at, open - at);
+    at = open;
+    if (open == text.size()) break;
+    const std::size_t close = text.find('}', open);
+    const std::string marker(
+        text.substr(open, close == std::string_view::npos ? 1 : close - open + 1));
+    unsigned rank = 0, module = 0;
+    unsigned long long place = 0;
+    int length = 0;
+    const int fields =
+        std::sscanf(marker.c_str(), "{%u:%u:%llx}%n", &rank, &module, &place, &length);
+    if (fields == 3 && static_cast<std::size_t>(length) == marker.size()) {
+      result += site(rank, module, place);
+      at += marker.size();
+    } else {
+      result += '{';
+      ++at;
+    }
+  }
+  return result;
+}
+
+std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
+  char text[64];
+  std::snprintf(text, sizeof text, "{%u:%u:%llx}", rank, module,
+                static_cast<unsigned long long>(place));
+  return text;
+}
+
+std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_t place) {
+  if (module.build_id_bytes == engine::kNamedSite) return rough_site(module, place);
+  if (!loaded_) {
+    loaded_ = true;
+    void* library = dlopen((directory_ + "/librejoin_symbols.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) {
+      symbolize_ = reinterpret_cast<Symbolize>(dlsym(library, "rejoin_symbolize"));
+    }
+  }
+  const std::string path = module_path(module);
+  const auto [entry, fresh] = known_.try_emplace({path, place});
+  if (!fresh) return entry->second;
+  char text[1024];
+  const std::size_t id_bytes = std::min<std::size_t>(module.build_id_bytes, sizeof module.build_id);
+  const bool told = symbolize_ != nullptr && symbolize_(path.c_str(), module.build_id, id_bytes,
+                                                        place, text, sizeof text) == 0;
+  return entry->second = told ? text : rough_site(module, place);
+}
+
+std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place) {
+  const std::string path = module_path(module);
+  if (module.build_id_bytes == engine::kNamedSite) {
+    const std::size_t function = std::min(path.find("::"), path.size());
+    return path.substr(0, function) + ":" + std::to_string(place) + path.substr(function);
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "+0x%llx", static_cast<unsigned long long>(place));
+  return path.substr(path.rfind('/') + 1) + text;
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,96 @@
+#include "launcher/program/elf.h"
+
+#include <elf.h>
+
+#include <cstring>
+#include <optional>
+
+namespace rejoin::launcher {
+namespace {
+
+// A copy of the T at `offset`; nothing if it does not lie in the image.
+template <class T>
+std::optional<T> read_at(std::string_view image, std::uint64_t offset) {
+  if (offset > image.size() || image.size() - offset < sizeof(T)) return {};
+  T value;
+  std::memcpy(&value, image.data() + offset, sizeof(T));
+  return value;
+}
+
+// The file offset of a virtual address.
+std::optional<std::uint64_t> file_offset(std::string_view image, const Elf64_Ehdr& header,
+                                         std::uint64_t address) {
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    const auto p = read_at<Elf64_Phdr>(image, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (!p || p->p_type != PT_LOAD) continue;
+    if (address >= p->p_vaddr && address - p->p_vaddr < p->p_filesz) {
+      return p->p_offset + (address - p->p_vaddr);
+    }
+  }
+  return {};
+}
+
+std::optional<Elf64_Phdr> dynamic_segment(std::string_view image, const Elf64_Ehdr& header) {
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    const auto p = read_at<Elf64_Phdr>(image, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (p && p->p_type == PT_DYNAMIC) return p;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> needed_of(std::string_view image) {
+  const auto header = read_at<Elf64_Ehdr>(image, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+    return {};
+  }
+  const auto dynamic = dynamic_segment(image, *header);
+  if (!dynamic) return {};
+  std::vector<std::uint64_t> names;
+  std::uint64_t strings = 0;
+  for (std::uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic->p_filesz; at += sizeof(Elf64_Dyn)) {
+    const auto entry = read_at<Elf64_Dyn>(image, dynamic->p_offset + at);
+    if (!entry || entry->d_tag == DT_NULL) break;
+    if (entry->d_tag == DT_NEEDED) names.push_back(entry->d_un.d_val);
+    if (entry->d_tag == DT_STRTAB) strings = entry->d_un.d_ptr;
+  }
+  const auto table = file_offset(image, *header, strings);
+  std::vector<std::string> needed;
+  for (const std::uint64_t name : names) {
+    if (!table || name >= image.size() || *table + name >= image.size()) return {};
+    const std::string_view rest = image.substr(*table + name);
+    needed.emplace_back(rest.substr(0, rest.find('\0')));
+  }
+  return needed;
+}
+
+namespace {
+// Open MPI's own Fortran bindings: they need its insides, and Rejoin has none of its own.
+bool is_fortran_mpi(std::string_view soname) {
+  return soname.starts_with("libmpi_mpifh.so") || soname.starts_with("libmpi_usempi");
+}
+}  // namespace
+
+bool is_foreign_mpi(std::string_view soname) {
+  if (soname.starts_with("libmpich") || soname.starts_with("libmpi_mt.so")) return true;
+  if (is_fortran_mpi(soname)) return true;
+  // libmpi.so.12 is MPICH and Intel MPI, libmpi.so.1 and .20 are Open MPI before 3.
+  return soname.starts_with("libmpi.so") && soname != "libmpi.so.40";
+}
+
+std::string foreign_mpi_text(std::string_view program, std::string_view soname) {
+  if (is_fortran_mpi(soname)) {
+    return std::string(program) + " uses MPI's Fortran bindings (" + std::string(soname) +
+           "), which Rejoin does not have yet; C and C++ programs work";
+  }
+  std::string whose = "another MPI";
+  if (soname.starts_with("libmpich") || soname == "libmpi.so.12") whose = "MPICH or Intel MPI";
+  if (soname == "libmpi.so.1" || soname == "libmpi.so.20") whose = "an old Open MPI";
+  return std::string(program) + " was built for " + whose + " (" + std::string(soname) +
+         "), whose binaries Rejoin cannot run; compile it again with ftmpicc or ftmpicxx, or with "
+         "mpicc of Open MPI 4 or 5 (libmpi.so.40)";
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,24 @@
+// Which MPI a program was linked against, read from its ELF file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+// The DT_NEEDED entries of a 64-bit little-endian ELF image, in order. Empty for anything else: a
+// script, a static program, a damaged file.
+std::vector<std::string> needed_of(std::string_view image);
+
+// True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
+// libmpi.so.40, or Open MPI's Fortran bindings.
+bool is_foreign_mpi(std::string_view soname);
+
+// What to tell the user about a program linked against `soname`.
+// REQUIRES is_foreign_mpi(soname).
+std::string foreign_mpi_text(std::string_view program, std::string_view soname);
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,169 @@
+#include "launcher/program/program.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "launcher/base/file.h"
+#include "launcher/program/elf.h"
+#include "wire/messages.h"
+
+namespace rejoin::launcher {
+namespace {
+
+bool is_executable_file(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// `path` for somebody in another directory.
+std::string absolute(const std::string& path) {
+  char here[PATH_MAX];
+  if (path[0] == '/' || getcwd(here, sizeof here) == nullptr) return path;
+  return std::string(here) + "/" + path;
+}
+
+// A program of another MPI would find none of its functions in the preloaded library.
+Result<std::string> check_abi(const std::string& name, const std::string& path) {
+  const auto image = MappedFile::open(path);
+  if (!image.ok()) return path;  // executable, but not readable
+  for (const std::string& soname : needed_of(image.value().bytes())) {
+    if (is_foreign_mpi(soname)) return Error{foreign_mpi_text(name, soname)};
+  }
+  return path;
+}
+
+using Environment = std::vector<std::string>;
+
+std::string* find_variable(Environment& environment, const std::string& name) {
+  for (std::string& entry : environment) {
+    if (entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name)) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+void set_variable(Environment& environment, const std::string& name, const std::string& value) {
+  if (std::string* entry = find_variable(environment, name)) {
+    *entry = name + "=" + value;
+  } else {
+    environment.push_back(name + "=" + value);
+  }
+}
+
+// Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
+Result<std::string> preload_of(const std::string& directory, bool libc_recording,
+                               const std::string& others) {
+  std::string list;
+  for (const char* file : {"librejoin_libc.so", "libmpi.so.40"}) {
+    if (!libc_recording && file == std::string_view("librejoin_libc.so")) continue;
+    const std::string path = directory + "/" + file;
+    if (access(path.c_str(), R_OK) != 0) {
+      return Error{path + " is missing; it belongs to this ftrun: build or install them together"};
+    }
+    if (path.find_first_of(" :") != std::string::npos) {
+      return Error{path +
+                   ": the dynamic linker cannot preload a file with a space or colon in its "
+                   "path; install Rejoin elsewhere"};
+    }
+    list += (list.empty() ? "" : ":") + path;
+  }
+  for (std::size_t at = 0; at < others.size();) {
+    const std::size_t end = std::min(others.find_first_of(" :", at), others.size());
+    const std::string other = others.substr(at, end - at);
+    if (!other.empty() && (":" + list + ":").find(":" + other + ":") == std::string::npos) {
+      list += ":" + other;
+    }
+    at = end + 1;
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  const char* variable = getenv("PATH");
+  const std::string path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    const std::string directory = end == at ? "." : path.substr(at, end - at);
+    const std::string candidate = directory + "/" + name;
+    if (is_executable_file(candidate)) return candidate;
+    at = end + 1;
+  }
+  return {};
+}
+
+Result<std::string> check_program(const std::string& name, const std::string& directory) {
+  if (name.empty()) return Error{"the program's name is empty", kExitNotFound};
+  if (name.find('/') == std::string::npos) {
+    const std::string found = find_program(name);
+    if (!found.empty()) return check_abi(name, directory.empty() ? found : absolute(found));
+    const std::string hint =
+        access(name.c_str(), F_OK) == 0 ? "; for the file here write ./" + name : "";
+    return Error{name + ": no such program in PATH" + hint, kExitNotFound};
+  }
+  const bool as_it_is = directory.empty() || name[0] == '/';
+  const std::string path = as_it_is ? name : absolute(directory + "/" + name);
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) {
+    return Error{name + ": " + error_text(errno),
+                 errno == EACCES ? kExitNotExecutable : kExitNotFound};
+  }
+  if (S_ISDIR(info.st_mode))
+    return Error{name + ": is a directory, not a program", kExitNotExecutable};
+  if (!is_executable_file(path)) {
+    return Error{name + ": not executable (chmod +x makes it so)", kExitNotExecutable};
+  }
+  return check_abi(name, path);
+}
+
+std::string library_directory() {
+  char path[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  std::string executable(path, n > 0 ? static_cast<std::size_t>(n) : 0);
+  for (int level = 0; level < 2; ++level)
+    executable.resize(std::min(executable.rfind('/'), executable.size()));
+  return executable + "/lib";
+}
+
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
+                                                const RunOptions& options) {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  for (const auto& [name, value] : options.exports) {
+    if (value) set_variable(environment, name, *value);
+  }
+  const std::string* preloaded = find_variable(environment, "LD_PRELOAD");
+  const auto preload = preload_of(all.library_directory, options.libc_recording,
+                                  preloaded != nullptr ? preloaded->substr(11) : "");
+  if (!preload.ok()) return preload.error();
+  set_variable(environment, "LD_PRELOAD", preload.value());
+  // Where programs that want it find libmpi_cxx.so.40: ours, not one that needs another MPI.
+  const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
+  const std::string others = path != nullptr ? ":" + path->substr(16) : "";
+  set_variable(environment, "LD_LIBRARY_PATH", all.library_directory + others);
+  if (find_variable(environment, "PYTHONHASHSEED") == nullptr) {
+    set_variable(environment, "PYTHONHASHSEED", "0");
+  }
+  set_variable(environment, wire::kEnvSocket, all.socket);
+  set_variable(environment, wire::kEnvSecret, all.secret);
+  set_variable(environment, wire::kEnvRank, std::to_string(rank));
+  set_variable(environment, wire::kEnvLibcRecording, options.libc_recording ? "on" : "off");
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
+    set_variable(environment, name, std::to_string(rank));
+  }
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    set_variable(environment, name, std::to_string(all.ranks));
+  }
+  return environment;
+}
+
+}  // namespace rejoin::launcher

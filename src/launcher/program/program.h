@@ -1,0 +1,36 @@
+// The program to run: where it is, whether it can run, and with which environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/base/result.h"
+#include "launcher/cli/options.h"
+
+namespace rejoin::launcher {
+
+// `name` along PATH; empty if there is none.
+std::string find_program(const std::string& name);
+
+// The file to execute for `name`, which is relative to `directory` if that is not empty. Errors say
+// what is wrong with it: exit code 127 not found, 126 not executable, 1 built for another MPI.
+Result<std::string> check_program(const std::string& name, const std::string& directory);
+
+// Where the libraries lie that belong to this very ftrun: "../lib" from its executable.
+std::string library_directory();
+
+// What all ranks have in common; the same bytes for every incarnation.
+struct Surroundings {
+  std::string socket;
+  std::string secret;
+  std::string library_directory;
+  std::uint32_t ranks = 1;
+};
+
+// The environment of a rank, entry by entry, from this process's and `options`. Errors: a library
+// is missing, or its path cannot be written into LD_PRELOAD.
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
+                                                const RunOptions& options);
+
+}  // namespace rejoin::launcher

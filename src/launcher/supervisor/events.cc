@@ -1,0 +1,68 @@
+#include "launcher/supervisor/events.h"
+
+#include <string.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace rejoin::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded_to_micro(double seconds) {
+  return static_cast<double>(static_cast<std::int64_t>(seconds * 1e6 + 0.5)) / 1e6;
+}
+
+// Contexts are hashes of 64 bits: most readers of JSON would round them.
+std::string hexadecimal(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string cause_text(const Cause& cause) {
+  if (cause.kind != Cause::Kind::kSignal) return to_text(cause);
+  const char* name = sigdescr_np(cause.value);
+  return "signal " + std::to_string(cause.value) + (name ? std::string(" (") + name + ")" : "");
+}
+
+Json to_json(const Position& p) {
+  Json json;
+  json["context"] = hexadecimal(p.context);
+  json["sequence"] = p.sequence;
+  json["ordinal"] = p.ordinal;
+  json["operation"] = p.operation;
+  json["inside"] = p.inside;
+  json["site"] = p.site;
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Record& r, double start_wall_s) {
+  Json json;
+  const double t = static_cast<double>(r.at_ns) / 1e9;
+  json["t"] = rounded_to_micro(t);
+  json["wall"] = rounded_to_micro(start_wall_s + t);
+  json["event"] = r.event;
+  if (r.rank) {
+    json["rank"] = *r.rank;
+    json["incarnation"] = r.incarnation;
+  }
+  json["epoch"] = r.epoch;
+  if (r.pid != 0) json["pid"] = r.pid;
+  if (r.position) json["position"] = to_json(*r.position);
+  if (r.cause) {
+    json["cause"] = cause_text(*r.cause);
+    if (r.cause->oom) json["out_of_memory"] = true;
+    if (r.cause->peak_bytes != 0) json["peak_bytes"] = r.cause->peak_bytes;
+  }
+  if (r.replayed_operations) json["replayed_ops"] = *r.replayed_operations;
+  if (r.took_ms) json["took_ms"] = *r.took_ms;
+  if (r.code) json["code"] = *r.code;
+  if (!r.text.empty()) json["text"] = r.text;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,308 @@
+#include "launcher/supervisor/supervisor_core.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "launcher/base/grammar.h"
+#include "launcher/base/result.h"
+#include "launcher/program/elf.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// Generations are 16 bits wide in an attempt's tag.
+constexpr std::uint32_t kMaxEpochs = 65535;
+
+std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
+
+std::string at_site(const Position& position) {
+  return position.site.empty() ? "" : " at " + position.site;
+}
+
+std::string memory_text(const Cause& cause) {
+  return !cause.oom || cause.peak_bytes == 0
+             ? ""
+             : " (it had " + size_text(cause.peak_bytes) + " resident)";
+}
+
+std::string milliseconds(std::uint64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, ns < 100'000 ? "%.2f ms" : "%.1f ms",
+                static_cast<double>(ns) / 1e6);
+  return text;
+}
+
+std::string times(std::uint32_t n) {
+  return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
+}
+
+}  // namespace
+
+SupervisorCore::SupervisorCore(const Policy& policy) : policy_(policy), ranks_(policy.ranks) {}
+
+std::vector<Action> SupervisorCore::step(const Event& e) {
+  actions_.clear();
+  using Kind = Event::Kind;
+  Rank& r = ranks_[e.rank];
+  switch (e.kind) {
+    case Kind::kStarted:
+      r.pid = e.pid;
+      record(r.incarnation == 0 ? "start" : "respawn", e).pid = e.pid;
+      break;
+    case Kind::kSpawnFailed:
+      r.state = State::kOver;
+      stop(e, e.code, e.text);
+      break;
+    case Kind::kRegistered:
+      r.state = State::kRegistered;
+      r.pid = e.pid;
+      r.replay_since_ns = e.at_ns;
+      record("register", e).pid = e.pid;
+      break;
+    case Kind::kInitialized:
+      r.state = State::kRunning;
+      r.replay_since_ns = e.at_ns;
+      somebody_initialized_ = true;
+      record("init", e);
+      check_everybody_initializes(e);
+      break;
+    case Kind::kLive:
+      on_back("live", e, e.value);
+      break;
+    case Kind::kFinalized:
+      r.state = State::kFinalized;
+      on_back("finalize", e, e.position.replayed);
+      break;
+    case Kind::kEnded:
+      on_ended(e);
+      break;
+    case Kind::kAbort:
+      on_abort(e);
+      break;
+    case Kind::kDiverged:
+      record("diverged", e).text = e.text;
+      stop(e, kExitFailure, e.text);
+      break;
+    case Kind::kLimit:
+      on_limit(e);
+      break;
+    case Kind::kUnfired:
+      on_unfired(e);
+      break;
+    case Kind::kNotice:
+      record("notice", e).text = e.text;
+      act(Action::Kind::kTell, e.rank, rank_text(e.rank) + ": " + e.text);
+      break;
+    case Kind::kForeignAbi:
+      stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
+      break;
+    case Kind::kTimeout:
+      if (stopping_) break;
+      act(Action::Kind::kReport);
+      stop(e, kExitTimeout, "the time limit of --timeout is over");
+      break;
+    case Kind::kSignal:
+      on_signal(e);
+      break;
+    case Kind::kOutputLost:
+      stop(e, e.code, e.text);
+      break;
+    case Kind::kAllOver:
+      act(Action::Kind::kFinish);
+      actions_.back().code = exit_code_;
+      break;
+  }
+  return std::move(actions_);
+}
+
+void SupervisorCore::on_ended(const Event& e) {
+  Rank& r = ranks_[e.rank];
+  const State state = std::exchange(r.state, State::kOver);
+  const bool exited = e.cause.kind == Cause::Kind::kExit;
+  const bool well = exited && e.cause.value == 0;
+  const bool final_code = exited && state == State::kFinalized;
+  const bool before_init = state == State::kStarting || state == State::kRegistered;
+  const bool never_a_rank = exited && before_init && (well || r.incarnation == 0);
+  if (!stopping_ && !final_code && !never_a_rank) {
+    on_death(e);
+    return;
+  }
+  Record& line = record("exit", e);
+  line.cause = e.cause;
+  line.position = e.position;
+  line.pid = r.pid;
+  if (stopping_) return;
+  if (final_code) {
+    if (well) return;
+    if (exit_code_ == 0) {
+      exit_code_ = e.cause.value;
+      act(Action::Kind::kTell, e.rank, rank_text(e.rank) + " ended with " + to_text(e.cause));
+    }
+  } else if (well) {
+    left_early_ = e.rank;
+    check_everybody_initializes(e);
+  } else {
+    stop(e, exit_code_of(e.cause),
+         rank_text(e.rank) + " ended with " + to_text(e.cause) + ", without calling MPI_Init");
+  }
+}
+
+void SupervisorCore::on_death(const Event& e) {
+  Rank& r = ranks_[e.rank];
+  const std::string why = objection(r, e);
+  if (why.empty()) {
+    r.state = State::kStarting;
+    act(Action::Kind::kRespawn, e.rank);
+  }
+  const std::int64_t pid = r.pid;
+  if (why.empty()) ++epoch_;
+  Record& line = record("death", e);
+  line.pid = pid;
+  line.cause = e.cause;
+  line.position = e.position;
+  line.replayed_operations = e.position.replayed;
+  const bool catching_up = r.incarnation > 0 && !e.position.live;
+  const std::string what = rank_text(e.rank) + " died (" + to_text(e.cause) + ") " +
+                           to_text(e.position) + (catching_up ? " while catching up" : "");
+  if (!why.empty()) {
+    const int code = exit_code_of(e.cause);
+    stop(e, code == 0 ? kExitFailure : code, what + at_site(e.position) + "; " + why);
+    return;
+  }
+  ++r.incarnation;
+  if (e.cause.oom) ++r.oom_deaths;
+  if (e.cause.is_fault()) {
+    r.faulted = true;
+    r.fault = e.cause;
+    r.fault_at = e.position;
+  }
+  r.coming_back = true;
+  r.died_at_ns = e.at_ns;
+  act(Action::Kind::kNews, e.rank,
+      what + memory_text(e.cause) + "; starting it again (" + std::to_string(r.incarnation) +
+          " of " + std::to_string(policy_.max_restarts) + ")");
+}
+
+std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
+  if (!policy_.restart) return "--no-restart ends the job";
+  if (limit_reached_) {
+    return "the journal had met its limit of " + size_text(policy_.journal_limit_bytes) +
+           ", so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
+  }
+  if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
+      r.fault_at.same_as(e.position)) {
+    if (e.cause.kind == Cause::Kind::kExit && e.cause.value == 0) {
+      return "it ended there before, so the job ends; a program has to call MPI_Finalize before it "
+             "exits";
+    }
+    return "it died there by the same cause before, so a restart cannot help and the job ends";
+  }
+  if (e.cause.oom && r.oom_deaths > 0) {
+    return "it is the second time that there is not enough memory for it, so the job ends; "
+           "use fewer ranks or more memory" +
+           memory_text(e.cause);
+  }
+  if (r.incarnation >= policy_.max_restarts) {
+    return "it was started again " + times(r.incarnation) +
+           " already, so the job ends (--max-restarts)";
+  }
+  if (epoch_ >= kMaxEpochs) return "the job has had all the deaths that it can count";
+  return {};
+}
+
+// A replacement has caught up when it does something new, or has nothing left to do.
+void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t replayed) {
+  Rank& r = ranks_[e.rank];
+  Record& line = record(name, e);
+  if (r.incarnation > 0) line.replayed_operations = replayed;
+  if (!std::exchange(r.coming_back, false)) return;
+  const std::uint64_t away_ns = e.at_ns - r.died_at_ns;
+  line.took_ms = static_cast<double>(away_ns) / 1e6;
+  std::string text = rank_text(e.rank) + " is back after " + milliseconds(away_ns);
+  std::string how = e.code > 0 ? "from checkpoint " + std::to_string(e.code) : "";
+  if (replayed > 0) {
+    how += std::string(how.empty() ? "" : ", ") + "replayed " + std::to_string(replayed) +
+           (replayed == 1 ? " operation" : " operations") + " in " +
+           milliseconds(e.at_ns - r.replay_since_ns);
+  }
+  if (!how.empty()) text += " (" + how + ")";
+  act(Action::Kind::kNews, e.rank, text);
+}
+
+void SupervisorCore::on_abort(const Event& e) {
+  Record& line = record("abort", e);
+  line.code = e.code;
+  line.text = e.text;
+  const std::string called =
+      rank_text(e.rank) + " called MPI_Abort(" + std::to_string(e.code) + ")";
+  stop(e, e.code & 0xff, e.text.empty() ? called : rank_text(e.rank) + ": " + e.text);
+}
+
+void SupervisorCore::on_signal(const Event& e) {
+  if (std::exchange(interrupted_, true)) {
+    act(Action::Kind::kKillNow);
+    return;
+  }
+  const char* name = sigdescr_np(e.code);
+  stop(e, kExitSignal + e.code,
+       "signal " + std::to_string(e.code) + (name ? std::string(" (") + name + ")" : "") +
+           ": ending all ranks");
+}
+
+void SupervisorCore::on_limit(const Event& e) {
+  if (std::exchange(limit_reached_, true)) return;
+  record("limit", e);
+  act(Action::Kind::kTell, e.rank,
+      "the journal is full (" + size_text(policy_.journal_limit_bytes) +
+          "): the job goes on, but from now on the death of a rank ends it; "
+          "--journal-limit makes it larger");
+}
+
+void SupervisorCore::on_unfired(const Event& e) {
+  record("kill_unfired", e).text = e.text;
+  if (exit_code_ == 0) exit_code_ = kExitFailure;
+  act(Action::Kind::kTell, e.rank,
+      "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) + " in life " +
+          std::to_string(ranks_[e.rank].incarnation));
+}
+
+// MPI's rule: if one process calls MPI_Init, all must; the others would wait for ever.
+void SupervisorCore::check_everybody_initializes(const Event& e) {
+  if (!left_early_ || !somebody_initialized_) return;
+  stop(e, kExitFailure,
+       rank_text(*left_early_) +
+           " exited with code 0 without calling MPI_Init, but others called it");
+}
+
+void SupervisorCore::stop(const Event& e, int code, const std::string& why) {
+  if (stopping_) return;
+  stopping_ = true;
+  if (exit_code_ == 0) exit_code_ = code;
+  act(Action::Kind::kStop);
+  act(Action::Kind::kTell, e.rank, why);
+  Record& line = record("stop", e, false);
+  line.code = exit_code_;
+  line.text = why;
+}
+
+void SupervisorCore::act(Action::Kind kind, std::uint32_t rank, std::string text) {
+  actions_.push_back({kind, rank, 0, std::move(text), {}});
+}
+
+Record& SupervisorCore::record(const char* name, const Event& e, bool about_rank) {
+  act(Action::Kind::kRecord, e.rank);
+  Record& line = actions_.back().record;
+  line.event = name;
+  line.at_ns = e.at_ns;
+  line.epoch = epoch_;
+  if (about_rank) {
+    line.rank = e.rank;
+    line.incarnation = ranks_[e.rank].incarnation;
+  }
+  return line;
+}
+
+}  // namespace rejoin::launcher

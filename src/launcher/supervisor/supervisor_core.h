@@ -1,0 +1,142 @@
+// The policy of a job: what is done when something happens to a rank, and why.
+//
+// A pure step function: no clock, no I/O. Events come from the driver with the time in them;
+// actions are carried out by the agent and the driver in the order given.
+//
+//   state of a rank    leaves it by
+//   kStarting          registered
+//   kRegistered        initialized                 (a linked program registers when it is loaded)
+//   kRunning           finalized
+//   kFinalized         ended
+//   any                ended -> kStarting (respawned) or kOver
+//
+// What the end of a process means:
+//   exit after Finalize   its exit code is final; the others go on
+//   exit before Init   in the first incarnation, and with code 0 in any: final. It is no MPI
+//                      program, or does not like its arguments
+//   anything else      a death, whether it registered or not: it was started as a rank. It is
+//     started again, unless --no-restart; the journal was full; it died again at the same place by
+//     the same fault (an exit code before Finalize, 0 as well, is one); the OOM killer took it a
+//     second time; it used up --max-restarts; the job used up its epochs
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/supervisor/record.h"
+
+namespace rejoin::launcher {
+
+struct Policy {
+  std::uint32_t ranks = 1;
+  std::uint32_t max_restarts = 4;  // of one rank
+  bool restart = true;
+  std::uint64_t journal_limit_bytes = 0;
+};
+
+struct Event {
+  enum class Kind {
+    kStarted,      // pid
+    kSpawnFailed,  // text; code = exit code for the job
+    kRegistered,   // pid
+    kInitialized,
+    kLive,  // value = operations replayed
+    kFinalized,
+    kEnded,     // cause, position; the whole process tree is dead and its output read
+    kAbort,     // code; text: empty, or what is wrong
+    kDiverged,  // text: a replay went where its past did not; the rank does not go on
+    kLimit,
+    kNotice,      // text
+    kForeignAbi,  // text = soname
+    kUnfired,     // text = the --kill; after the last rank ended
+    kTimeout,
+    kSignal,      // code = a signal that ends the job
+    kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
+    kAllOver,     // every rank has ended and none is being started
+  };
+  Kind kind;
+  std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
+  std::uint32_t rank = 0;
+  std::int64_t pid = 0;
+  int code = 0;
+  std::uint64_t value = 0;
+  std::string text = {};
+  Cause cause = {};
+  Position position = {};
+};
+
+struct Action {
+  enum class Kind {
+    kRespawn,  // rank: publish its death, ring everybody, admit and start the next incarnation
+    kStop,     // end all processes, gently first
+    kKillNow,  // end all processes at once
+    kReport,   // print where every rank stands
+    kNews,     // text for the user; silenced by --quiet
+    kTell,     // text for the user
+    kRecord,   // record for the event log
+    kFinish,   // ftrun exits with `code`
+  };
+  Kind kind;
+  std::uint32_t rank = 0;
+  int code = 0;
+  std::string text = {};
+  Record record = {};
+};
+
+class SupervisorCore {
+ public:
+  explicit SupervisorCore(const Policy& policy);
+
+  std::vector<Action> step(const Event& event);
+
+  std::uint32_t incarnation(std::uint32_t rank) const { return ranks_[rank].incarnation; }
+  // Deaths that were answered by a restart; the segment's epoch.
+  std::uint32_t epoch() const { return epoch_; }
+  bool stopping() const { return stopping_; }
+
+ private:
+  enum class State { kStarting, kRegistered, kRunning, kFinalized, kOver };
+  struct Rank {
+    State state = State::kStarting;
+    std::uint32_t incarnation = 0;
+    std::uint32_t oom_deaths = 0;
+    bool coming_back = false;  // died and not live again yet
+    std::uint64_t died_at_ns = 0;
+    std::uint64_t replay_since_ns = 0;
+    bool faulted = false;
+    Cause fault = {};  // of its newest death by a fault
+    Position fault_at = {};
+    std::int64_t pid = 0;
+  };
+
+  void on_ended(const Event& event);
+  void on_death(const Event& event);
+  void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
+  void on_abort(const Event& event);
+  void on_signal(const Event& event);
+  void on_limit(const Event& event);
+  void on_unfired(const Event& event);
+  void check_everybody_initializes(const Event& event);
+  // Why a death cannot be answered by a restart; empty if it can.
+  std::string objection(const Rank& rank, const Event& event) const;
+
+  void stop(const Event& event, int code, const std::string& why);
+  void act(Action::Kind kind, std::uint32_t rank = 0, std::string text = {});
+  // A record of `event` about its rank (or about the job), to be completed by the caller.
+  Record& record(const char* name, const Event& event, bool about_rank = true);
+
+  Policy policy_;
+  std::vector<Rank> ranks_;
+  std::vector<Action> actions_;
+  std::uint32_t epoch_ = 0;
+  bool stopping_ = false;
+  bool interrupted_ = false;
+  bool limit_reached_ = false;
+  bool somebody_initialized_ = false;
+  std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
+  int exit_code_ = 0;
+};
+
+}  // namespace rejoin::launcher
