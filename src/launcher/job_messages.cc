@@ -10,15 +10,6 @@ namespace {
 using wire::Message;
 using wire::MessageType;
 
-// One line: what a program puts into a message must not break ours.
-std::string text_of(const Message& message) {
-  std::string text(message.text, message.text_bytes);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 void Job::accept_all() {

@@ -116,6 +116,37 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   EXPECT_EQ(printed({}), whole);
 }
 
+// Rings of which each place would be printed again and again.
+TEST_F(Inspect, RingsThatCannotBe) {
+  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
+  auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
+  std::vector<engine::Log*> logs = {&region->calls, &region->modules, channel};
+  for (auto& entry : region->context_index) {
+    if (entry.context.load() == 0) continue;
+    logs.push_back(
+        &reinterpret_cast<engine::ContextBlock*>(job_.base() + entry.block.load())->records);
+  }
+  ASSERT_EQ(logs.size(), 4u);
+  for (engine::Log* log : logs) {
+    const std::uint64_t tail = log->tail.load();
+    log->tail.store(~std::uint64_t{0} / 2);
+    log->rings.store(1);
+    for (const engine::LogRing ring : {engine::LogRing{0, (std::uint64_t{1} << 62) + 1, inside},
+                                       {0, 3, inside},
+                                       {0, 0, inside},
+                                       {0, ~std::uint64_t{0}, inside},
+                                       {~std::uint64_t{0}, 64, inside}}) {
+      log->ring[0] = ring;
+      EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos) << ring.capacity;
+    }
+    log->rings.store(~std::uint32_t{0});
+    EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos);
+    log->tail.store(tail);
+    log->rings.store(0);
+  }
+}
+
 // As rejoin_call_site() gives them; of a long name of a file its end is kept.
 TEST_F(Inspect, NamedSites) {
   const std::string file_far_away = std::string(300, 'd') + "/model.cc";

@@ -60,13 +60,17 @@ Caller accept_next(int listener) {
   }
 }
 
+std::string text_of(const wire::Message& message) {
+  return one_line(std::string(message.text, message.text_bytes));
+}
+
 Received receive(int socket, wire::Message& message) {
-  const ssize_t got = recv(socket, &message, sizeof message, MSG_DONTWAIT);
+  // MSG_TRUNC: the datagram's size, also if it was larger than the buffer.
+  const ssize_t got = recv(socket, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Received::kNothing;
   if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return Received::kEnd;
-  if (message.text_bytes != static_cast<std::size_t>(got) - wire::kMessageHeadBytes) {
-    return Received::kEnd;
-  }
+  const auto text_bytes = static_cast<std::size_t>(got) - wire::kMessageHeadBytes;
+  if (message.text_bytes != text_bytes || text_bytes > wire::kMaxText) return Received::kEnd;
   return Received::kMessage;
 }
 

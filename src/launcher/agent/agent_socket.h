@@ -27,6 +27,9 @@ enum class Received { kMessage, kNothing, kEnd };
 // One datagram, if one is there. Malformed ones count as the connection's end.
 Received receive(int socket, wire::Message& message);
 
+// A message's text as one line. REQUIRES that it was received.
+std::string text_of(const wire::Message& message);
+
 // `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
                   std::string_view text, int descriptor);

@@ -38,7 +38,8 @@ std::vector<std::uint64_t> versions_in(const std::string& directory) {
     const char* begin = name.data() + kPrefix.size();
     const char* end = name.data() + name.size() - kSuffix.size();
     std::uint64_t version = 0;
-    if (std::from_chars(begin, end, version).ptr == end) found.push_back(version);
+    const auto [at, fault] = std::from_chars(begin, end, version);
+    if (at == end && fault == std::errc{}) found.push_back(version);
   }
   std::sort(found.rbegin(), found.rend());
   return found;
@@ -115,13 +116,17 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
       continue;
     }
     CheckpointFile file(std::move(mapped.value()));
-    if (const std::string fault = file.fault(); !fault.empty()) {
+    std::string fault = file.fault();
+    if (fault.empty() && (file.version() != version || version == 0)) {
+      fault = "holds another version than its name says";
+    }
+    if (!fault.empty()) {
       notices.push_back(path + " " + fault + "; looking for an older one");
       continue;
     }
     const std::string theirs(file.head()->program, strnlen(file.head()->program, 200));
     if (theirs != base_name(program)) {
-      return Error{"--resume: " + path + " was written by " + theirs + ", not by " +
+      return Error{"--resume: " + path + " was written by " + one_line(theirs) + ", not by " +
                    base_name(program)};
     }
     if (file.head()->ranks != ranks) {

@@ -15,6 +15,14 @@ inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 inline constexpr int kExitSignal = 128;  // + the signal
 
+// As part of a line of ours: what others wrote must not break it, nor speak to the terminal.
+inline std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
 struct Error {
   std::string text;
   int exit_code = kExitFailure;

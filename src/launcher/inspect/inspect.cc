@@ -1,6 +1,7 @@
 #include "launcher/inspect/inspect.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cstdio>
 #include <cstring>
@@ -66,7 +67,24 @@ class Reader {
     return reinterpret_cast<const T*>(file_.data() + offset);
   }
 
-  // Element `index` of a log; nullptr if it does not lie in the file. REQUIRES kept(log, index).
+  // Whether a log can be walked: its rings lie in the file, one behind the other, so that no more
+  // elements are kept than there is room for.
+  template <class T>
+  bool whole(const engine::Log& log) {
+    const std::uint32_t rings = log.rings.load();
+    std::uint64_t from = 0;
+    for (std::uint32_t k = 0; k < std::min(rings, engine::kLogRings); ++k) {
+      const engine::LogRing& ring = log.ring[k];
+      const bool good = std::has_single_bit(ring.capacity) && ring.from >= from &&
+                        ring.from <= log.tail.load() && at<T>(ring.at, ring.capacity) != nullptr;
+      if (!good) return damaged(&log);
+      from = ring.from;
+    }
+    return rings <= engine::kLogRings || damaged(&log);
+  }
+
+  // Element `index` of a log; nullptr if it does not lie in the file. REQUIRES whole<T>(log) and
+  // kept(log, index).
   template <class T>
   const T* element(const engine::Log& log, std::uint64_t index) {
     if (const int k = ring_of(log, index); k >= 0) {
@@ -75,7 +93,7 @@ class Reader {
     }
     const std::uint32_t chunk = engine::log_chunk(index);
     if (chunk >= engine::kLogChunks || log.chunk[chunk] == 0) {
-      damaged_at_ = damaged_at_.value_or(offset_of(&log));
+      damaged(&log);
       return nullptr;
     }
     const std::uint64_t skipped = index - engine::log_chunk_begin(chunk);
@@ -93,15 +111,15 @@ class Reader {
     return end_of(log, k) - std::min(log.ring[k].capacity, end_of(log, k) - log.ring[k].from);
   }
 
-  Offset offset_of(const void* p) const {
-    return static_cast<Offset>(static_cast<const char*>(p) - file_.data());
-  }
   std::optional<Offset> damaged_at() const { return damaged_at_; }
 
  private:
-  static int rings_of(const engine::Log& log) {
-    return static_cast<int>(std::min(log.rings.load(), engine::kLogRings));
+  bool damaged(const void* p) {
+    const Offset at = static_cast<Offset>(static_cast<const char*>(p) - file_.data());
+    damaged_at_ = damaged_at_.value_or(at);
+    return false;
   }
+  static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
   static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
     int k = rings_of(log) - 1;
     while (k >= 0 && index < log.ring[k].from) --k;
@@ -169,13 +187,16 @@ std::optional<Error> Printer::print() {
 bool Printer::print_rank(std::uint32_t rank) {
   const auto* region =
       reader_.at<engine::RegionHead>(header_->first_region + rank * header_->region_bytes);
-  if (region == nullptr) return false;
+  if (region == nullptr || !reader_.whole<engine::CallEntry>(region->calls) ||
+      !reader_.whole<engine::ModuleEntry>(region->modules)) {
+    return false;
+  }
   std::vector<const engine::ContextBlock*> blocks;
   std::uint64_t operations = 0;
   for (const engine::ContextIndexEntry& entry : region->context_index) {
     if (entry.context.load() == 0) continue;
     const auto* block = reader_.at<engine::ContextBlock>(entry.block.load());
-    if (block == nullptr) return false;
+    if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
     blocks.push_back(block);
     operations += block->records.tail.load();
   }
@@ -274,9 +295,11 @@ bool Printer::print_messages(std::uint32_t rank, const engine::RegionHead& regio
   for (std::uint32_t to = 0; channels != nullptr && to < header_->ranks; ++to) {
     const std::uint64_t count = channels[to].tail.load();
     if (count == 0) continue;
+    if (!reader_.whole<engine::ChannelEntry>(channels[to])) return false;
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (!Reader::kept(channels[to], i)) continue;
+      if (!Reader::kept(channels[to], i)) i = Reader::next_kept(channels[to], i);
+      if (i >= count) break;
       const auto* entry = reader_.element<engine::ChannelEntry>(channels[to], i);
       if (entry == nullptr) return false;
       bytes += entry->bytes;

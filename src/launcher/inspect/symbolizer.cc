@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "launcher/base/result.h"
+
 namespace rejoin::launcher {
 namespace {
 
 std::string module_path(const engine::ModuleEntry& module) {
-  return std::string(module.path, strnlen(module.path, sizeof module.path));
+  return one_line(std::string(module.path, strnlen(module.path, sizeof module.path)));
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_
   const std::size_t id_bytes = std::min<std::size_t>(module.build_id_bytes, sizeof module.build_id);
   const bool told = symbolize_ != nullptr && symbolize_(path.c_str(), module.build_id, id_bytes,
                                                         place, text, sizeof text) == 0;
-  return entry->second = told ? text : rough_site(module, place);
+  return entry->second = told ? one_line(text) : rough_site(module, place);
 }
 
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place) {

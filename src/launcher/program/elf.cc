@@ -8,6 +8,8 @@
 namespace rejoin::launcher {
 namespace {
 
+constexpr std::size_t kMostName = 255;  // bytes of a file's name
+
 // A copy of the T at `offset`; nothing if it does not lie in the image.
 template <class T>
 std::optional<T> read_at(std::string_view image, std::uint64_t offset) {
@@ -60,8 +62,10 @@ std::vector<std::string> needed_of(std::string_view image) {
   std::vector<std::string> needed;
   for (const std::uint64_t name : names) {
     if (!table || name >= image.size() || *table + name >= image.size()) return {};
-    const std::string_view rest = image.substr(*table + name);
-    needed.emplace_back(rest.substr(0, rest.find('\0')));
+    const std::string_view rest = image.substr(*table + name, kMostName + 1);
+    const std::size_t size = rest.find('\0');
+    if (size == std::string_view::npos) return {};
+    needed.emplace_back(rest.substr(0, size));
   }
   return needed;
 }

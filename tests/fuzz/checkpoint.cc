@@ -1,0 +1,70 @@
+// Checkpoint files, read back by --resume. The first byte of an input says what is made right after
+// the mutation, so that not every one ends at a checksum: 1: of the head, 2: of the models.
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint_image.h"
+#include "engine/segment.h"
+#include "fuzz.h"
+#include "launcher/agent/checkpoint_files.h"
+
+namespace {
+
+using namespace rejoin;
+
+constexpr std::uint32_t kRanks = 3;
+constexpr std::uint64_t kVersion = 5;
+
+struct Place {
+  Place() {
+    std::string name = std::filesystem::temp_directory_path() / "rejoin-fuzz-XXXXXX";
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Place() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+const launcher::JobSegment& segment() {
+  static const auto made =
+      launcher::JobSegment::create({.ranks = kRanks, .job = 1, .processors = 2}, "", {});
+  REQUIRE(made.ok());
+  return made.value();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Place place;
+  if (size == 0) return 0;
+  std::string file(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] & 1) test::seal(file, data[0] & 2);
+  std::ofstream(place.path + "/checkpoint-0000000005.rejoin", std::ios::binary) << file;
+  std::vector<std::string> notices;
+  const auto found = launcher::CheckpointFile::newest(place.path, "/bin/program", kRanks, notices);
+  REQUIRE(found.ok() || !found.error().text.empty());
+  if (!found.ok()) return 0;
+  REQUIRE(found.value().version() == kVersion);
+  std::uint64_t bumps[kRanks];
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    bumps[r] = engine::control_of(segment().base(), r)->payload_bump.load();
+  }
+  found.value().install(segment());
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    engine::control_of(segment().base(), r)->payload_bump.store(bumps[r]);
+  }
+  return 0;
+}
+
+namespace rejoin::fuzz {
+
+std::vector<std::string> seeds() {
+  const std::string file = test::checkpoint_image(kRanks, kVersion);
+  return {'\0' + file, '\1' + file, '\3' + file};
+}
+
+std::vector<std::string> words() { return {"program", "REJOINCK"}; }
+
+}  // namespace rejoin::fuzz

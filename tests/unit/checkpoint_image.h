@@ -1,0 +1,65 @@
+// Checkpoint files as --checkpoint-dir writes them, and changed ones.
+#pragma once
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/checkpoint_files.h"
+
+namespace rejoin::test {
+
+// Makes the checksums of a changed file right again, as far as its sizes make sense: of the heads,
+// and of the models too.
+inline void seal(std::string& file, bool models) {
+  using launcher::CheckpointHead;
+  using launcher::LocalHead;
+  CheckpointHead head;
+  if (file.size() < sizeof head) return;
+  std::memcpy(&head, file.data(), sizeof head);
+  const std::size_t heads_bytes = sizeof head + head.ranks * sizeof(LocalHead);
+  if (heads_bytes > file.size()) return;
+  std::size_t at = heads_bytes;
+  const auto sum = [&file, &at](std::uint64_t bytes, std::uint64_t& of) {
+    if (bytes > file.size() - at) return;
+    of = XXH3_64bits(file.data() + at, bytes);
+    at += bytes;
+  };
+  if (models) sum(head.global_bytes, head.global_sum);
+  for (std::uint32_t r = 0; models && r < head.ranks; ++r) {
+    char* place = file.data() + sizeof head + r * sizeof(LocalHead);
+    LocalHead local;
+    std::memcpy(&local, place, sizeof local);
+    sum(local.bytes, local.sum);
+    std::memcpy(place, &local, sizeof local);
+  }
+  std::memcpy(file.data(), &head, sizeof head);
+  std::string heads = file.substr(0, heads_bytes);
+  heads.erase(offsetof(CheckpointHead, sum), sizeof head.sum);
+  head.sum = XXH3_64bits(heads.data(), heads.size());
+  std::memcpy(file.data(), &head, sizeof head);
+}
+
+// Of a program called "program".
+inline std::string checkpoint_image(std::uint32_t ranks, std::uint64_t version) {
+  launcher::CheckpointHead head = {};
+  std::memcpy(head.magic, "REJOINCK", sizeof head.magic);
+  head.format = 1;
+  head.ranks = ranks;
+  head.version = version;
+  head.global_bytes = 20;
+  std::strcpy(head.program, "program");
+  std::string file(reinterpret_cast<const char*>(&head), sizeof head);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const launcher::LocalHead local = {8 * r, 0};
+    file.append(reinterpret_cast<const char*>(&local), sizeof local);
+  }
+  file.append(head.global_bytes + 8 * ranks * (ranks - 1) / 2, 'm');
+  seal(file, true);
+  return file;
+}
+
+}  // namespace rejoin::test
