@@ -120,6 +120,7 @@ void Job::wait() {
   for (const Writer* writer : {&out_, &err_}) {
     if (writer->waiting_bytes() > 0) add(writer->fd(), POLLOUT, {Kind::kWriter});
   }
+  if (checkpoints_) add(checkpoints_->descriptor(), POLLIN, {Kind::kCheckpoints});
   // Last: what a rank said and printed before it died is read before its death is looked at.
   add(signals_.get(), POLLIN, {Kind::kSignals});
 
@@ -165,6 +166,9 @@ void Job::dispatch(const Source& source, short happened) {
       } else {
         write_input();
       }
+      break;
+    case Source::Kind::kCheckpoints:
+      tell_of_checkpoints();
       break;
     case Source::Kind::kWriter:
       break;  // write_outputs() follows every round
@@ -338,11 +342,16 @@ bool Job::last_words() {
   return !queue_.empty();
 }
 
+void Job::tell_of_checkpoints() {
+  const std::string news = checkpoints_->news();
+  if (!news.empty()) tell("no checkpoint: " + news);
+}
+
 void Job::finish(int code) {
   exit_code_ = code;
   if (checkpoints_) {
     checkpoints_->finish();
-    if (!checkpoints_->failure().empty()) tell("no checkpoint: " + checkpoints_->failure());
+    tell_of_checkpoints();
   }
   if (plan_.options.keep && !keep_journal() && exit_code_ == 0) exit_code_ = kExitFailure;
   finished_ = true;

@@ -96,7 +96,8 @@ class Job {
       kRegistered,
       kStdin,
       kInput,
-      kWriter
+      kWriter,
+      kCheckpoints
     };
     Kind kind;
     std::size_t index = 0;
@@ -116,6 +117,7 @@ class Job {
   void carry_out(const Action& action);
   void finish(int code);
   bool last_words();
+  void tell_of_checkpoints();
 
   // job_processes.cc
   void spawn(std::uint32_t rank);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -21,22 +22,24 @@ namespace {
 constexpr char kMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'C', 'K'};
 constexpr std::uint32_t kFormat = 1;
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".rejoin";
+constexpr std::string_view kPartSuffix = ".rejoin.part";
 
 std::string base_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1).substr(0, sizeof CheckpointHead::program - 1);
 }
 
-// Versions of which there are files, newest first.
-std::vector<std::uint64_t> versions_in(const std::string& directory) {
+// Versions of which there are files, newest first; `suffix` ends their names.
+std::vector<std::uint64_t> versions_in(const std::string& directory,
+                                       std::string_view suffix = kSuffix) {
   std::vector<std::uint64_t> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
-    const bool ours = name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) &&
-                      name.ends_with(kSuffix);
+    const bool ours = name.size() > kPrefix.size() + suffix.size() && name.starts_with(kPrefix) &&
+                      name.ends_with(suffix);
     if (!ours) continue;
     const char* begin = name.data() + kPrefix.size();
-    const char* end = name.data() + name.size() - kSuffix.size();
+    const char* end = name.data() + name.size() - suffix.size();
     std::uint64_t version = 0;
     const auto [at, fault] = std::from_chars(begin, end, version);
     if (at == end && fault == std::errc{}) found.push_back(version);
@@ -199,10 +202,19 @@ CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string direct
     : segment_(segment),
       directory_(std::move(directory)),
       program_(base_name(program)),
-      thread_([this] { run(); }) {}
+      wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
+    unlink(part_of(version).c_str());
+  }
+  thread_ = std::thread([this] { run(); });
+}
 
 std::string CheckpointWriter::path_of(std::uint64_t version) const {
   return path_in(directory_, version);
+}
+
+std::string CheckpointWriter::part_of(std::uint64_t version) const {
+  return path_of(version) + ".part";
 }
 
 void CheckpointWriter::offer(std::uint64_t version) {
@@ -236,8 +248,22 @@ void CheckpointWriter::run() {
     if (done) remove_old(version);
     lock.lock();
     written_ = version;  // also if it was overtaken: a newer one comes
-    if (!done && error != 0) failure_ = path_of(version) + ": " + error_text(error);
+    if (done || error != 0) note(version, done ? 0 : error);
   }
+}
+
+// REQUIRES the mutex.
+void CheckpointWriter::note(std::uint64_t version, int error) {
+  if (std::exchange(error_, error) == error || error == 0) return;
+  news_ = path_of(version) + ": " + error_text(error);
+  eventfd_write(wake_owner_.get(), 1);
+}
+
+std::string CheckpointWriter::news() {
+  eventfd_t count = 0;
+  eventfd_read(wake_owner_.get(), &count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
 }
 
 bool CheckpointWriter::write(std::uint64_t version) {
@@ -265,7 +291,7 @@ bool CheckpointWriter::write(std::uint64_t version) {
   }
   head.sum = sum_of_heads(head, locals.data());
 
-  const std::string aside = path_of(version) + ".part";
+  const std::string aside = part_of(version);
   const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
               write_all(file.get(), locals.data(), ranks * sizeof(LocalHead)) &&

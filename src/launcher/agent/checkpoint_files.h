@@ -2,8 +2,8 @@
 //
 //     File := FileHead LocalHead{ranks} global local{ranks}
 //
-// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside, synced, renamed); every
-// part has a checksum. The newest kFilesKept are kept.
+// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside as ….part, synced,
+// renamed); every part has a checksum. The newest kFilesKept are kept.
 #pragma once
 
 #include <atomic>
@@ -65,7 +65,8 @@ class CheckpointFile {
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
 // Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
-// While it writes one, others pass; the newest is written at the end.
+// While it writes one, others pass; the newest is written at the end. Removes what a writer that
+// was killed has left half written in the directory.
 class CheckpointWriter {
  public:
   CheckpointWriter(const JobSegment& segment, std::string directory, std::string program);
@@ -77,15 +78,20 @@ class CheckpointWriter {
   void offer(std::uint64_t version);
   // Writes the newest version that was offered, unless it is written, and ends the thread.
   void finish();
-  // Text of the newest failure; empty: none. After finish().
-  std::string failure() const { return failure_; }
+
+  // Readable when there may be news.
+  int descriptor() const { return wake_owner_.get(); }
+  // Why a version could not be written, unless it is as with the one before; empty: nothing new.
+  std::string news();
 
  private:
   void run();
   // False: it is not there any more, or errno says why not.
   bool write(std::uint64_t version);
   void remove_old(std::uint64_t newest);
+  void note(std::uint64_t version, int error);
   std::string path_of(std::uint64_t version) const;
+  std::string part_of(std::uint64_t version) const;
 
   const JobSegment& segment_;
   const std::string directory_;
@@ -95,7 +101,9 @@ class CheckpointWriter {
   std::uint64_t offered_ = 0;
   std::uint64_t written_ = 0;
   bool ending_ = false;
-  std::string failure_;
+  int error_ = 0;  // of the newest version that was tried; 0: it was written
+  std::string news_;
+  Descriptor wake_owner_;  // an eventfd
   std::thread thread_;
 };
 

@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 
-from harness import MOMENTS, Kill, check_deaths, check_returns, require, scenario
+from harness import MOMENTS, Kill, Result, Skip, check_deaths, check_returns, require, scenario
 
 RANKS = 3
 HEAD_BYTES = 248 + 16 * RANKS  # of a file: CheckpointHead, LocalHead{ranks}
@@ -280,8 +281,47 @@ def checkpoint_directory_not_writable(t):
 
 
 @scenario()
+def checkpoint_directory_full(t):
+    """That there is no room is said at once, and once; the job itself goes on."""
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        # Seen by the job alone. One page: the first file fits, the second does not.
+        mounted = f'mount -t tmpfs -o size=4k none {place} && exec "$@"'
+        prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, "sh"]
+        if subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+            raise Skip("no file system can be mounted here")
+
+        def interfere(job):
+            job.until(lambda: "no checkpoint" in job.err(), "the directory was full")
+            require(job.processes(1), "it was said only at the end", Result(job, 0))
+
+        command = program(100, 3000)
+        flags = ["--checkpoint-dir", place]
+        result = t.run(RANKS, *command, flags=flags, prefix=prefix, interfere=interfere)
+        require(result.code == 0, f"exit code {result.code}", result)
+        expected = t.undisturbed(RANKS, *command)
+        same = sorted(result.out.split("\n")) == sorted(expected.out.split("\n"))
+        require(same, "not as without a directory", result)
+        lines = [line for line in result.err.split("\n") if "no checkpoint" in line]
+        require(len(lines) == 1 and "No space left" in lines[0], f"it says {lines}", result)
+
+
+@scenario()
+def half_written_checkpoints(t):
+    """What an ftrun that was killed has left of a file is removed by the next; nothing else is."""
+    with ended_job(t) as files:
+        ours = ("checkpoint-0000000001.rejoin.part", "checkpoint-0000000999.rejoin.part")
+        theirs = ("checkpoint-x.rejoin.part", "checkpoint-0000000001.part", "mine.rejoin.part")
+        for name in (*ours, *theirs):
+            with open(f"{files.path}/{name}", "w") as file:
+                file.write("half")
+        result = goes_on(t, files.path, files.newest)
+        left = sorted(set(os.listdir(files.path)) - set(files_in(files.path)))
+        require(left == sorted(theirs), f"beside the checkpoints there is {left}", result)
+
+
+@scenario()
 def checkpoint_directory_goes(t):
-    """What cannot be written any more is said at the end; the job itself goes on."""
+    """What cannot be written any more is said; the job itself goes on."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         path = f"{place}/checkpoints"
 
