@@ -18,7 +18,7 @@ using engine::is_at;
 namespace {
 
 constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // contents undefined, as the arena says
-constexpr std::size_t kLifeBytes = std::size_t{48} << 20;
+constexpr std::size_t kProcessBytes = std::size_t{48} << 20;
 
 }  // namespace
 
@@ -41,7 +41,8 @@ Mapping::~Mapping() { munmap(memory_, bytes_); }
 Job::Job(const World& world)
     : world_(world),
       segment_(engine::segment_bytes_for(world.ranks, world.journal_limit_bytes)),
-      simulation_(segment_.get(), *this) {
+      agent_(segment_.get(), probes_),
+      simulation_(segment_.get(), *this, agent_) {
   reference_result_ = run_judged(Plan(), nullptr);
   reference_ = oracle_;
 }
@@ -69,9 +70,14 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   oracle_.begin(base, reference);
   tagged_ = plan.tagged;
   killed_ = !plan.deaths.empty();
-  lives_ = 0;
+  processes_ = 0;
   ++runs_;
   watched_.assign(world_.ranks, Watched());
+  launcher::Policy policy;
+  policy.ranks = world_.ranks;
+  policy.max_restarts = plan.max_restarts;
+  policy.journal_limit_bytes = world_.journal_limit_bytes;
+  agent_.set_policy(policy);
   SimOptions options = plan.options;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
@@ -147,17 +153,18 @@ const char* Job::judge_end() {
   return oracle_.end(world_.disagreement == Disagreement::kNone);
 }
 
-Mapping& Job::memory_of_next_life() {
-  if (lives_ == memory_.size()) memory_.push_back(std::make_unique<Mapping>(kLifeBytes));
-  return *memory_[lives_++];
+Mapping& Job::memory_of_next_process() {
+  if (processes_ == memory_.size()) memory_.push_back(std::make_unique<Mapping>(kProcessBytes));
+  return *memory_[processes_++];
 }
 
 // Inside a fiber: nothing that owns memory may live on this stack.
 void Job::run(SimHost& host) {
-  std::byte* memory = memory_of_next_life().get();
+  std::byte* memory = memory_of_next_process().get();
   recovery::Arena arena(memory, kArenaBytes);
   SimRank rank(host, arena);
   Player player(*this, rank, memory + kArenaBytes);
+  rank.set_initialized(1);
   watched_[host.rank()].player = &player;
   world_.body(player);
   watched_[host.rank()].player = nullptr;
@@ -193,8 +200,11 @@ void Job::on_point(SimHost& host, Point p) {
   ++probes_.reached[static_cast<unsigned>(p)];
   if (p == Point::kPoll) return;
   const engine::RankControl* control = engine::control_of(segment_.get(), host.rank());
-  if (control->incarnation.load() != host.life()) {
+  if (control->incarnation.load() != host.incarnation()) {
     simulation_.fail("I6: an incarnation runs that is not the newest");
+  }
+  if (simulation_.ranks()[host.rank()].dead) {
+    simulation_.fail("I6: a process runs on whose death is known");
   }
   fail_if(oracle_.words_after_turn(host.rank()));
   Watched& w = watched_[host.rank()];
@@ -245,7 +255,7 @@ void Job::probe_record(Watched& w) {
 void Job::on_death(SimHost& host, Point p) {
   ++probes_.killed[static_cast<unsigned>(p)];
   Watched& w = watched_[host.rank()];
-  if (host.life() > 0) {
+  if (host.incarnation() > 0) {
     hit(Probe::kReplacementDied);
     const auto& control = *engine::control_of(segment_.get(), host.rank());
     if (control.live_since.load() == 0) hit(Probe::kDiedReplaying);
@@ -265,19 +275,23 @@ void Job::on_death(SimHost& host, Point p) {
 
 void Job::on_agent() { fail_if(oracle_.words_after_agent()); }
 
-void Job::on_tell(SimHost& host, wire::MessageType type, const char* text, std::uint64_t) {
+void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
   using wire::MessageType;
   switch (type) {
     case MessageType::kNotice:
       if (!tagged_) simulation_.fail(text);
       break;
     case MessageType::kLive:
-      if (host.life() == 0) simulation_.fail("a first life tells that it is live again");
+      if (host.incarnation() == 0) {
+        simulation_.fail("a first incarnation tells that it is live again");
+      }
       break;
     case MessageType::kLimit:
       if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
       break;
+    case MessageType::kInitialized:
     case MessageType::kFinalized:
+    case MessageType::kDiverged:  // the supervisor ends the job
       break;
     default:
       simulation_.fail("a message that no simulated rank should send");
@@ -307,13 +321,14 @@ std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
     const auto& e = trace[i];
     char line[160];
     if (e.point == Point::kCount) {
-      std::snprintf(line, sizeof line, "  %7llu  rank %u life %u  -- %s %llu (%llx)\n",
-                    static_cast<unsigned long long>(e.time), e.rank, e.life, e.text,
+      std::snprintf(line, sizeof line, "  %7llu  rank %u.%u  -- %s %llu (%llx)\n",
+                    static_cast<unsigned long long>(e.time), e.rank, e.incarnation, e.text,
                     static_cast<unsigned long long>(e.a), static_cast<unsigned long long>(e.b));
     } else {
-      std::snprintf(line, sizeof line, "  %7llu  rank %u life %u  %s%s%s\n",
-                    static_cast<unsigned long long>(e.time), e.rank, e.life, name_of(e.point),
-                    e.text != nullptr ? ": " : "", e.text != nullptr ? e.text : "");
+      std::snprintf(line, sizeof line, "  %7llu  rank %u.%u  %s%s%s\n",
+                    static_cast<unsigned long long>(e.time), e.rank, e.incarnation,
+                    name_of(e.point), e.text != nullptr ? ": " : "",
+                    e.text != nullptr ? e.text : "");
     }
     text += line;
   }

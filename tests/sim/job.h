@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent.h"
 #include "engine/transport/sim/simulation.h"
 #include "oracle.h"
 #include "probes.h"
@@ -55,6 +56,7 @@ struct Plan {
   SimOptions options;
   bool tagged = false;  // contributions depend on life and attempt
   std::vector<Death> deaths;
+  std::uint32_t max_restarts = 1 << 16;  // of a rank
 };
 // All that a seed decides.
 Plan plan_of(std::uint64_t seed);
@@ -133,8 +135,7 @@ class Job : private engine::SimObserver {
   void on_point(SimHost& host, Point p) override;
   void on_death(SimHost& host, Point p) override;
   void on_agent() override;
-  void on_tell(SimHost& host, wire::MessageType type, const char* text,
-               std::uint64_t value) override;
+  void on_tell(SimHost& host, wire::MessageType type, const char* text) override;
   void probe(const SimHost& host, Watched& w, Point p);
   void probe_record(Watched& w);
   Result run_judged(const Plan& plan, const Oracle* reference);
@@ -142,18 +143,19 @@ class Job : private engine::SimObserver {
 
   void wipe_segment();
   std::uint64_t turn_limit(const Plan& plan) const;
-  Mapping& memory_of_next_life();
+  Mapping& memory_of_next_process();
 
   const World world_;
   Mapping segment_;
+  Probes probes_;
+  Agent agent_;
   engine::Simulation simulation_;
   Oracle oracle_;
   Oracle reference_;
   Result reference_result_;
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers
-  std::uint32_t lives_ = 0;
+  std::uint32_t processes_ = 0;
   std::vector<Watched> watched_;
-  Probes probes_;
   bool tagged_ = false;
   bool killed_ = false;
   std::uint64_t runs_ = 0;

@@ -50,11 +50,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock"},
         Case{"NotReaped", Mutant::kNotReaped, "I6"}, Case{"TornCommit", Mutant::kTornCommit, ""},
         Case{"JournalLost", Mutant::kJournalLost, "I5"},
-        Case{"LoadsTooNew", Mutant::kLoadsTooNew, "which some rank has not prepared",
+        Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank",
              "checkpoints-two"},
         Case{"PreparesEarly", Mutant::kPreparesEarly, "checkpoint", "checkpoints-ahead"},
         Case{"ForgetsTooMuch", Mutant::kForgetsTooMuch, "", "checkpoints-ahead"},
-        Case{"AsksNobody", Mutant::kAsksNobody, "", "checkpoints-wrapper"}),
+        Case{"AsksNobody", Mutant::kAsksNobody, "", "checkpoints-wrapper"},
+        Case{"HearsTheDead", Mutant::kHearsTheDead, "deadlock"},
+        Case{"WelcomesTwo", Mutant::kWelcomesTwo, "I6"},
+        Case{"RestartsFinalized", Mutant::kRestartsFinalized, "has ended well"}),
     [](const testing::TestParamInfo<Case>& c) { return std::string(c.param.name); });
 
 }  // namespace

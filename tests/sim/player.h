@@ -44,7 +44,7 @@ class Player {
 
   std::uint32_t rank() const { return rank_.rank(); }
   std::uint32_t ranks() const { return rank_.size(); }
-  std::uint32_t life() { return rank_.host().life(); }
+  std::uint32_t life() { return rank_.host().incarnation(); }
 
   // `id` tells communicators of the same members apart.
   Comm everyone(std::uint64_t id = 0);

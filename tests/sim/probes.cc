@@ -30,6 +30,9 @@ const char* name_of(Probe p) {
       "set-up answered out of turn",
       "set-up executed once more",
       "died after loading a version",
+      "died between registration and welcome",
+      "registration of a dead process read late",
+      "second process of a rank refused",
   };
   static_assert(sizeof kNames / sizeof *kNames == kProbeCount);
   return kNames[static_cast<unsigned>(p)];

@@ -34,6 +34,9 @@ enum class Probe : std::uint8_t {
   kAskedAgain,        // an operation of the set-up was answered out of turn
   kRunAgain,          // or executed once more, by members that were all started again
   kDiedRestored,      // a life that had loaded a version died
+  kDiedRegistering,   // a process died between its registration and its welcome
+  kRegisteredLate,    // its registration was read when its replacement ran already
+  kSecondRefused,     // a second process asked to be a rank
   kCount,
 };
 inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);

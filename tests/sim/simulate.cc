@@ -17,7 +17,7 @@ Runs a world's program under the simulator. Without WORLD: lists the worlds. "ra
 "small:RANKS:SEED" are worlds too.
 
   --seed S          schedule, agent's delays, tagged or not (default 0: everybody in turn)
-  --deaths LIST     RANK:LIFE:STEP or RANK:tTURN, with commas
+  --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas
   --mutant N        breaks rule N of enum Mutant
   --lines N         of the transcript, a rank (default 30)
   --sweep KIND      singles, pairs or chance, instead of one run; random (without WORLD): a random

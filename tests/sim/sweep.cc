@@ -16,7 +16,7 @@ std::string text_of(const std::vector<Death>& deaths) {
   for (const Death& d : deaths) {
     if (!text.empty()) text += ',';
     text += std::to_string(d.rank);
-    text += d.step > 0 ? ":" + std::to_string(d.life) + ":" + std::to_string(d.step)
+    text += d.step > 0 ? ":" + std::to_string(d.incarnation) + ":" + std::to_string(d.step)
                        : ":t" + std::to_string(d.time);
   }
   return text;
@@ -30,7 +30,7 @@ bool parse_deaths(const std::string& text, std::vector<Death>* deaths) {
     unsigned long long x = 0;
     if (std::sscanf(part.c_str(), "%u:t%llu", &d.rank, &x) == 2) {
       d.time = x;
-    } else if (std::sscanf(part.c_str(), "%u:%u:%llu", &d.rank, &d.life, &x) == 3 && x > 0) {
+    } else if (std::sscanf(part.c_str(), "%u:%u:%llu", &d.rank, &d.incarnation, &x) == 3 && x > 0) {
       d.step = x;
     } else {
       return false;
@@ -67,10 +67,10 @@ std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::u
       }
       break;
     }
-    case 3: {  // one rank, life after life
+    case 3: {  // one rank, incarnation after incarnation
       const std::uint32_t rank = random.below(ranks);
-      for (std::uint32_t life = 0; life < 5; ++life) {
-        deaths.push_back({rank, life, 1 + random.below(1 + turns / ranks), 0});
+      for (std::uint32_t incarnation = 0; incarnation < 5; ++incarnation) {
+        deaths.push_back({rank, incarnation, 1 + random.below(1 + turns / ranks), 0});
       }
       break;
     }
@@ -206,7 +206,7 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
 
 bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t most_runs) {
   struct Range {
-    std::uint32_t rank, life;
+    std::uint32_t rank, incarnation;
     std::uint64_t begin, end;
   };
   std::vector<Range> ranges;
@@ -214,7 +214,8 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
   for (std::uint32_t r = 0; r < result.ranks.size(); ++r) {
     const auto& then = result.at_last_death[r];
     const auto& last = result.ranks[r];
-    const Range range = {r, last.life, last.life == then.life ? then.steps : 0, last.steps};
+    const Range range = {r, last.incarnation, last.incarnation == then.incarnation ? then.steps : 0,
+                         last.steps};
     places += range.end - range.begin;
     ranges.push_back(range);
   }
@@ -224,7 +225,7 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
     for (std::uint64_t step = range.begin + 1; step <= range.end; ++step) {
       if (!share.wants_next()) continue;
       plan.deaths = first.deaths;
-      plan.deaths.push_back({range.rank, range.life, step, 0});
+      plan.deaths.push_back({range.rank, range.incarnation, step, 0});
       if (!run(plan).good()) return false;
     }
   }

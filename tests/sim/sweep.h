@@ -10,8 +10,8 @@
 
 namespace rejoin::sim {
 
-// "1:0:17" = rank 1's life 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300; with
-// commas.
+// "1:0:17" = rank 1's incarnation 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300;
+// with commas.
 std::string text_of(const std::vector<Death>& deaths);
 bool parse_deaths(const std::string& text, std::vector<Death>* deaths);
 

@@ -10,11 +10,11 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",   "Look",     "Generation", "SlotNone", "SlotContents", "SlotTag",
-      "Collect", "Validate", "Stage",      "Staged",   "Reduced",      "Payload",
-      "Record",  "Commit",   "Post",       "Receive",  "Consumed",     "Announce",
-      "Ring",    "Intern",   "Model",      "Prepare",  "Acknowledge",  "Ask",
-      "start",   "poll",     "sleep",      "operator", "exit"};
+      "Enter",    "Look",        "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
+      "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
+      "Post",     "Receive",     "Consumed",   "Announce", "Ring",         "Intern",  "Model",
+      "Prepare",  "Acknowledge", "Ask",        "start",    "register",     "welcome", "poll",
+      "sleep",    "operator",    "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -94,24 +94,26 @@ void SimHost::locate(const void* address, ModuleEntry* module, std::uint64_t* pl
 }
 
 void SimHost::die() {
-  simulation_.deaths_by_step_.push_back({rank_, life_, simulation_.ranks_[rank_].steps + 1, 0});
+  const std::uint64_t step = simulation_.ranks_[rank_].steps + 1;
+  simulation_.deaths_by_step_.push_back({rank_, incarnation_, step});
   for (;;) reach(Point::kOperator);
 }
 
 void SimHost::stop(const char* text) {
-  simulation_.end(Ending::kStopped, text);
-  simulation_.leave_for_good(actor_);
+  tell(wire::MessageType::kDiverged, 0, 0, text, std::strlen(text));
+  for (;;) simulation_.await_agent(actor_, Point::kSleep);  // it ends the job
 }
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 
-void SimHost::tell(wire::MessageType type, std::int32_t, std::uint64_t value, const char* text,
+void SimHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {
   char copy[wire::kMaxText];
   const std::size_t bytes = text_bytes < sizeof copy ? text_bytes : sizeof copy - 1;
   if (bytes > 0) std::memcpy(copy, text, bytes);
   copy[bytes] = 0;
-  simulation_.observer_.on_tell(*this, type, copy, value);
+  simulation_.observer_.on_tell(*this, type, copy);
+  simulation_.agent_.on_message(actor_, {type, code, value, copy});
 }
 
 }  // namespace rejoin::engine

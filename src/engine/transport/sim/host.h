@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/step.h"
 #include "engine/transport/sim/point.h"
+#include "wire/messages.h"
 
 namespace rejoin::engine {
 
@@ -18,13 +18,17 @@ class Simulation;
 class SimHost {
  public:
   // `actor`: what the simulation calls this incarnation.
-  SimHost(Simulation& simulation, std::byte* base, std::uint32_t rank, std::uint32_t life,
+  SimHost(Simulation& simulation, std::byte* base, std::uint32_t rank, std::uint32_t incarnation,
           std::uint32_t actor)
-      : simulation_(simulation), base_(base), rank_(rank), life_(life), actor_(actor) {}
+      : simulation_(simulation),
+        base_(base),
+        rank_(rank),
+        incarnation_(incarnation),
+        actor_(actor) {}
 
   std::byte* base() const { return base_; }
   std::uint32_t rank() const { return rank_; }
-  std::uint32_t life() const { return life_; }
+  std::uint32_t incarnation() const { return incarnation_; }
   Simulation& simulation() { return simulation_; }
 
   void step(Step s);
@@ -58,7 +62,7 @@ class SimHost {
   Simulation& simulation_;
   std::byte* base_;
   std::uint32_t rank_;
-  std::uint32_t life_;
+  std::uint32_t incarnation_;
   std::uint32_t actor_;
   Doing doing_ = Doing::kNothing;
 };

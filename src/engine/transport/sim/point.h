@@ -10,6 +10,8 @@ namespace rejoin::engine {
 
 enum class Point : std::uint8_t {
   kStart = static_cast<std::uint8_t>(Step::kCount),  // the process has just begun
+  kRegister,                                         // has asked to be the rank
+  kWelcome,                                          // and may be
   kPoll,                                             // between two looks
   kSleep,                                            // waiting for its bell
   kOperator,                                         // inside the program's reduction operator

@@ -14,8 +14,9 @@ constexpr std::uint32_t kTurnsPerSpuriousWake = 500;
 
 }  // namespace
 
-struct Simulation::Life {
-  enum class State : std::uint8_t { kReady, kAsleep, kDead, kDone };
+struct Simulation::Process {
+  // kWaiting: for the agent.
+  enum class State : std::uint8_t { kReady, kAsleep, kWaiting, kDead, kDone };
 
   Fiber fiber;
   Simulation* simulation = nullptr;
@@ -27,7 +28,13 @@ struct Simulation::Life {
   Point waits_at = Point::kStart;  // the last point but polls and the sleep itself
   std::uint64_t steps = 0;
   std::uint64_t priority = 0;
-  bool over = false;  // its program has returned
+  bool awaits_agent = false;
+  bool refused = false;
+  bool over = false;  // it has returned
+
+  bool runs() const {
+    return state == State::kReady || state == State::kAsleep || state == State::kWaiting;
+  }
 };
 
 SimOptions options_of(std::uint64_t seed) {
@@ -45,10 +52,14 @@ SimOptions options_of(std::uint64_t seed) {
   o.split_death = random.one_in(3);
   o.spurious_wakes = random.one_in(8);
   o.agent_last = random.one_in(6) && !o.spurious_wakes;  // else somebody always can
+  o.behind_shell = random.one_in(4);
+  o.registers_twice = random.one_in(4);
+  o.second_process = random.one_in(4);
   return o;
 }
 
-Simulation::Simulation(std::byte* base, SimObserver& observer) : base_(base), observer_(observer) {}
+Simulation::Simulation(std::byte* base, SimObserver& observer, SimAgent& agent)
+    : base_(base), observer_(observer), agent_(agent) {}
 Simulation::~Simulation() = default;
 
 // ----------------------------------------------------------------------------------------------
@@ -58,9 +69,8 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   const std::uint32_t n = header_of(base_)->ranks;
   options_ = options;
   random_ = SimRandom(options.seed);
-  lives_.clear();
+  processes_.clear();
   ready_.clear();
-  funerals_.clear();
   trace_.clear();
   why_.clear();
   deaths_by_step_.clear();
@@ -81,7 +91,7 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   deaths_ = 0;
   time_ = last_death_ = last_change_ = spurious_ = hash_ = 0;
   spoilt_ = 0;
-  for (std::uint32_t r = 0; r < n; ++r) start(r, 0);
+  agent_.begin(*this);
 }
 
 Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deaths) {
@@ -91,20 +101,18 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
     if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
     const std::uint32_t actor = pick();
     if (actor == kNobody) {
-      const bool all_done =
-          std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.done; });
-      if (all_done) break;
       end(Ending::kDeadlock, who_sleeps());
-    } else {
-      ++time_;
-      last_ = actor;
-      if (actor == kAgent) {
-        agent_turn();
-      } else {
-        rank_turn(*lives_[actor]);
-      }
-      if (time_ - last_change_ > options_.turn_limit) end(Ending::kNoProgress, who_sleeps());
+      break;
     }
+    ++time_;
+    last_ = actor;
+    if (actor == kAgent) {
+      agent_.turn();
+      observer_.on_agent();
+    } else {
+      process_turn(*processes_[actor]);
+    }
+    if (time_ - last_change_ > options_.turn_limit) end(Ending::kNoProgress, who_sleeps());
   }
   return ending_;
 }
@@ -121,34 +129,51 @@ void Simulation::fail(const char* why) {
   if (current_ != kNobody) leave_for_good(current_);
 }
 
+void Simulation::finish(int code, const std::string& why) {
+  end(code == 0 ? Ending::kFinished : Ending::kStopped, why);
+}
+
 std::string Simulation::who_sleeps() const {
+  using State = Process::State;
   std::string text;
   unsigned others = 0;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    const Life& l = *newest_[r];
     if (ranks_[r].done) continue;
     if (text.size() > 400) {
       ++others;
       continue;
     }
-    text += (text.empty() ? "rank " : ", rank ") + std::to_string(r) + " life " +
-            std::to_string(l.host->life()) +
-            (l.state == Life::State::kAsleep ? " sleeps in " : " is at ") + name_of(l.waits_at);
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(r);
+    if (newest_[r] == nullptr) {
+      text += " is not started";
+      continue;
+    }
+    const Process& p = *newest_[r];
+    text += " incarnation " + std::to_string(ranks_[r].incarnation);
+    text += p.state == State::kAsleep    ? " sleeps in "
+            : p.state == State::kWaiting ? " waits for the agent in "
+            : p.state == State::kReady   ? " is at "
+                                         : " is gone, from ";
+    text += name_of(p.waits_at);
   }
   if (others > 0) text += ", and " + std::to_string(others) + " others";
   return text;
 }
 
-void Simulation::record(const SimHost& host, Point p, const char* text, std::uint64_t a,
-                        std::uint64_t b) {
-  const std::uint64_t who = host.rank() * 0x10001u + host.life() * 0x101u + unsigned(p) * 7;
+void Simulation::record(std::uint32_t rank, std::uint32_t incarnation, Point p, const char* text,
+                        std::uint64_t a, std::uint64_t b) {
+  const std::uint64_t who = rank * 0x10001u + incarnation * 0x101u + unsigned(p) * 7;
   hash_ = (hash_ ^ (who + a * 31 + b)) * 0x9fb21c651e98df25u;
   hash_ ^= hash_ >> 29;
-  if (keeps_trace_) trace_.push_back({time_, host.rank(), host.life(), p, text, a, b});
+  if (keeps_trace_) trace_.push_back({time_, rank, incarnation, p, text, a, b});
 }
 
 void Simulation::note(const SimHost& host, const char* text, std::uint64_t a, std::uint64_t b) {
-  record(host, Point::kCount, text, a, b);
+  record(host.rank(), host.incarnation(), Point::kCount, text, a, b);
+}
+
+void Simulation::note_agent(std::uint32_t rank, const char* text) {
+  record(rank, ranks_[rank].incarnation, Point::kStart, text, 0, 0);
 }
 
 void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
@@ -157,111 +182,149 @@ void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// ranks
+// processes
 
-void Simulation::start(std::uint32_t rank, std::uint32_t life) {
-  const auto actor = static_cast<std::uint32_t>(lives_.size());
-  if (actor == pool_.size()) pool_.push_back(std::make_unique<Life>());
-  Life& l = *pool_[actor];
-  lives_.push_back(&l);
-  newest_[rank] = &l;
-  ranks_[rank] = {life, 0, false, false};
-  l.simulation = this;
-  l.host.emplace(*this, base_, rank, life, actor);
-  l.actor = actor;
-  l.point = l.waits_at = Point::kStart;
-  l.steps = 0;
-  l.priority = random_.next() | std::uint64_t{1} << 32;
-  l.over = false;
-  l.fiber.start(&Simulation::live, &l);
-  make_ready(l);
+std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
+  if (ranks_[rank].done) fail("a rank that has ended well is started again");
+  const auto actor = static_cast<std::uint32_t>(processes_.size());
+  if (actor == pool_.size()) pool_.push_back(std::make_unique<Process>());
+  Process& p = *pool_[actor];
+  processes_.push_back(&p);
+  newest_[rank] = &p;
+  ranks_[rank] = {incarnation, 0, false, false};
+  p.simulation = this;
+  p.host.emplace(*this, base_, rank, incarnation, actor);
+  p.actor = actor;
+  p.point = p.waits_at = Point::kStart;
+  p.steps = 0;
+  p.priority = random_.next() | std::uint64_t{1} << 32;
+  p.awaits_agent = p.refused = p.over = false;
+  p.fiber.start(&Simulation::live, &p);
+  make_ready(p);
   last_change_ = time_;
+  note_agent(rank, "is started");
+  return actor;
 }
 
 // The body of a fiber.
-void Simulation::live(void* life) {
-  Life& l = *static_cast<Life*>(life);
-  l.simulation->reach(l.actor, Point::kStart);
-  l.simulation->observer_.run(*l.host);
-  l.simulation->reach(l.actor, Point::kExit);
-  l.over = true;
-  l.simulation->leave_for_good(l.actor);
+void Simulation::live(void* process) {
+  Process& p = *static_cast<Process*>(process);
+  Simulation& s = *p.simulation;
+  s.reach(p.actor, Point::kStart);
+  if (s.join(p) && (!s.options_.registers_twice || s.join(p))) {
+    s.observer_.run(*p.host);
+    s.reach(p.actor, Point::kExit);
+  }
+  p.over = true;
+  s.leave_for_good(p.actor);
 }
 
-void Simulation::rank_turn(Life& l) {
-  current_ = l.actor;
-  l.fiber.resume();
+// Asks to be the rank; false: it may not.
+bool Simulation::join(Process& p) {
+  agent_.on_message(p.actor, {wire::MessageType::kRegister});
+  await_agent(p.actor, Point::kRegister);
+  if (p.refused) return false;
+  reach(p.actor, Point::kWelcome);
+  return true;
+}
+
+void Simulation::welcome(std::uint32_t process) {
+  Process& p = *processes_[process];
+  if (!p.runs()) return;
+  p.awaits_agent = false;
+  if (p.state == Process::State::kWaiting) make_ready(p);
+}
+
+void Simulation::refuse(std::uint32_t process) {
+  processes_[process]->refused = true;
+  welcome(process);
+}
+
+void Simulation::process_turn(Process& p) {
+  const std::uint32_t rank = p.host->rank();
+  current_ = p.actor;
+  p.fiber.resume();
   current_ = kNobody;
   if (ended_) return;
-  if (l.over) {
-    not_ready(l);
-    l.state = Life::State::kDone;
-    if (newest_[l.host->rank()] == &l) ranks_[l.host->rank()].done = true;
-    record(*l.host, Point::kExit, nullptr, 1, 0);
+  if (p.over) {
+    not_ready(p);
+    p.state = Process::State::kDone;
+    if (newest_[rank] == &p) ranks_[rank].done = !p.refused && !ranks_[rank].dead;
+    record(rank, p.host->incarnation(), Point::kExit, nullptr, 1, 0);
+    agent_.on_end(p.actor, {0, p.refused ? 1 : 0});
     return;
   }
-  record(*l.host, l.point, nullptr, 0, 0);
-  if (l.point != Point::kPoll) {
-    ++l.steps;
-    if (newest_[l.host->rank()] == &l) ranks_[l.host->rank()].steps = l.steps;
-    if (l.point != Point::kSleep) l.waits_at = l.point;
+  record(rank, p.host->incarnation(), p.point, nullptr, 0, 0);
+  if (p.point != Point::kPoll) {
+    ++p.steps;
+    if (newest_[rank] == &p) ranks_[rank].steps = p.steps;
+    if (p.point != Point::kSleep) p.waits_at = p.point;
   }
-  observer_.on_point(*l.host, l.point);
+  observer_.on_point(*p.host, p.point);
   if (ended_) return;
-  if (l.point != Point::kPoll && is_due(l)) {
-    kill(l);
-  } else if (l.point == Point::kSleep) {
-    sleep_or_go_on(l);
+  const Death* death = p.point == Point::kPoll ? nullptr : due_death(p);
+  if (death != nullptr) {
+    die(p, death->signal);
+  } else if (p.awaits_agent) {
+    not_ready(p);
+    p.state = Process::State::kWaiting;
+  } else if (p.point == Point::kSleep) {
+    sleep_or_go_on(p);
   }
 }
 
-void Simulation::sleep_or_go_on(Life& l) {
-  auto& bell = control_of(base_, l.host->rank())->bell;
+void Simulation::sleep_or_go_on(Process& p) {
+  auto& bell = control_of(base_, p.host->rank())->bell;
   if (options_.mutant == Mutant::kForgetfulSleep) bell.store(0, std::memory_order_relaxed);
   if (bell.load(std::memory_order_relaxed) != 0) return;
-  not_ready(l);
-  l.state = Life::State::kAsleep;
+  not_ready(p);
+  p.state = Process::State::kAsleep;
 }
 
-bool Simulation::is_due(const Life& l) const {
+const Death* Simulation::due_death(const Process& p) const {
   for (const Death& d : deaths_by_step_) {
-    if (d.rank == l.host->rank() && d.life == l.host->life() && d.step == l.steps) return true;
+    const bool it = d.rank == p.host->rank() && d.incarnation == p.host->incarnation();
+    if (it && d.step == p.steps) return &d;
   }
-  return false;
+  return nullptr;
 }
 
 void Simulation::kill_by_time() {
   while (!deaths_by_time_.empty() && deaths_by_time_.back().time <= time_) {
-    Life& l = *newest_[deaths_by_time_.back().rank];
+    const Death d = deaths_by_time_.back();
     deaths_by_time_.pop_back();
-    if (l.state == Life::State::kReady || l.state == Life::State::kAsleep) kill(l);
+    Process* p = newest_[d.rank];
+    if (p != nullptr && p->runs()) die(*p, d.signal);
   }
 }
 
-void Simulation::kill(Life& l) {
-  using enum Act;
-  static constexpr Act kRules[] = {kBreak, kRing, kAdmit, kEnd};
-  static constexpr Act kRespawnFirst[] = {kAdmit, kBreak, kRing, kEnd};
-  static constexpr Act kSilent[] = {kBreak, kAdmit, kEnd};
-  static constexpr Act kNoBreak[] = {kRing, kAdmit, kEnd};
-  const std::uint32_t rank = l.host->rank();
-  record(*l.host, l.point, "dies", 0, 0);
+// By a fault of its own, or from outside the job.
+void Simulation::die(Process& p, int signal) {
+  const std::uint32_t rank = p.host->rank();
+  record(rank, p.host->incarnation(), p.point, "dies", 0, 0);
   ++deaths_;
   last_death_ = last_change_ = time_;
-  observer_.on_death(*l.host, l.point);
-  if (options_.mutant != Mutant::kNotReaped) {
-    if (l.state == Life::State::kReady) not_ready(l);
-    l.state = Life::State::kDead;
-    spoilt_ += leave_half_written(base_, rank, blocks_[rank], random_);
-    if (options_.mutant == Mutant::kTornCommit && is_at(l.point, Step::kCommit)) tear_commit(rank);
-  }
+  observer_.on_death(*p.host, p.point);
+  if (options_.mutant != Mutant::kNotReaped) stop_running(p);
   ranks_[rank].dead = true;
   at_last_death_ = ranks_;
-  const Act* acts = options_.mutant == Mutant::kRespawnBeforeBreak ? kRespawnFirst
-                    : options_.mutant == Mutant::kSilentDeath      ? kSilent
-                    : options_.mutant == Mutant::kNoEpoch          ? kNoBreak
-                                                                   : kRules;
-  funerals_.push_back({rank, acts, time_ + random_.below(options_.agent_delay_turns + 1)});
+  agent_.on_end(p.actor, {signal, 0});
+}
+
+void Simulation::kill(std::uint32_t process) {
+  Process& p = *processes_[process];
+  if (!p.runs()) return;
+  stop_running(p);
+  if (newest_[p.host->rank()] == &p) ranks_[p.host->rank()].dead = true;
+  agent_.on_end(process, {9, 0});
+}
+
+void Simulation::stop_running(Process& p) {
+  const std::uint32_t rank = p.host->rank();
+  if (p.state == Process::State::kReady) not_ready(p);
+  p.state = Process::State::kDead;
+  spoilt_ += leave_half_written(base_, rank, blocks_[rank], random_);
+  if (options_.mutant == Mutant::kTornCommit && is_at(p.point, Step::kCommit)) tear_commit(rank);
 }
 
 void Simulation::tear_commit(std::uint32_t rank) {
@@ -271,128 +334,77 @@ void Simulation::tear_commit(std::uint32_t rank) {
   if (block != nullptr) block->records.tail.fetch_add(1);
 }
 
-void Simulation::make_ready(Life& l) {
-  l.state = Life::State::kReady;
-  l.ready_index = ready_.size();
-  ready_.push_back(l.actor);
+void Simulation::lose_journal(std::uint32_t rank) {
+  for (ContextBlock* block : blocks_[rank]) block->records.tail.store(0);
 }
 
-void Simulation::not_ready(Life& l) {
+void Simulation::make_ready(Process& p) {
+  p.state = Process::State::kReady;
+  p.ready_index = ready_.size();
+  ready_.push_back(p.actor);
+}
+
+void Simulation::not_ready(Process& p) {
   const std::uint32_t moved = ready_.back();
-  ready_[l.ready_index] = moved;
-  lives_[moved]->ready_index = l.ready_index;
+  ready_[p.ready_index] = moved;
+  processes_[moved]->ready_index = p.ready_index;
   ready_.pop_back();
 }
 
 void Simulation::wake(std::uint32_t rank) {
   control_of(base_, rank)->bell.store(1, std::memory_order_seq_cst);
-  Life& l = *newest_[rank];
-  if (l.state == Life::State::kAsleep) make_ready(l);
+  Process* p = newest_[rank];
+  if (p != nullptr && p->state == Process::State::kAsleep) make_ready(*p);
 }
 
 void Simulation::wake_spuriously() {
-  Life& l = *lives_[random_.below(lives_.size())];
-  if (l.state != Life::State::kAsleep) return;
+  if (processes_.empty()) return;
+  Process& p = *processes_[random_.below(processes_.size())];
+  if (p.state != Process::State::kAsleep) return;
   ++spurious_;
-  make_ready(l);
+  make_ready(p);
 }
 
 void Simulation::reach(std::uint32_t actor, Point p) {
-  Life& l = *lives_[actor];
-  l.point = p;
-  l.fiber.suspend();
+  processes_[actor]->point = p;
+  processes_[actor]->fiber.suspend();
+}
+
+void Simulation::await_agent(std::uint32_t actor, Point p) {
+  processes_[actor]->awaits_agent = true;
+  reach(actor, p);
 }
 
 void Simulation::leave_for_good(std::uint32_t actor) {
-  Life& l = *lives_[actor];
-  for (;;) l.fiber.suspend();
-}
-
-// ---------------------------------------------------------------------------------------------
-// agent
-
-bool Simulation::agent_is_due() const {
-  if (options_.agent_last && !all_only_ask()) return false;
-  return std::any_of(funerals_.begin(), funerals_.end(),
-                     [this](const Funeral& f) { return f.due <= time_; });
-}
-
-// Who asks for its set-up again never sleeps, and yet does nothing.
-bool Simulation::all_only_ask() const {
-  return std::all_of(ready_.begin(), ready_.end(), [this](std::uint32_t actor) {
-    return is_at(lives_[actor]->waits_at, Step::kAsk);
-  });
-}
-
-void Simulation::agent_turn() {
-  // One that it is in the middle of; else any that is due; else (nobody else can do anything) any.
-  std::size_t chosen = funerals_.size();
-  std::uint32_t seen = 0;
-  for (std::size_t i = 0; i < funerals_.size(); ++i) {
-    if (funerals_[i].half_broken) {
-      chosen = i;
-      break;
-    }
-    if (funerals_[i].due <= time_ && random_.one_in(++seen)) chosen = i;
-  }
-  if (chosen == funerals_.size()) chosen = random_.below(funerals_.size());
-  act(funerals_[chosen]);
-  if (*funerals_[chosen].act == Act::kEnd) {
-    funerals_.erase(funerals_.begin() + static_cast<std::ptrdiff_t>(chosen));
-  }
-  observer_.on_agent();
-}
-
-void Simulation::act(Funeral& f) {
-  RankControl* control = control_of(base_, f.rank);
-  switch (*f.act) {
-    case Act::kBreak:
-      if (options_.split_death && !f.half_broken) {
-        // The first half of publish_death(); the whole of it follows.
-        f.half_broken = true;
-        control->death_epoch.store(header_of(base_)->epoch.load() + 1, std::memory_order_release);
-        return;
-      }
-      f.half_broken = false;
-      publish_death(base_, f.rank);
-      record(*newest_[f.rank]->host, Point::kStart, "death is published", 0, 0);
-      break;
-    case Act::kRing:
-      wake(f.rung++);
-      if (f.rung < ranks_.size()) return;
-      break;
-    case Act::kAdmit:
-      if (options_.mutant == Mutant::kJournalLost) lose_journal(f.rank);
-      admit(base_, f.rank, control->incarnation.load() + 1);
-      start(f.rank, control->incarnation.load());
-      record(*newest_[f.rank]->host, Point::kStart, "is started", 0, 0);
-      break;
-    case Act::kEnd:
-      return;
-  }
-  ++f.act;
-  if (options_.agent_delay_turns > 0 && random_.one_in(2)) {
-    f.due = time_ + random_.below(options_.agent_delay_turns + 1);
-  }
-}
-
-void Simulation::lose_journal(std::uint32_t rank) {
-  for (ContextBlock* block : blocks_[rank]) block->records.tail.store(0);
+  Process& p = *processes_[actor];
+  for (;;) p.fiber.suspend();
 }
 
 // -----------------------------------------------------------------------------------------
 // scheduler
 
+bool Simulation::agent_is_due() const {
+  if (options_.agent_last && !all_only_ask()) return false;
+  return agent_.due() <= time_;
+}
+
+// Who asks for its set-up again never sleeps, and yet does nothing.
+bool Simulation::all_only_ask() const {
+  return std::all_of(ready_.begin(), ready_.end(), [this](std::uint32_t actor) {
+    return is_at(processes_[actor]->waits_at, Step::kAsk);
+  });
+}
+
 std::uint32_t Simulation::pick() {
-  const bool agent_can = ready_.empty() ? !funerals_.empty() : agent_is_due();
+  const bool agent_can = ready_.empty() ? agent_.due() != SimAgent::kNever : agent_is_due();
   if (ready_.empty()) return agent_can ? kAgent : kNobody;
   switch (options_.schedule) {
     case Schedule::kRoundRobin:
       return pick_in_turn(agent_can);
     case Schedule::kBursts: {
-      const bool may_stay = last_ == kAgent
-                                ? agent_can
-                                : last_ != kNobody && lives_[last_]->state == Life::State::kReady;
+      const bool may_stay =
+          last_ == kAgent ? agent_can
+                          : last_ != kNobody && processes_[last_]->state == Process::State::kReady;
       if (may_stay && !random_.one_in(options_.burst_turns)) return last_;
       return pick_any(agent_can);
     }
@@ -407,10 +419,10 @@ std::uint32_t Simulation::pick() {
 
 std::uint32_t Simulation::pick_in_turn(bool agent_can) {
   if (agent_can && last_ != kAgent) return kAgent;
-  const auto actors = static_cast<std::uint32_t>(lives_.size());
+  const auto actors = static_cast<std::uint32_t>(processes_.size());
   do {
     in_turn_ = in_turn_ + 1 < actors ? in_turn_ + 1 : 0;
-  } while (lives_[in_turn_]->state != Life::State::kReady);
+  } while (processes_[in_turn_]->state != Process::State::kReady);
   return in_turn_;
 }
 
@@ -423,13 +435,13 @@ std::uint32_t Simulation::pick_first(bool agent_can) {
   std::uint32_t first = agent_can ? kAgent : ready_[0];
   std::uint64_t best = agent_can ? agent_priority_ : 0;
   for (const std::uint32_t actor : ready_) {
-    if (lives_[actor]->priority > best) {
-      best = lives_[actor]->priority;
+    if (processes_[actor]->priority > best) {
+      best = processes_[actor]->priority;
       first = actor;
     }
   }
   if (random_.one_in(2 * options_.burst_turns)) {
-    (first == kAgent ? agent_priority_ : lives_[first]->priority) = --lowest_priority_;
+    (first == kAgent ? agent_priority_ : processes_[first]->priority) = --lowest_priority_;
   }
   return first;
 }

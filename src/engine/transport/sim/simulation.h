@@ -1,13 +1,10 @@
-// A whole job in one thread: its ranks are fibers, its agent is a part of the scheduler. At every
-// step of a rank the scheduler may go on with anybody else, or kill the rank there. One seed
+// A whole job in one thread: its processes are fibers, its agent takes turns between theirs. At
+// every step of a rank the scheduler may go on with anybody else, or kill the rank there. One seed
 // decides all of it; time is the number of turns.
 //
-// A turn is what one rank does between two of its points (point.h), or one action of the agent:
-//
-//     death (noticed, reaped) -> publish_death -> ring each rank -> admit and start the next
-//     incarnation
-//
-// with any number of turns of others between them. A killed rank's fiber is abandoned; what it
+// A turn is what one process does between two of its points (point.h), or one action of the agent
+// (agent.h). A process registers with the agent, perhaps again after an exec, and waits for its
+// welcome; then it is the rank and runs the program. A killed process's fiber is abandoned; what it
 // wrote to the segment stays, and what it had not published yet then holds noise (half_written.h).
 #pragma once
 
@@ -17,12 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "wire/messages.h"
 #include "engine/segment.h"
+#include "engine/transport/sim/agent.h"
 #include "engine/transport/sim/fiber.h"
 #include "engine/transport/sim/host.h"
 #include "engine/transport/sim/point.h"
 #include "engine/transport/sim/random.h"
+#include "wire/messages.h"
 
 namespace rejoin::engine {
 
@@ -34,10 +32,10 @@ enum class Schedule : std::uint8_t {
   kCount,
 };
 
-// A rule that the simulated agent or host breaks, to prove that the simulator notices.
+// A rule that the agent or the host breaks, to prove that the simulator notices.
 enum class Mutant : std::uint8_t {
   kNone,
-  kRespawnBeforeBreak,  // the next incarnation runs before the death is published
+  kRespawnBeforeBreak,  // the next incarnation is admitted and runs before the death is published
   kSilentDeath,         // nobody is rung after a death
   kNoEpoch,             // everybody is rung, but no epoch is published
   kLostRing,            // a rank's ring sets no bell
@@ -49,6 +47,9 @@ enum class Mutant : std::uint8_t {
   kPreparesEarly,       // a version is called prepared before its models are whole
   kForgetsTooMuch,      // records are forgotten one version too early
   kAsksNobody,          // a call like one of the set-up is taken for it without a look at members
+  kHearsTheDead,        // what a killed process said is taken for its replacement's
+  kWelcomesTwo,         // a second process of a rank is welcomed
+  kRestartsFinalized,   // a rank that has ended well is started again
   kCount,
 };
 
@@ -61,6 +62,9 @@ struct SimOptions {
   bool agent_last = false;              // the agent acts only when no rank can
   bool split_death = false;             // death_epoch is visible some turns before the epoch
   bool spurious_wakes = false;
+  bool behind_shell = false;     // the agent starts a shell, and the shell the program
+  bool registers_twice = false;  // at load, and again after it has replaced itself by exec
+  bool second_process = false;   // another process of the rank asks to be it, too
   Mutant mutant = Mutant::kNone;
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
 };
@@ -68,19 +72,20 @@ struct SimOptions {
 // The options that a seed stands for. 0: round robin, prompt agent.
 SimOptions options_of(std::uint64_t seed);
 
-// Kills a rank when its incarnation `life` reaches its step-th point (from 1), or, with step == 0,
-// at a time wherever it is then.
+// Kills a rank when this incarnation of it reaches its step-th point (from 1), or, with step == 0,
+// at a time wherever it is then, if it runs.
 struct Death {
   std::uint32_t rank = 0;
-  std::uint32_t life = 0;
+  std::uint32_t incarnation = 0;
   std::uint64_t step = 0;
   std::uint64_t time = 0;
+  int signal = 9;
   bool operator==(const Death&) const = default;
 };
 
 enum class Ending : std::uint8_t {
   kFinished,
-  kStopped,     // a rank said that the job cannot go on
+  kStopped,     // the agent ended the job
   kDeadlock,    // nobody can take a turn
   kNoProgress,  // turn_limit
   kViolation,   // fail()
@@ -94,7 +99,8 @@ class SimObserver {
   virtual void on_point(SimHost& host, Point p) = 0;  // reached, before whatever comes next
   virtual void on_death(SimHost& host, Point p) = 0;
   virtual void on_agent() = 0;  // after an action of the agent
-  virtual void on_tell(SimHost& host, wire::MessageType type, const char* text, std::uint64_t value) = 0;
+  // Says something to the agent; inside its fiber.
+  virtual void on_tell(SimHost& host, wire::MessageType type, const char* text) = 0;
 };
 
 class Simulation {
@@ -103,20 +109,20 @@ class Simulation {
   struct Event {
     std::uint64_t time;
     std::uint32_t rank;
-    std::uint32_t life;
+    std::uint32_t incarnation;
     Point point;
     const char* text;
     std::uint64_t a, b;
   };
   struct Rank {
-    std::uint32_t life = 0;   // newest incarnation
-    std::uint64_t steps = 0;  // points that it has reached
-    bool dead = false;        // and not started again yet
+    std::uint32_t incarnation = 0;  // the newest
+    std::uint64_t steps = 0;        // points that it has reached
+    bool dead = false;              // and not started again yet
     bool done = false;
   };
 
-  // `base`: a formatted segment. Both must outlive the simulation.
-  Simulation(std::byte* base, SimObserver& observer);
+  // `base`: a formatted segment. All three must outlive the simulation.
+  Simulation(std::byte* base, SimObserver& observer, SimAgent& agent);
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
@@ -146,73 +152,74 @@ class Simulation {
   // A line in the trace, and in its hash.
   void note(const SimHost& host, const char* text, std::uint64_t a, std::uint64_t b);
 
+  // For agents. A process that is over stays so.
+  const SimOptions& options() const { return options_; }
+  SimRandom& random() { return random_; }
+  std::uint32_t start(std::uint32_t rank, std::uint32_t incarnation);
+  void welcome(std::uint32_t process);  // to be the rank. REQUIRES that it has asked
+  void refuse(std::uint32_t process);   // likewise; it exits
+  void kill(std::uint32_t process);
+  void wake(std::uint32_t rank);  // rings its bell
+  void finish(int code, const std::string& why);
+  void lose_journal(std::uint32_t rank);  // kJournalLost
+  void note_agent(std::uint32_t rank, const char* text);
+
  private:
   friend class SimHost;
-  enum class Act : std::uint8_t { kBreak, kRing, kAdmit, kEnd };
 
-  struct Life;  // one incarnation
+  struct Process;  // one incarnation of a rank
   // What a mutant has written into words of a rank, and what they really are.
   struct Lie {
     RankControl* control;
     std::uint64_t prepared, safe;
     std::uint32_t initialized;
   };
-  struct Funeral {
-    std::uint32_t rank;
-    const Act* act;          // the next one
-    std::uint64_t due;       // when it may be done
-    std::uint32_t rung = 0;  // ranks
-    bool half_broken = false;
-  };
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
   // Ranks.
   void prepare(const SimOptions& options, const std::vector<Death>& deaths);
-  void start(std::uint32_t rank, std::uint32_t life);
-  static void live(void* life);
-  void rank_turn(Life& life);
-  void sleep_or_go_on(Life& life);
-  void kill(Life& life);
+  static void live(void* process);
+  bool join(Process& process);
+  void process_turn(Process& process);
+  void sleep_or_go_on(Process& process);
+  void die(Process& process, int signal);
+  void stop_running(Process& process);
   void tear_commit(std::uint32_t rank);
-  void make_ready(Life& life);
-  void not_ready(Life& life);
-  void wake(std::uint32_t rank);
-  bool is_due(const Life& life) const;
+  void make_ready(Process& process);
+  void not_ready(Process& process);
+  const Death* due_death(const Process& process) const;
   void kill_by_time();
   void wake_spuriously();
 
   // Inside fibers.
   void reach(std::uint32_t actor, Point p);
+  void await_agent(std::uint32_t actor, Point p);
   [[noreturn]] void leave_for_good(std::uint32_t actor);
 
-  // Agent.
+  // Scheduler.
   bool agent_is_due() const;
   bool all_only_ask() const;
-  void agent_turn();
-  void act(Funeral& f);
-  void lose_journal(std::uint32_t rank);
-
-  // Scheduler.
   std::uint32_t pick();
   std::uint32_t pick_in_turn(bool agent_can);  // these: REQUIRES somebody ready
   std::uint32_t pick_any(bool agent_can);
   std::uint32_t pick_first(bool agent_can);
   void end(Ending ending, const std::string& why);
   std::string who_sleeps() const;
-  void record(const SimHost& host, Point p, const char* text, std::uint64_t a, std::uint64_t b);
+  void record(std::uint32_t rank, std::uint32_t incarnation, Point p, const char* text,
+              std::uint64_t a, std::uint64_t b);
 
   static constexpr std::uint32_t kAgent = kNobody - 1;
 
   std::byte* base_;
   SimObserver& observer_;
+  SimAgent& agent_;
   SimOptions options_;
   SimRandom random_{0};
 
-  std::vector<std::unique_ptr<Life>> pool_;  // every fiber ever made
-  std::vector<Life*> lives_;                 // of this run; the index is the actor
-  std::vector<Life*> newest_;                // of each rank
-  std::vector<std::uint32_t> ready_;         // actors that can take a turn, in no order
-  std::vector<Funeral> funerals_;
+  std::vector<std::unique_ptr<Process>> pool_;  // every fiber ever made
+  std::vector<Process*> processes_;             // of this run; the index is the actor
+  std::vector<Process*> newest_;                // of each rank; null: not started yet
+  std::vector<std::uint32_t> ready_;            // actors that can take a turn, in no order
   std::vector<Death> deaths_by_step_;
   std::vector<Death> deaths_by_time_;               // latest first
   std::vector<std::vector<ContextBlock*>> blocks_;  // of each rank

@@ -1,0 +1,45 @@
+// Who starts the processes of a simulated job, hears what they say and is told when they end. The
+// simulation calls it outside fibers but for on_message(); what it decides, it has done by the
+// Simulation's members for agents. The engine knows no policy: tests/sim/agent.h joins this to the
+// launcher's cores.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "wire/messages.h"
+
+namespace rejoin::engine {
+
+class Simulation;
+
+struct SimMessage {
+  wire::MessageType type;
+  std::int32_t code = 0;
+  std::uint64_t value = 0;
+  std::string text = {};
+};
+
+// How a process ended: by a signal, or (signal 0) with an exit code.
+struct SimEnd {
+  int signal = 0;
+  int code = 0;
+};
+
+// A process is named by the number that Simulation::start() has given it.
+class SimAgent {
+ public:
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  virtual ~SimAgent() = default;
+  virtual void begin(Simulation& simulation) = 0;  // of a run: no process runs
+  // The time from which it wants to do something; kNever: it waits for processes.
+  virtual std::uint64_t due() const = 0;
+  // One thing that others can see. REQUIRES that due() is not kNever; when nobody else can do
+  // anything, it comes before its time.
+  virtual void turn() = 0;
+  virtual void on_message(std::uint32_t process, const SimMessage& message) = 0;
+  virtual void on_end(std::uint32_t process, const SimEnd& end) = 0;
+};
+
+}  // namespace rejoin::engine

@@ -1,0 +1,450 @@
+#include "agent.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/members.h"
+
+namespace rejoin::sim {
+
+using engine::Mutant;
+using launcher::AgentAction;
+using launcher::AgentEvent;
+using launcher::Cause;
+using launcher::Event;
+using wire::MessageType;
+using CoreAction = launcher::Action;
+
+void Agent::begin(engine::Simulation& simulation) {
+  simulation_ = &simulation;
+  supervisor_ = launcher::SupervisorCore(policy_);
+  core_ = launcher::AgentCore(policy_.ranks);
+  processes_.clear();
+  connections_.clear();
+  ranks_.assign(policy_.ranks, Rank());
+  coming_.clear();
+  first_coming_ = kNever;
+  queue_.clear();
+  actions_.clear();
+  not_before_ = 0;
+  rung_ = 0;
+  ringing_ = false;
+  put_off_.clear();
+  why_.clear();
+  all_over_said_ = false;
+  for (std::uint32_t r = 0; r < policy_.ranks; ++r) queue_.push_back(Spawn{r});
+}
+
+std::uint64_t Agent::due() const {
+  if (!actions_.empty() || !queue_.empty()) return not_before_;
+  return first_coming_ == kNever ? kNever : std::max(first_coming_, not_before_);
+}
+
+// Looks at one thing that has happened, unless something is still to be done; then carries out one
+// action that others can see.
+void Agent::turn() {
+  bool took = false;
+  for (bool seen = false; !seen;) {
+    if (!actions_.empty()) {
+      const auto carry = [this](auto& action) { return carry_out(action); };
+      seen = std::visit(carry, actions_.front());
+    } else if (!queue_.empty()) {
+      decide();
+    } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
+      queue_.push_back(Event{Event::Kind::kAllOver, simulation_->time()});
+    } else if (!took && !coming_.empty()) {
+      take_coming();
+      took = true;
+      seen = simulation_->random().one_in(4);  // before it is decided what to do about it
+    } else {
+      break;
+    }
+  }
+  // Many small delays between rings would only make large jobs slow.
+  not_before_ = !ringing_ && simulation_->random().one_in(2) ? some_time() : 0;
+}
+
+std::uint64_t Agent::some_time() {
+  return simulation_->time() +
+         simulation_->random().below(simulation_->options().agent_delay_turns + 1);
+}
+
+// --------------------------------------------------------------------------------------------
+// what has happened
+
+void Agent::expect(Coming coming) {
+  coming.due = some_time();
+  first_coming_ = std::min(first_coming_, coming.due);
+  coming_.push_back(std::move(coming));
+}
+
+void Agent::on_message(std::uint32_t process, const engine::SimMessage& message) {
+  Process& p = processes_[process];
+  if (p.over) return;
+  if (message.type == MessageType::kFinalized) p.finalized = true;
+  expect({Coming::Kind::kMessage, process, 0, message});
+}
+
+void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
+  Process& p = processes_[process];
+  if (std::exchange(p.over, true)) return;
+  p.cause = end.signal != 0 ? Cause{Cause::Kind::kSignal, end.signal}
+                            : Cause{Cause::Kind::kExit, end.code};
+  if (p.registered && simulation_->options().behind_shell) {
+    expect({Coming::Kind::kRegisteredEnded, process, 0});
+  }
+  expect({Coming::Kind::kChildEnded, process, 0});
+}
+
+// Any that is due, or (if none is) the first that will be; of messages of one process the first.
+std::size_t Agent::next_coming() {
+  const std::uint64_t now = std::max(simulation_->time(), first_coming_);
+  std::size_t chosen = 0;
+  std::uint32_t seen = 0;
+  for (std::size_t i = 0; i < coming_.size(); ++i) {
+    if (coming_[i].due <= now && simulation_->random().one_in(++seen)) chosen = i;
+  }
+  if (coming_[chosen].kind != Coming::Kind::kMessage) return chosen;
+  for (std::size_t i = 0; i < chosen; ++i) {
+    const bool before = coming_[i].kind == Coming::Kind::kMessage &&
+                        coming_[i].process == coming_[chosen].process &&
+                        coming_[i].second == coming_[chosen].second;
+    if (before) return i;
+  }
+  return chosen;
+}
+
+void Agent::take_coming() {
+  const std::size_t i = next_coming();
+  const Coming coming = std::move(coming_[i]);
+  coming_.erase(coming_.begin() + static_cast<std::ptrdiff_t>(i));
+  const std::uint64_t now = simulation_->time();
+  const Process& p = processes_[coming.process];
+  switch (coming.kind) {
+    case Coming::Kind::kMessage:
+      read(coming);
+      break;
+    case Coming::Kind::kRegisteredEnded:
+      read_all(coming.process);
+      queue_.push_back(AgentEvent{AgentEvent::Kind::kRegisteredEnded, p.rank, now,
+                                  pid(coming.process), -1, Cause()});
+      break;
+    case Coming::Kind::kChildEnded: {
+      read_all(coming.process);
+      const Cause cause = cause_of_child(p);
+      ranks_[p.rank].child_over = true;
+      queue_.push_back(
+          AgentEvent{AgentEvent::Kind::kChildEnded, p.rank, now, child(coming.process), -1, cause});
+      if (ranks_[p.rank].dying) expect({Coming::Kind::kTreeGone, coming.process, 0});
+      break;
+    }
+    case Coming::Kind::kTreeGone:
+      ranks_[p.rank].dying = false;
+      queue_.push_back(AgentEvent{AgentEvent::Kind::kTreeGone, p.rank, now});
+      break;
+    case Coming::Kind::kOutputEnded:
+      queue_.push_back(AgentEvent{AgentEvent::Kind::kOutputEnded, p.rank, now});
+      break;
+  }
+  first_coming_ = kNever;
+  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+}
+
+// A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
+// called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
+Cause Agent::cause_of_child(const Process& p) const {
+  const bool exits = simulation_->options().behind_shell && p.registered && !p.finalized;
+  if (!exits || p.cause.kind != Cause::Kind::kSignal) return p.cause;
+  return {Cause::Kind::kExit, 128 + p.cause.value};
+}
+
+// What it said before it ended. A registration may be overlooked: its connection is nobody's yet.
+void Agent::read_all(std::uint32_t process) {
+  constexpr std::uint32_t kLaterTurns = 100;
+  for (std::size_t i = 0; i < coming_.size();) {
+    Coming& c = coming_[i];
+    if (c.kind != Coming::Kind::kMessage || c.process != process) {
+      ++i;
+    } else if (c.message.type == MessageType::kRegister && simulation_->random().one_in(2)) {
+      c.due = simulation_->time() + simulation_->random().below(kLaterTurns);
+      ++i;
+    } else {
+      const Coming coming = std::move(c);
+      coming_.erase(coming_.begin() + static_cast<std::ptrdiff_t>(i));
+      read(coming);
+    }
+  }
+}
+
+// As the real driver's on_message().
+void Agent::read(const Coming& coming) {
+  const Process& p = processes_[coming.process];
+  const engine::SimMessage& m = coming.message;
+  if (m.type == MessageType::kRegister) return read_registration(coming);
+  if (p.incarnation != supervisor_.incarnation(p.rank)) return;
+  Event event{Event::Kind::kNotice, simulation_->time(), p.rank};
+  event.code = m.code;
+  event.value = m.value;
+  event.text = m.text;
+  switch (m.type) {
+    case MessageType::kInitialized:
+      event.kind = Event::Kind::kInitialized;
+      queue_.push_back(AgentEvent{AgentEvent::Kind::kInitialized, p.rank, event.at_ns});
+      break;
+    case MessageType::kFinalized:
+      event.kind = Event::Kind::kFinalized;
+      event.position = position(p.rank);
+      queue_.push_back(AgentEvent{AgentEvent::Kind::kFinalized, p.rank, event.at_ns});
+      break;
+    case MessageType::kLive:
+      event.kind = Event::Kind::kLive;
+      break;
+    case MessageType::kLimit:
+      event.kind = Event::Kind::kLimit;
+      break;
+    case MessageType::kDiverged:
+      event.kind = Event::Kind::kDiverged;
+      break;
+    default:
+      break;
+  }
+  queue_.push_back(std::move(event));
+}
+
+void Agent::read_registration(const Coming& coming) {
+  const Process& p = processes_[coming.process];
+  if (p.over) {
+    if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
+    // Void, if it came from a former incarnation or not: who has ended cannot become the rank.
+    if (!breaks(Mutant::kHearsTheDead)) return;
+  }
+  const auto connection = static_cast<int>(connections_.size());
+  connections_.push_back({coming.process, coming.second});
+  const std::int64_t by = pid(coming.process) + (coming.second ? 1'000'000 : 0);
+  queue_.push_back(
+      AgentEvent{AgentEvent::Kind::kRegister, p.rank, simulation_->time(), by, connection, {}});
+}
+
+// -----------------------------------------------------------------------------------------------
+// what is done about it
+
+void Agent::decide() {
+  const Occurrence next = std::move(queue_.front());
+  queue_.pop_front();
+  if (const auto* agent_event = std::get_if<AgentEvent>(&next)) {
+    push_front(core_.step(*agent_event));
+  } else if (const auto* event = std::get_if<Event>(&next)) {
+    Event e = *event;
+    const bool well = e.kind == Event::Kind::kEnded && e.cause.same_as({Cause::Kind::kExit, 0});
+    if (breaks(Mutant::kRestartsFinalized) && well) e.cause = {Cause::Kind::kSignal, 9};
+    for (CoreAction& action : supervisor_.step(e)) actions_.push_back(std::move(action));
+  } else if (!supervisor_.stopping()) {
+    push_front(core_.spawn(std::get<Spawn>(next).rank));
+  }
+}
+
+void Agent::push_front(std::vector<AgentAction> actions) {
+  actions_.insert(actions_.begin(), std::make_move_iterator(actions.begin()),
+                  std::make_move_iterator(actions.end()));
+}
+
+bool Agent::carry_out(AgentAction& a) {
+  using Kind = AgentAction::Kind;
+  // These two are done in several turns.
+  if (a.kind == Kind::kPublishDeath && !publish(a.rank)) return true;
+  if (a.kind == Kind::kRingAll && !ring_next()) return true;
+  const AgentAction action = std::move(a);
+  actions_.pop_front();
+  switch (action.kind) {
+    case Kind::kSpawn:
+      spawn(action.rank);
+      return true;
+    case Kind::kWelcome:
+    case Kind::kRefuse:
+      answer(action);
+      return true;
+    case Kind::kTerminate:
+    case Kind::kKillTree:
+      kill_tree(action.rank);
+      return true;
+    case Kind::kAwaitOutput:
+      expect({Coming::Kind::kOutputEnded, ranks_[action.rank].process, 0});
+      return false;
+    case Kind::kDrain:
+      drain(action.rank);
+      return false;
+    case Kind::kAdmit:
+      if (breaks(Mutant::kJournalLost)) simulation_->lose_journal(action.rank);
+      engine::admit(base_, action.rank, supervisor_.incarnation(action.rank));
+      return true;
+    case Kind::kReportEnded:
+      report(action);
+      return false;
+    case Kind::kPublishDeath:
+    case Kind::kRingAll:
+      break;
+  }
+  return true;
+}
+
+bool Agent::carry_out(CoreAction& a) {
+  const CoreAction action = std::move(a);
+  actions_.pop_front();
+  switch (action.kind) {
+    case CoreAction::Kind::kRespawn:
+      push_front(mutated(core_.respawn(action.rank)));
+      break;
+    case CoreAction::Kind::kStop:
+      why_.clear();  // the next text says it
+      push_front(core_.stop());
+      break;
+    case CoreAction::Kind::kKillNow:
+      push_front(core_.kill_all());
+      break;
+    case CoreAction::Kind::kTell:
+      if (why_.empty() || !supervisor_.stopping()) why_ = action.text;
+      break;
+    case CoreAction::Kind::kFinish:
+      simulation_->finish(action.code, why_);
+      return true;
+    case CoreAction::Kind::kReport:
+    case CoreAction::Kind::kNews:
+    case CoreAction::Kind::kRecord:
+      break;
+  }
+  return false;
+}
+
+// Of a respawn: publish the death, ring all, admit, spawn.
+std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
+  using Kind = AgentAction::Kind;
+  const auto leave_out = [&actions](Kind kind) {
+    std::erase_if(actions, [kind](const AgentAction& a) { return a.kind == kind; });
+  };
+  if (breaks(Mutant::kRespawnBeforeBreak)) {
+    for (const Kind kind : {Kind::kPublishDeath, Kind::kRingAll}) {
+      const auto is_it = [kind](const AgentAction& a) { return a.kind == kind; };
+      std::copy_if(actions.begin(), actions.end(), std::back_inserter(put_off_), is_it);
+      leave_out(kind);
+    }
+  }
+  if (breaks(Mutant::kSilentDeath)) leave_out(Kind::kRingAll);
+  if (breaks(Mutant::kNoEpoch)) leave_out(Kind::kPublishDeath);
+  return actions;
+}
+
+// False: half of it is done.
+bool Agent::publish(std::uint32_t rank) {
+  bool& half = ranks_[rank].half_broken;
+  if (simulation_->options().split_death && !half) {
+    // The first half of publish_death(); the whole of it follows.
+    half = true;
+    const std::uint32_t epoch = engine::header_of(base_)->epoch.load() + 1;
+    engine::control_of(base_, rank)->death_epoch.store(epoch, std::memory_order_release);
+    return false;
+  }
+  half = false;
+  engine::publish_death(base_, rank);
+  simulation_->note_agent(rank, "death is published");
+  return true;
+}
+
+// True: that was the last one.
+bool Agent::ring_next() {
+  simulation_->wake(rung_++);
+  ringing_ = rung_ < policy_.ranks;
+  if (!ringing_) rung_ = 0;
+  return !ringing_;
+}
+
+void Agent::spawn(std::uint32_t rank) {
+  Rank& r = ranks_[rank];
+  const std::uint32_t incarnation = supervisor_.incarnation(rank);
+  r.process = simulation_->start(rank, incarnation);
+  r.dying = r.child_over = false;
+  processes_.push_back({rank, incarnation});
+  core_.step({AgentEvent::Kind::kSpawned, rank, simulation_->time(), child(r.process)});
+  Event event{Event::Kind::kStarted, simulation_->time(), rank};
+  event.pid = child(r.process);
+  queue_.push_back(std::move(event));
+}
+
+std::int64_t Agent::child(std::uint32_t process) const {
+  return pid(process) + (simulation_->options().behind_shell ? 1 : 0);
+}
+
+void Agent::answer(const AgentAction& action) {
+  const Connection& connection = connections_[static_cast<std::size_t>(action.connection)];
+  Process& p = processes_[connection.process];
+  bool welcome = action.kind == AgentAction::Kind::kWelcome;
+  simulation_->note_agent(action.rank, welcome ? "is welcomed" : "is refused");
+  if (connection.second) {
+    if (!welcome) probes_.hit(Probe::kSecondRefused);
+    welcome = welcome || breaks(Mutant::kWelcomesTwo);
+    if (welcome && !p.over) simulation_->fail("I6: a second process is welcomed as a living rank");
+  } else if (!welcome) {
+    simulation_->refuse(connection.process);
+  } else {
+    p.registered = true;
+    if (p.over) {
+      probes_.hit(Probe::kDiedRegistering);
+      if (simulation_->options().behind_shell) {
+        expect({Coming::Kind::kRegisteredEnded, connection.process, 0});
+      }
+    }
+    simulation_->welcome(connection.process);
+    push_front(std::exchange(put_off_, {}));
+    if (!p.over && simulation_->options().second_process && simulation_->random().one_in(2)) {
+      expect({Coming::Kind::kMessage, connection.process, 0, {MessageType::kRegister}, true});
+    }
+  }
+  if (!welcome) return;
+  Event event{Event::Kind::kRegistered, simulation_->time(), action.rank};
+  event.pid = pid(connection.process);
+  queue_.push_back(std::move(event));
+}
+
+void Agent::kill_tree(std::uint32_t rank) {
+  Rank& r = ranks_[rank];
+  simulation_->note_agent(rank, "its tree is killed");
+  r.dying = true;
+  simulation_->kill(r.process);
+  if (r.child_over) expect({Coming::Kind::kTreeGone, r.process, 0});
+}
+
+// The registered connections are closed, and whatever is in them is lost.
+void Agent::drain(std::uint32_t rank) {
+  std::erase_if(coming_, [&](const Coming& c) {
+    const Process& p = processes_[c.process];
+    if (p.rank != rank || !p.registered) return false;
+    return c.kind == Coming::Kind::kRegisteredEnded ||
+           (c.kind == Coming::Kind::kMessage && c.message.type != MessageType::kRegister);
+  });
+  first_coming_ = kNever;
+  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+}
+
+void Agent::report(const AgentAction& action) {
+  Event event{Event::Kind::kEnded, action.at_ns, action.rank};
+  event.cause = action.cause;
+  event.position = position(action.rank);
+  if (engine::header_of(base_)->limit_reached.load() != 0) {
+    queue_.push_back(Event{Event::Kind::kLimit, action.at_ns, action.rank});
+  }
+  queue_.push_back(std::move(event));
+}
+
+launcher::Position Agent::position(std::uint32_t rank) const {
+  const engine::RankControl* c = engine::control_of(base_, rank);
+  launcher::Position p;
+  p.ordinal = c->ordinal.load();
+  p.live = c->live_since.load() != 0;
+  p.replayed = c->replayed.load();
+  if (p.ordinal == 0) return p;
+  p.context = c->context.load();
+  p.sequence = c->sequence.load();
+  p.inside = c->phase.load() == engine::Phase::kInside;
+  return p;
+}
+
+}  // namespace rejoin::sim

@@ -1,0 +1,128 @@
+// The agent of a simulated job: the launcher's own cores, and a driver that does with simulated
+// processes what the real one does with real ones. Between any two of its actions ranks take turns;
+// what processes say and how they end reaches the cores as late, and in whatever order, as the real
+// driver could hand it on:
+//
+//   messages           of one connection in order, of several in any
+//   end of a process   after all that a registered process has said; the registration that it died
+//                      upon may still be unread
+//   end of a shell     before or after that of the program that it waits for
+//   tree gone, output ended   some time after they are asked for
+//
+// Lists of actions are never interleaved with each other, as in the real driver.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/transport/sim/simulation.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/supervisor/supervisor_core.h"
+#include "probes.h"
+
+namespace rejoin::sim {
+
+class Agent : public engine::SimAgent {
+ public:
+  Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
+
+  void set_policy(const launcher::Policy& policy) { policy_ = policy; }  // of the next runs
+
+  void begin(engine::Simulation& simulation) override;
+  std::uint64_t due() const override;
+  void turn() override;
+  void on_message(std::uint32_t process, const engine::SimMessage& message) override;
+  void on_end(std::uint32_t process, const engine::SimEnd& end) override;
+
+ private:
+  // A process that was started as a rank; its index is the simulation's name for it.
+  struct Process {
+    std::uint32_t rank;
+    std::uint32_t incarnation;
+    bool registered = false;
+    bool finalized = false;  // has said so
+    bool over = false;
+    launcher::Cause cause = {};
+  };
+  struct Connection {
+    std::uint32_t process;
+    bool second;  // not by the process itself, but by another one of its tree
+  };
+  struct Rank {
+    std::uint32_t process = 0;  // the newest
+    bool dying = false;         // its tree is being killed
+    bool child_over = false;
+    bool half_broken = false;
+  };
+  // What has happened and is not known to the cores yet.
+  struct Coming {
+    enum class Kind : std::uint8_t {
+      kMessage,
+      kRegisteredEnded,
+      kChildEnded,
+      kTreeGone,
+      kOutputEnded,
+    };
+    Kind kind;
+    std::uint32_t process;
+    std::uint64_t due;
+    engine::SimMessage message = {wire::MessageType::kNotice};
+    bool second = false;
+  };
+  struct Spawn {  // at the start
+    std::uint32_t rank;
+  };
+  using Occurrence = std::variant<launcher::AgentEvent, launcher::Event, Spawn>;
+  using Action = std::variant<launcher::AgentAction, launcher::Action>;
+
+  bool breaks(engine::Mutant mutant) const { return simulation_->options().mutant == mutant; }
+  std::uint64_t some_time();
+  void expect(Coming coming);
+  std::size_t next_coming();
+  void take_coming();
+  launcher::Cause cause_of_child(const Process& process) const;
+  void read_all(std::uint32_t process);
+  void read(const Coming& coming);
+  void read_registration(const Coming& coming);
+  void decide();
+  // True: others can see it. False: nobody can, or it is not done yet.
+  bool carry_out(launcher::AgentAction& action);
+  bool carry_out(launcher::Action& action);
+  void push_front(std::vector<launcher::AgentAction> actions);
+  std::vector<launcher::AgentAction> mutated(std::vector<launcher::AgentAction> actions);
+  bool publish(std::uint32_t rank);
+  bool ring_next();
+  void spawn(std::uint32_t rank);
+  void answer(const launcher::AgentAction& action);
+  void kill_tree(std::uint32_t rank);
+  void drain(std::uint32_t rank);
+  void report(const launcher::AgentAction& action);
+  launcher::Position position(std::uint32_t rank) const;
+  std::int64_t pid(std::uint32_t process) const { return 2 * std::int64_t{process} + 2; }
+  std::int64_t child(std::uint32_t process) const;
+
+  std::byte* base_;
+  Probes& probes_;
+  engine::Simulation* simulation_ = nullptr;
+  launcher::Policy policy_;
+  launcher::SupervisorCore supervisor_{launcher::Policy()};
+  launcher::AgentCore core_{0};
+  std::vector<Process> processes_;
+  std::vector<Connection> connections_;
+  std::vector<Rank> ranks_;
+  std::vector<Coming> coming_;
+  std::uint64_t first_coming_ = kNever;  // when the first of them is due
+  std::deque<Occurrence> queue_;         // known, but no core has been asked yet
+  std::deque<Action> actions_;
+  std::uint64_t not_before_ = 0;
+  std::uint32_t rung_ = 0;  // ranks, of all
+  bool ringing_ = false;
+  std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
+  std::string why_;                             // the job is stopped
+  bool all_over_said_ = false;
+};
+
+}  // namespace rejoin::sim
