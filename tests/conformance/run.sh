@@ -49,7 +49,8 @@ run_bounded() {
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
   run_bounded openmpi "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$prog" "$@"
 )
-run_bounded ftrun "$ftrun" -n "$ranks" "$prog" "$@"
+# Before its end is forced, it says where every rank stands.
+run_bounded ftrun "$ftrun" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
 
 reference_code=$(cat "$results/openmpi.code")
 code=$(cat "$results/ftrun.code")
@@ -75,7 +76,7 @@ diff -u --label mpirun --label ftrun "$results/openmpi.out" "$results/ftrun.out"
 for name in openmpi ftrun; do
   if [ -s "$results/$name.err" ]; then
     echo "--- standard error under $name, last lines"
-    tail -n 20 "$results/$name.err"
+    tail -n 200 "$results/$name.err"
   fi
 done
 echo "reproduce: $(printf '%q ' "$0" "$prog" "$ranks" "$ftrun" "$@")"

@@ -50,7 +50,9 @@ def run_examl(options, name, flags=(), kills=()):
     shutil.rmtree(directory, ignore_errors=True)
     program = examl.command(f"{options.out}/input", directory)
     events = ftrun_events.Follower(f"{directory}/events.json")
-    command = [options.ftrun, "-n", str(RANKS), "--events", events.path, *flags, *program]
+    # Before its end is forced, ftrun says where every rank stands.
+    limits = ["--timeout", str(RUN_LIMIT_S - 10)]
+    command = [options.ftrun, "-n", str(RANKS), "--events", events.path, *limits, *flags, *program]
     kills = sorted(kills)
     start = time.monotonic()
     with open(f"{directory}/log", "wb") as log:
@@ -77,7 +79,9 @@ def run_examl(options, name, flags=(), kills=()):
     duration_s = time.monotonic() - start
     events.poll()
     if process.returncode != 0:
-        raise AssertionError(f"ftrun ended with {process.returncode}; see {directory}/log")
+        with open(f"{directory}/log", errors="replace") as log:
+            said = log.read()[-20000:]
+        raise AssertionError(f"ftrun ended with {process.returncode}; {directory}/log:\n{said}")
     return Outcome(examl.results(directory), duration_s, events.events)
 
 

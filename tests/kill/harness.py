@@ -20,12 +20,11 @@ import tempfile
 import time
 import uuid
 
-from processes import proc_text, processes_with, rejoin_files, stack_of
+from processes import REPORT_S, proc_text, processes_with, rejoin_files, stack_of
 
 LIMIT_S = 20  # of one job, unless the scenario says otherwise
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
-REPORT_S = 6  # that ftrun may take to say where every rank stands
 # What a death by SIGKILL is called; the second where only the rank's parent, a shell, was told.
 KILLED = ("signal 9 (Killed)", "a cause that only its parent process knows")
 MOMENTS = ("before", "inside", "after")
@@ -252,11 +251,18 @@ class Job:
 
     def _where_all_stand(self):
         lines = []
-        for pid in self.processes():
+        before = set(self.processes())
+        for pid in before:
             lines += [f"--- process {pid}: {proc_text(pid, 'cmdline')}", stack_of(pid)]
         said = len(self.err())
         self.process.send_signal(signal.SIGUSR1)
-        time.sleep(REPORT_S)
+        end_s = time.monotonic() + REPORT_S
+        ranks = {f"rank {event['rank']} " for event in self.events if "rank" in event}
+        # A process of its own writes it.
+        while time.monotonic() < end_s and self.process.poll() is None:
+            if all(rank in self.err()[said:] for rank in ranks) and before >= set(self.processes()):
+                break
+            time.sleep(0.01)
         return "\n".join([*lines, "--- where every rank stands, says ftrun", self.err()[said:]])
 
     def _end_all(self):

@@ -3,8 +3,54 @@
 import glob
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+
+REPORT_S = 6  # that ftrun may take to say where every rank stands
+GRACE_S = 3  # that it may take to end its ranks
+
+
+class NoEnd(Exception):
+    """A job did not end in time; the text says where every rank stands."""
+
+
+class FtrunProcess(subprocess.Popen):
+    """An ftrun. If it does not end in time, what every rank does is told, and the job ended."""
+
+    def communicate(self, input=None, timeout=None):
+        try:
+            return super().communicate(input, timeout)
+        except subprocess.TimeoutExpired:
+            raise NoEnd(f"no end within {timeout} s\n{self._report()}") from None
+
+    def _report(self):
+        stack = stack_of(self.pid)
+        self.send_signal(signal.SIGUSR1)
+        said = self._hear(REPORT_S)
+        self.terminate()
+        said = self._hear(GRACE_S) or said
+        self.kill()
+        said = self._hear(GRACE_S) or said
+        return f"--- ftrun's own stack\n{stack}\n--- what it has said\n{said[-20000:]}"
+
+    def _hear(self, limit_s):
+        """What came from the start on, until the end or the limit; in both streams."""
+        try:
+            streams = super().communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as expired:
+            streams = (expired.output, expired.stderr)
+        texts = [s.decode(errors="replace") if isinstance(s, bytes) else s or "" for s in streams]
+        return "".join(texts)
+
+
+def run_ftrun(command, timeout, input=None, **named):
+    """As subprocess.run with its output captured, but see FtrunProcess."""
+    pipe = subprocess.PIPE
+    stdin = subprocess.DEVNULL if input is None else pipe
+    with FtrunProcess(command, stdin=stdin, stdout=pipe, stderr=pipe, **named) as process:
+        out, err = process.communicate(input, timeout)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def processes_with(*entries):

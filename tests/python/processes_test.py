@@ -23,6 +23,7 @@ sys.path[:0] = [f"{SOURCES}/python", f"{SOURCES}/tests/kill"]
 
 import harness  # noqa: E402
 from harness import Kill  # noqa: E402
+from processes import run_ftrun  # noqa: E402
 from rabit import _models  # noqa: E402
 
 FTRUN = os.environ.get("REJOIN_FTRUN", f"{SOURCES}/build/bin/ftrun")
@@ -42,9 +43,7 @@ def environment(**changes):
 def python(program, *flags, prefix=(), **changes):
     """Runs a program, given as text; returns what subprocess.run does."""
     command = [*prefix, sys.executable, *flags, "-c", program]
-    return subprocess.run(
-        command, env=environment(**changes), capture_output=True, text=True, timeout=LIMIT_S
-    )
+    return run_ftrun(command, LIMIT_S, env=environment(**changes), text=True)
 
 
 class Processes(unittest.TestCase):

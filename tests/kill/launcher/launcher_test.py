@@ -17,6 +17,11 @@ import tempfile
 import time
 import unittest
 
+sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from processes import FtrunProcess, run_ftrun  # noqa: E402
+
 LIMIT_S = 30
 OPTIONS = argparse.Namespace()
 
@@ -24,6 +29,13 @@ OPTIONS = argparse.Namespace()
 class Finished:
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
+
+
+def signal_taken(pid, number):
+    """Whether that signal is not pending any more."""
+    with open(f"/proc/{pid}/status") as file:
+        pending = [line.split()[1] for line in file if line.startswith(("SigPnd", "ShdPnd"))]
+    return not any(int(mask, 16) >> (number - 1) & 1 for mask in pending)
 
 
 class LauncherTest(unittest.TestCase):
@@ -43,11 +55,10 @@ class LauncherTest(unittest.TestCase):
 
     def ftrun(self, *arguments, stdin=b"", env=None, cwd=None):
         """Runs ftrun to its end; also checks that it leaves no process behind."""
-        done = subprocess.run(
+        done = run_ftrun(
             [OPTIONS.ftrun, *map(str, arguments)],
+            LIMIT_S,
             input=stdin,
-            capture_output=True,
-            timeout=LIMIT_S,
             env=env,
             cwd=cwd or self.directory,
         )
@@ -59,7 +70,7 @@ class LauncherTest(unittest.TestCase):
 
     def start(self, *arguments, **named):
         named.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen(
+        process = FtrunProcess(
             [OPTIONS.ftrun, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,6 +94,19 @@ class LauncherTest(unittest.TestCase):
                 return found
             time.sleep(0.005)
         self.fail(f"waited {LIMIT_S} s for {what}")
+
+    def wait_until_asleep(self, process):
+        """Waits until ftrun waits, and goes on doing so."""
+        def switches():
+            with open(f"/proc/{process.pid}/status") as file:
+                return [line for line in file if "ctxt_switches" in line or line.startswith("State")]
+
+        def same_again():
+            seen = switches()
+            time.sleep(0.05)
+            return "sleeping" in seen[0] and seen == switches()
+
+        self.wait_for(same_again, "ftrun to wait")
 
     def processes_here(self):
         """Processes that work in this test's directory, whoever their parents are."""
@@ -324,7 +348,7 @@ class Output(LauncherTest):
 
     def test_a_slow_reader(self):
         process = self.start("-n", 1, "sh", "-c", "head -c 20000000 /dev/zero")
-        time.sleep(0.3)
+        self.wait_until_asleep(process)  # it has stopped reading
         out, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual((process.returncode, len(out)), (0, 20000000))
 
@@ -332,7 +356,8 @@ class Output(LauncherTest):
         program = 'BEGIN { while (n++ < 500) s = s c; while (m++ < 20000) print s }'
         script = f"awk -v c=$REJOIN_RANK '{program}'"
         process = self.start("-n", 2, "sh", "-c", script)
-        time.sleep(0.6)  # until long after ftrun has stopped reading
+        self.wait_until_asleep(process)  # it has stopped reading
+        time.sleep(0.6)  # longer than an unfinished line waits for its end: the subject
         out, _ = process.communicate(timeout=LIMIT_S)
         whole = [str(rank).encode() * 500 for rank in (0, 1)]
         self.assertEqual([line for line in out.splitlines() if line not in whole], [])
@@ -387,8 +412,11 @@ class StandardInput(LauncherTest):
         self.assertEqual(done.out.strip(), str(len(data)))
 
     def test_input_that_comes_later(self):
-        process = self.start("-n", 1, OPTIONS.fake, "init", "line", "finalize", stdin=subprocess.PIPE)
-        time.sleep(0.2)
+        process = self.start("-n", 1, "--events", "events.jsonl", OPTIONS.fake, "init", "line",
+                             "finalize", stdin=subprocess.PIPE)
+        self.wait_for(lambda: os.path.exists(self.path("events.jsonl")) and
+                      [e for e in self.events() if e["event"] == "register"], "a rank that reads")
+        self.wait_until_asleep(process)
         out, _ = process.communicate(b"late\n", timeout=LIMIT_S)
         self.assertEqual((process.returncode, out), (0, b"late\n"))
 
@@ -434,7 +462,8 @@ class Signals(LauncherTest):
         process = self.start_and_wait(OPTIONS.fake, "ignore:15", "init", "hang")
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
+        # The first has been taken, and the ranks' time to end has begun.
+        self.wait_for(lambda: signal_taken(process.pid, signal.SIGINT), "the first signal's end")
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.end(process)[0], 130)
         self.assertLess(time.monotonic() - begin, 0.8)

@@ -19,6 +19,11 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from processes import FtrunProcess, NoEnd  # noqa: E402
+
 LIMIT_S = 30
 RANKS = 2
 FAILED_CHECK = 7  # exit code of a scene that sees something wrong
@@ -61,11 +66,13 @@ class Run:
             command += [f"{options.programs}/{options.program}", options.scene, *arguments]
             self.command = " ".join(command)
             pipe = subprocess.PIPE
-            with subprocess.Popen(command, cwd=directory, stdout=pipe, stderr=pipe) as self.process:
+            with FtrunProcess(command, cwd=directory, stdout=pipe, stderr=pipe) as self.process:
                 try:
                     if killer is not None:
                         killer(self)
                     out, err = self.process.communicate(timeout=LIMIT_S)
+                except NoEnd as no_end:
+                    raise Failure(f"{no_end}\n$ {self.command}") from None
                 except BaseException:
                     self.process.kill()
                     raise
@@ -194,7 +201,7 @@ def random_programs(options):
 
     def kill_some(run):
         for _ in range(rng.randint(1, 6)):
-            time.sleep(rng.uniform(*PAUSE_S))
+            time.sleep(rng.uniform(*PAUSE_S))  # deaths at any moment: time is what is varied
             pid = run.pid(0)
             if pid is not None and run.process.poll() is None:
                 try:

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The harness itself: a job that hangs is ended in time, and what every rank does is told.
+
+harness_test.py --ftrun FTRUN --fake FAKE_RANK
+"""
+
+import argparse
+import os
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # the source directory stays as it is
+
+import harness  # noqa: E402
+from processes import NoEnd, processes_with, run_ftrun  # noqa: E402
+
+RANKS = 2
+HANGS = ("init", "op:3", "hang")
+LIMIT_S = 1
+END_S = 30  # of the report and all
+OPTIONS = argparse.Namespace()
+
+
+class JobThatHangs(unittest.TestCase):
+    def tells_all(self, text):
+        self.assertIn(f"no end within {LIMIT_S} s", text)
+        for rank in range(RANKS):
+            said = rf"rank {rank} \(process \d+, \w+\) is after operation #3"
+            self.assertRegex(text, said)
+            # Frames, or what the kernel says where there is no debugger.
+            self.assertRegex(text, said + r"[^\n]*\n +(#\d|Thread|TID|wchan|syscall)")
+
+    def setUp(self):
+        self.start_s = time.monotonic()
+
+    def tearDown(self):
+        self.assertLess(time.monotonic() - self.start_s, END_S)
+
+    def test_in_a_scenario(self):
+        test = harness.Test("hangs", OPTIONS.ftrun, "/nowhere", 1, False)
+        self.addCleanup(test.close)
+        with self.assertRaises(harness.Failure) as failed:
+            test.run(RANKS, OPTIONS.fake, *HANGS, limit_s=LIMIT_S)
+        self.tells_all(str(failed.exception))
+        self.assertIn('"event": "register"', str(failed.exception))
+        self.assertEqual(processes_with(f"TMPDIR={test._directory}/0/work"), [])
+
+    def test_in_a_process(self):
+        mark = f"REJOIN_HARNESS_TEST={os.getpid()}"
+        name, _, value = mark.partition("=")
+        command = [OPTIONS.ftrun, "-n", str(RANKS), OPTIONS.fake, *HANGS]
+        with self.assertRaises(NoEnd) as failed:
+            run_ftrun(command, LIMIT_S, env={**os.environ, name: value})
+        self.tells_all(str(failed.exception))
+        self.assertEqual(processes_with(mark), [])
+
+    def test_one_that_ends_in_time(self):
+        done = run_ftrun([OPTIONS.ftrun, "-n", "1", "cat"], END_S, input="x\n", text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "x\n", ""))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ftrun", required=True, type=os.path.abspath)
+    parser.add_argument("--fake", required=True, type=os.path.abspath)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])
