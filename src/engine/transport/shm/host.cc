@@ -17,7 +17,6 @@
 namespace rejoin::engine {
 namespace {
 
-constexpr long kSleepMs = 200;  // no protocol needs it; a lost wake-up costs this instead of a hang
 constexpr std::uintptr_t kPage = 4096;
 #ifndef MADV_POPULATE_WRITE
 constexpr int kPopulateWrite = 23;
@@ -49,8 +48,8 @@ bool can_publish_lightly() {
   return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
 }
 
-ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket)
-    : base_(base), rank_(rank), agent_socket_(agent_socket) {
+ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int sleep_limit_ms)
+    : base_(base), rank_(rank), agent_socket_(agent_socket), sleep_limit_ms_(sleep_limit_ms) {
   const SegmentHeader* h = header_of(base);
   light_publish_ =
       h->light_publish != 0 && membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
@@ -80,8 +79,8 @@ void ShmHost::fence_announced() {
 
 void ShmHost::sleep() {
   RankControl* me = control_of(base_, rank_);
-  const timespec limit{0, kSleepMs * 1000000};
-  syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, &limit, nullptr, 0);
+  const timespec limit{sleep_limit_ms_ / 1000, sleep_limit_ms_ % 1000 * 1000000L};
+  syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
 }
 
 void ShmHost::ring(std::uint32_t rank) {

@@ -6,7 +6,7 @@
 //   step(Step)            a place where the simulator may interfere; nothing here
 //   fence_published(), fence_announced()  the two store-load barriers of a doorbell, see waiting.h
 //   poll(turn)            called between two looks while waiting; false: time to sleep
-//   sleep()               waits for my bell, at most kSleepMs; spurious returns are allowed
+//   sleep()               waits for my bell, for a limited time; spurious returns are allowed
 //   ring(rank)            sets a rank's bell and wakes it
 //   back(begin, bytes)    makes shared memory safe to touch; false: there is no more
 //   touch(rank, begin, bytes)  the same for payload in any rank's region that its owner only
@@ -22,16 +22,21 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "wire/messages.h"
 #include "engine/segment.h"
 #include "engine/step.h"
+#include "wire/messages.h"
 
 namespace rejoin::engine {
 
 class ShmHost {
  public:
+  // No protocol needs the limit; a lost wake-up costs this instead of a hang.
+  static constexpr int kSleepLimitMs = 200;
+  static constexpr int kNoLimit = -1;  // for the test that there is none
+
   // `agent_socket`: connected descriptor, or -1 (a world of one without an agent).
-  ShmHost(std::byte* base, std::uint32_t rank, int agent_socket);
+  ShmHost(std::byte* base, std::uint32_t rank, int agent_socket,
+          int sleep_limit_ms = kSleepLimitMs);
   ShmHost(const ShmHost&) = delete;
   ShmHost& operator=(const ShmHost&) = delete;
 
@@ -86,6 +91,7 @@ class ShmHost {
   std::byte* base_;
   std::uint32_t rank_;
   int agent_socket_;
+  int sleep_limit_ms_;
   bool light_publish_;
   unsigned spins_;                         // looks with a pause between them
   unsigned looks_;                         // until sleep

@@ -1,0 +1,299 @@
+// doorbell WHO FENCE RANKS WAKE_UPS [MUTANT]: a token goes round RANKS ranks, which are threads or
+// processes, over the doorbells of the real host, until they have announced WAKE_UPS sleeps.
+//
+// Sleep has no time limit here: a wake-up that is lost is a token that stands still, and everybody
+// asleep. Nobody publishes while the token is elsewhere, so no later ring makes good for it. Random
+// short delays let announcing and publishing race; most sleepers watch their bell for a moment
+// before they ask the kernel, which takes a hundred times as long as the race.
+//
+//   WHO      threads or processes
+//   FENCE    light: sleepers order the publishers' stores (membarrier); full: both sides have one
+//   MUTANT   what is left out, to see that it is noticed: no-barrier (light), publisher or waiter
+//            (full)
+//
+// Exit code: 0 all woken, 1 a lost wake-up, 2 wrong usage or no progress for another reason, 77 the
+// kernel has no such barrier.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/transport/shm/host.h"
+#include "engine/waiting.h"
+
+namespace rejoin::stress {
+namespace {
+
+using engine::control_of;
+using engine::header_of;
+using engine::ShmHost;
+
+constexpr std::uint32_t kMostRanks = 8;
+constexpr int kLookMs = 50;      // of whoever watches
+constexpr int kStandsMs = 3000;  // without progress, all asleep: a wake-up was lost
+constexpr int kStuckMs = 60000;  // without progress otherwise
+
+enum class Mutant { kNone, kNoBarrier, kPublisher, kWaiter };
+
+struct Options {
+  bool processes;
+  bool light;
+  std::uint32_t ranks;
+  std::uint64_t wake_ups;
+  Mutant mutant = Mutant::kNone;
+};
+
+// Shared by all ranks and the watcher.
+struct Board {
+  struct alignas(engine::kLine) Seat {
+    std::atomic<std::uint64_t> turn;  // how often it has passed on the token
+    // How often it announced its sleep, and then asked the kernel.
+    alignas(engine::kLine) std::atomic<std::uint64_t> announced;
+    std::atomic<std::uint64_t> slept;
+  };
+  Seat seat[kMostRanks];
+  alignas(engine::kLine) std::atomic<bool> enough;
+  std::atomic<std::uint32_t> left;  // ranks that have seen that it is enough
+};
+
+// The real host with impatience of its own, and counts. The mutants leave out a fence.
+class Host : public ShmHost {
+ public:
+  Host(std::byte* base, std::uint32_t rank, Board::Seat* seat, Mutant mutant)
+      : ShmHost(base, rank, -1, ShmHost::kNoLimit), seat_(seat), mutant_(mutant) {}
+
+  // Looks before the sleep is announced; looks at the bell before the kernel is asked.
+  void prepare(unsigned patience, unsigned watch) {
+    patience_ = patience;
+    watch_ = watch;
+  }
+
+  bool poll(unsigned turn) {
+    __builtin_ia32_pause();
+    return turn < patience_;
+  }
+
+  void fence_published() {
+    if (mutant_ == Mutant::kPublisher) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      ShmHost::fence_published();
+    }
+  }
+
+  void fence_announced() {
+    seat_->announced.store(++announced_, std::memory_order_relaxed);
+    if (mutant_ == Mutant::kNoBarrier) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    } else if (mutant_ == Mutant::kWaiter) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      ShmHost::fence_announced();
+    }
+  }
+
+  void sleep() {
+    const std::atomic<std::uint32_t>& bell = control_of(base(), rank())->bell;
+    for (unsigned look = 0; look < watch_; ++look) {
+      if (bell.load(std::memory_order_relaxed) != 0) return;
+      __builtin_ia32_pause();
+    }
+    seat_->slept.store(++slept_, std::memory_order_relaxed);
+    ShmHost::sleep();
+  }
+
+ private:
+  Board::Seat* seat_;
+  Mutant mutant_;
+  unsigned patience_ = 0;
+  unsigned watch_ = 0;
+  std::uint64_t announced_ = 0;
+  std::uint64_t slept_ = 0;
+};
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  unsigned below(unsigned limit) {
+    state_ = state_ * 6364136223846793005 + 1442695040888963407;
+    return static_cast<unsigned>((state_ >> 33) % limit);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Options& o) {
+  constexpr unsigned kLooks = 48;  // at most, before a sleep is announced, or a word published
+  Board::Seat* mine = &board->seat[rank];
+  Random random(rank + 1);
+  Host host(base, rank, mine, o.mutant);
+  std::uint32_t world[kMostRanks];
+  for (std::uint32_t r = 0; r < o.ranks; ++r) world[r] = r;
+  const std::atomic<std::uint64_t>& given = board->seat[(rank + o.ranks - 1) % o.ranks].turn;
+  for (std::uint64_t turn = 1;; ++turn) {
+    const std::uint64_t wanted = rank == 0 ? turn - 1 : turn;
+    host.prepare(random.below(kLooks), random.below(16) == 0 ? 0 : 2000);
+    engine::wait_until(host, [&](bool) { return given.load(std::memory_order_acquire) >= wanted; });
+    const bool enough = board->enough.load(std::memory_order_relaxed);
+    for (unsigned delay = random.below(kLooks); delay > 0; --delay) {
+      __builtin_ia32_pause();
+      // So that reading it when ringing takes no time, and the publication is still on its way.
+      header_of(base)->asleep[0].load(std::memory_order_relaxed);
+    }
+    mine->turn.store(turn, std::memory_order_release);
+    engine::ring_sleepers(host, world, o.ranks);
+    if (enough) break;
+  }
+  board->left.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <class T>
+T* shared(std::size_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                 -1, 0);
+  if (p == MAP_FAILED) {
+    perror("doorbell: mmap");
+    exit(2);
+  }
+  return static_cast<T*>(p);
+}
+
+class Stress {
+ public:
+  explicit Stress(const Options& o)
+      : options_(o),
+        base_(shared<std::byte>(engine::segment_bytes_for(o.ranks, 0))),
+        board_(shared<Board>(sizeof(Board))) {
+    engine::format_segment(base_, o.ranks, 1, 0, o.ranks);
+    header_of(base_)->light_publish = o.light;
+  }
+
+  int run() {
+    for (std::uint32_t r = 0; r < options_.ranks; ++r) start(r);
+    const int code = watch();
+    if (code != 0) {
+      for (const pid_t child : children_) kill(child, SIGKILL);
+      fflush(stdout);
+      if (!options_.processes) _exit(code);  // with threads that sleep for ever
+    }
+    for (std::thread& t : threads_) t.join();
+    for (const pid_t child : children_) waitpid(child, nullptr, 0);
+    return code;
+  }
+
+ private:
+  void start(std::uint32_t r) {
+    if (!options_.processes) {
+      threads_.emplace_back([this, r] { pass_the_token(base_, r, board_, options_); });
+      return;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      pass_the_token(base_, r, board_, options_);
+      _exit(0);
+    }
+    if (child < 0) {
+      perror("doorbell: fork");
+      exit(2);
+    }
+    children_.push_back(child);
+  }
+
+  std::uint64_t sum(std::atomic<std::uint64_t> Board::Seat::*what) const {
+    std::uint64_t all = 0;
+    for (const Board::Seat& s : board_->seat) all += (s.*what).load(std::memory_order_relaxed);
+    return all;
+  }
+
+  // Everybody sleeps and no bell was rung.
+  bool all_asleep() const {
+    for (std::uint32_t r = 0; r < options_.ranks; ++r) {
+      if (header_of(base_)->asleep[r].load() == 0 || control_of(base_, r)->bell.load() != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void show(const char* what) const {
+    printf("%s: %llu turns, %llu sleeps announced, %llu slept\n", what,
+           static_cast<unsigned long long>(sum(&Board::Seat::turn)),
+           static_cast<unsigned long long>(sum(&Board::Seat::announced)),
+           static_cast<unsigned long long>(sum(&Board::Seat::slept)));
+  }
+
+  int watch() {
+    std::uint64_t turns = 0;
+    for (int stands_ms = 0;; stands_ms += kLookMs) {
+      usleep(kLookMs * 1000);
+      const std::uint64_t now = sum(&Board::Seat::turn);
+      if (now != turns) stands_ms = 0;
+      turns = now;
+      if (sum(&Board::Seat::announced) >= options_.wake_ups) {
+        board_->enough.store(true, std::memory_order_relaxed);
+        if (board_->left.load(std::memory_order_relaxed) == options_.ranks) break;
+      }
+      if (stands_ms >= kStandsMs && all_asleep()) {
+        show("lost wake-up");
+        return 1;
+      }
+      if (stands_ms >= kStuckMs) {
+        show("no progress, but not asleep");
+        return 2;
+      }
+    }
+    show("all woken");
+    return 0;
+  }
+
+  Options options_;
+  std::byte* base_;
+  Board* board_;
+  std::vector<std::thread> threads_;
+  std::vector<pid_t> children_;
+};
+
+bool read_options(int argc, char** argv, Options* o) {
+  if (argc < 5 || argc > 6) return false;
+  const std::string who = argv[1], fence = argv[2], mutant = argc > 5 ? argv[5] : "";
+  o->processes = who == "processes";
+  o->light = fence == "light";
+  o->ranks = static_cast<std::uint32_t>(strtoul(argv[3], nullptr, 10));
+  o->wake_ups = strtoull(argv[4], nullptr, 10);
+  if (mutant == "no-barrier") o->mutant = Mutant::kNoBarrier;
+  if (mutant == "publisher") o->mutant = Mutant::kPublisher;
+  if (mutant == "waiter") o->mutant = Mutant::kWaiter;
+  const bool known = mutant.empty() || o->mutant != Mutant::kNone;
+  return known && (o->processes || who == "threads") && (o->light || fence == "full") &&
+         o->ranks >= 2 && o->ranks <= kMostRanks && o->wake_ups > 0;
+}
+
+int stress(int argc, char** argv) {
+  Options o;
+  if (!read_options(argc, argv, &o)) {
+    fprintf(stderr,
+            "usage: doorbell threads|processes light|full RANKS WAKE_UPS "
+            "[no-barrier|publisher|waiter]\n");
+    return 2;
+  }
+  if (o.light && !engine::can_publish_lightly()) {
+    printf("skipped: this kernel cannot order the stores of other processes\n");
+    return 77;
+  }
+  return Stress(o).run();
+}
+
+}  // namespace
+}  // namespace rejoin::stress
+
+int main(int argc, char** argv) { return rejoin::stress::stress(argc, argv); }
