@@ -267,8 +267,13 @@ class LogWriter {
         region_(&region),
         log_(&log),
         tail_(log.tail.load(std::memory_order_acquire)),
-        lasting_(lasting),
-        goes_round_(log.rings.load(std::memory_order_relaxed) != 0) {}
+        lasting_(lasting) {
+    // A ring behind the tail was made for an entry that never became visible.
+    std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
+    while (rings > 0 && log.ring[rings - 1].from > tail_) --rings;
+    log.rings.store(rings, std::memory_order_release);
+    goes_round_ = rings != 0;
+  }
 
   std::uint64_t tail() const { return tail_; }
   T* at(std::uint64_t index) const { return log_at<T>(host_->base(), *log_, index); }
@@ -279,10 +284,17 @@ class LogWriter {
     return cursor_;
   }
   void publish() {
-    ++cursor_;
-    ++tail_;
-    log_->tail.store(tail_, std::memory_order_release);
+    advance(1);
+    show();
   }
+  // Entries of several elements become visible together: write up to room() elements at next(),
+  // count them by advance(), and so on; then show().
+  std::size_t room() const { return static_cast<std::size_t>(backed_end_ - cursor_); }
+  void advance(std::size_t elements) {
+    cursor_ += elements;
+    tail_ += elements;
+  }
+  void show() { log_->tail.store(tail_, std::memory_order_release); }
 
   // Elements below `keep_from` may be overwritten. What was appended so far stays where it is.
   void forget(std::uint64_t keep_from) {

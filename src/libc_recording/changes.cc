@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 
 namespace {
 
-using rejoin::libc_recording::about_to_make_ghost;
+using rejoin::libc_recording::about_to_place_ghost;
 using rejoin::libc_recording::Answer;
 using rejoin::libc_recording::ask;
 using rejoin::libc_recording::ask_once;
@@ -22,13 +23,13 @@ using rejoin::libc_recording::Event;
 using rejoin::libc_recording::Found;
 using rejoin::libc_recording::is_ghost;
 using rejoin::libc_recording::look;
+using rejoin::libc_recording::NewGhost;
 using rejoin::libc_recording::ObservationKind;
 using rejoin::libc_recording::observing;
 using rejoin::libc_recording::OpenedFile;
 using rejoin::libc_recording::Opening;
 using rejoin::libc_recording::ordinary;
 using rejoin::libc_recording::remove_at;
-using rejoin::libc_recording::set_ghost;
 
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(remove);
@@ -39,6 +40,7 @@ REJOIN_REAL(symlinkat);
 constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
+REJOIN_REAL(getrandom);
 
 // `really` makes the change; `settle` does what it does to ghosts.
 template <class Really, class Settle>
@@ -63,14 +65,20 @@ int take_away(ObservationKind kind, int dirfd, const char* path, Really really) 
   });
 }
 
+// `really`(dirfd, path) makes it.
+template <class Really>
+void make_ghost(int dirfd, const char* path, Really really) {
+  NewGhost ghost;
+  if (look(dirfd, path, false).there || !ghost.begin(dirfd, path)) return;
+  really(AT_FDCWD, ghost.path());
+  ghost.end();
+}
+
 template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
-  return change(e, dirfd, made, really, [&] {
-    if (look(dirfd, made, false).there) return;
-    about_to_make_ghost(dirfd, made);
-    really();
-    set_ghost(look(dirfd, made, false));
-  });
+  return change(
+      e, dirfd, made, [&] { return really(dirfd, made); },
+      [&] { make_ghost(dirfd, made, really); });
 }
 
 int unlink_at(const void* caller, int dirfd, const char* path, int flags) {
@@ -88,9 +96,8 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
     const Found moved = look(from_dir, from, false), there = look(to_dir, to, false);
     const bool moves_ghost = is_ghost(moved);
     if (moves_ghost && (!there.there || is_ghost(there))) {
-      about_to_make_ghost(to_dir, to);
+      about_to_place_ghost(moved, to_dir, to);
       really();
-      set_ghost(moved);
     } else if (moves_ghost) {  // its first copy is where it belongs
       remove_at(from_dir, from);
     } else if (is_ghost(there)) {  // so is what has taken its place
@@ -102,7 +109,7 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
 int mkdir_at(const void* caller, int dirfd, const char* path, mode_t mode) {
   if (!observing(caller) || !ordinary(path)) return real_mkdirat(dirfd, path, mode);
   return put_there({ObservationKind::kMkdir, mode, path}, dirfd, path,
-                   [&] { return real_mkdirat(dirfd, path, mode); });
+                   [&](int at, const char* p) { return real_mkdirat(at, p, mode); });
 }
 
 int link_at(const void* caller, int from_dir, const char* from, int to_dir, const char* to,
@@ -112,13 +119,16 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
   const Event e{ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to};
   return change(e, to_dir, to, really, [&] {
     // A second name of a file that is where it belongs would make a ghost of that.
-    if (is_ghost(look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0))) really();
+    const Found linked = look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0);
+    if (!is_ghost(linked)) return;
+    about_to_place_ghost(linked, to_dir, to);
+    really();
   });
 }
 
 int symlink_at(const void* caller, const char* target, int dirfd, const char* path) {
-  const auto really = [&] { return real_symlinkat(target, dirfd, path); };
-  if (!observing(caller) || !ordinary(target) || !ordinary(path)) return really();
+  const auto really = [&](int at, const char* p) { return real_symlinkat(target, at, p); };
+  if (!observing(caller) || !ordinary(target) || !ordinary(path)) return really(dirfd, path);
   return put_there({ObservationKind::kSymlink, 0, target, path}, dirfd, path, really);
 }
 
@@ -126,57 +136,81 @@ int symlink_at(const void* caller, const char* target, int dirfd, const char* pa
 
 constexpr std::size_t kLetters = 6;  // that replace the X of a template
 
-// The answer: what was made.
-struct Temporary {
-  char letters[kLetters + 2];
-  OpenedFile file;  // of a directory: nothing
-};
+// Random ones, such that nothing lies at `path` with them in place of `letters`.
+void choose_letters(const char* path, char* letters) {
+  constexpr char kAll[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    std::uint64_t random = 0;
+    real_getrandom(&random, sizeof random, 0u);
+    for (std::size_t k = 0; k < kLetters; ++k, random /= sizeof kAll - 1) {
+      letters[k] = kAll[random % (sizeof kAll - 1)];
+    }
+    if (!look(AT_FDCWD, path, false).there) return;
+  }
+}
 
-// `really` makes the file or directory that it names by changing the template in place, and returns
-// a descriptor, or 0, or -1; `again` makes the one that the template already names.
-template <class Really, class Again>
-int make_temporary(char* path, int suffix_bytes, Really really, Again again) {
-  const std::size_t bytes = strnlen(path, PATH_MAX);
-  if (!ordinary(path) || suffix_bytes < 0 || bytes < kLetters + suffix_bytes) return really();
+// mkstemp() and its family. The name is chosen, announced, then made: so a death in between leaves
+// nothing that its replay does not find again. `make` makes what the path names, and returns a
+// descriptor, or 0, or -1; `again`(file, found) gives what the first execution has made.
+template <class Make, class Again>
+int make_temporary(char* path, char* letters, Make make, Again again) {
   char asked[PATH_MAX];
-  memcpy(asked, path, bytes + 1);
-  char* letters = path + bytes - suffix_bytes - kLetters;
-  Temporary made = {};
+  memcpy(asked, path, strlen(path) + 1);
+  char announced[kLetters + 2] = {};
+  Event about{ObservationKind::kAbout, static_cast<std::uint32_t>(ObservationKind::kTemporary),
+              asked};
+  about.data = announced;
+  about.room_bytes = about.data_bytes = sizeof announced;
+  if (ask(about) == Answer::kLive) {
+    choose_letters(path, letters);
+    memcpy(announced, letters, kLetters);
+    rejoin::libc_recording::record(about);
+  }
+  memcpy(letters, announced, kLetters);
+
+  OpenedFile made = {};
   Event e{ObservationKind::kTemporary, 0, asked};
   e.data = &made;
   e.room_bytes = sizeof made;
-  if (ask(e) == Answer::kLive) {
-    const int result = really();
-    e.error = result < 0 ? errno : 0;
-    if (result >= 0) {
-      e.other = path;
-      e.data_bytes = sizeof made;
-      memcpy(made.letters, letters, kLetters);
-      made.file = look(AT_FDCWD, path, false).file;
-    }
-    rejoin::libc_recording::record(e);
-    return result;
-  }
-  if (e.error != 0) {
+  if (ask(e) == Answer::kRecorded) {
+    if (e.error == 0) return again(made);
     errno = e.error;
     return -1;
   }
-  memcpy(letters, made.letters, kLetters);
-  return again(made.file);
+  const Found left = look(AT_FDCWD, path, false);  // by an incarnation that died before its record
+  const int result = left.there ? again(left.file) : make();
+  e.error = result < 0 ? errno : 0;
+  if (result >= 0) {
+    e.data_bytes = sizeof made;
+    made = look(AT_FDCWD, path, false).file;
+  }
+  rejoin::libc_recording::record(e);
+  return result;
+}
+
+// The X of a template; nullptr: it is none.
+char* letters_of(char* path, int suffix_bytes) {
+  const std::size_t bytes = strnlen(path, PATH_MAX);
+  if (!ordinary(path) || suffix_bytes < 0 || bytes < kLetters + suffix_bytes) return nullptr;
+  char* letters = path + bytes - suffix_bytes - kLetters;
+  return memcmp(letters, "XXXXXX", kLetters) == 0 ? letters : nullptr;
 }
 
 int make_temporary_file(const void* caller, char* path, int suffix_bytes, int flags) {
-  const auto really = [&] { return real_mkostemps(path, suffix_bytes, flags); };
-  if (!observing(caller)) return really();
-  return make_temporary(path, suffix_bytes, really, [&](const OpenedFile& then) {
-    constexpr mode_t kMode = S_IRUSR | S_IWUSR;
-    const int asked = (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
-    Opening opening(AT_FDCWD, path, asked, kMode);
-    opening.begin_again(then);
-    const int fd = real_openat(opening.dirfd(), opening.path(), opening.flags(), kMode);
-    opening.end(fd);
-    return fd;
-  });
+  char* letters = observing(caller) ? letters_of(path, suffix_bytes) : nullptr;
+  if (letters == nullptr) return real_mkostemps(path, suffix_bytes, flags);
+  constexpr mode_t kMode = S_IRUSR | S_IWUSR;
+  const int asked = (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
+  return make_temporary(
+      path, letters, [&] { return real_openat(AT_FDCWD, path, asked, kMode); },
+      [&](const OpenedFile& then) {
+        Opening opening(AT_FDCWD, path, asked, kMode);
+        opening.begin_again(then);
+        const int fd = real_openat(opening.dirfd(), opening.path(), opening.flags(), kMode);
+        opening.end(fd);
+        return fd;
+      });
 }
 
 }  // namespace
@@ -243,15 +277,14 @@ REJOIN_REPLACES int mkstemps64(char*, int) __attribute__((alias("mkstemps")));
 REJOIN_REPLACES int mkostemps64(char*, int, int) __attribute__((alias("mkostemps")));
 
 REJOIN_REPLACES char* mkdtemp(char* path) noexcept {
-  if (!observing(REJOIN_CALLER)) return real_mkdtemp(path);
+  char* letters = observing(REJOIN_CALLER) ? letters_of(path, 0) : nullptr;
+  if (letters == nullptr) return real_mkdtemp(path);
+  const auto make_at = [](int at, const char* p) { return real_mkdirat(at, p, S_IRWXU); };
   const int result = make_temporary(
-      path, 0, [&] { return real_mkdtemp(path) != nullptr ? 0 : -1; },
+      path, letters, [&] { return make_at(AT_FDCWD, path); },
       [&](const OpenedFile&) {
-        if (look(AT_FDCWD, path, false).there) return 0;
-        about_to_make_ghost(AT_FDCWD, path);
-        const int made = real_mkdirat(AT_FDCWD, path, S_IRWXU);
-        set_ghost(look(AT_FDCWD, path, false));
-        return made;
+        make_ghost(AT_FDCWD, path, make_at);
+        return 0;
       });
   return result == 0 ? path : nullptr;
 }

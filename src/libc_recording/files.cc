@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ namespace {
 constinit Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(statx);
 REJOIN_REAL(unlinkat);
+REJOIN_REAL(renameat2);
+REJOIN_REAL(getrandom);
 
 bool begins_with(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
@@ -68,14 +71,51 @@ void remove_ghosts() {
   static bool done = false;
   if (done) return;
   done = true;
-  constexpr int kNothing = 0, kPerhaps = 2;  // Observations::Noted
   char path[PATH_MAX];
-  for (unsigned n = 0;; ++n) {
-    const int noted = rejoin_libc_noted_ghost(n, path, sizeof path);
-    if (noted == kNothing) return;
+  std::uint32_t file;
+  for (unsigned n = 0; rejoin_libc_noted(n, path, sizeof path, &file) != 0; ++n) {
     const Found found = look(AT_FDCWD, path, false);
-    if (found.there && (noted == kPerhaps || is_ghost(found))) remove_at(AT_FDCWD, path);
+    if (found.there && (file == 0 || found.file.file == file)) remove_at(AT_FDCWD, path);
   }
+}
+
+bool join(char* to, std::size_t directory_bytes, const char* path) {
+  const std::size_t bytes = strlen(path);
+  if (directory_bytes + bytes + 2 > PATH_MAX) return false;
+  to[directory_bytes] = '/';
+  memcpy(to + directory_bytes + 1, path, bytes + 1);
+  return true;
+}
+
+// A path that means the same whatever the working directory is.
+bool make_absolute(int dirfd, const char* path, char* to) {
+  if (path[0] == '/') return snprintf(to, PATH_MAX, "%s", path) < PATH_MAX;
+  if (dirfd == AT_FDCWD) {
+    if (getcwd(to, PATH_MAX) == nullptr || to[0] != '/') return false;
+    return join(to, strlen(to), path);
+  }
+  char descriptor[32];
+  snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", dirfd);
+  const ssize_t bytes = readlink(descriptor, to, PATH_MAX - 1);
+  return bytes > 0 && to[0] == '/' && join(to, static_cast<std::size_t>(bytes), path);
+}
+
+// Follows symbolic links in the last place.
+bool follow(char* path) {
+  constexpr int kMostLinks = 40;  // as many as the kernel follows
+  for (int i = 0; i < kMostLinks; ++i) {
+    char target[PATH_MAX];
+    const ssize_t bytes = readlink(path, target, sizeof target - 1);
+    if (bytes < 0) return true;
+    target[bytes] = '\0';
+    const char* slash = strrchr(path, '/');
+    if (target[0] == '/') {
+      memcpy(path, target, static_cast<std::size_t>(bytes) + 1);
+    } else if (!join(path, static_cast<std::size_t>(slash - path), target)) {
+      return false;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -101,15 +141,50 @@ void tell(const char* path, const char* format, ...) {
   rejoin_libc_tell(path, text);
 }
 
-bool is_ghost(const Found& f) { return f.there && rejoin_libc_ghost(f.file.file) != 0; }
-
-void about_to_make_ghost(int dirfd, const char* path) {
-  if (dirfd == AT_FDCWD || path[0] == '/') rejoin_libc_about_to_make_ghost(path);
+void untrue(const char* path, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  rejoin_libc_untrue(path, text);
 }
 
-void set_ghost(const Found& f) {
-  constexpr std::uint32_t kCouldNotBeMade = 2;
-  rejoin_libc_set_ghost(f.there ? f.file.file : kCouldNotBeMade);
+bool is_ghost(const Found& f) { return f.there && rejoin_libc_ghost(f.file.file) != 0; }
+
+void about_to_place_ghost(const Found& f, int dirfd, const char* path) {
+  char absolute[PATH_MAX];
+  if (make_absolute(dirfd, path, absolute)) rejoin_libc_note_ghost(f.file.file, absolute);
+}
+
+bool NewGhost::begin(int dirfd, const char* path) {
+  const int saved = errno;
+  std::uint64_t random;
+  const bool known = make_absolute(dirfd, path, final_) && follow(final_) &&
+                     real_getrandom(&random, sizeof random, 0u) > 0;
+  if (!known) return false;
+  const int directory_bytes = static_cast<int>(strrchr(final_, '/') - final_);
+  const int bytes = snprintf(aside_, sizeof aside_, "%.*s/.rejoin-%016lx", directory_bytes, final_,
+                             static_cast<unsigned long>(random));
+  errno = saved;
+  if (bytes >= PATH_MAX) return false;
+  rejoin_libc_note_aside(aside_);
+  return true;
+}
+
+void NewGhost::end() {
+  const int saved = errno;
+  const Found made = look(AT_FDCWD, aside_, false);
+  if (made.there) {
+    rejoin_libc_note_ghost(made.file.file, final_);
+    int result = real_renameat2(AT_FDCWD, aside_, AT_FDCWD, final_, RENAME_NOREPLACE);
+    // Some file systems cannot do that in one step.
+    if (result != 0 && errno == EINVAL && !look(AT_FDCWD, final_, false).there) {
+      result = real_renameat2(AT_FDCWD, aside_, AT_FDCWD, final_, 0u);
+    }
+    if (result != 0) remove_at(AT_FDCWD, aside_);
+  }
+  errno = saved;
 }
 
 void remove_at(int dirfd, const char* path) {
@@ -179,45 +254,44 @@ void Opening::begin_again(const OpenedFile& then) {
 void Opening::end(int fd) {
   const int saved = errno;
   if (unnamed_ >= 0) close(unnamed_);
+  if (becomes_ == Becomes::kGhost) ghost_.end();
+  Found found;
   if (!replayed_) {
-    Found found;
     event_.error = fd < 0 ? errno : 0;
     if (fd >= 0 && find(fd, "", AT_EMPTY_PATH, &found) && found.regular) {
       then_ = found.file;
       event_.data_bytes = sizeof then_;
     }
     record(event_);
-  } else if (fd >= 0) {
-    Found found;
-    if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
-      if (becomes_ == Becomes::kGhost) set_ghost(found);
-      rejoin_libc_set_rewritten(found.file.file, dirfd() == AT_FDCWD ? path() : "");
-    }
-  } else {
-    if (becomes_ == Becomes::kGhost) set_ghost({});
-    tell(path_, "could be opened by the first execution and cannot by its replay: %s",
-         strerrordesc_np(saved));
+  } else if (fd < 0) {
+    untrue(path_, "could be opened by the first execution and cannot by its replay: %s",
+           strerrordesc_np(saved));
+  } else if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
+    char absolute[PATH_MAX];
+    const char* where = becomes_ == Becomes::kGhost                ? ghost_.final_path()
+                        : make_absolute(dirfd(), path(), absolute) ? absolute
+                                                                   : "";
+    rejoin_libc_set_rewritten(found.file.file, where);
   }
   errno = saved;
 }
 
 // Makes the path ready to be opened as it was the first time.
 void Opening::prepare() {
-  Found now = look(dirfd_, path_, true);
+  Found now = look(dirfd_, path_, !exclusive());
   const bool usable = now.there && (now.file.file == then_.file || is_ghost(now));
   if (!usable && !find_where_it_was_rewritten(&now) && (writes() || creates())) {
     return now.there ? open_unnamed() : prepare_absent();
   }
   if (truncates()) return prepare_truncation(now);
-  if (appends()) return prepare_append(now);
+  if (appends() || (writes() && then_.size_bytes == 0)) return prepare_growth(now);
   const bool same_size = now.file.size_bytes == then_.size_bytes;
   const bool untouched =
       now.file.file == then_.file && same_size && now.file.modified == then_.modified;
   if (untouched || (same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
   if (!now.there) return;  // it will fail
-  if (!writes() || then_.size_bytes > 0) {
-    tell(path_, "is not what the first execution saw there: its replay may read something else");
-  }
+  if (writes()) prepare_growth(now);
+  if (reads()) untrue(path_, "is not what the first execution read there");
 }
 
 // It may lie under another name now: it has been moved since, and comes back when the rank is live.
@@ -233,11 +307,12 @@ bool Opening::find_where_it_was_rewritten(Found* now) {
 }
 
 void Opening::prepare_absent() {
-  const bool contents_lost = then_.size_bytes > 0 && !truncates() && !appends();
-  if (contents_lost && !creates()) return;
+  const bool keeps_contents = then_.size_bytes > 0 && !truncates();
+  if (!ghost_.begin(dirfd_, path_)) return open_unnamed();
+  if (keeps_contents && reads()) untrue(path_, "is gone, with what the first execution read there");
   becomes_ = Becomes::kGhost;
-  about_to_make_ghost(dirfd_, path_);
-  if (!creates() || (appends() && then_.size_bytes > 0)) set_size(O_CREAT);
+  memcpy(instead_, ghost_.path(), strlen(ghost_.path()) + 1);
+  if (!creates() || keeps_contents) set_size(O_CREAT);
 }
 
 // What other ranks wrote is written by nobody again.
@@ -250,15 +325,18 @@ void Opening::prepare_truncation(const Found& now) {
   }
 }
 
-// Ranks that have emptied the file did so before this one appended to it: what they wrote lies in
-// front.
-void Opening::prepare_append(const Found& now) {
-  if (rejoin_libc_written_elsewhere(now.file.file, 1)) {
-    tell(path_, "is written by other ranks too: what the replay appends is there twice");
-  } else {
-    if (now.file.size_bytes > then_.size_bytes) set_size(0);
-    becomes_ = Becomes::kRewritten;
+// The file is cut to what it was, so that what is written at its end lands where it landed. Ranks
+// that have emptied the file did so before this one appended to it: what they wrote lies in front.
+void Opening::prepare_growth(const Found& now) {
+  if (rejoin_libc_written_elsewhere(now.file.file, then_.size_bytes > 0 || appends())) {
+    tell(path_, appends() ? "is written by other ranks too: what the replay appends is there twice"
+                          : "is written by other ranks too: the replay writes over it");
+    return;
   }
+  if (now.file.size_bytes != then_.size_bytes) set_size(0);
+  // What is kept of it is what it was, if nobody has written into it.
+  const bool as_it_was = appends() && !rejoin_libc_written_in_place(now.file.file);
+  if (then_.size_bytes == 0 || as_it_was) becomes_ = Becomes::kRewritten;
 }
 
 void Opening::set_size(int flags) {
@@ -266,7 +344,7 @@ void Opening::set_size(int flags) {
   const int fd = real_openat(dirfd(), path(), O_WRONLY | O_CLOEXEC | flags, mode_ | S_IWUSR);
   if (fd >= 0) {
     if (ftruncate(fd, static_cast<off_t>(then_.size_bytes)) != 0) {
-      tell(path_, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+      untrue(path_, "cannot be cut to what it was: %s", strerrordesc_np(errno));
     }
     close(fd);
   }
@@ -277,8 +355,8 @@ void Opening::set_size(int flags) {
 // writes may be large: an unnamed file of the same file system takes it, or memory where there are
 // none.
 void Opening::open_unnamed() {
-  if (then_.size_bytes > 0 && !truncates() && !appends()) {
-    tell(path_, "is not what the first execution saw there: its replay reads zeros");
+  if (then_.size_bytes > 0 && !truncates() && reads()) {
+    untrue(path_, "is not what the first execution read there");
   }
   flags_ &= ~(O_EXCL | O_NOFOLLOW);
   const char* slash = strrchr(path_, '/');
@@ -287,8 +365,8 @@ void Opening::open_unnamed() {
   unnamed_ = real_openat(dirfd_, instead_, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (unnamed_ < 0) unnamed_ = memfd_create("rejoin", MFD_CLOEXEC);
   if (ftruncate(unnamed_, static_cast<off_t>(then_.size_bytes)) != 0) {
-    tell(path_, "is another file now, and there is no room for the first one: %s",
-         strerrordesc_np(errno));
+    untrue(path_, "is another file now, and there is no room for the first one: %s",
+           strerrordesc_np(errno));
   }
   snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", unnamed_);
 }

@@ -32,6 +32,8 @@ Found look(int dirfd, const char* path, bool follow_links);
 
 // One line for the user about a path, once a path.
 [[gnu::format(printf, 2, 3)]] void tell(const char* path, const char* format, ...);
+// The same where the replay is not true any more: ends the job unless users want to go on.
+[[gnu::format(printf, 2, 3)]] void untrue(const char* path, const char* format, ...);
 
 enum class Answer {
   kRecorded,  // the event is filled in
@@ -48,9 +50,30 @@ Answer ask_once(Event& event, int dirfd, const char* watched);
 inline void record(const Event& event) { rejoin_libc_record(&event); }
 
 bool is_ghost(const Found& f);
-// Before and after one is made, or moved to a path.
-void about_to_make_ghost(int dirfd, const char* path);
-void set_ghost(const Found& f);
+// Before a ghost gets this path as well.
+void about_to_place_ghost(const Found& f, int dirfd, const char* path);
+
+// A ghost that is to be made:
+//
+//     if (ghost.begin(dirfd, path)) { make it at ghost.path(); ghost.end(); }
+//
+// It is made beside its path, under a name that nobody else would use, and gets its own name when
+// it is known for what it is. So whatever the replay after this one removes, this one has made.
+class NewGhost {
+ public:
+  // False: there is no telling where it would lie.
+  bool begin(int dirfd, const char* path);
+  const char* path() const { return aside_; }
+  // Its own name stays with what has been made there meanwhile, if anything; then the ghost has
+  // none. Leaves errno as it is.
+  void end();
+  // Where it is to be: absolute, without symbolic links in the last place.
+  const char* final_path() const { return final_; }
+
+ private:
+  char final_[PATH_MAX] = "";
+  char aside_[PATH_MAX] = "";
+};
 
 // A file, or an empty directory.
 void remove_at(int dirfd, const char* path);
@@ -81,6 +104,7 @@ class Opening {
   bool creates() const { return (asked_ & O_CREAT) != 0; }
   bool exclusive() const { return creates() && (asked_ & O_EXCL) != 0; }
   bool truncates() const { return (asked_ & O_TRUNC) != 0 || exclusive(); }
+  bool reads() const { return (asked_ & O_ACCMODE) != O_WRONLY; }
   bool appends() const { return (asked_ & O_APPEND) != 0 && !truncates(); }
   void make_again_in_place() { flags_ = (asked_ & ~O_EXCL) | O_TRUNC; }
 
@@ -88,7 +112,7 @@ class Opening {
   bool find_where_it_was_rewritten(Found* now);
   void prepare_absent();
   void prepare_truncation(const Found& now);
-  void prepare_append(const Found& now);
+  void prepare_growth(const Found& now);
   void set_size(int flags);
   void open_unnamed();
 
@@ -102,7 +126,8 @@ class Opening {
   bool replayed_ = false;
   enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
   char instead_[PATH_MAX];  // if not empty: what is opened instead of the path
-  int unnamed_ = -1;        // the file without a name that it stands for
+  NewGhost ghost_;
+  int unnamed_ = -1;  // the file without a name that it stands for
 };
 
 }  // namespace rejoin::libc_recording

@@ -17,21 +17,31 @@ extern "C" {
 // Cheap.
 int rejoin_libc_observing(const void* caller) REJOIN_LIBC_HOOK;
 
-// Observations::recall() and record(). Series values as there.
+// Observations::recall(), record() and next_answer_bytes(). Series values as there.
 int rejoin_libc_recall_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
 void rejoin_libc_record_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
 int rejoin_libc_recall(rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
 void rejoin_libc_record(const rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
+unsigned rejoin_libc_next_answer_bytes() REJOIN_LIBC_HOOK;
 
-// The functions of Observations with these names.
+// The functions of FileFacts with these names.
 void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) REJOIN_LIBC_HOOK;
 int rejoin_libc_rewritten(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
-void rejoin_libc_about_to_make_ghost(const char* path) REJOIN_LIBC_HOOK;
-void rejoin_libc_set_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
+void rejoin_libc_note_aside(const char* path) REJOIN_LIBC_HOOK;
+void rejoin_libc_note_ghost(std::uint32_t file, const char* path) REJOIN_LIBC_HOOK;
 int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
-int rejoin_libc_noted_ghost(unsigned n, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
+int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
+                      std::uint32_t* file) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
+int rejoin_libc_written_in_place(std::uint32_t file) REJOIN_LIBC_HOOK;
+
+// Process ids that the first incarnation had. False: this process is no rank, nor a child of one.
+// Any thread.
+int rejoin_libc_first_pids(int* pid, int* parent) REJOIN_LIBC_HOOK;
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
+// The same about something that makes this replay untrue. Does not return unless ftrun was told to
+// go on (--on-divergence warn).
+void rejoin_libc_untrue(const char* name, const char* text) REJOIN_LIBC_HOOK;
 }

@@ -11,9 +11,11 @@ enum class ObservationKind : std::uint8_t {
   kPad = 0,
   kRepeat = 1,
   kName = 2,
-  kMade = 3,  // a replay's note, no answer
+  kHead = 3,
+  kBase = 4,
   // Events. Two names where two paths are given; `detail` holds flags and the like.
-  kAbout = 8,  // detail: the kind that follows. Answer: u32 file that lay there before; 0 = none
+  kAbout = 8,  // detail: the kind that follows. Answer: u32 file that lay there before; 0 = none;
+               // of kTemporary: six letters and two zeros
   kAccess,     // detail: mode and flags
   kStat,       // Answer: struct stat
   kStatx,      // Answer: struct statx
@@ -25,9 +27,11 @@ enum class ObservationKind : std::uint8_t {
   kMkdir,
   kLink,
   kSymlink,
-  kTemporary,  // first name: the template, second: the name made of it. Answer: its six letters,
-               // two zeros, OpenedFile
-  kRandom,     // detail: bytes asked for. Answer: the bytes got
+  kTemporary,   // name: the template. Answer: OpenedFile
+  kRandom,      // detail: bytes asked for. Answer: the bytes got
+  kHostName,    // Answer: the name
+  kSystemName,  // Answer: struct utsname
+  kDirectory,   // what opendir() found. Answer: struct dirent*, each as long as it says
   kSeries = 0x40,
 };
 

@@ -1,35 +1,35 @@
 // The bytes of the observation log: its format, a writer for the owner and a reader for anybody.
 //
-//     log    := entry*
-//     entry  := pad | repeat | name | made | event | series
+//     log    := head entry*
+//     head   := 0x03 pad{7} OFFSET    where LibcHead lies: eight bytes, little endian
+//     entry  := pad | repeat | name | base | event | series
 //     pad    := 0x00
 //     repeat := 0x01 pad* COUNT       the answer before this was given COUNT times more. COUNT is
 //                                     four bytes, little endian, at a position that is a multiple
 //                                     of four; the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
-//     made   := 0x03 FILE LENGTH BYTE*
-//                                     not an answer, but for the next replay if this one dies. The
-//                                     replay makes a ghost (files.h). A path: it is about to
-//                                     be made there; then FILE: it has been (2: it could not be).
-//                                     FILE 0 and no path: the rank is live, ghosts are its files
+//     base   := 0x04 DELTA*           what the rest of the log rests on, should all before it be
+//                                     truncated: the last values of every series, in the order of
+//                                     their numbers. Names are numbered from 1 again
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
 //                                     an errno, or 0. BYTE*: the answer; see observation.h
 //     series := KIND DELTA*           KIND is 0x40 + Series; as many as fields_of(series). Zigzag
 //                                     differences to the same series' last entry; to 0 in the first
 //
-// FILE, NAME, DETAIL, ERROR, LENGTH and DELTA are varints: seven bits a byte, the low ones first,
+// Where nothing else is said, these are varints: seven bits a byte, the low ones first,
 // top bit set in all bytes but the last. Zigzag: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
 //
 // Worked example: a rank that looks three times for "out", does not find it, and reads MPI_Wtime at
 // 5000, 5080 and 5080 ns:
 //
+//     03 00 00 00 00 00 00 00 | ..  the head, 16 bytes
 //     02 03 6f 75 74                name 1 is "out"
 //     09 01 00 00 02 00             access of name 1, detail 0 (F_OK), ENOENT, no bytes
-//     01 | 02 00 00 00              at position 11, so no padding: twice more the same
+//     01 | 02 00 00 00              at position 27, so no padding: twice more the same
 //     47 90 4e                      MPI_Wtime, +5000
 //     47 a0 01                      MPI_Wtime, +80
-//     01 00 | 01 00 00 00           at position 22, so one pad; once more the same
+//     01 00 | 01 00 00 00           at position 38, so one pad; once more the same
 #pragma once
 
 #include <algorithm>
@@ -44,6 +44,29 @@
 
 namespace rejoin::libc_recording {
 
+// What lies beside the log, and is never truncated. The ghosts' log is bytes:
+//
+//     ghosts := note*
+//     note   := FILE LENGTH BYTE*     for the next replay if this one dies: what it must remove
+//                                     first. The path, if FILE lies there; FILE 0: whatever lies
+//                                     there. FILE 0 and no path: the rank is live, ghosts are its
+//                                     files (file_facts.h)
+struct LibcHead {
+  std::uint32_t pid, parent;  // of the first incarnation
+  engine::Log files;          // u64: file << 2 | how it was opened for writing (file_facts.cc)
+  engine::Log ghosts;
+  std::uint64_t begin;  // of what has not been truncated: a base. 0: all is there
+};
+inline constexpr std::uint64_t kHeadBytes = 16;
+
+// nullptr: its rank has not recorded anything yet.
+inline LibcHead* head_of(std::byte* base, engine::Log& log) {
+  if (log.tail.load(std::memory_order_acquire) < kHeadBytes) return nullptr;
+  std::uint64_t at;
+  std::memcpy(&at, engine::log_at<std::byte>(base, log, kHeadBytes - sizeof at), sizeof at);
+  return reinterpret_cast<LibcHead*>(base + at);
+}
+
 // An entry of the log.
 struct Observation {
   ObservationKind kind;
@@ -52,16 +75,19 @@ struct Observation {
   int error = 0;
   Series series = Series::kEnd;
   std::uint32_t repeats = 0;        // kRepeat
-  std::uint32_t file = 0;           // kMade
   std::uint64_t data_position = 0;  // events: the answer; else the text
   std::uint32_t data_bytes = 0;
 };
 
-// Reads the log of any rank up to the tail that it had at the start. Nothing blocks.
+// Reads the log of any rank up to the tail that it had at the start; of one that was truncated, up
+// to where that began, until jump(). Nothing blocks.
 class ObservationReader {
  public:
   ObservationReader(std::byte* base, engine::Log& log)
-      : base_(base), log_(&log), end_(log.tail.load(std::memory_order_acquire)) {}
+      : base_(base),
+        log_(&log),
+        truncated_(log.rings.load(std::memory_order_acquire) != 0),
+        end_(truncated_ ? log.ring[0].from : log.tail.load(std::memory_order_acquire)) {}
 
   // The next entry; pads are skipped. False: that was all.
   bool next(Observation* o) {
@@ -75,27 +101,37 @@ class ObservationReader {
     if (kind >= static_cast<std::uint8_t>(ObservationKind::kSeries)) {
       o->series = static_cast<Series>(kind - static_cast<std::uint8_t>(ObservationKind::kSeries));
       o->kind = ObservationKind::kSeries;
-      std::int64_t* value = values(o->series);
-      for (std::size_t i = 0; i < fields_of(o->series); ++i) value[i] = sum(value[i], zigzag());
+      read_series(o->series);
     } else if (o->kind == ObservationKind::kRepeat) {
-      while (position_ % sizeof o->repeats != 0) byte();
+      align();
       o->repeats = reinterpret_cast<std::atomic<std::uint32_t>*>(at(position_))
                        ->load(std::memory_order_acquire);
       skip(sizeof o->repeats);
+    } else if (o->kind == ObservationKind::kHead) {
+      skip(kHeadBytes - 1);
+    } else if (o->kind == ObservationKind::kBase) {
+      read_base();
     } else {
-      if (o->kind == ObservationKind::kMade) {
-        o->file = static_cast<std::uint32_t>(varint());
-      } else if (o->kind != ObservationKind::kName) {
-        o->name = static_cast<std::uint32_t>(varint());
-        o->other = static_cast<std::uint32_t>(varint());
-        o->detail = static_cast<std::uint32_t>(varint());
-        o->error = static_cast<int>(varint());
-      }
-      o->data_bytes = static_cast<std::uint32_t>(varint());
-      o->data_position = position_;
-      skip(o->data_bytes);
+      read_event(o);
     }
     return true;
+  }
+
+  // The next note of a ghosts' log; position() is that of its path.
+  bool next_note(std::uint32_t* file, std::uint32_t* path_bytes) {
+    if (position_ >= end_) return false;
+    *file = static_cast<std::uint32_t>(varint());
+    *path_bytes = static_cast<std::uint32_t>(varint());
+    return true;
+  }
+
+  bool truncated() const { return truncated_; }
+  std::uint64_t end() const { return end_; }
+  // Goes on at a base, up to the log's tail.
+  void jump(std::uint64_t position) {
+    skip(position - position_);
+    truncated_ = false;
+    end_ = log_->tail.load(std::memory_order_acquire);
   }
 
   std::uint64_t position() const { return position_; }
@@ -106,8 +142,7 @@ class ObservationReader {
   void copy(std::uint64_t position, void* to, std::size_t bytes) const {
     auto* out = static_cast<std::byte*>(to);
     while (bytes > 0) {
-      const std::uint64_t chunk_end = engine::log_chunk_begin(engine::log_chunk(position) + 1);
-      const std::size_t n = std::min<std::size_t>(bytes, chunk_end - position);
+      const std::size_t n = std::min<std::size_t>(bytes, piece(position));
       std::memcpy(out, at(position), n);
       out += n;
       position += n;
@@ -115,22 +150,39 @@ class ObservationReader {
     }
   }
 
+  void skip(std::uint64_t bytes) {
+    position_ += bytes;
+    cursor_ = chunk_end_ = nullptr;
+  }
+
  private:
+  // In one piece from a position on: what is left of the chunk or of the round of a ring.
+  std::uint64_t piece(std::uint64_t position) const {
+    for (std::uint32_t k = log_->rings.load(std::memory_order_acquire); k-- > 0;) {
+      const engine::LogRing& ring = log_->ring[k];
+      if (position < ring.from) continue;
+      const std::uint64_t place = (position - ring.from) & (ring.capacity - 1);
+      const bool last = k + 1 == log_->rings.load(std::memory_order_acquire);
+      const std::uint64_t in_round = ring.capacity - place;
+      return last ? in_round : std::min(in_round, log_->ring[k + 1].from - position);
+    }
+    std::uint64_t end = engine::log_chunk_begin(engine::log_chunk(position) + 1);
+    if (log_->rings.load(std::memory_order_acquire) != 0) end = std::min(end, log_->ring[0].from);
+    return end - position;
+  }
   std::byte* at(std::uint64_t position) const {
     return engine::log_at<std::byte>(base_, *log_, position);
   }
   std::uint8_t byte() {
     if (cursor_ == chunk_end_) {
-      const std::uint32_t k = engine::log_chunk(position_);
       cursor_ = at(position_);
-      chunk_end_ = cursor_ + (engine::log_chunk_begin(k + 1) - position_);
+      chunk_end_ = cursor_ + piece(position_);
     }
     ++position_;
     return static_cast<std::uint8_t>(*cursor_++);
   }
-  void skip(std::size_t bytes) {
-    position_ += bytes;
-    cursor_ = chunk_end_ = nullptr;
+  void align() {
+    while (position_ % sizeof(std::uint32_t) != 0) byte();
   }
   std::uint64_t varint() {
     std::uint64_t v = 0;
@@ -144,6 +196,25 @@ class ObservationReader {
     const std::uint64_t v = varint();
     return static_cast<std::int64_t>(v >> 1) ^ -static_cast<std::int64_t>(v & 1);
   }
+  void read_series(Series s) {
+    std::int64_t* value = values(s);
+    for (std::size_t i = 0; i < fields_of(s); ++i) value[i] = sum(value[i], zigzag());
+  }
+  void read_base() {
+    std::memset(values_, 0, sizeof values_);
+    for (std::size_t s = 0; s < kSeriesCount; ++s) read_series(static_cast<Series>(s));
+  }
+  void read_event(Observation* o) {
+    if (o->kind != ObservationKind::kName) {
+      o->name = static_cast<std::uint32_t>(varint());
+      o->other = static_cast<std::uint32_t>(varint());
+      o->detail = static_cast<std::uint32_t>(varint());
+      o->error = static_cast<int>(varint());
+    }
+    o->data_bytes = static_cast<std::uint32_t>(varint());
+    o->data_position = position_;
+    skip(o->data_bytes);
+  }
 
   static std::int64_t sum(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
@@ -151,10 +222,11 @@ class ObservationReader {
 
   std::byte* base_;
   engine::Log* log_;
+  bool truncated_;
   std::uint64_t end_;
   std::uint64_t position_ = 0;
-  const std::byte* cursor_ =
-      nullptr;  // of `position_`, in a chunk; equal to chunk_end_: look it up
+  // Of position_, in one piece; equal to chunk_end_: look it up.
+  const std::byte* cursor_ = nullptr;
   const std::byte* chunk_end_ = nullptr;
   std::int64_t values_[kSeriesCount][kMaxFields] = {};
 };
@@ -169,78 +241,5 @@ inline std::byte* put_delta(std::byte* to, std::int64_t value, std::int64_t befo
   const std::uint64_t d = static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(before);
   return put_varint(to, d << 1 ^ -(d >> 63));
 }
-
-// Appends bytes to a log of mine. What is put becomes visible, all of it at once, by publish();
-// what is not published when the process dies is written over by the next incarnation.
-template <class Host>
-class ObservationWriter {
- public:
-  ObservationWriter(Host& host, engine::Region<Host>& region, engine::Log& log)
-      : host_(host),
-        region_(region),
-        log_(log),
-        position_(log.tail.load(std::memory_order_acquire)) {}
-
-  std::uint64_t position() const { return position_; }  // where the next byte goes
-
-  // Where `bytes` bytes can be written in one piece, then to be counted by advance(). nullptr: use
-  // put().
-  std::byte* room(std::size_t bytes) const {
-    return static_cast<std::size_t>(backed_end_ - cursor_) >= bytes ? cursor_ : nullptr;
-  }
-  void advance(std::size_t bytes) {
-    cursor_ += bytes;
-    position_ += bytes;
-  }
-
-  // False: no more memory.
-  bool put(const void* data, std::size_t bytes) {
-    const auto* from = static_cast<const std::byte*>(data);
-    while (bytes > 0) {
-      if (cursor_ == backed_end_ && !extend()) return false;
-      const std::size_t n = std::min<std::size_t>(bytes, backed_end_ - cursor_);
-      std::memcpy(cursor_, from, n);
-      advance(n);
-      from += n;
-      bytes -= n;
-    }
-    return true;
-  }
-
-  void publish() { log_.tail.store(position_, std::memory_order_release); }
-
- private:
-  static constexpr std::uint64_t kStrideBytes = 64 * 1024;
-
-  bool extend() {
-    const std::uint32_t k = engine::log_chunk(position_);
-    const std::uint64_t chunk_bytes = engine::log_chunk_size(k);
-    if (k >= engine::kLogChunks) return false;
-    if (log_.chunk[k] == 0) {
-      // Small chunks share pages, so they are backed by the allocator; large ones piecemeal.
-      const engine::Offset at = chunk_bytes <= kStrideBytes ? region_.allocate_lasting(chunk_bytes)
-                                                            : region_.reserve_lasting(chunk_bytes);
-      if (at == 0) return false;
-      log_.chunk[k] = at;
-    }
-    const std::uint64_t index = position_ - engine::log_chunk_begin(k);
-    std::uint64_t bytes = chunk_bytes - index;
-    const engine::Offset from = log_.chunk[k] + index;
-    if (chunk_bytes > kStrideBytes) {
-      bytes = std::min(bytes, kStrideBytes);
-      if (!region_.back(from, bytes)) return false;
-    }
-    cursor_ = host_.base() + from;
-    backed_end_ = cursor_ + bytes;
-    return true;
-  }
-
-  Host& host_;
-  engine::Region<Host>& region_;
-  engine::Log& log_;
-  std::uint64_t position_;
-  std::byte* cursor_ = nullptr;
-  std::byte* backed_end_ = nullptr;
-};
 
 }  // namespace rejoin::libc_recording

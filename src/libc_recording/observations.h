@@ -9,27 +9,27 @@
 //     if (!recall(question)) { ask the system; record(question, answer); }
 //
 // recall() is true as long as there are records of former incarnations. A question that is not the
-// recorded one ends the job (recovery::BasicRank::diverged). A record is a handful of bytes; the
-// same answer again is a counter changed in place, so that a loop that polls does not flood the
-// journal. Main thread only. Nothing blocks.
+// recorded one ends the job (BasicRank::diverged). A record is a handful of bytes; the same answer
+// again is a counter changed in place, so that a loop that polls does not flood the journal.
+// Main thread only; another thread may be inside MPI meanwhile. Nothing blocks.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/region.h"
+#include "libc_recording/file_facts.h"
+#include "libc_recording/memory.h"
+#include "libc_recording/names.h"
 #include "libc_recording/observation_log.h"
-#include "recovery/basic_rank.h"
 
 namespace rejoin::libc_recording {
 
-template <class Host>
 class Observations {
  public:
-  // One per rank and incarnation. `rank` outlives it; memory comes from its arena.
-  explicit Observations(recovery::BasicRank<Host>& rank);
+  // One per rank and incarnation. `rank` outlives it; memory comes from its arena. REQUIRES that no
+  // other thread is inside MPI now.
+  explicit Observations(recovery::Rank& rank);
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
@@ -48,55 +48,32 @@ class Observations {
     return recall_slowly(event);
   }
   void record(const Event& event);
+  // How many bytes the answer has that recall() would give next; 0: it would give none.
+  std::uint32_t next_answer_bytes() { return !live_ && peek() ? current_.data_bytes : 0; }
 
-  // This life goes on behind a checkpoint: what was recorded before `position` is not given any
-  // more. From here on a question that is not the recorded one is the program's set-up, done once
-  // more: it is answered by the system, and not recorded.
+  // This incarnation goes on behind a checkpoint: what was recorded before `position` is not given
+  // any more. From here on a question that is not the recorded one is the program's bootstrap
+  // phase, run once more: it is answered by the system, and not recorded.
   void skip_to(std::uint64_t position);
 
-  // Files (OpenedFile::file) that this replay fills again, and the path where it has found them:
-  // one that some event has named, else the path is not kept. rewritten(): `path`, if not null,
-  // gets it.
-  void set_rewritten(std::uint32_t file, const char* path);
-  bool rewritten(std::uint32_t file, char* path, std::size_t room_bytes);
+  // What is recorded from here on can be read without what lies before. To be called at
+  // checkpoints, before they take the log's tail for their position.
+  void mark();
+  // Records behind the last mark() before `keep_from` may be overwritten: no incarnation will
+  // skip_to() less than `keep_from`.
+  void truncate(std::uint64_t keep_from);
 
-  // Ghosts: files that a replay makes in place of those that are gone, because the first execution
-  // has removed or renamed them since. Each is noted for the next replay, should this one die:
-  // first about_to_make_ghost(), then set_ghost(). The first question reads the whole log.
-  void about_to_make_ghost(const char* path) { note_made(0, path); }
-  void set_ghost(std::uint32_t file);
-  bool ghost(std::uint32_t file);
-  // What replays that died were about to make, newest first.
-  enum class Noted { kNothing, kGhost, kPerhaps };  // kPerhaps: it died just then
-  Noted noted_ghost(std::size_t n, char* path, std::size_t room_bytes);
+  // Process ids that the first incarnation had: its own and its parent's.
+  std::uint32_t pid() const { return head_.pid; }
+  std::uint32_t parent() const { return head_.parent; }
 
-  // Whether another rank of this host has opened this file (OpenedFile::file) for writing; `kept`:
-  // and has not emptied it by that. The first question reads all their logs.
-  bool written_elsewhere(std::uint32_t file, bool kept);
-
-  // False the first time that it is asked about this path, of those that some event has named.
+  // False the first time that it is asked about this path.
   bool told(const char* name);
 
-  recovery::BasicRank<Host>& rank() { return rank_; }
+  FileFacts& files() { return files_; }
+  recovery::Rank& rank() { return rank_; }
 
  private:
-  struct Name {
-    std::uint64_t hash;
-    std::uint64_t position;  // of its text in the log
-    std::uint32_t bytes;
-    bool told;  // the user has had a notice about it
-  };
-  struct Set {
-    std::uint64_t* items = nullptr;  // sorted
-    std::size_t size = 0;
-    std::size_t room = 0;
-    bool has(std::uint64_t item) const { return std::binary_search(items, items + size, item); }
-    // The smallest that is not below `item`; 0: there is none.
-    std::uint64_t from(std::uint64_t item) const {
-      const std::uint64_t* found = std::lower_bound(items, items + size, item);
-      return found == items + size ? 0 : *found;
-    }
-  };
   struct Clock {
     std::int64_t offset[kMaxFields];
     bool live;                // this incarnation has asked the system
@@ -113,45 +90,46 @@ class Observations {
   static constexpr std::int64_t kPollGap_us = 2;
   static constexpr std::int64_t kPollGrain = 256;
 
-  static constexpr std::size_t kLongestHead = 1 + kMaxFields * 10;
+  static constexpr std::size_t kLongestVarint = 10;
+  static constexpr std::size_t kLongestHead = 1 + kMaxFields * kLongestVarint;
+
+  LibcHead& open_head();
 
   bool recall_slowly(Series series, std::int64_t* values);
   bool recall_slowly(Event& event);
   bool peek();
-  bool is_set_up() const { return skipped_; }
+  bool read_entry();
   bool recording();
 
   void continue_clock(Series series, Clock& clock, std::int64_t* values);
   static bool too_fine(Series series, Clock& clock, std::int64_t now, std::int64_t last);
   bool same_as_last(const std::byte* head, std::size_t head_bytes, const Event& event);
   void repeat();
-  void append(const void* data, std::size_t bytes);
-
-  std::uint32_t find_name(const char* name, std::uint64_t* hash);
   std::uint32_t intern(const char* name);
-  void add_name(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes);
-  void grow_names();
+  void append(const void* data, std::size_t bytes);
+  void pad();
+  void overwrite_before(std::uint64_t begin);
 
-  void add(Set& set, std::uint64_t item);
-  void note_made(std::uint32_t file, const char* path);
-  void read_notes();
-  void read_what_others_write();
-  template <class T>
-  T* make_array(std::size_t count);
-  void text_of(std::uint32_t name, char* text, std::size_t size);
   void describe(const Observation& o, char* text, std::size_t size);
   [[noreturn]] void diverge(const char* asked);
-  [[noreturn]] void out_of_memory();
 
-  recovery::BasicRank<Host>& rank_;
+  recovery::Rank& rank_;
   engine::SegmentHeader* header_;
-  ObservationWriter<Host> writer_;
+  Memory memory_;
+  ByteWriter writer_;
+  LibcHead& head_;
   ObservationReader reader_;  // also holds what each series' next difference is to
+  FileFacts files_;
+  NameTable names_;
+  Set told_;  // hashes of paths
+
   bool live_ = false;         // every record has been given
-  bool skipped_ = false;
+  bool skipped_ = false;      // skip_to() was called
   Observation current_ = {};  // the record that is to be given `left_` times more
   std::uint32_t left_ = 0;
   std::uint64_t given_ = 0;
+  Array<std::uint64_t> bases_;  // where they begin, ascending
+  std::uint64_t marked_ = 0;    // the end of the newest
   Clock* clocks_;
 
   // The newest entry, for repeats: an event's first byte and size in the log, or a series.
@@ -159,22 +137,11 @@ class Observations {
   std::size_t last_event_bytes_ = 0;
   Series last_series_ = Series::kEnd;
   std::atomic<std::uint32_t>* repeat_word_ = nullptr;  // of a repeat of the newest entry
-
-  Name* names_ = nullptr;  // [1, names_end_)
-  std::uint32_t names_end_ = 1;
-  std::uint32_t names_room_ = 0;
-  std::uint32_t* buckets_ = nullptr;  // [2 * names_room_]; 0 = free
-
-  Set written_;    // files that others write: 2 * file, + 1 if they did not empty it
-  Set rewritten_;  // file << 32 | number of the name of its path
-  Set ghosts_;
-  Set noted_;               // position << 16 | bytes of the paths where ghosts were to be made
-  bool half_made_ = false;  // the newest
-  bool notes_read_ = false;
-  bool others_read_ = false;
 };
 
-// skip_to() of this process's observations. Nothing if it has none.
+// These functions of this process's observations; nothing if it has none.
 void skip_observations(std::uint64_t position);
+void mark_observations();
+void truncate_observations(std::uint64_t keep_from);
 
 }  // namespace rejoin::libc_recording

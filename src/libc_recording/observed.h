@@ -7,8 +7,13 @@ namespace rejoin::libc_recording {
 // a rank it is an observation; else, and without ftrun, it is only the clock. No locks.
 double observed_wtime();
 
-// While one exists nothing is observed. To be put around calls of the user's reduction operators:
-// they run only when an operation is executed, not when it is answered by a record.
+// From now on the calling thread, if it is the main one, is recorded. Does it all if libc's
+// functions are asked first. REQUIRES that no other thread is inside MPI.
+void start_recording();
+
+// While one exists nothing is observed on the thread that has made it. To be put around calls of
+// the user's reduction operators: they run only when an operation is executed, not when it is
+// answered by a record.
 class Unobserved {
  public:
   Unobserved();

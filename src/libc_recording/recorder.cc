@@ -18,25 +18,28 @@
 namespace rejoin::libc_recording {
 namespace {
 
-using ShmObservations = Observations<engine::ShmHost>;
-
 // Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
 // zeroed: the child has no segment and is no rank.
 struct Recorder {
-  ShmObservations observations;
+  Observations observations;
   const volatile int* in_rank = nullptr;
   bool libc = true;   // --libc-recording off: only MPI_Wtime
   bool busy = false;  // a signal handler that interrupts a record is not observed
   std::uintptr_t shim_begin = 0, shim_end = 0;
-  explicit Recorder(recovery::Rank& rank) : observations(rank) {}
+  int first_pid, first_parent;  // copies: a forked child has no segment
+  explicit Recorder(recovery::Rank& rank)
+      : observations(rank),
+        first_pid(static_cast<int>(observations.pid())),
+        first_parent(static_cast<int>(observations.parent())) {}
 };
 
 Recorder* the_recorder = nullptr;
 bool alone = false;  // a job of one without ftrun: there will be no replay
-int unobserved = 0;
 
 enum class Thread : unsigned char { kUnknown, kMain, kOther };
-__attribute__((tls_model("initial-exec"))) thread_local Thread this_thread = Thread::kUnknown;
+#define REJOIN_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+REJOIN_THREAD_LOCAL Thread this_thread = Thread::kUnknown;
+REJOIN_THREAD_LOCAL int unobserved = 0;  // Unobserved objects of this thread
 
 bool on_main_thread() {
   if (this_thread == Thread::kUnknown) {
@@ -85,7 +88,8 @@ Recorder* recorder() {
   const char* setting = getenv(wire::kEnvLibcRecording);
   w->libc = setting == nullptr || strcmp(setting, "off") != 0;
   dl_iterate_phdr(find_shim, w);
-  return the_recorder = w;
+  __atomic_store_n(&the_recorder, w, __ATOMIC_RELEASE);
+  return w;
 }
 
 class Busy {
@@ -98,6 +102,18 @@ class Busy {
 
 void skip_observations(std::uint64_t position) {
   if (recorder() != nullptr) the_recorder->observations.skip_to(position);
+}
+
+void mark_observations() {
+  if (on_main_thread() && recorder() != nullptr) the_recorder->observations.mark();
+}
+
+void truncate_observations(std::uint64_t keep_from) {
+  if (on_main_thread() && recorder() != nullptr) the_recorder->observations.truncate(keep_from);
+}
+
+void start_recording() {
+  if (on_main_thread()) recorder();
 }
 
 Unobserved::Unobserved() { ++unobserved; }
@@ -150,39 +166,57 @@ void rejoin_libc_record(const Event* event) {
   the_recorder->observations.record(*event);
 }
 
+unsigned rejoin_libc_next_answer_bytes() {
+  const Busy busy;
+  return the_recorder->observations.next_answer_bytes();
+}
+
 void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) {
   const Busy busy;
-  the_recorder->observations.set_rewritten(file, path);
+  the_recorder->observations.files().set_rewritten(file, path);
 }
 
 int rejoin_libc_rewritten(std::uint32_t file, char* path, unsigned room_bytes) {
   const Busy busy;
-  return the_recorder->observations.rewritten(file, path, room_bytes);
+  return the_recorder->observations.files().rewritten(file, path, room_bytes);
 }
 
-void rejoin_libc_about_to_make_ghost(const char* path) {
+void rejoin_libc_note_aside(const char* path) {
   const Busy busy;
-  the_recorder->observations.about_to_make_ghost(path);
+  the_recorder->observations.files().note_aside(path);
 }
 
-void rejoin_libc_set_ghost(std::uint32_t file) {
+void rejoin_libc_note_ghost(std::uint32_t file, const char* path) {
   const Busy busy;
-  the_recorder->observations.set_ghost(file);
+  the_recorder->observations.files().note_ghost(file, path);
 }
 
 int rejoin_libc_ghost(std::uint32_t file) {
   const Busy busy;
-  return the_recorder->observations.ghost(file);
+  return the_recorder->observations.files().ghost(file);
 }
 
-int rejoin_libc_noted_ghost(unsigned n, char* path, unsigned room_bytes) {
+int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes, std::uint32_t* file) {
   const Busy busy;
-  return static_cast<int>(the_recorder->observations.noted_ghost(n, path, room_bytes));
+  return the_recorder->observations.files().noted(n, path, room_bytes, file);
 }
 
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) {
   const Busy busy;
-  return the_recorder->observations.written_elsewhere(file, kept != 0);
+  return the_recorder->observations.files().written_elsewhere(file, kept != 0);
+}
+
+int rejoin_libc_written_in_place(std::uint32_t file) {
+  const Busy busy;
+  return the_recorder->observations.files().written_in_place(file);
+}
+
+int rejoin_libc_first_pids(int* pid, int* parent) {
+  const Recorder* r = __atomic_load_n(&the_recorder, __ATOMIC_ACQUIRE);
+  if (r == nullptr || !r->libc) return 0;
+  *pid = r->first_pid;
+  *parent = r->first_parent;
+  return 1;
 }
 
 void rejoin_libc_tell(const char* name, const char* text) {
@@ -191,4 +225,21 @@ void rejoin_libc_tell(const char* name, const char* text) {
   char line[1024];
   snprintf(line, sizeof line, "%.400s %s", name, text);
   the_recorder->observations.rank().notice(line);
+}
+
+void rejoin_libc_untrue(const char* name, const char* text) {
+  const Busy busy;
+  rejoin::recovery::Rank& rank = the_recorder->observations.rank();
+  if (rejoin::engine::header_of(rank.host().base())->stop_on_divergence == 0) {
+    if (the_recorder->observations.told(name)) return;
+    char line[1024];
+    snprintf(line, sizeof line, "%.400s %s", name, text);
+    return rank.notice(line);
+  }
+  char line[1024];
+  snprintf(line, sizeof line,
+           "the replay of rank %u: %.400s %s. --on-divergence warn goes on nevertheless; see "
+           "docs/libc-recording.md",
+           rank.rank(), name, text);
+  rank.diverged(line);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api.h"
+#include "libc_recording/observed.h"
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
 #include "pmpi/comm.h"
@@ -57,6 +58,7 @@ void start(const char* function, int thread_level) {
   c->universe_size = static_cast<int>(rank->size());
   init_fortran_tables(c);
   context = c;
+  libc_recording::start_recording();
   open_world(*rank);
   rank->point(PointKind::kInit, Moment::kInside);
   rank->set_initialized(1);

@@ -16,9 +16,9 @@ namespace {
 
 using libc_recording::Event;
 using libc_recording::ObservationKind;
+using libc_recording::Observations;
 using libc_recording::OpenedFile;
 using libc_recording::Series;
-using Observations = libc_recording::Observations<engine::ShmHost>;
 
 // A job whose rank 0 is alive within each life().
 class ObservationsTest : public testing::Test {
@@ -34,7 +34,7 @@ class ObservationsTest : public testing::Test {
   }
   std::vector<unsigned> bytes() {
     std::vector<unsigned> all;
-    for (std::uint64_t i = 0; i < log().tail; ++i) {
+    for (std::uint64_t i = libc_recording::kHeadBytes; i < log().tail; ++i) {
       all.push_back(static_cast<unsigned>(*engine::log_at<std::byte>(job_.base(), log(), i)));
     }
     return all;
@@ -279,7 +279,7 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
   life([](Observations& o) {
     for (std::int64_t now = 1; now < 10000000; now += 2500) record(o, Series::kWtime, now);
   });
-  EXPECT_LT(log().tail, 4000u * 3 + 10);
+  EXPECT_LT(log().tail, 4000u * 3 + 30);
 }
 
 // -------------------------------------------------------------------------------------- divergence
@@ -357,24 +357,19 @@ TEST_F(ObservationsTest, OneNoticeAPath) {
 
 TEST_F(ObservationsTest, WhatIsRewrittenIsForgottenWithTheProcess) {
   life([](Observations& o) {
-    o.record(access("a"));
-    o.record(access("b"));
-    for (const std::uint32_t file : {5u, 9u, 0xffffffff, 5u}) o.set_rewritten(file, "b");
-    o.set_rewritten(7, "no event names it");
+    for (const std::uint32_t file : {5u, 9u, 0xffffffff, 5u}) o.files().set_rewritten(file, "/b");
     char path[8];
     for (const std::uint32_t file : {5u, 9u, 0xffffffff}) {
-      EXPECT_TRUE(o.rewritten(file, path, sizeof path));
-      EXPECT_STREQ(path, "b");
+      EXPECT_TRUE(o.files().rewritten(file, path, sizeof path));
+      EXPECT_STREQ(path, "/b");
     }
-    EXPECT_TRUE(o.rewritten(7, path, sizeof path));
-    EXPECT_STREQ(path, "");
-    EXPECT_FALSE(o.rewritten(6, nullptr, 0));
-    EXPECT_FALSE(o.rewritten(0xfffffffe, nullptr, 0));
+    EXPECT_FALSE(o.files().rewritten(6, nullptr, 0));
+    EXPECT_FALSE(o.files().rewritten(0xfffffffe, nullptr, 0));
   });
-  life([](Observations& o) { EXPECT_FALSE(o.rewritten(5, nullptr, 0)); });
+  life([](Observations& o) { EXPECT_FALSE(o.files().rewritten(5, nullptr, 0)); });
 }
 
-// Notes of a replay that dies stand behind all answers, and are none.
+// Notes of a replay that dies are for the next one.
 TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
   const auto replay = [](Observations& o, int answers) {
     for (int i = 0; i < answers; ++i) {
@@ -382,45 +377,53 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
       EXPECT_TRUE(o.recall(e));
     }
   };
+  const auto expect_note = [](Observations& o, std::size_t n, std::uint32_t file,
+                              const char* expected) {
+    char path[100];
+    std::uint32_t found;
+    ASSERT_TRUE(o.files().noted(n, path, sizeof path, &found));
+    EXPECT_EQ(found, file);
+    EXPECT_STREQ(path, expected);
+  };
+  const auto expect_no_note = [](Observations& o, std::size_t n) {
+    char path[100];
+    std::uint32_t file;
+    EXPECT_FALSE(o.files().noted(n, path, sizeof path, &file));
+  };
   life([](Observations& o) {
     o.record(access("a"));
     o.record(access("b"));
   });
   life([&](Observations& o) {
     replay(o, 1);
-    EXPECT_FALSE(o.ghost(0xffffffff));
-    o.set_ghost(0xffffffff);
-    o.about_to_make_ghost("seven");
-    o.set_ghost(7);
-    EXPECT_TRUE(o.ghost(7));
-    o.about_to_make_ghost("the next");
+    EXPECT_FALSE(o.files().ghost(0xffffffff));
+    o.files().note_ghost(0xffffffff, "/first");
+    o.files().note_aside("/aside");
+    o.files().note_ghost(7, "/seven");
+    EXPECT_TRUE(o.files().ghost(7));
   });
   life([&](Observations& o) {
     replay(o, 1);
-    for (const std::uint32_t file : {7u, 0xffffffff}) EXPECT_TRUE(o.ghost(file));
-    EXPECT_FALSE(o.ghost(8));
-    char path[100];
-    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kPerhaps);
-    EXPECT_STREQ(path, "the next");
-    EXPECT_EQ(o.noted_ghost(1, path, sizeof path), Observations::Noted::kGhost);
-    EXPECT_STREQ(path, "seven");
-    EXPECT_EQ(o.noted_ghost(2, path, sizeof path), Observations::Noted::kNothing);
-    o.set_ghost(8);
+    for (const std::uint32_t file : {7u, 0xffffffff}) EXPECT_TRUE(o.files().ghost(file));
+    EXPECT_FALSE(o.files().ghost(8));
+    expect_note(o, 0, 7, "/seven");
+    expect_note(o, 1, 0, "/aside");
+    expect_note(o, 2, 0xffffffff, "/first");
+    expect_no_note(o, 3);
+    o.files().note_ghost(8, "/eight");
   });
   life([&](Observations& o) {
     replay(o, 2);
-    for (const std::uint32_t file : {7u, 8u}) EXPECT_TRUE(o.ghost(file));
-    char path[100];
-    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kGhost);
+    for (const std::uint32_t file : {7u, 8u}) EXPECT_TRUE(o.files().ghost(file));
+    expect_note(o, 0, 8, "/eight");
     Event e = access("c");
     EXPECT_FALSE(o.recall(e));  // live: what there is now is the program's
     o.record(e);
   });
   life([&](Observations& o) {
     replay(o, 2);
-    EXPECT_FALSE(o.ghost(7));
-    char path[100];
-    EXPECT_EQ(o.noted_ghost(0, path, sizeof path), Observations::Noted::kNothing);
+    EXPECT_FALSE(o.files().ghost(7));
+    expect_no_note(o, 0);
     Event e = access("c");
     EXPECT_TRUE(o.recall(e));
   });
@@ -447,15 +450,77 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
     opened(o, "mine", O_WRONLY, 1005);
     for (const bool kept : {false, true}) {
       for (const std::uint32_t file : {102, 300, 500, 1003}) {
-        EXPECT_TRUE(o.written_elsewhere(file, kept)) << file;
+        EXPECT_TRUE(o.files().written_elsewhere(file, kept)) << file;
       }
       for (const std::uint32_t file : {101, 1001, 1005}) {
-        EXPECT_FALSE(o.written_elsewhere(file, kept)) << file;
+        EXPECT_FALSE(o.files().written_elsewhere(file, kept)) << file;
       }
     }
-    EXPECT_TRUE(o.written_elsewhere(1007, false));
-    EXPECT_FALSE(o.written_elsewhere(1007, true));
+    EXPECT_TRUE(o.files().written_elsewhere(1007, false));
+    EXPECT_FALSE(o.files().written_elsewhere(1007, true));
   });
+}
+
+// -------------------------------------------------------------------------------------- truncation
+
+// A rank that takes a checkpoint in every step, keeps the newest two, and dies now and then. Memory
+// does not grow, and whichever of the two versions it goes on at, it is given what followed.
+TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
+  constexpr int kSteps = 3000, kEach = 20;
+  const auto observe = [](Observations& o, int step, bool again) {
+    std::int64_t usage[libc_recording::kMaxFields];
+    for (int i = 0; i < kEach; ++i) {
+      const int n = step * kEach + i;
+      const std::string name = "file " + std::to_string(n % 31);
+      std::int64_t value = 1000000 + 10000 * n;
+      if (again)
+        value = recalled(o, Series::kTimeOfDay);
+      else
+        record(o, Series::kTimeOfDay, value);
+      ASSERT_EQ(value, 1000000 + 10000 * n);
+      Event e = access(name.c_str(), n % 3 == 0 ? ENOENT : 0);
+      ASSERT_EQ(o.recall(e), again);
+      if (!again) o.record(e);
+      ASSERT_EQ(e.error, n % 3 == 0 ? ENOENT : 0);
+      if (i == 7) {
+        std::fill(std::begin(usage), std::end(usage), 5 * n);
+        ASSERT_EQ(o.recall(Series::kUsageSelf, usage), again);
+        if (!again) o.record(Series::kUsageSelf, usage);
+        ASSERT_EQ(usage[5], 5 * n);
+      }
+    }
+  };
+  std::vector<std::uint64_t> position = {0};  // of each checkpoint
+  int step = 0;
+  std::uint64_t backed_bytes = 0;
+  while (step < kSteps) {
+    const int from = static_cast<int>(position.size()) - 1;
+    life([&](Observations& o) {
+      // The bootstrap phase of each incarnation; recorded by the first.
+      for (int i = 0; i < 5; ++i) {
+        Event e = access("input");
+        if (!o.recall(e)) o.record(e);
+      }
+      const int load = std::max(0, from - step % 2);
+      if (load > 0) o.skip_to(position[load]);
+      // What went before the death is given again.
+      for (int s = load; s < step; ++s) observe(o, s, true);
+      for (int n = 0; n < 1 + step % 97 && step < kSteps; ++n, ++step) {
+        while (static_cast<int>(position.size()) <= step) {
+          o.mark();
+          position.push_back(log().tail);
+        }
+        observe(o, step, false);
+        if (step > 1) o.truncate(position[step - 1]);
+      }
+    });
+    if (HasFatalFailure()) return;
+    if (backed_bytes == 0 && step > kSteps / 10) {
+      backed_bytes = engine::control_of(job_.base(), 0)->backed_bytes;
+    }
+  }
+  EXPECT_GT(log().rings, 0u);
+  EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes, backed_bytes + (256 << 10));
 }
 
 }  // namespace

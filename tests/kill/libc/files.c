@@ -211,6 +211,55 @@ static void play_temporary(void) {
   step();
 }
 
+// Records at the end of a file, by a descriptor that is not opened for appending.
+static void play_records(void) {
+  const int fd = open("records", O_RDWR | O_CREAT, 0644);
+  const int older = open("older", O_WRONLY);
+  REQUIRE(fd >= 0 && older >= 0);
+  for (int i = 0; i < 3; ++i) {
+    char record[16];
+    const int bytes = snprintf(record, sizeof record, "record %d\n", i);
+    REQUIRE(lseek(fd, 0, SEEK_END) == i * bytes);
+    REQUIRE(write(fd, record, (size_t)bytes) == bytes);
+    REQUIRE(lseek(older, 0, SEEK_END) == 11 + i * bytes);
+    REQUIRE(write(older, record, (size_t)bytes) == bytes);
+    step();
+  }
+  FILE* f = fopen("records", "r+");
+  REQUIRE(f != NULL && fseek(f, 0, SEEK_END) == 0 && ftell(f) == 27);
+  fprintf(f, "last\n");
+  REQUIRE(fclose(f) == 0);
+  step();
+  REQUIRE(close(fd) == 0 && close(older) == 0);
+  require_contents("records", "record 0\nrecord 1\nrecord 2\nlast\n");
+  step();
+}
+
+// A new version replaces the old one by renaming, and is read back.
+static void play_read_back(void) {
+  for (int version = 0; version < 3; ++version) {
+    char text[32];
+    snprintf(text, sizeof text, "version %d\n", version);
+    write_file("model.tmp", "w", text);
+    REQUIRE(rename("model.tmp", "model") == 0);
+    require_contents("model", text);
+    step();
+  }
+}
+
+// What is read decides what is written there: a counter in a file from before.
+static void play_counter(void) {
+  for (int i = 0; i < 3; ++i) {
+    char text[16] = "";
+    const int fd = open("older", O_RDWR);
+    REQUIRE(fd >= 0 && read(fd, text, sizeof text - 1) == 11);
+    ++text[0];
+    REQUIRE(pwrite(fd, text, 1, 0) == 1 && close(fd) == 0);
+    printf("%s", text);
+    step();
+  }
+}
+
 // "older" is there before the program starts: what is read from it is not restored, and that is
 // said.
 static void play_in_place(void) {
@@ -261,12 +310,21 @@ static void play_replace(void) {
 }
 
 static const struct scene scenes[] = {
-    {"missing", play_missing, 5},         {"exclusive", play_exclusive, 5},
-    {"append", play_append, 9},           {"truncate", play_truncate, 5},
-    {"rename", play_rename, 8},           {"rotate", play_rotate, 4},
-    {"directories", play_directories, 4}, {"temporary", play_temporary, 4},
-    {"in_place", play_in_place, 2},       {"read", play_read, 3},
-    {"replace", play_replace, 6},         {NULL, NULL, 0},
+    {"missing", play_missing, 5},
+    {"exclusive", play_exclusive, 5},
+    {"append", play_append, 9},
+    {"truncate", play_truncate, 5},
+    {"rename", play_rename, 8},
+    {"rotate", play_rotate, 4},
+    {"directories", play_directories, 4},
+    {"temporary", play_temporary, 4},
+    {"in_place", play_in_place, 2},
+    {"read", play_read, 3},
+    {"replace", play_replace, 6},
+    {"records", play_records, 5},
+    {"read_back", play_read_back, 3},
+    {"counter", play_counter, 3},
+    {NULL, NULL, 0},
 };
 
 int main(int argc, char** argv) { return play_scene(argc, argv, scenes); }

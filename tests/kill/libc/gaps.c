@@ -55,9 +55,9 @@ static void on_trap(int signal_number, siginfo_t* info, void* context) {
   for (;;) syscall(SYS_kill, getpid(), SIGKILL);
 }
 
-// The next system call of this number is the last thing that the first life does.
-static void die_at(long system_call) {
-  if (life != 1 || strcmp(moment, "none") == 0) return;
+// The next system call of this number is the last thing that the life of this number does.
+static void die_in(uint64_t number, long system_call) {
+  if (life != number || strcmp(moment, "none") == 0) return;
   struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
   REQUIRE(sigaction(SIGSYS, &action, NULL) == 0);
   struct sock_filter code[] = {
@@ -70,6 +70,8 @@ static void die_at(long system_call) {
   REQUIRE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
   REQUIRE(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
 }
+
+static void die_at(long system_call) { die_in(1, system_call); }
 
 static void write_file(const char* path, const char* mode, const char* text) {
   FILE* f = fopen(path, mode);
@@ -146,6 +148,44 @@ static void play_exclusive_stream(void) {
   step();
 }
 
+// What was made has the name that the program is given, and there is one.
+static void play_temporary(void) {
+  char path[] = "file.XXXXXX";
+  step();
+  die_at(SYS_openat);
+  const int fd = mkstemp(path);
+  REQUIRE(fd >= 0 && write(fd, "mine\n", 5) == 5 && close(fd) == 0);
+  step();
+}
+
+static void play_temporary_directory(void) {
+  char path[] = "file.XXXXXX";
+  step();
+  die_at(SYS_mkdirat);
+  REQUIRE(mkdtemp(path) == path);
+  step();
+}
+
+// Names that are no paths from the start directory. The second life dies when it makes a lock
+// again; "older" in the start directory is the user's, and has the same name.
+static void play_chdir(void) {
+  REQUIRE(mkdir("d", 0700) == 0 && chdir("d") == 0);
+  const int d = open("..", O_RDONLY | O_DIRECTORY);
+  for (int i = 0; i < 2; ++i) {
+    step();
+    die_in(2, SYS_openat);
+    const int fd = open("older", O_CREAT | O_EXCL | O_WRONLY, 0600);
+    REQUIRE(fd >= 0 && write(fd, "mine\n", 5) == 5 && close(fd) == 0);
+    REQUIRE(unlink("older") == 0);
+    const int other = openat(d, "lock", O_CREAT | O_EXCL | O_WRONLY, 0600);
+    REQUIRE(other >= 0 && close(other) == 0 && unlinkat(d, "lock", 0) == 0);
+  }
+  die_at(SYS_unlinkat);
+  unlink("nothing");
+  step();
+  REQUIRE(close(d) == 0);
+}
+
 // It fails in both lives, whatever the announcement says.
 static void play_failing(void) {
   step();
@@ -166,6 +206,9 @@ static const struct scene scenes[] = {
     {"exclusive", play_exclusive, 2},
     {"exclusive_stream", play_exclusive_stream, 2},
     {"failing", play_failing, 2},
+    {"temporary", play_temporary, 2},
+    {"temporary_directory", play_temporary_directory, 2},
+    {"chdir", play_chdir, 3},
     {NULL, NULL, 0},
 };
 

@@ -1,7 +1,7 @@
 // A random program that makes, fills, renames and removes files: random_files all SEED. Whatever
-// kills it, and however often, it must leave the same files. Left out is what docs/libc-recording.md leaves
-// out: reading older contents, writing into them in place, and renaming what is open or is a
-// directory.
+// kills it, and however often, it must leave the same files. Left out is what
+// docs/libc-recording.md leaves out: reading older contents, writing into them in place, and
+// renaming what is open or is a directory.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 #include <time.h>

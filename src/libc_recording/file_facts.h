@@ -1,0 +1,70 @@
+// What replays need to know of files beyond the answers that they repeat: which of them the ranks
+// have written to, which a replay has filled again, and which it has made in place of lost ones.
+// Main thread only. Nothing blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libc_recording/memory.h"
+#include "libc_recording/observation.h"
+#include "libc_recording/observation_log.h"
+
+namespace rejoin::libc_recording {
+
+class FileFacts {
+ public:
+  FileFacts(recovery::Rank& rank, Memory& memory, LibcHead& head);
+
+  // A file (OpenedFile::file) was opened by open() with these flags. Kept for all ranks to see.
+  void opened(const OpenedFile& file, std::uint32_t flags);
+  // Whether another rank of this host has opened this file for writing; `kept`: and has not emptied
+  // it by that. The first question reads what all of them have kept.
+  bool written_elsewhere(std::uint32_t file, bool kept);
+  // Whether this rank has opened it for writing into contents that it had.
+  bool written_in_place(std::uint32_t file) const;
+
+  // Files that this replay fills again, and the path where it has found them. rewritten(): `path`,
+  // if not null, gets it.
+  void set_rewritten(std::uint32_t file, const char* path);
+  bool rewritten(std::uint32_t file, char* path, std::size_t room_bytes) const;
+
+  // Ghosts: files that a replay makes in place of those that are gone, because the first execution
+  // has removed or renamed them since. The next replay, should this one die, removes them first: so
+  // the path is noted before they are made, absolute, with the identity of what will lie there; or
+  // without one if the path is such that nobody else makes anything there.
+  void note_aside(const char* path) { note(0, path); }
+  void note_ghost(std::uint32_t file, const char* path);
+  bool ghost(std::uint32_t file);
+  // The notes of replays that died, newest first; *file = 0: whatever lies there. False: no more.
+  bool noted(std::size_t n, char* path, std::size_t room_bytes, std::uint32_t* file);
+  // The rank is live: its ghosts are its files from now on.
+  void end_replay();
+
+ private:
+  struct Note {
+    std::uint64_t position;  // of the path in the log
+    std::uint32_t bytes;
+    std::uint32_t file;
+  };
+
+  void note(std::uint32_t file, const char* path);
+  void read_notes();
+  void read_files_of(std::uint32_t rank, Set& set);
+
+  recovery::Rank& rank_;
+  Memory& memory_;
+  LibcHead& head_;
+  engine::LogWriter<std::uint64_t, engine::ShmHost> files_writer_;
+  ByteWriter ghosts_writer_;
+  Set written_;            // file << 2 | how, of this rank
+  Set written_by_others_;  // likewise
+  Set rewritten_;          // file << 32 | index into paths_
+  Array<char*> paths_;
+  Set ghosts_;
+  Array<Note> notes_;
+  bool notes_read_ = false;
+  bool others_read_ = false;
+};
+
+}  // namespace rejoin::libc_recording
