@@ -35,9 +35,13 @@ int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_in_place(std::uint32_t file) REJOIN_LIBC_HOOK;
 
-// Process ids that the first incarnation had. False: this process is no rank, nor a child of one.
-// Any thread.
-int rejoin_libc_first_pids(int* pid, int* parent) REJOIN_LIBC_HOOK;
+// Memory of the recording's, not the program's.
+void* rejoin_libc_allocate(unsigned bytes) REJOIN_LIBC_HOOK;
+void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
+
+// False: this process is no rank, nor a child that one has forked; or the shim itself is asking.
+// Any thread; does not REQUIRE that anything is recorded.
+int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJOIN_LIBC_HOOK;
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;

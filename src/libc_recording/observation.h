@@ -62,6 +62,13 @@ struct OpenedFile {
   std::uint64_t size_bytes;
 };
 
+// Process ids of a rank and its parent: as the kernel knows them now, and those of the first
+// incarnation.
+struct Pids {
+  int pid, parent;
+  int first_pid, first_parent;
+};
+
 // A question and its answer.
 struct Event {
   ObservationKind kind;

@@ -27,8 +27,8 @@ namespace rejoin::libc_recording {
 
 class Observations {
  public:
-  // One per rank and incarnation. `rank` outlives it; memory comes from its arena. REQUIRES that no
-  // other thread is inside MPI now.
+  // One per rank and incarnation. The first one keeps the process ids. `rank` outlives it; memory
+  // comes from its arena. REQUIRES that no other thread is inside MPI now.
   explicit Observations(recovery::Rank& rank);
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
@@ -71,6 +71,7 @@ class Observations {
   bool told(const char* name);
 
   FileFacts& files() { return files_; }
+  Memory& memory() { return memory_; }
   recovery::Rank& rank() { return rank_; }
 
  private:

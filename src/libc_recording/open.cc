@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "libc_recording/files.h"
+#include "libc_recording/process.h"
 #include "libc_recording/random_device.h"
 #include "libc_recording/real.h"
 
@@ -24,6 +25,8 @@ constexpr mode_t kStreamMode = 0666;
 constexpr std::size_t kLongestMode = 100;
 
 int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t mode) {
+  char own[PATH_MAX];
+  path = rejoin::libc_recording::own_proc_path(caller, path, own);
   if (!observing(caller)) return real_openat(dirfd, path, flags, mode);
   if (rejoin::libc_recording::is_random_device(path)) {
     return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
@@ -123,6 +126,8 @@ REJOIN_REPLACES int creat(const char* path, mode_t mode) {
 }
 
 REJOIN_REPLACES FILE* fopen(const char* path, const char* mode) {
+  char own[PATH_MAX];
+  path = rejoin::libc_recording::own_proc_path(REJOIN_CALLER, path, own);
   if (!observing(REJOIN_CALLER)) return real_fopen(path, mode);
   if (rejoin::libc_recording::is_random_device(path) && flags_of(mode) == O_RDONLY) {
     return rejoin::libc_recording::open_random_stream(path);

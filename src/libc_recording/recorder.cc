@@ -18,6 +18,13 @@
 namespace rejoin::libc_recording {
 namespace {
 
+// Past librejoin_libc.so, whose functions of these names ask this file.
+long raw_call(long number) {
+  long result;
+  asm volatile("syscall" : "=a"(result) : "a"(number) : "rcx", "r11", "memory");
+  return result;
+}
+
 // Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
 // zeroed: the child has no segment and is no rank.
 struct Recorder {
@@ -26,11 +33,15 @@ struct Recorder {
   bool libc = true;   // --libc-recording off: only MPI_Wtime
   bool busy = false;  // a signal handler that interrupts a record is not observed
   std::uintptr_t shim_begin = 0, shim_end = 0;
-  int first_pid, first_parent;  // copies: a forked child has no segment
+  Pids pids;  // a forked child, which has no segment, needs them too
   explicit Recorder(recovery::Rank& rank)
       : observations(rank),
-        first_pid(static_cast<int>(observations.pid())),
-        first_parent(static_cast<int>(observations.parent())) {}
+        pids{static_cast<int>(raw_call(SYS_getpid)), static_cast<int>(raw_call(SYS_getppid)),
+             static_cast<int>(observations.pid()), static_cast<int>(observations.parent())} {}
+  bool is_shim(const void* caller) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(caller);
+    return address >= shim_begin && address < shim_end;
+  }
 };
 
 Recorder* the_recorder = nullptr;
@@ -43,7 +54,7 @@ REJOIN_THREAD_LOCAL int unobserved = 0;  // Unobserved objects of this thread
 
 bool on_main_thread() {
   if (this_thread == Thread::kUnknown) {
-    this_thread = syscall(SYS_gettid) == getpid() ? Thread::kMain : Thread::kOther;
+    this_thread = raw_call(SYS_gettid) == raw_call(SYS_getpid) ? Thread::kMain : Thread::kOther;
   }
   return this_thread == Thread::kMain;
 }
@@ -79,7 +90,9 @@ Recorder* recorder() {
   recovery::Rank* rank = recovery::attached_rank();
   if (rank == nullptr || alone) return nullptr;
   alone = getenv(wire::kEnvSocket) == nullptr;
-  if (alone) return nullptr;
+  static bool beginning = false;
+  if (alone || beginning) return nullptr;
+  beginning = true;
   Recorder* w = rank->arena().make<Recorder>(*rank);
   int* flag = w != nullptr ? make_wiped_flag(rank->arena()) : nullptr;
   if (flag == nullptr) rank->diverged("no memory for the shim");
@@ -142,8 +155,7 @@ int rejoin_libc_observing(const void* caller) {
   if (!on_main_thread()) return 0;
   const Recorder* w = recorder();
   if (w == nullptr || !w->libc || w->busy || unobserved != 0) return 0;
-  const auto address = reinterpret_cast<std::uintptr_t>(caller);
-  return address < w->shim_begin || address >= w->shim_end;
+  return !w->is_shim(caller);
 }
 
 int rejoin_libc_recall_series(unsigned series, std::int64_t* values) {
@@ -211,11 +223,21 @@ int rejoin_libc_written_in_place(std::uint32_t file) {
   return the_recorder->observations.files().written_in_place(file);
 }
 
-int rejoin_libc_first_pids(int* pid, int* parent) {
+void* rejoin_libc_allocate(unsigned bytes) {
+  const Busy busy;
+  return the_recorder->observations.memory().make_array<std::byte>(bytes);
+}
+
+void rejoin_libc_release(void* memory, unsigned bytes) {
+  const Busy busy;
+  the_recorder->observations.memory().release(static_cast<std::byte*>(memory), bytes);
+}
+
+int rejoin_libc_pids(const void* caller, Pids* pids) {
   const Recorder* r = __atomic_load_n(&the_recorder, __ATOMIC_ACQUIRE);
-  if (r == nullptr || !r->libc) return 0;
-  *pid = r->first_pid;
-  *parent = r->first_parent;
+  if (r == nullptr && on_main_thread()) r = recorder();
+  if (r == nullptr || !r->libc || r->is_shim(caller)) return 0;
+  *pids = r->pids;
   return 1;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "libc_recording/files.h"
+#include "libc_recording/process.h"
 #include "libc_recording/real.h"
 
 namespace {
@@ -15,10 +16,13 @@ using rejoin::libc_recording::Event;
 using rejoin::libc_recording::ObservationKind;
 using rejoin::libc_recording::observing;
 using rejoin::libc_recording::ordinary;
+using rejoin::libc_recording::own_proc_path;
 
 REJOIN_REAL(faccessat);
 REJOIN_REAL(fstatat);
 REJOIN_REAL(statx);
+REJOIN_REAL(readlink);
+REJOIN_REAL(readlinkat);
 
 // 0, or -1 and errno, like the functions.
 template <class Really>
@@ -36,12 +40,16 @@ int check(Event& e, void* data, std::uint32_t data_bytes, Really really) {
 }
 
 int access_at(const void* caller, int dirfd, const char* path, int mode, int flags) {
+  char own[PATH_MAX];
+  path = own_proc_path(caller, path, own);
   if (!observing(caller) || !ordinary(path)) return real_faccessat(dirfd, path, mode, flags);
   Event e{ObservationKind::kAccess, static_cast<std::uint32_t>(mode | flags), path};
   return check(e, nullptr, 0, [&] { return real_faccessat(dirfd, path, mode, flags); });
 }
 
 int stat_at(const void* caller, int dirfd, const char* path, struct stat* out, int flags) {
+  char own[PATH_MAX];
+  path = own_proc_path(caller, path, own);
   // An empty path asks about the descriptor, not about a path.
   if (!observing(caller) || !ordinary(path) || path[0] == '\0') {
     return real_fstatat(dirfd, path, out, flags);
@@ -75,11 +83,23 @@ REJOIN_REPLACES int fstatat(int dirfd, const char* path, struct stat* out, int f
 
 REJOIN_REPLACES int statx(int dirfd, const char* path, int flags, unsigned mask,
                           struct statx* out) noexcept {
+  char own[PATH_MAX];
+  path = own_proc_path(REJOIN_CALLER, path, own);
   if (!observing(REJOIN_CALLER) || !ordinary(path) || path[0] == '\0') {
     return real_statx(dirfd, path, flags, mask, out);
   }
   Event e{ObservationKind::kStatx, static_cast<std::uint32_t>(flags) ^ mask, path};
   return check(e, out, sizeof *out, [&] { return real_statx(dirfd, path, flags, mask, out); });
+}
+
+// Not recorded; but a rank's own links in /proc are found.
+REJOIN_REPLACES ssize_t readlink(const char* path, char* to, size_t room) noexcept {
+  char own[PATH_MAX];
+  return real_readlink(own_proc_path(REJOIN_CALLER, path, own), to, room);
+}
+REJOIN_REPLACES ssize_t readlinkat(int dirfd, const char* path, char* to, size_t room) noexcept {
+  char own[PATH_MAX];
+  return real_readlinkat(dirfd, own_proc_path(REJOIN_CALLER, path, own), to, room);
 }
 
 // What programs call that were compiled with large files, or before glibc 2.33; `version` says

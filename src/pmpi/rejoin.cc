@@ -75,6 +75,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   if (rank.has_loaded() && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
   }
+  rejoin::libc_recording::mark_observations();
   const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);
   if (status != Status::kOk) return refuse(status);
   const auto* header = engine::header_of(rank.host().base());
