@@ -144,7 +144,8 @@ double observed_wtime() {
     value = now.tv_sec * kSecond_ns + now.tv_nsec;
     if (observed) rejoin_libc_record_series(series, &value);
   }
-  return static_cast<double>(value / kSecond_ns) + static_cast<double>(value % kSecond_ns) * 1e-9;
+  const std::int64_t whole_s = value / kSecond_ns;
+  return static_cast<double>(whole_s) + static_cast<double>(value % kSecond_ns) * 1e-9;
 }
 
 }  // namespace rejoin::libc_recording

@@ -27,9 +27,10 @@ def version_of(file):
 
 def checksums(directory):
     found = {}
-    for name in os.listdir(directory):
-        with open(f"{directory}/{name}", "rb") as file:
-            found[name] = hashlib.sha256(file.read()).hexdigest()
+    for entry in os.scandir(directory):
+        if entry.is_file():
+            with open(entry.path, "rb") as file:
+                found[entry.name] = hashlib.sha256(file.read()).hexdigest()
     return found
 
 
@@ -276,7 +277,8 @@ def checkpoint_directory_not_writable(t):
             paths.append(f"{place}/closed")
         for path in paths:
             for flags in (["--checkpoint-dir", path], ["--checkpoint-dir", path, "--resume"]):
-                words = ("--checkpoint-dir" if len(flags) == 2 else "--resume", path)
+                missing = "--resume" in flags and not os.path.isdir(path)
+                words = ("--resume" if missing else "--checkpoint-dir", path)
                 refused_in_a_line(t, 2, *program(9), flags=flags, path=place, words=words)
 
 
