@@ -37,7 +37,7 @@ Found look(int dirfd, const char* path, bool follow_links);
 
 enum class Answer {
   kRecorded,  // the event is filled in
-  kDone,      // the former life made this change and died before its record: record it
+  kDone,      // the former incarnation made this change and died before its record: record it
   kLive,      // ask the system, then record
 };
 

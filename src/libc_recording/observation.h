@@ -81,7 +81,7 @@ struct Event {
   std::uint32_t data_bytes = 0;  // of it: what the answer has
 };
 
-// "gettimeofday", "open"; for people.
+// "gettimeofday", "open"; for messages.
 const char* name_of(ObservationKind kind);
 const char* name_of(Series series);
 

@@ -20,10 +20,10 @@ using libc_recording::Observations;
 using libc_recording::OpenedFile;
 using libc_recording::Series;
 
-// A job whose rank 0 is alive within each life().
+// A job whose rank 0 is alive within each incarnation().
 class ObservationsTest : public testing::Test {
  protected:
-  void life(const std::function<void(Observations&)>& body, std::uint32_t rank = 0) {
+  void incarnation(const std::function<void(Observations&)>& body, std::uint32_t rank = 0) {
     job_.run_one(rank, [&](Rank& r, Rank::Comm&) {
       Observations observations(r);
       body(observations);
@@ -63,13 +63,13 @@ Event access(const char* name, int error = 0) {
 }
 
 TEST_F(ObservationsTest, GivesTheSameAgainThenGoesLive) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     record(o, Series::kTimeOfDay, 1700000000000000);
     o.record(access("out", ENOENT));
     record(o, Series::kTimeOfDay, 1700000000000007);
     record(o, Series::kWtime, 3);
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1700000000000000);
     Event e = access("out");
     ASSERT_TRUE(o.recall(e));
@@ -78,7 +78,7 @@ TEST_F(ObservationsTest, GivesTheSameAgainThenGoesLive) {
     EXPECT_EQ(recalled(o, Series::kWtime), 3);
     record(o, Series::kWtime, 4);
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     recalled(o, Series::kTimeOfDay);
     Event e = access("out");
     EXPECT_TRUE(o.recall(e));
@@ -91,7 +91,7 @@ TEST_F(ObservationsTest, GivesTheSameAgainThenGoesLive) {
 }
 
 TEST_F(ObservationsTest, WorkedExampleOfTheFormat) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (int i = 0; i < 3; ++i) o.record(access("out", ENOENT));
     for (const std::int64_t t : {5000, 5080, 5080}) record(o, Series::kWtime, t);
   });
@@ -106,25 +106,26 @@ TEST_F(ObservationsTest, WorkedExampleOfTheFormat) {
   EXPECT_EQ(bytes(), expected);
 }
 
-// Answers of all sizes lie across the ends of chunks; every life adds some and is given all before.
+// Answers of all sizes lie across the ends of chunks; every incarnation adds some and is given all
+// before.
 TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
-  constexpr int kLives = 5, kEach = 400;
+  constexpr int kIncarnations = 5, kEach = 400;
   const auto payload = [](int k) {
     std::mt19937 random(static_cast<unsigned>(k));
     std::string s(random() % 700, '\0');
     for (char& c : s) c = static_cast<char>(random() % 256);
     return s;
   };
-  for (int life_number = 0; life_number < kLives; ++life_number) {
-    life([&](Observations& o) {
-      for (int k = 0; k < kEach * (life_number + 1); ++k) {
+  for (int number = 0; number < kIncarnations; ++number) {
+    incarnation([&](Observations& o) {
+      for (int k = 0; k < kEach * (number + 1); ++k) {
         std::string expected = payload(k), room(1000, '\0');
         const std::string name = "name " + std::to_string(k % 97);
         Event e{ObservationKind::kStat, static_cast<std::uint32_t>(k), name.c_str(),
                 k % 3 == 0 ? "other" : nullptr};
         e.data = room.data();
         e.room_bytes = 1000;
-        if (k < kEach * life_number) {
+        if (k < kEach * number) {
           ASSERT_TRUE(o.recall(e)) << k;
           EXPECT_EQ(std::string(room.data(), e.data_bytes), expected);
         } else {
@@ -140,12 +141,12 @@ TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
 
 TEST_F(ObservationsTest, PollingForAFileIsACounter) {
   constexpr int kPolls = 1000000;
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (int i = 0; i < kPolls; ++i) o.record(access("flag", ENOENT));
     o.record(access("flag"));
   });
   EXPECT_LT(log().tail, 50u);
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (int i = 0; i < kPolls; ++i) {
       Event e = access("flag");
       ASSERT_TRUE(o.recall(e));
@@ -159,7 +160,7 @@ TEST_F(ObservationsTest, PollingForAFileIsACounter) {
 }
 
 TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (const char* text : {"abc", "abc", "abd", "ab"}) {
       Event e{ObservationKind::kStat, 0, "x"};
       e.data = const_cast<char*>(text);
@@ -167,7 +168,7 @@ TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
       o.record(e);
     }
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (const std::string expected : {"abc", "abc", "abd", "ab"}) {
       char room[8];
       Event e{ObservationKind::kStat, 0, "x"};
@@ -181,19 +182,19 @@ TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
 
 // What a dying incarnation wrote behind the tail is not there.
 TEST_F(ObservationsTest, HalfARecordIsNone) {
-  life([](Observations& o) { record(o, Series::kTime, 100); });
+  incarnation([](Observations& o) { record(o, Series::kTime, 100); });
   const std::uint64_t tail = log().tail;
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     recalled(o, Series::kTime);
     o.record(access("never published"));
   });
   log().tail = tail;
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTime), 100);
     record(o, Series::kTime, 101);
     o.record(access("published"));
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTime), 100);
     EXPECT_EQ(recalled(o, Series::kTime), 101);
     Event e = access("published");
@@ -204,8 +205,8 @@ TEST_F(ObservationsTest, HalfARecordIsNone) {
 // ------------------------------------------------------------------------------------------ clocks
 
 TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
-  life([](Observations& o) { record(o, Series::kProcessor, 5000000); });
-  life([](Observations& o) {
+  incarnation([](Observations& o) { record(o, Series::kProcessor, 5000000); });
+  incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kProcessor), 5000000);
     std::int64_t value = 100000;  // a new process
     o.record(Series::kProcessor, &value);
@@ -214,7 +215,7 @@ TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
     o.record(Series::kProcessor, &value);
     EXPECT_EQ(value, 5500000);
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (const std::int64_t expected : {5000000, 5000000, 5500000}) {
       EXPECT_EQ(recalled(o, Series::kProcessor), expected);
     }
@@ -224,11 +225,11 @@ TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
 TEST_F(ObservationsTest, CountsAddUpAndTheLargestSizeDoesNot) {
   std::int64_t first[libc_recording::kMaxFields], value[libc_recording::kMaxFields];
   for (std::size_t i = 0; i < libc_recording::kMaxFields; ++i) first[i] = 1000;
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     std::copy(std::begin(first), std::end(first), value);
     o.record(Series::kUsageSelf, value);
   });
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     ASSERT_TRUE(o.recall(Series::kUsageSelf, value));
     EXPECT_TRUE(std::equal(std::begin(first), std::end(first), value));
     for (const std::int64_t now : {10, 30}) {
@@ -242,11 +243,11 @@ TEST_F(ObservationsTest, CountsAddUpAndTheLargestSizeDoesNot) {
 }
 
 TEST_F(ObservationsTest, AStepBackOfTheClockIsGivenAgain) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     record(o, Series::kTimeOfDay, 2000);
     record(o, Series::kTimeOfDay, 1000);  // by an administrator
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTimeOfDay), 2000);
     EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1000);
   });
@@ -255,7 +256,7 @@ TEST_F(ObservationsTest, AStepBackOfTheClockIsGivenAgain) {
 // A loop that waits for a second to pass, 80 ns a turn: 12.5 million readings.
 TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
   constexpr std::int64_t kTurn_ns = 80, kLast_ns = 1000000000;
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     std::int64_t before = 0;
     for (std::int64_t now = 0; now < kLast_ns; now += kTurn_ns) {
       std::int64_t value = now;
@@ -267,7 +268,7 @@ TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
     }
   });
   EXPECT_LT(log().tail, 50000u);
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     std::int64_t value = 0, turns = 0;
     while (o.recall(Series::kWtime, &value)) ++turns;
     EXPECT_EQ(turns, kLast_ns / kTurn_ns);
@@ -276,7 +277,7 @@ TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
 }
 
 TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     for (std::int64_t now = 1; now < 10000000; now += 2500) record(o, Series::kWtime, now);
   });
   EXPECT_LT(log().tail, 4000u * 3 + 30);
@@ -287,12 +288,12 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
 using ObservationsDeathTest = ObservationsTest;
 
 TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     record(o, Series::kTime, 1);
     o.record(access("a.txt"));
   });
   const auto replay = [this](const std::function<void(Observations&)>& ask) {
-    life([&](Observations& o) {
+    incarnation([&](Observations& o) {
       recalled(o, Series::kTime);
       ask(o);
     });
@@ -313,7 +314,7 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
                 o.recall(e);
               }),
               testing::ExitedWithCode(1), "asks for access of \"a.txt\" \\(0x2\\)");
-  EXPECT_EXIT(life([&](Observations& o) {
+  EXPECT_EXIT(incarnation([&](Observations& o) {
                 Event e = access("a.txt");
                 o.recall(e);
               }),
@@ -323,12 +324,12 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
   engine::control_of(job_.base(), 0)->lasting_bump = std::uint64_t{1} << 62;
-  EXPECT_EXIT(life([](Observations& o) { record(o, Series::kTime, 1); }),
+  EXPECT_EXIT(incarnation([](Observations& o) { record(o, Series::kTime, 1); }),
               testing::ExitedWithCode(1), "memory is used up");
 }
 
-TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
-  life([this](Observations& o) {
+TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
+  incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
     engine::header_of(job_.base())->limit_reached = 1;
     const std::uint64_t tail = log().tail;
@@ -341,22 +342,22 @@ TEST_F(ObservationsTest, NothingIsKeptBeyondTheJournalLimit) {
 // ------------------------------------------------------------------------------------------- files
 
 TEST_F(ObservationsTest, OneNoticeAPath) {
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     o.record(access("x"));
     EXPECT_FALSE(o.told("x"));
     for (int i = 0; i < 300; ++i) o.record(access(std::to_string(i).c_str()));
     EXPECT_FALSE(o.told("299"));
     EXPECT_TRUE(o.told("x"));
   });
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     Event e = access("x");
     EXPECT_TRUE(o.recall(e));
     EXPECT_FALSE(o.told("x"));
   });
 }
 
-TEST_F(ObservationsTest, WhatIsRewrittenIsForgottenWithTheProcess) {
-  life([](Observations& o) {
+TEST_F(ObservationsTest, WhatIsRewrittenIsKnownInOneIncarnation) {
+  incarnation([](Observations& o) {
     for (const std::uint32_t file : {5u, 9u, 0xffffffff, 5u}) o.files().set_rewritten(file, "/b");
     char path[8];
     for (const std::uint32_t file : {5u, 9u, 0xffffffff}) {
@@ -366,7 +367,7 @@ TEST_F(ObservationsTest, WhatIsRewrittenIsForgottenWithTheProcess) {
     EXPECT_FALSE(o.files().rewritten(6, nullptr, 0));
     EXPECT_FALSE(o.files().rewritten(0xfffffffe, nullptr, 0));
   });
-  life([](Observations& o) { EXPECT_FALSE(o.files().rewritten(5, nullptr, 0)); });
+  incarnation([](Observations& o) { EXPECT_FALSE(o.files().rewritten(5, nullptr, 0)); });
 }
 
 // Notes of a replay that dies are for the next one.
@@ -390,11 +391,11 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
     std::uint32_t file;
     EXPECT_FALSE(o.files().noted(n, path, sizeof path, &file));
   };
-  life([](Observations& o) {
+  incarnation([](Observations& o) {
     o.record(access("a"));
     o.record(access("b"));
   });
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     replay(o, 1);
     EXPECT_FALSE(o.files().ghost(0xffffffff));
     o.files().note_ghost(0xffffffff, "/first");
@@ -402,7 +403,7 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
     o.files().note_ghost(7, "/seven");
     EXPECT_TRUE(o.files().ghost(7));
   });
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     replay(o, 1);
     for (const std::uint32_t file : {7u, 0xffffffff}) EXPECT_TRUE(o.files().ghost(file));
     EXPECT_FALSE(o.files().ghost(8));
@@ -412,7 +413,7 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
     expect_no_note(o, 3);
     o.files().note_ghost(8, "/eight");
   });
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     replay(o, 2);
     for (const std::uint32_t file : {7u, 8u}) EXPECT_TRUE(o.files().ghost(file));
     expect_note(o, 0, 8, "/eight");
@@ -420,7 +421,7 @@ TEST_F(ObservationsTest, AReplayLeavesNotesToTheNextOne) {
     EXPECT_FALSE(o.recall(e));  // live: what there is now is the program's
     o.record(e);
   });
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     replay(o, 2);
     EXPECT_FALSE(o.files().ghost(7));
     expect_no_note(o, 0);
@@ -437,7 +438,7 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
     e.data_bytes = sizeof answer;
     o.record(e);
   };
-  life(
+  incarnation(
       [&](Observations& o) {
         for (std::uint32_t file = 500; file > 100; file -= 2)
           opened(o, "a", O_WRONLY | O_APPEND, file);
@@ -446,7 +447,7 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
         opened(o, "w", O_WRONLY | O_CREAT | O_TRUNC, 1007);
       },
       1);
-  life([&](Observations& o) {
+  incarnation([&](Observations& o) {
     opened(o, "mine", O_WRONLY, 1005);
     for (const bool kept : {false, true}) {
       for (const std::uint32_t file : {102, 300, 500, 1003}) {
@@ -495,7 +496,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
   std::uint64_t backed_bytes = 0;
   while (step < kSteps) {
     const int from = static_cast<int>(position.size()) - 1;
-    life([&](Observations& o) {
+    incarnation([&](Observations& o) {
       // The bootstrap phase of each incarnation; recorded by the first.
       for (int i = 0; i < 5; ++i) {
         Event e = access("input");
@@ -521,6 +522,42 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
   }
   EXPECT_GT(log().rings, 0u);
   EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes, backed_bytes + (256 << 10));
+}
+
+// ----------------------------------------------------------------------------------------- threads
+
+// The main thread's observations and another thread's operations share nothing but the region's
+// locked allocator (build-tsan looks on).
+TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
+  constexpr int kOperations = 300, kQuestions = 3000;
+  constexpr std::size_t kLargest = 20000;
+  const auto operate = [](Rank& rank, Rank::Comm& comm) {
+    std::vector<std::int64_t> in(kLargest, 1);
+    engine::Reduction sum = sum_of_int64();
+    for (int i = 0; i < kOperations; ++i) {
+      recovery::Uniform u;
+      u.input = in.data();
+      u.input_bytes = u.result_bytes = (i % 3 == 0 ? kLargest : i % 7) * sizeof(std::int64_t);
+      u.reduction = &sum;
+      const std::byte* result = nullptr;
+      ASSERT_EQ(rank.uniform(comm, call(recovery::OpKind::kAllreduce, u.input_bytes), u, &result),
+                recovery::Status::kOk);
+    }
+  };
+  job_.run([&](Rank& rank, Rank::Comm& comm) {
+    Observations o(rank);
+    std::thread inside([&] { operate(rank, comm); });
+    for (int i = 0; i < kQuestions; ++i) {
+      o.record(access(("file " + std::to_string(i)).c_str()));
+      record(o, Series::kWtime, 1000000 * i);
+      o.files().note_aside("/aside");
+      if (i % 100 == 99) {
+        o.mark();
+        o.truncate(log(rank.rank()).tail);
+      }
+    }
+    inside.join();
+  });
 }
 
 }  // namespace

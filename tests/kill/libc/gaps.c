@@ -15,7 +15,7 @@
 #include "scene.h"
 
 static const char* moment;
-static uint64_t life;
+static uint64_t incarnation;
 
 // The same change by a system call that is not handed over.
 static void make_change(const greg_t* r) {
@@ -55,9 +55,9 @@ static void on_trap(int signal_number, siginfo_t* info, void* context) {
   for (;;) syscall(SYS_kill, getpid(), SIGKILL);
 }
 
-// The next system call of this number is the last thing that the life of this number does.
+// The next system call of this number is the last thing that the incarnation of this number does.
 static void die_in(uint64_t number, long system_call) {
-  if (life != number || strcmp(moment, "none") == 0) return;
+  if (incarnation != number || strcmp(moment, "none") == 0) return;
   struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
   REQUIRE(sigaction(SIGSYS, &action, NULL) == 0);
   struct sock_filter code[] = {
@@ -166,8 +166,8 @@ static void play_temporary_directory(void) {
   step();
 }
 
-// Names that are no paths from the start directory. The second life dies when it makes a lock
-// again; "older" in the start directory is the user's, and has the same name.
+// Names that are no paths from the start directory. The second incarnation dies when it makes a
+// lock again; "older" in the start directory is the user's, and has the same name.
 static void play_chdir(void) {
   REQUIRE(mkdir("d", 0700) == 0 && chdir("d") == 0);
   const int d = open("..", O_RDONLY | O_DIRECTORY);
@@ -186,7 +186,7 @@ static void play_chdir(void) {
   REQUIRE(close(d) == 0);
 }
 
-// It fails in both lives, whatever the announcement says.
+// It fails in both incarnations, whatever the announcement says.
 static void play_failing(void) {
   step();
   die_at(SYS_unlinkat);
@@ -215,6 +215,6 @@ static const struct scene scenes[] = {
 int main(int argc, char** argv) {
   moment = argc > 2 ? argv[2] : "none";
   const char* rank = getenv("REJOIN_RANK");
-  if (rank == NULL || strcmp(rank, "0") == 0) life = count_life();
+  if (rank == NULL || strcmp(rank, "0") == 0) incarnation = count_incarnation();
   return play_scene(argc, argv, scenes);
 }

@@ -2,7 +2,7 @@
 """What a rank sees besides MPI, under the real ftrun and real kills.
 
 A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
-steps, in later lives too. Every run must have the same output and leave the same files, and users
+steps, in later incarnations too. Every run must have the same output and leave the same files, and users
 are told exactly where the rules end.
 
 libc_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
@@ -140,7 +140,7 @@ def single_deaths(steps):
 
 
 def repeated_deaths(steps):
-    """Later lives die as well: at the same place, further on, and while they replay."""
+    """Later incarnations die as well: at the same place, further on, and while they replay."""
     last, middle = steps, (steps + 1) // 2
     return [
         [f"0@{middle}#0", f"0@{last}#1"],
@@ -226,9 +226,9 @@ def random_programs(options):
         expected = Run(options, arguments=arguments)
         steps = steps_of(expected)
         for _ in range(RANDOM_RUNS):
-            lives = range(rng.randint(1, 4))
+            incarnations = range(rng.randint(1, 4))
             moments = ("before", "inside", "after")
-            kills = [f"0@{rng.randint(1, steps)}.{rng.choice(moments)}#{life}" for life in lives]
+            kills = [f"0@{rng.randint(1, steps)}.{rng.choice(moments)}#{i}" for i in incarnations]
             flags = ["--max-restarts", str(MAX_RESTARTS)]
             for run in (
                 Run(options, kills, arguments),

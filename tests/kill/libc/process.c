@@ -68,10 +68,10 @@ static void play_ids(void) {
   }
 }
 
-// Where that is allowed, each life has a host name of its own.
+// Where that is allowed, each incarnation has a host name of its own.
 static void play_names(void) {
   char own[32];
-  snprintf(own, sizeof own, "life-%d", (int)count_life());
+  snprintf(own, sizeof own, "incarnation-%d", (int)count_incarnation());
   if (unshare(CLONE_NEWUTS) == 0) REQUIRE(sethostname(own, strlen(own)) == 0);
   for (int i = 0; i < 2; ++i) {
     char name[65] = "";

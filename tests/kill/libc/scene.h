@@ -71,8 +71,8 @@ static inline void same_bytes(const char* file, int line, const void* data, size
 }
 #define SAME(value) same_bytes(__FILE__, __LINE__, &(value), sizeof(value))
 
-// 1 in the first life, 2 in the second, ... Call it once.
-static inline uint64_t count_life(void) {
+// 1 in the first incarnation, 2 in the second, ... Call it once.
+static inline uint64_t count_incarnation(void) {
   side_write(0, side_read(0) + 1);
   return side_read(0);
 }
