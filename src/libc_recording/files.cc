@@ -87,8 +87,7 @@ bool join(char* to, std::size_t directory_bytes, const char* path) {
   return true;
 }
 
-// A path that means the same whatever the working directory is.
-bool make_absolute(int dirfd, const char* path, char* to) {
+bool join_working_directory(int dirfd, const char* path, char* to) {
   if (path[0] == '/') return snprintf(to, PATH_MAX, "%s", path) < PATH_MAX;
   if (dirfd == AT_FDCWD) {
     if (getcwd(to, PATH_MAX) == nullptr || to[0] != '/') return false;
@@ -98,6 +97,13 @@ bool make_absolute(int dirfd, const char* path, char* to) {
   snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", dirfd);
   const ssize_t bytes = readlink(descriptor, to, PATH_MAX - 1);
   return bytes > 0 && to[0] == '/' && join(to, static_cast<std::size_t>(bytes), path);
+}
+
+// A path that means the same whatever the working directory is, without slashes at its end.
+bool make_absolute(int dirfd, const char* path, char* to) {
+  if (!join_working_directory(dirfd, path, to)) return false;
+  for (std::size_t end = strlen(to); end > 1 && to[end - 1] == '/'; --end) to[end - 1] = '\0';
+  return true;
 }
 
 // Follows symbolic links in the last place.

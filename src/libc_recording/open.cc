@@ -31,7 +31,9 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   if (rejoin::libc_recording::is_random_device(path)) {
     return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
   }
-  if (!ordinary(path)) return real_openat(dirfd, path, flags, mode);
+  // A file without a name is made anew.
+  const bool unnamed = (flags & O_TMPFILE) == O_TMPFILE;
+  if (unnamed || !ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
   if (!opening.begin()) return -1;
   const int fd = real_openat(opening.dirfd(), opening.path(), opening.flags(), mode);

@@ -175,7 +175,9 @@ static void play_directories(void) {
   REQUIRE(mkdir("results", 0755) == 0);
   REQUIRE_ERRNO(mkdir("results", 0755) == 0, EEXIST);
   step();
-  REQUIRE(mkdir("scratch", 0700) == 0);
+  REQUIRE(mkdir("scratch//", 0700) == 0);
+  const int unnamed = open("scratch", O_TMPFILE | O_RDWR, 0600);
+  REQUIRE(unnamed >= 0 && write(unnamed, "x", 1) == 1 && close(unnamed) == 0);
   write_file("scratch/part", "w", "part\n");
   step();
   require_contents("scratch/part", "part\n");
