@@ -549,7 +549,7 @@ TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
     std::thread inside([&] { operate(rank, comm); });
     for (int i = 0; i < kQuestions; ++i) {
       o.record(access(("file " + std::to_string(i)).c_str()));
-      record(o, Series::kWtime, 1000000 * i);
+      record(o, Series::kWtime, std::int64_t{1000000} * i);
       o.files().note_aside("/aside");
       if (i % 100 == 99) {
         o.mark();

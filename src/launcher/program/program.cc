@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "launcher/base/file.h"
 #include "launcher/program/elf.h"
@@ -150,8 +151,10 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
   const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
   const std::string others = path != nullptr ? ":" + path->substr(16) : "";
   set_variable(environment, "LD_LIBRARY_PATH", all.library_directory + others);
-  if (find_variable(environment, "PYTHONHASHSEED") == nullptr) {
-    set_variable(environment, "PYTHONHASHSEED", "0");
+  // Without the second, ranks would replace compiled modules that other ranks have just read.
+  for (const auto& [name, value] :
+       {std::pair{"PYTHONHASHSEED", "0"}, std::pair{"PYTHONDONTWRITEBYTECODE", "1"}}) {
+    if (find_variable(environment, name) == nullptr) set_variable(environment, name, value);
   }
   set_variable(environment, wire::kEnvSocket, all.socket);
   set_variable(environment, wire::kEnvSecret, all.secret);
