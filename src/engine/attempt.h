@@ -1,175 +1,120 @@
-// One attempt of one uniform operation among the members of a communicator: each contributes, the
-// result is combined in a fixed order, nobody needs an agreement. An attempt of generation g
-// completes only with every member's contribution of generation g, and can be given up at any wait:
-// nothing of the caller's is touched but `out` and `early`.
+// One attempt of one replicated-result operation among the members of a communicator: each
+// contributes, the result is combined in a fixed order, nobody needs an agreement. An attempt of
+// generation g completes only with every member's contribution of generation g, and can be given up
+// between any two calls of advance(): nothing of the caller's is touched but `out` and `early`.
 //
 //   contribution  what a member brings: in its slot up to kSlotBytes, else in its staging
 //   operand       a member's contribution as somebody else reads it
 //   fold order    operand n-1 first, then n-2 ... 0 from the left: c0 op (c1 op (... c[n-1]))
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "engine/copy.h"
-#include "engine/members.h"
+#include "journal/host.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
-#include "engine/segment.h"
-#include "engine/step.h"
-#include "engine/waiting.h"
+#include "journal/rules.h"
+#include "journal/step.h"
+#include "journal/waiting.h"
+#include "journal/peer_view.h"
 
 namespace rejoin::engine {
 
-enum class AttemptEnd {
+enum class AttemptState : std::uint8_t {
+  kPending,
   kComplete,
-  kGivenUp,   // a newer generation, somebody's record, or an operand changed while it was read
+  kBroken,    // an operand changed while it was read: its rank has gone on, and has a record
   kMismatch,  // disagreeing() contributes to another operation
   kNoMemory,
 };
 
-// Orders plain stores before it with stores after it (on x86-64 only the compiler must be told).
-inline void order_stores() {
-#if defined(__SANITIZE_THREAD__)
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#else
-  std::atomic_thread_fence(std::memory_order_acq_rel);
-#endif
-}
+// What is to be done. Everything stays as it is until the attempt is over.
+struct AttemptSpec {
+  const void* input;
+  std::size_t input_bytes;
+  std::size_t result_bytes;
+  const Reduction* reduction;  // null: gather
+  // Gather: byte offset of member i's block in the result, [size + 1]; null: all have input_bytes.
+  const std::size_t* blocks;
+  std::byte* early;    // sliced reduction: chunks are copied there as they become whole; may be null
+  std::byte* scratch;  // kStageBytes of the rank's own, for operators that need stable operands
+  Algorithm algorithm;
+};
 
-// Watch: bool over(bool thorough) - the attempt is to be given up. `scratch` is kStageBytes of the
-// rank's own memory, for operators that need stable operands.
-template <class Host, class Watch>
+template <Host H>
 class Attempt {
  public:
-  Attempt(Host& host, Members& members, std::uint64_t sequence, std::uint32_t generation,
-          std::uint32_t chain, std::uint32_t call, unsigned& half, std::byte* scratch, Watch& watch)
-      : host_(host),
-        m_(members),
-        parity_(sequence & 1),
-        tag_(make_tag(sequence, generation)),
-        owner_(owner_of(members.context, tag_)),
-        chain_(chain),
-        call_(call),
-        half_(half),
-        scratch_(scratch),
-        watch_(watch) {}
+  Attempt(H& host, journal::PeerView& peers, Members& members, const AttemptSpec& spec)
+      : host_(host), peers_(peers), m_(members), spec_(spec) {}
 
-  // Allreduce of `bytes` (a whole number of elements, at most kStageBytes), everybody reads
-  // everybody. out: `bytes` of the caller's.
-  AttemptEnd reduce_flat(const void* input, std::size_t bytes, const Reduction& op, void* out) {
-    contribute(input, bytes);
-    const std::size_t count = bytes / op.element_bytes;
-    const void* right = nullptr;  // what is folded so far
-    alignas(16) std::byte local[2][kSlotBytes];
-    for (std::uint32_t i = m_.size; i-- > 0;) {
-      const void* left = input;
-      if (i != m_.rank) {
-        if (!await_slot(i)) return end_;
-        left = operand(i, bytes, local[right != nullptr], op.user);
-        if (left == nullptr) return AttemptEnd::kGivenUp;
-      }
-      if (right != nullptr) {
-        op.combine(op, left, right, out, count);
-        right = out;
-      } else if (left == scratch_) {  // the next operand goes there
-        std::memcpy(out, left, bytes);
-        right = out;
-      } else {
-        right = left;
-      }
+  // Begins, or begins again in a newer generation. `staging`: of mine, as many as staging_needed().
+  // `out`: flat algorithms: result_bytes of memory. `extent`: sliced: the fresh extent, reserved,
+  // if I am the leader: some record may already refer to the former attempt's.
+  void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
+             std::uint32_t call, const Offset* staging, std::byte* out, Offset extent) {
+    sequence_ = sequence;
+    tag_ = make_tag(sequence, generation);
+    owner_ = owner_of(m_.context, tag_);
+    chain_ = chain;
+    call_ = call;
+    leader_ = static_cast<std::uint32_t>(sequence % m_.size);
+    staging_[0] = staging[0];
+    staging_[1] = staging[1];
+    out_ = out;
+    extent_ = extent;
+    right_ = nullptr;
+    unproven_ = kNobody;
+    seen_ = 0;
+    chunk_ = 0;
+    stage_ = 0;
+    if (spec_.algorithm == Algorithm::kSliced) {
+      open_sliced();
+    } else {
+      next_ = spec_.reduction != nullptr ? m_.size : 0;
+      contribute();
     }
-    // Staged operands were read in place: the result stands only if none of them has changed.
-    return bytes <= kSlotBytes || all_valid(bytes) ? AttemptEnd::kComplete : AttemptEnd::kGivenUp;
   }
 
-  // Allgather of small blocks. blocks: as in Uniform; null: equal blocks of `bytes`.
-  AttemptEnd gather_flat(const void* input, std::size_t bytes, const std::size_t* blocks,
-                         std::byte* out) {
-    contribute(input, bytes);
-    alignas(16) std::byte local[kSlotBytes];
-    for (std::uint32_t i = 0; i < m_.size; ++i) {
-      const std::size_t at = blocks ? blocks[i] : i * bytes;
-      const std::size_t size = blocks ? blocks[i + 1] - blocks[i] : bytes;
-      const void* block = input;
-      if (i != m_.rank) {
-        if (!await_slot(i)) return end_;
-        block = operand(i, size, local, false);
-        if (block == nullptr) return AttemptEnd::kGivenUp;
+  // Goes on as far as it can without waiting.
+  AttemptState advance() {
+    if (spec_.algorithm == Algorithm::kSliced) {
+      if (extent_ == 0) {
+        if (const AttemptState s = find_extent(); s != AttemptState::kComplete) return s;
       }
-      if (size > 0) std::memcpy(out + at, block, size);
-      if (i != m_.rank && !still_valid(i, size)) return AttemptEnd::kGivenUp;
+      return spec_.reduction != nullptr ? reduce_sliced() : gather_direct();
     }
-    return AttemptEnd::kComplete;
+    // A member that is not the leader waits for the leader's record, or anybody's.
+    if (spec_.algorithm == Algorithm::kLeader && m_.rank != leader_) return AttemptState::kPending;
+    return spec_.reduction != nullptr ? reduce_flat() : gather_flat();
   }
 
-  // A member that is not the leader: contributes, and waits until the leader's (or anybody's)
-  // record is there. So it is always given up - for the record.
-  AttemptEnd follow(const void* input, std::size_t bytes) {
-    contribute(input, bytes);
-    wait_until(host_, [&](bool) { return watch_.over(true); });
-    return AttemptEnd::kGivenUp;
+  // Staging buffers that such an attempt fills.
+  static constexpr unsigned staging_needed(const AttemptSpec& spec) {
+    if (spec.algorithm == Algorithm::kSliced) return spec.reduction != nullptr ? 2 : 0;
+    return spec.input_bytes > kSlotBytes ? 1 : 0;
   }
 
-  // Allreduce through one extent in the leader's store. `mine`: the fresh extent, reserved, if I am
-  // the leader. early: see Uniform. *extent: where the result lies.
-  AttemptEnd reduce_sliced(const std::byte* input, const Reduction& op, const ChunkPlan& plan,
-                           std::uint32_t leader, Offset mine, std::byte* early, Offset* extent) {
-    open_sliced(mine);
-    if (!await_extent(leader, mine, extent)) return end_;
-    std::byte* result = host_.base() + *extent;
-    for (std::uint32_t k = 0; k < plan.chunks + 2; ++k) {
-      // Chunk k-2 is whole when everybody has reduced its slice: then its staging half is free, and
-      // it can be read.
-      if (k >= 2) {
-        if (!await_all(&Slot::reduced, k - 1)) return end_;
-        if (early) {
-          copy_chunk(early + plan.chunk_begin(k - 2), result + plan.chunk_begin(k - 2),
-                     plan.chunk_size(k - 2), plan.bytes);
-        }
-      }
-      // Everybody has entered this operation before the second half is overwritten: it may hold
-      // what they read in the one before.
-      const bool reduces = k >= 1 && k - 1 < plan.chunks;
-      if (reduces && !await_all(&Slot::staged, k)) return end_;
-      if (k < plan.chunks) stage(plan, k, input);
-      if (reduces) {
-        if (!reduce_slice(plan, k - 1, input, op, leader, result)) return end_;
-        publish_progress(&Slot::reduced, k, Step::kReduced);
-      }
-    }
-    return AttemptEnd::kComplete;
-  }
-
-  // Allgather(v) through one extent in the leader's store: every member writes its own block.
-  AttemptEnd gather_direct(const void* input, std::size_t at, std::size_t bytes,
-                           std::uint32_t leader, Offset mine, Offset* extent) {
-    open_sliced(mine);
-    if (!await_extent(leader, mine, extent)) return end_;
-    if (bytes > 0) {
-      if (!touch(leader, host_.base() + *extent + at, bytes)) return end_;
-      std::memcpy(host_.base() + *extent + at, input, bytes);
-    }
-    publish_progress(&Slot::reduced, 1, Step::kReduced);
-    return await_all(&Slot::reduced, 1) ? AttemptEnd::kComplete : end_;
-  }
-
+  std::uint32_t generation() const { return static_cast<std::uint32_t>(tag_ >> 16 & 0xffff); }
+  std::uint32_t leader() const { return leader_; }
+  Offset extent() const { return extent_; }
   std::uint32_t disagreeing() const { return disagreeing_; }
   std::uint32_t disagreeing_call() const { return disagreeing_call_; }
+  // A member whose call was unproven (see Record); kNobody: there was none.
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  std::uint32_t unproven() const { return unproven_; }
+  std::uint32_t unproven_call() const { return unproven_call_; }
 
  private:
-  Slot& my_slot() { return m_.mine->slot[parity_]; }
-  Slot* slot_of(std::uint32_t i) {
-    ContextBlock* b = block_of(host_.base(), m_, i);
-    return b == nullptr ? nullptr : &b->slot[parity_];
-  }
-  RegionHead* region(std::uint32_t i) { return region_of(host_.base(), m_.world[i]); }
+  // --- My contribution
+
+  Slot& my_slot() { return m_.mine->slot[sequence_ % kSlots]; }
 
   void close_slot() {
     host_.step(Step::kSlotNone);
-    my_slot().tag.store(0, std::memory_order_relaxed);
+    if (!breaks(host_, Rule::kSlotTagNone)) my_slot().tag.store(0, std::memory_order_relaxed);
     host_.step(Step::kSlotContents);
   }
   void show_slot() {
@@ -178,64 +123,64 @@ class Attempt {
     slot.call.store(call_, std::memory_order_release);
     host_.step(Step::kSlotTag);
     slot.tag.store(tag_, std::memory_order_release);
-    ring_sleepers(host_, m_.world, m_.size);
+    if (!breaks(host_, Rule::kRingAfterSlot)) ring_sleepers(host_, m_.world, m_.size);
   }
 
-  void contribute(const void* input, std::size_t bytes) {
+  void contribute() {
     close_slot();
     Slot& slot = my_slot();
+    const std::size_t bytes = spec_.input_bytes;
     if (bytes <= kSlotBytes) {
       std::uint64_t word[kSlotBytes / 8] = {};
-      if (bytes > 0) std::memcpy(word, input, bytes);
+      if (bytes > 0) std::memcpy(word, spec_.input, bytes);
       for (std::size_t w = 0; w * 8 < bytes || w == 0; ++w) {
         slot.word[w].store(word[w], std::memory_order_release);
       }
     } else {
-      half_ ^= 1;
-      fill_half(half_, [&](std::byte* to) { std::memcpy(to, input, bytes); });
-      slot.word[0].store(half_, std::memory_order_release);
+      fill(staging_[0], [&](std::byte* to) { std::memcpy(to, spec_.input, bytes); });
+      slot.word[0].store(staging_[0], std::memory_order_release);
     }
     show_slot();
   }
 
   template <class Fill>
-  void fill_half(unsigned half, Fill&& fill) {
-    StagingHalf& s = region_of(host_.base(), host_.rank())->staging[half];
+  void fill(Offset buffer, Fill&& write) {
+    StagingBuffer& s = peers_.staging(buffer);
     host_.step(Step::kStage);
-    s.owner.store(0, std::memory_order_relaxed);
+    if (!breaks(host_, Rule::kStagingOwnerNone)) s.owner.store(0, std::memory_order_relaxed);
     order_stores();
-    fill(s.bytes);
+    write(s.bytes);
     s.owner.store(owner_, std::memory_order_release);
   }
 
-  // False: given up or mismatch; end_ says which.
-  bool await_slot(std::uint32_t i) {
-    bool there = false;
-    wait_until(host_, [&](bool thorough) {
-      host_.step(Step::kCollect);
-      Slot* s = slot_of(i);
-      there = s != nullptr && s->tag.load(std::memory_order_acquire) == tag_;
-      return there || watch_.over(thorough);
-    });
-    if (!there) {
-      end_ = AttemptEnd::kGivenUp;
-      return false;
+  // --- The others' contributions
+
+  Slot* slot_of(std::uint32_t i) { return peers_.slot(m_, i, sequence_); }
+
+  // kComplete: member i's slot is there, and for the same operation.
+  AttemptState see(std::uint32_t i) {
+    host_.step(Step::kCollect);
+    Slot* s = slot_of(i);
+    if (s == nullptr || s->tag.load(std::memory_order_acquire) != tag_) {
+      return AttemptState::kPending;
     }
-    const std::uint32_t chain = slot_of(i)->chain.load(std::memory_order_acquire);
-    const std::uint32_t call = slot_of(i)->call.load(std::memory_order_acquire);
+    const std::uint32_t chain = s->chain.load(std::memory_order_acquire);
+    const std::uint32_t call = s->call.load(std::memory_order_acquire);
+    if ((call & kUnproven) != 0) [[unlikely]] {
+      unproven_ = i;
+      unproven_call_ = call;
+    }
+    if (chain == chain_) [[likely]]
+      return AttemptState::kComplete;
     host_.step(Step::kValidate);
-    if (chain != chain_ && slot_of(i)->tag.load(std::memory_order_acquire) == tag_) {
-      disagreeing_ = i;
-      disagreeing_call_ = call;
-      end_ = AttemptEnd::kMismatch;
-      return false;
-    }
-    return true;
+    if (s->tag.load(std::memory_order_acquire) != tag_) return AttemptState::kBroken;
+    disagreeing_ = i;
+    disagreeing_call_ = call;
+    return AttemptState::kMismatch;
   }
 
-  // REQUIRES await_slot(i). Small operands are copied to `local`; large ones are read where they
-  // are, or copied to scratch if they must be stable. nullptr: a copy that was overwritten
-  // meanwhile.
+  // REQUIRES see(i) complete. Small operands are copied to `local`; large ones are read where they
+  // are, or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
     Slot& slot = *slot_of(i);
     if (bytes <= kSlotBytes) {
@@ -244,20 +189,23 @@ class Attempt {
         word[w] = slot.word[w].load(std::memory_order_acquire);
       }
       std::memcpy(local, word, (bytes + 7) / 8 * 8);
-      return still_valid(i, bytes) ? local : nullptr;
+      const bool valid = breaks(host_, Rule::kValidateOperand) || still_valid(i, bytes);
+      return valid ? local : nullptr;
     }
-    const unsigned half = slot.word[0].load(std::memory_order_acquire) & 1;
-    const std::byte* staged = region(i)->staging[half].bytes;
+    const std::byte* staged = staged_of(i);
+    if (staged == nullptr) return nullptr;
     if (!stable) return staged;
-    std::memcpy(scratch_, staged, bytes);
-    return still_valid(i, bytes) ? scratch_ : nullptr;
+    std::memcpy(spec_.scratch, staged, bytes);
+    const bool valid = breaks(host_, Rule::kValidateStable) || still_valid(i, bytes);
+    return valid ? spec_.scratch : nullptr;
   }
 
-  bool all_valid(std::size_t bytes) {
-    for (std::uint32_t i = 0; i < m_.size; ++i) {
-      if (i != m_.rank && !still_valid(i, bytes)) return false;
-    }
-    return true;
+  // Where member i has staged its contribution; null: its slot has changed.
+  const std::byte* staged_of(std::uint32_t i) {
+    const Offset at = slot_of(i)->word[0].load(std::memory_order_acquire);
+    // A word that was torn by the next operation may lead anywhere.
+    if (slot_of(i)->tag.load(std::memory_order_acquire) != tag_) return nullptr;
+    return peers_.staging(at).bytes;
   }
 
   bool still_valid(std::uint32_t i, std::size_t bytes) {
@@ -265,149 +213,267 @@ class Attempt {
     order_stores();
     Slot& slot = *slot_of(i);
     if (bytes > kSlotBytes) {
-      const unsigned half = slot.word[0].load(std::memory_order_acquire) & 1;
-      if (region(i)->staging[half].owner.load(std::memory_order_acquire) != owner_) return false;
+      const Offset at = slot.word[0].load(std::memory_order_acquire);
+      if (slot.tag.load(std::memory_order_acquire) != tag_) return false;
+      return peers_.staging(at).owner.load(std::memory_order_acquire) == owner_;
     }
     return slot.tag.load(std::memory_order_acquire) == tag_;
   }
+  bool all_valid(std::size_t bytes) {
+    if (breaks(host_, Rule::kValidateAll)) return true;
+    for (std::uint32_t i = 0; i < m_.size; ++i) {
+      if (i != m_.rank && !still_valid(i, bytes)) return false;
+    }
+    return true;
+  }
 
-  // -------------------------------------------------------------------------------- large
-  // operations
+  // --- Flat: everybody, or the leader, reads everybody
+
+  AttemptState reduce_flat() {
+    const std::size_t bytes = spec_.input_bytes;
+    const Reduction& op = *spec_.reduction;
+    const std::size_t count = bytes / op.element_bytes;
+    for (; next_ > 0; --next_) {
+      const std::uint32_t i = next_ - 1;
+      const void* left = spec_.input;
+      if (i != m_.rank) {
+        if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
+        left = operand(i, bytes, local_[right_ != nullptr], op.user);
+        if (left == nullptr) return AttemptState::kBroken;
+      }
+      if (right_ != nullptr) {
+        op.combine(op, left, right_, out_, count);
+        right_ = out_;
+      } else if (left == spec_.scratch) {  // the next operand goes there
+        std::memcpy(out_, left, bytes);
+        right_ = out_;
+      } else {
+        right_ = left;
+      }
+    }
+    // Staged operands were read in place: the result stands only if none of them has changed.
+    return bytes <= kSlotBytes || all_valid(bytes) ? AttemptState::kComplete
+                                                   : AttemptState::kBroken;
+  }
+
+  AttemptState gather_flat() {
+    for (; next_ < m_.size; ++next_) {
+      const std::uint32_t i = next_;
+      const std::size_t at = block_begin(i), size = block_begin(i + 1) - at;
+      const void* block = spec_.input;
+      if (i != m_.rank) {
+        if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
+        block = operand(i, size, local_[0], false);
+        if (block == nullptr) return AttemptState::kBroken;
+      }
+      if (size > 0) std::memcpy(out_ + at, block, size);
+      const bool trust = i == m_.rank || breaks(host_, Rule::kValidateGathered);
+      if (!trust && !still_valid(i, size)) return AttemptState::kBroken;
+    }
+    return AttemptState::kComplete;
+  }
+
+  std::size_t block_begin(std::uint32_t i) const {
+    return spec_.blocks != nullptr ? spec_.blocks[i] : i * spec_.input_bytes;
+  }
+
+  // --- Sliced: through one extent in the leader's store
 
   std::uint64_t progress(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
   bool reached(std::uint64_t word, std::uint32_t count) const {
     return word >> 32 == owner_ >> 32 && static_cast<std::uint32_t>(word) >= count;
   }
 
-  void open_sliced(Offset extent) {
+  void open_sliced() {
+    if (spec_.reduction != nullptr) {
+      plan_ = chunk_plan(m_.size, spec_.result_bytes, spec_.reduction->element_bytes, kStageBytes);
+    }
     close_slot();
     Slot& slot = my_slot();
-    half_ ^= 1;
-    slot.word[0].store(extent, std::memory_order_release);
-    slot.word[1].store(half_, std::memory_order_release);  // of chunk 0
-    first_half_ = half_;
+    slot.word[0].store(extent_, std::memory_order_release);
+    slot.word[1].store(staging_[0], std::memory_order_release);  // of even chunks
+    slot.word[2].store(staging_[1], std::memory_order_release);  // of odd ones
     slot.staged.store(progress(0), std::memory_order_release);
     slot.reduced.store(progress(0), std::memory_order_release);
     show_slot();
   }
 
-  bool await_extent(std::uint32_t leader, Offset mine, Offset* extent) {
-    *extent = mine;
-    if (m_.rank == leader) return true;
-    if (!await_slot(leader)) return false;
-    *extent = slot_of(leader)->word[0].load(std::memory_order_acquire);
-    if (still_valid(leader, 0)) return true;
-    end_ = AttemptEnd::kGivenUp;
-    return false;
+  AttemptState find_extent() {
+    if (const AttemptState s = see(leader_); s != AttemptState::kComplete) return s;
+    const Offset at = slot_of(leader_)->word[0].load(std::memory_order_acquire);
+    if (!breaks(host_, Rule::kValidateExtent) && !still_valid(leader_, 0)) {
+      return AttemptState::kBroken;
+    }
+    extent_ = at;
+    return AttemptState::kComplete;
   }
 
-  bool touch(std::uint32_t leader, std::byte* begin, std::size_t bytes) {
-    if (host_.touch(m_.world[leader], begin, bytes)) return true;
-    end_ = AttemptEnd::kNoMemory;
-    return false;
+  using Counter = std::atomic<std::uint64_t> Slot::*;
+
+  // kComplete: every member's counter has reached `count`.
+  AttemptState all_reached(Counter counter, std::uint32_t count) {
+    for (; seen_ < m_.size; ++seen_) {
+      if (seen_ == m_.rank) continue;
+      if (const AttemptState s = see(seen_); s != AttemptState::kComplete) return s;
+      const std::uint64_t word = (slot_of(seen_)->*counter).load(std::memory_order_acquire);
+      if (!reached(word, count)) return AttemptState::kPending;
+    }
+    seen_ = 0;
+    return AttemptState::kComplete;
   }
 
-  using Progress = std::atomic<std::uint64_t> Slot::*;
+  void publish_progress(Counter counter, std::uint32_t count, Step step) {
+    host_.step(step);
+    (my_slot().*counter).store(progress(count), std::memory_order_release);
+    if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
+  }
 
-  bool await_all(Progress word, std::uint32_t count) {
-    for (std::uint32_t i = 0; i < m_.size; ++i) {
-      if (i == m_.rank) continue;
-      if (!await_slot(i)) return false;
-      Slot* s = slot_of(i);
-      bool there = false;
-      wait_until(host_, [&](bool thorough) {
-        host_.step(Step::kCollect);
-        there = reached((s->*word).load(std::memory_order_acquire), count);
-        return there || watch_.over(thorough);
-      });
-      if (!there) {
-        end_ = AttemptEnd::kGivenUp;
-        return false;
+  // In round k chunk k is staged, chunk k-1 reduced, and chunk k-2, which is whole then, copied out.
+  AttemptState reduce_sliced() {
+    std::byte* result = host_.base() + extent_;
+    for (; chunk_ < plan_.chunks + 2; ++chunk_, stage_ = 0) {
+      const std::uint32_t k = chunk_;
+      const bool reduces = k >= 1 && k - 1 < plan_.chunks;
+      // Everybody has reduced chunk k-2: it can be read, and its staging filled again.
+      if (stage_ == 0) {
+        if (k >= 2) {
+          if (const AttemptState s = all_reached(&Slot::reduced, k - 1);
+              s != AttemptState::kComplete) {
+            return s;
+          }
+          copy_out(k - 2, result);
+        }
+        stage_ = 1;
+      }
+      // Everybody has entered this operation before the second buffer is filled: it may hold what
+      // they read in the one before.
+      if (reduces) {
+        if (const AttemptState s = all_reached(&Slot::staged, k); s != AttemptState::kComplete) {
+          return s;
+        }
+      }
+      if (k < plan_.chunks) stage(k);
+      if (reduces) {
+        if (const AttemptState s = reduce_slice(k - 1, result); s != AttemptState::kComplete) {
+          return s;
+        }
+        publish_progress(&Slot::reduced, k, Step::kReduced);
       }
     }
-    return true;
+    return AttemptState::kComplete;
   }
 
-  void publish_progress(Progress word, std::uint32_t count, Step step) {
-    host_.step(step);
-    (my_slot().*word).store(progress(count), std::memory_order_release);
-    ring_sleepers(host_, m_.world, m_.size);
+  void copy_out(std::uint32_t k, const std::byte* result) {
+    if (spec_.early == nullptr) return;
+    copy_chunk(spec_.early + plan_.chunk_begin(k), result + plan_.chunk_begin(k),
+               plan_.chunk_size(k), plan_.bytes);
   }
 
   // Copies what others will reduce of chunk k.
-  void stage(const ChunkPlan& plan, std::uint32_t k, const std::byte* input) {
-    const std::byte* chunk = input + plan.chunk_begin(k);
-    const ChunkPlan::Slice own = plan.slice(k, m_.rank);
-    half_ = (first_half_ + k) & 1;
-    fill_half(half_, [&](std::byte* to) {
+  void stage(std::uint32_t k) {
+    const std::byte* chunk = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
+    const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
+    fill(staging_[k % 2], [&](std::byte* to) {
       std::memcpy(to, chunk, own.begin);
-      std::memcpy(to + own.end, chunk + own.end, plan.chunk_size(k) - own.end);
+      std::memcpy(to + own.end, chunk + own.end, plan_.chunk_size(k) - own.end);
     });
     publish_progress(&Slot::staged, k + 1, Step::kStaged);
   }
 
-  bool reduce_slice(const ChunkPlan& plan, std::uint32_t k, const std::byte* input,
-                    const Reduction& op, std::uint32_t leader, std::byte* result) {
-    const ChunkPlan::Slice own = plan.slice(k, m_.rank);
+  // Where member i has staged chunk k; null: its slot has changed.
+  StagingBuffer* chunk_of(std::uint32_t i, std::uint32_t k) {
+    Slot* slot = slot_of(i);
+    const Offset at = slot->word[1 + k % 2].load(std::memory_order_acquire);
+    if (slot->tag.load(std::memory_order_acquire) != tag_) return nullptr;
+    return &peers_.staging(at);
+  }
+
+  AttemptState reduce_slice(std::uint32_t k, std::byte* result) {
+    const Reduction& op = *spec_.reduction;
+    const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
     const std::size_t bytes = own.end - own.begin;
-    if (bytes == 0) return true;
-    std::byte* out = result + plan.chunk_begin(k) + own.begin;
-    if (!touch(leader, out, bytes)) return false;
-    end_ = AttemptEnd::kGivenUp;  // what a false below means
-    auto source = [&](std::uint32_t i) {
-      return i == m_.rank ? input + plan.chunk_begin(k) + own.begin
-                          : staging_of(i, k).bytes + own.begin;
+    if (bytes == 0) return AttemptState::kComplete;
+    std::byte* out = result + plan_.chunk_begin(k) + own.begin;
+    if (!host_.touch(m_.world[leader_], out, bytes)) return AttemptState::kNoMemory;
+    const auto* mine = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
+    const auto source = [&](std::uint32_t i) -> const std::byte* {
+      if (i == m_.rank) return mine + own.begin;
+      const StagingBuffer* s = chunk_of(i, k);
+      return s == nullptr ? nullptr : s->bytes + own.begin;
     };
     const void* right = source(m_.size - 1);
+    if (right == nullptr) return AttemptState::kBroken;
     if (op.user) {
       std::memcpy(out, right, bytes);
-      if (!owners_valid(k)) return false;
+      if (!chunk_valid(k, Rule::kValidateStable)) return AttemptState::kBroken;
       right = out;
     }
     for (std::uint32_t i = m_.size - 1; i-- > 0;) {
       const void* left = source(i);
+      if (left == nullptr) return AttemptState::kBroken;
       if (op.user && i != m_.rank) {
-        std::memcpy(scratch_, left, bytes);
-        if (!owners_valid(k)) return false;
-        left = scratch_;
+        std::memcpy(spec_.scratch, left, bytes);
+        if (!chunk_valid(k, Rule::kValidateStable)) return AttemptState::kBroken;
+        left = spec_.scratch;
       }
       op.combine(op, left, right, out, bytes / op.element_bytes);
       right = out;
     }
-    return owners_valid(k);
-  }
-
-  // Where member i has staged chunk k.
-  StagingHalf& staging_of(std::uint32_t i, std::uint32_t k) {
-    const std::uint64_t first = slot_of(i)->word[1].load(std::memory_order_acquire);
-    return region(i)->staging[(first + k) & 1];
+    return chunk_valid(k, Rule::kValidateChunk) ? AttemptState::kComplete : AttemptState::kBroken;
   }
 
   // Whether everything read of the members' chunk k belonged to this attempt.
-  bool owners_valid(std::uint32_t k) {
+  bool chunk_valid(std::uint32_t k, Rule rule) {
     host_.step(Step::kValidate);
+    if (breaks(host_, rule)) return true;
     order_stores();
     for (std::uint32_t i = 0; i < m_.size; ++i) {
       if (i == m_.rank) continue;
-      if (staging_of(i, k).owner.load(std::memory_order_acquire) != owner_) return false;
+      const StagingBuffer* s = chunk_of(i, k);
+      if (s == nullptr || s->owner.load(std::memory_order_acquire) != owner_) return false;
     }
     return true;
   }
 
-  Host& host_;
+  // Every member writes its own block.
+  AttemptState gather_direct() {
+    if (chunk_ == 0) {
+      const std::size_t at = block_begin(m_.rank), bytes = spec_.input_bytes;
+      std::byte* to = host_.base() + extent_ + at;
+      if (bytes > 0) {
+        if (!host_.touch(m_.world[leader_], to, bytes)) return AttemptState::kNoMemory;
+        std::memcpy(to, spec_.input, bytes);
+      }
+      publish_progress(&Slot::reduced, 1, Step::kReduced);
+      chunk_ = 1;
+    }
+    return all_reached(&Slot::reduced, 1);
+  }
+
+  H& host_;
+  journal::PeerView& peers_;
   Members& m_;
-  const unsigned parity_;
-  const Tag tag_;
-  const std::uint64_t owner_;
-  const std::uint32_t chain_;
-  const std::uint32_t call_;
-  unsigned& half_;  // of my staging that was used last
-  unsigned first_half_ = 0;
-  std::byte* scratch_;
-  Watch& watch_;
-  AttemptEnd end_ = AttemptEnd::kGivenUp;
+  const AttemptSpec& spec_;
+  std::uint64_t sequence_ = 0;
+  Tag tag_ = 0;
+  std::uint64_t owner_ = 0;
+  std::uint32_t chain_ = 0;
+  std::uint32_t call_ = 0;
+  std::uint32_t leader_ = 0;
+  std::uint32_t next_ = 0;        // flat: member that comes next; counts down in a reduction
+  const void* right_ = nullptr;   // flat reduction: what is folded so far
+  std::byte* out_ = nullptr;
+  Offset staging_[2] = {};
+  Offset extent_ = 0;
+  ChunkPlan plan_ = {};
+  std::uint32_t chunk_ = 0;  // sliced: round
+  std::uint32_t stage_ = 0;
+  std::uint32_t seen_ = 0;  // members that were seen to have come so far
+  std::uint32_t unproven_ = kNobody;
+  std::uint32_t unproven_call_ = 0;
   std::uint32_t disagreeing_ = 0;
   std::uint32_t disagreeing_call_ = 0;
+  alignas(16) std::byte local_[2][kSlotBytes];
 };
 
 }  // namespace rejoin::engine

@@ -1,7 +1,7 @@
 // A large broadcast: the root copies its payload into an extent chunk by chunk, and the others copy
 // the chunks out as they appear. That is only a head start: the broadcast is the root's record
-// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if
-// the record names the extent that it was copied from.
+// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if the
+// record names the extent that it was copied from.
 //
 // The hint is the root's slot: tag (sequence, incarnation, 2), the extent, and chunks done.
 #pragma once
@@ -12,98 +12,104 @@
 #include <cstring>
 
 #include "engine/copy.h"
-#include "engine/members.h"
-#include "engine/segment.h"
-#include "engine/step.h"
-#include "engine/waiting.h"
+#include "journal/host.h"
+#include "journal/step.h"
+#include "journal/waiting.h"
+#include "journal/peer_view.h"
 
 namespace rejoin::engine {
 
 inline constexpr std::size_t kBroadcastChunkBytes = 32 * 1024;
 inline constexpr std::size_t kPipelinedBytes = 64 * 1024;  // from here on chunks pay
 
-template <class Host>
-class Broadcast {
- public:
-  Broadcast(Host& host, Members& members, std::uint64_t sequence, std::size_t bytes)
-      : host_(host), m_(members), sequence_(sequence), bytes_(bytes) {}
+constexpr Tag hint_tag(std::uint64_t sequence, std::uint32_t incarnation) {
+  return make_tag(sequence, incarnation) + 1;
+}
+constexpr bool is_hint(Tag tag, std::uint64_t sequence) {
+  return tag >> 32 == (sequence & 0xffffffffu) && (tag & 0xffff) == (hint_tag(0, 0) & 0xffff);
+}
+// Chunk count, together with what tells it from a former incarnation's.
+constexpr std::uint64_t chunks_done(std::uint64_t context, Tag tag, std::uint32_t chunks) {
+  return owner_of(context, tag) >> 32 << 32 | chunks;
+}
 
-  // Root. `extent` was reserved in my payload. False: no memory.
-  bool pour(const void* input, Offset extent) {
-    const std::uint32_t incarnation =
-        control_of(host_.base(), host_.rank())->incarnation.load(std::memory_order_relaxed);
-    const Tag tag = hint_tag(incarnation);
-    Slot& slot = m_.mine->slot[sequence_ & 1];
-    host_.step(Step::kSlotNone);
-    slot.tag.store(0, std::memory_order_relaxed);
-    slot.word[0].store(extent, std::memory_order_release);
-    slot.reduced.store(done(tag, 0), std::memory_order_release);
-    host_.step(Step::kSlotTag);
-    slot.tag.store(tag, std::memory_order_release);
-    std::uint32_t chunk = 0;
-    for (std::size_t at = 0; at < bytes_; at += kBroadcastChunkBytes) {
-      const std::size_t size = std::min(kBroadcastChunkBytes, bytes_ - at);
-      std::byte* to = host_.base() + extent + at;
-      if (!host_.touch(host_.rank(), to, size)) return false;
-      host_.step(Step::kPayload);
-      std::memcpy(to, static_cast<const std::byte*>(input) + at, size);
-      host_.step(Step::kReduced);
-      slot.reduced.store(done(tag, ++chunk), std::memory_order_release);
-      ring_sleepers(host_, m_.world, m_.size);
+// Root. Copies `bytes` of `input` into `extent`, which was reserved in my payload, and shows chunk
+// by chunk how far it is. False: no memory.
+template <Host H>
+bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t incarnation,
+                    const void* input, std::size_t bytes, Offset extent) {
+  const Tag tag = hint_tag(sequence, incarnation);
+  Slot& slot = m.mine->slot[sequence % kSlots];
+  host.step(Step::kSlotNone);
+  slot.tag.store(0, std::memory_order_relaxed);
+  slot.word[0].store(extent, std::memory_order_release);
+  slot.reduced.store(chunks_done(m.context, tag, 0), std::memory_order_release);
+  host.step(Step::kSlotTag);
+  slot.tag.store(tag, std::memory_order_release);
+  std::uint32_t chunk = 0;
+  for (std::size_t at = 0; at < bytes; at += kBroadcastChunkBytes) {
+    const std::size_t size = std::min(kBroadcastChunkBytes, bytes - at);
+    std::byte* to = host.base() + extent + at;
+    if (!host.touch(host.rank(), to, size)) return false;
+    host.step(Step::kPayload);
+    std::memcpy(to, static_cast<const std::byte*>(input) + at, size);
+    host.step(Step::kReduced);
+    slot.reduced.store(chunks_done(m.context, tag, ++chunk), std::memory_order_release);
+    ring_sleepers(host, m.world, m.size);
+  }
+  return true;
+}
+
+// The others: copies what the root has published so far to `to`, and no more once the record is
+// there, but for what is left of the extent that the record names.
+class ChunkCopier {
+ public:
+  ChunkCopier(std::byte* to, std::size_t bytes) : to_(to), bytes_(bytes) {}
+
+  template <Host H>
+  void advance(H& host, journal::PeerView& peers, Members& m, std::uint32_t root,
+               std::uint64_t sequence) {
+    host.step(Step::kCollect);
+    const Slot* slot = peers.slot(m, root, sequence);
+    if (slot == nullptr) return;
+    if (tag_ == 0) {
+      const Tag tag = slot->tag.load(std::memory_order_acquire);
+      if (!is_hint(tag, sequence)) return;
+      extent_ = slot->word[0].load(std::memory_order_acquire);
+      tag_ = tag;
     }
+    const std::uint64_t word = slot->reduced.load(std::memory_order_acquire);
+    if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32) {
+      tag_ = 0;  // of another incarnation, or of a later operation
+      copied_ = 0;
+      return;
+    }
+    const std::size_t published = std::size_t{static_cast<std::uint32_t>(word)} *
+                                  kBroadcastChunkBytes;
+    copy_to(peers, std::min(published, bytes_));
+  }
+
+  // The record leads to `extent`, which is whole. Whether all of it lies at `to` now.
+  bool finish(const journal::PeerView& peers, Offset extent) {
+    if (tag_ == 0 || copied_ == 0 || extent != extent_) return false;
+    copy_to(peers, bytes_);
     return true;
   }
 
-  // Others: copies what the root has poured into `to`, until all of it is there or over(thorough)
-  // says that there is a record (or something is wrong). Returns the extent that `to` is a copy of;
-  // 0: it is not.
-  template <class Over>
-  Offset drink(std::uint32_t root, std::byte* to, Over&& over) {
-    Slot* slot = nullptr;
-    Tag tag = 0;
-    bool ended = false;
-    wait_until(host_, [&](bool thorough) {
-      host_.step(Step::kCollect);
-      ContextBlock* b = block_of(host_.base(), m_, root);
-      slot = b == nullptr ? nullptr : &b->slot[sequence_ & 1];
-      tag = slot == nullptr ? 0 : slot->tag.load(std::memory_order_acquire);
-      if (is_hint(tag)) return true;
-      return ended = over(thorough);
-    });
-    if (ended) return 0;
-    const Offset extent = slot->word[0].load(std::memory_order_acquire);
-    std::uint32_t chunk = 0;
-    for (std::size_t at = 0; at < bytes_; at += kBroadcastChunkBytes) {
-      ++chunk;
-      bool there = false;
-      wait_until(host_, [&](bool thorough) {
-        host_.step(Step::kCollect);
-        const std::uint64_t word = slot->reduced.load(std::memory_order_acquire);
-        there = word >> 32 == done(tag, 0) >> 32 && static_cast<std::uint32_t>(word) >= chunk;
-        return there || over(thorough) || slot->tag.load(std::memory_order_acquire) != tag;
-      });
-      if (!there) return 0;
-      copy_chunk(to + at, host_.base() + extent + at, std::min(kBroadcastChunkBytes, bytes_ - at),
-                 bytes_);
-    }
-    host_.step(Step::kValidate);
-    return slot->tag.load(std::memory_order_acquire) == tag ? extent : 0;
-  }
-
  private:
-  Tag hint_tag(std::uint32_t incarnation) const { return make_tag(sequence_, incarnation) + 1; }
-  bool is_hint(Tag tag) const {
-    return tag >> 32 == (sequence_ & 0xffffffffu) && (tag & 0xffff) == (hint_tag(0) & 0xffff);
-  }
-  // Chunk count, together with what tells it from a former incarnation's.
-  std::uint64_t done(Tag tag, std::uint32_t chunks) const {
-    return owner_of(m_.context, tag) >> 32 << 32 | chunks;
+  void copy_to(const journal::PeerView& peers, std::size_t end) {
+    while (copied_ < end) {
+      const std::size_t size = std::min(kBroadcastChunkBytes, end - copied_);
+      copy_chunk(to_ + copied_, peers.at(extent_) + copied_, size, bytes_);
+      copied_ += size;
+    }
   }
 
-  Host& host_;
-  Members& m_;
-  const std::uint64_t sequence_;
-  const std::size_t bytes_;
+  std::byte* to_;
+  std::size_t bytes_;
+  Tag tag_ = 0;
+  Offset extent_ = 0;
+  std::size_t copied_ = 0;
 };
 
 }  // namespace rejoin::engine

@@ -1,10 +1,12 @@
-// Collectives whose members get different bytes, as messages. A Port has
+// Collectives whose members get different bytes, as messages. Each is an object that advances; its
+// loop indices are its members. A Port has
 //
 //     size(), me()                                   members, and which I am
-//     send(peer, data, bytes)                        never blocks
-//     receive(peer, max_bytes, &data, &bytes)        waits; false: something is wrong, stop
+//     Progress send(peer, data, bytes)               pending only while the journal is full
+//     Progress receive(peer, max_bytes, &data, &bytes)
 //
-// Buffers are contiguous bytes. All of them return false as soon as a receive does.
+// Buffers are contiguous bytes, and stay as they are until the collective is done. All of them end
+// with kFailed as soon as a receive does.
 //     n  members    S  bytes of a block
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <cstring>
 
 #include "engine/reduction.h"
+#include "journal/waiting.h"
 
 namespace rejoin::engine {
 
@@ -21,120 +24,250 @@ struct Block {
   std::size_t bytes;  // at most, when receiving
 };
 
+inline constexpr std::size_t kPieceBytes = 256 * 1024;  // of a vector, in messages of one size
+
+// Bytes of one piece: whole elements, at least one.
+constexpr std::size_t piece_bytes(std::size_t element_bytes) {
+  const std::size_t elements = kPieceBytes / element_bytes;
+  return (elements > 0 ? elements : 1) * element_bytes;
+}
+
 // Root receives block i from member i, into place(i). 1 step, (n-1) S bytes to the root.
 // own: what the root contributes; null: it lies in place already.
-template <class Port, class Place>
-bool gather(Port& port, std::uint32_t root, const void* own, std::size_t own_bytes, Place&& place) {
-  if (port.me() != root) {
-    port.send(root, own, own_bytes);
-    return true;
+template <class Place>
+class Gather {
+ public:
+  Gather(std::uint32_t root, const void* own, std::size_t own_bytes, Place place)
+      : root_(root), own_(own), own_bytes_(own_bytes), place_(place) {}
+
+  template <class Port>
+  Progress advance(Port& port) {
+    if (port.me() != root_) return port.send(root_, own_, own_bytes_);
+    for (; next_ < port.size(); ++next_) {
+      const Block to = place_(next_);
+      const std::byte* data = static_cast<const std::byte*>(own_);
+      std::size_t bytes = own_bytes_;
+      if (next_ != root_) {
+        const Progress p = port.receive(next_, to.bytes, &data, &bytes);
+        if (p != Progress::kDone) return p;
+      }
+      if (data != nullptr && bytes > 0) std::memmove(to.data, data, bytes);
+    }
+    return Progress::kDone;
   }
-  for (std::uint32_t i = 0; i < port.size(); ++i) {
-    const Block to = place(i);
-    const std::byte* data = static_cast<const std::byte*>(own);
-    std::size_t bytes = own_bytes;
-    if (i != root && !port.receive(i, to.bytes, &data, &bytes)) return false;
-    if (data != nullptr && bytes > 0) std::memmove(to.data, data, bytes);
-  }
-  return true;
-}
+
+ private:
+  std::uint32_t root_;
+  const void* own_;
+  std::size_t own_bytes_;
+  Place place_;
+  std::uint32_t next_ = 0;
+};
 
 // Root sends block i, at place(i), to member i. 1 step, (n-1) S bytes from the root.
 // own: where a member's block goes; null at the root: it stays where it is.
-template <class Port, class Place>
-bool scatter(Port& port, std::uint32_t root, void* own, std::size_t own_bytes, Place&& place) {
-  const std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  if (port.me() == root) {
-    for (std::uint32_t i = 0; i < port.size(); ++i) {
-      const Block from = place(i);
-      if (i != root) {
-        port.send(i, from.data, from.bytes);
-      } else {
-        data = from.data;
-        bytes = from.bytes;
-      }
-    }
-  } else if (!port.receive(root, own_bytes, &data, &bytes)) {
-    return false;
-  }
-  if (own != nullptr && bytes > 0) std::memmove(own, data, bytes);
-  return true;
-}
+template <class Place>
+class Scatter {
+ public:
+  Scatter(std::uint32_t root, void* own, std::size_t own_bytes, Place place)
+      : root_(root), own_(own), own_bytes_(own_bytes), place_(place) {}
 
-// Member i's block out(j) goes to member j's in(i). n-1 messages each. `out` blocks must stay as
-// they are until everything is sent, so in-place callers hand in a copy.
-template <class Port, class Out, class In>
-bool alltoall(Port& port, Out&& out, In&& in) {
-  const std::uint32_t n = port.size(), me = port.me();
-  for (std::uint32_t k = 1; k < n; ++k) {
-    const std::uint32_t to = (me + k) % n;
-    port.send(to, out(to).data, out(to).bytes);
+  template <class Port>
+  Progress advance(Port& port) {
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    if (port.me() != root_) {
+      const Progress p = port.receive(root_, own_bytes_, &data, &bytes);
+      if (p != Progress::kDone) return p;
+    } else {
+      for (; next_ < port.size(); ++next_) {
+        if (next_ == root_) continue;
+        const Block from = place_(next_);
+        if (const Progress p = port.send(next_, from.data, from.bytes); p != Progress::kDone) {
+          return p;
+        }
+      }
+      data = place_(root_).data;
+      bytes = place_(root_).bytes;
+    }
+    if (own_ != nullptr && bytes > 0) std::memmove(own_, data, bytes);
+    return Progress::kDone;
   }
-  const Block own = out(me);
-  if (own.bytes > 0) std::memmove(in(me).data, own.data, own.bytes);
-  for (std::uint32_t k = 1; k < n; ++k) {
-    const std::uint32_t from = (me + n - k) % n;
-    const std::byte* data;
-    std::size_t bytes;
-    if (!port.receive(from, in(from).bytes, &data, &bytes)) return false;
-    if (bytes > 0) std::memcpy(in(from).data, data, bytes);
+
+ private:
+  std::uint32_t root_;
+  void* own_;
+  std::size_t own_bytes_;
+  Place place_;
+  std::uint32_t next_ = 0;
+};
+
+// Member i's block out(j) goes to member j's in(i). n-1 messages each, sent before anything is
+// received, so `out` may lie in the same memory as `in`.
+template <class Out, class In>
+class Alltoall {
+ public:
+  Alltoall(Out out, In in) : out_(out), in_(in) {}
+
+  template <class Port>
+  Progress advance(Port& port) {
+    const std::uint32_t n = port.size(), me = port.me();
+    for (; sent_ < n; ++sent_) {
+      const std::uint32_t to = (me + sent_) % n;
+      const Block block = out_(to);
+      const Progress p = port.send(to, block.data, block.bytes);
+      if (p != Progress::kDone) return p;
+    }
+    if (received_ == 0) {
+      const Block own = out_(me);
+      if (own.bytes > 0) std::memmove(in_(me).data, own.data, own.bytes);
+      received_ = 1;
+    }
+    for (; received_ < n; ++received_) {
+      const std::uint32_t from = (me + n - received_) % n;
+      const std::byte* data;
+      std::size_t bytes;
+      const Progress p = port.receive(from, in_(from).bytes, &data, &bytes);
+      if (p != Progress::kDone) return p;
+      if (bytes > 0) std::memcpy(in_(from).data, data, bytes);
+    }
+    return Progress::kDone;
   }
-  return true;
-}
+
+ private:
+  Out out_;
+  In in_;
+  std::uint32_t sent_ = 1;
+  std::uint32_t received_ = 0;
+};
 
 // Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)).
 // In pieces, so that the root reduces one while the members store the next. `result`: `bytes` at
-// the root, apart from `input`; unused elsewhere.
-template <class Port>
-bool reduce(Port& port, std::uint32_t root, const void* input, std::size_t bytes,
-            const Reduction& op, void* result) {
-  constexpr std::size_t kPieceBytes = 256 * 1024;
-  const std::size_t elements = kPieceBytes / op.element_bytes;
-  const std::size_t piece = (elements > 0 ? elements : 1) * op.element_bytes;
-  const std::uint32_t n = port.size();
-  for (std::size_t at = 0; at < bytes || at == 0; at += piece) {
-    const std::size_t size = bytes - at < piece ? bytes - at : piece;
-    const std::byte* mine = static_cast<const std::byte*>(input) + at;
-    if (port.me() != root) {
-      port.send(root, mine, size);
-    } else {
-      std::byte* out = static_cast<std::byte*>(result) + at;
-      for (std::uint32_t i = n; i-- > 0;) {
-        const std::byte* left = mine;
-        std::size_t got = size;
-        if (i != root && !port.receive(i, size, &left, &got)) return false;
-        if (i == n - 1) {
-          std::memcpy(out, left, got);
-        } else {
-          op.combine(op, left, out, out, got / op.element_bytes);
-        }
+// the root; unused elsewhere. copy: if result overlaps input, piece_bytes() of other memory.
+class Reduce {
+ public:
+  Reduce(std::uint32_t root, const void* input, std::size_t bytes, const Reduction& op,
+         void* result, std::byte* copy)
+      : root_(root),
+        input_(static_cast<const std::byte*>(input)),
+        bytes_(bytes),
+        op_(op),
+        result_(static_cast<std::byte*>(result)),
+        copy_(copy),
+        piece_(piece_bytes(op.element_bytes)) {}
+
+  template <class Port>
+  Progress advance(Port& port) {
+    for (; at_ < bytes_ || !begun_; at_ += piece_, folded_ = 0) {
+      const std::size_t size = bytes_ - at_ < piece_ ? bytes_ - at_ : piece_;
+      const Progress p = port.me() == root_ ? fold(port, size)
+                                            : port.send(root_, input_ + at_, size);
+      if (p != Progress::kDone) return p;
+      begun_ = true;
+    }
+    return Progress::kDone;
+  }
+
+ private:
+  template <class Port>
+  Progress fold(Port& port, std::size_t size) {
+    const std::uint32_t n = port.size();
+    std::byte* out = result_ + at_;
+    const std::byte* mine = input_ + at_;
+    if (copy_ != nullptr) {
+      if (folded_ == 0 && size > 0) std::memcpy(copy_, mine, size);
+      mine = copy_;
+    }
+    for (; folded_ < n; ++folded_) {
+      const std::uint32_t i = n - 1 - folded_;
+      const std::byte* left = mine;
+      std::size_t got = size;
+      if (i != root_) {
+        const Progress p = port.receive(i, size, &left, &got);
+        if (p != Progress::kDone) return p;
+      }
+      if (folded_ > 0) {
+        op_.combine(op_, left, out, out, got / op_.element_bytes);
+      } else if (got > 0) {
+        std::memcpy(out, left, got);
       }
     }
-    if (bytes == 0) break;
+    return Progress::kDone;
   }
-  return true;
-}
 
-// Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps. `result`: `bytes`,
-// apart from `input`. With `exclusive`, member i gets the prefix before it (member 0: untouched),
-// and `scratch` (`bytes`) holds what it passes on.
-template <class Port>
-bool scan(Port& port, const void* input, std::size_t bytes, const Reduction& op, void* result,
-          bool exclusive, void* scratch) {
-  const std::uint32_t me = port.me();
-  const std::size_t count = bytes / op.element_bytes;
-  void* inclusive = exclusive ? scratch : result;
-  std::memcpy(inclusive, input, bytes);
-  if (me > 0) {
-    const std::byte* before;
-    std::size_t got;
-    if (!port.receive(me - 1, bytes, &before, &got)) return false;
-    op.combine(op, before, inclusive, inclusive, count);
-    if (exclusive) std::memcpy(result, before, bytes);
+  std::uint32_t root_;
+  const std::byte* input_;
+  std::size_t bytes_;
+  const Reduction& op_;
+  std::byte* result_;
+  std::byte* copy_;
+  std::size_t piece_;
+  std::size_t at_ = 0;
+  bool begun_ = false;
+  std::uint32_t folded_ = 0;
+};
+
+// Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps for each piece.
+// With `exclusive`, member i gets the prefix before it (member 0: untouched). `result` may be
+// `input`. copy, inclusive: piece_bytes() each.
+class Scan {
+ public:
+  Scan(const void* input, std::size_t bytes, const Reduction& op, void* result, bool exclusive,
+       std::byte* copy, std::byte* inclusive)
+      : input_(static_cast<const std::byte*>(input)),
+        bytes_(bytes),
+        op_(op),
+        result_(static_cast<std::byte*>(result)),
+        exclusive_(exclusive),
+        copy_(copy),
+        inclusive_(inclusive),
+        piece_(piece_bytes(op.element_bytes)) {}
+
+  template <class Port>
+  Progress advance(Port& port) {
+    for (; at_ < bytes_ || !begun_; at_ += piece_, step_ = 0) {
+      const std::size_t size = bytes_ - at_ < piece_ ? bytes_ - at_ : piece_;
+      if (const Progress p = advance_piece(port, size); p != Progress::kDone) return p;
+      begun_ = true;
+    }
+    return Progress::kDone;
   }
-  if (me + 1 < port.size()) port.send(me + 1, inclusive, bytes);
-  return true;
-}
+
+ private:
+  template <class Port>
+  Progress advance_piece(Port& port, std::size_t size) {
+    const std::uint32_t me = port.me();
+    if (step_ == 0) {
+      if (size > 0) std::memcpy(copy_, input_ + at_, size);
+      step_ = 1;
+    }
+    if (step_ == 1) {
+      const std::byte* before = nullptr;
+      std::size_t got = 0;
+      if (me > 0) {
+        const Progress p = port.receive(me - 1, size, &before, &got);
+        if (p != Progress::kDone) return p;
+      }
+      if (size > 0) std::memcpy(inclusive_, copy_, size);
+      if (me > 0) op_.combine(op_, before, inclusive_, inclusive_, size / op_.element_bytes);
+      const std::byte* mine = exclusive_ ? before : inclusive_;
+      if (mine != nullptr && size > 0) std::memcpy(result_ + at_, mine, size);
+      step_ = 2;
+    }
+    return me + 1 < port.size() ? port.send(me + 1, inclusive_, size) : Progress::kDone;
+  }
+
+  const std::byte* input_;
+  std::size_t bytes_;
+  const Reduction& op_;
+  std::byte* result_;
+  bool exclusive_;
+  std::byte* copy_;
+  std::byte* inclusive_;
+  std::size_t piece_;
+  std::size_t at_ = 0;
+  bool begun_ = false;
+  unsigned step_ = 0;
+};
 
 }  // namespace rejoin::engine

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 namespace rejoin::engine {
 

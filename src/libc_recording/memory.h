@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/region.h"
+#include "journal/log.h"
 #include "recovery/attach.h"
 
 namespace rejoin::libc_recording {
@@ -39,7 +39,7 @@ class Memory {
   static constexpr std::size_t kBytes = std::size_t{1} << 28;  // of addresses
 
   recovery::Rank& rank_;
-  recovery::Arena arena_;
+  journal::Arena arena_;
 };
 
 // An array that grows. Values are copied bytewise.

@@ -38,8 +38,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/region.h"
-#include "engine/segment.h"
+#include "journal/log.h"
+#include "journal/layout.h"
 #include "libc_recording/observation.h"
 
 namespace rejoin::libc_recording {

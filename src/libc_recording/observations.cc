@@ -67,7 +67,7 @@ Observations::Observations(recovery::Rank& rank)
 LibcHead& Observations::open_head() {
   std::byte* base = rank_.host().base();
   if (LibcHead* head = head_of(base, rank_.observation_log())) return *head;
-  const std::uint64_t at = rank_.region().allocate_lasting(sizeof(LibcHead));
+  const std::uint64_t at = rank_.region().allocate_permanent(sizeof(LibcHead));
   if (at == 0) memory_.journal_full();
   auto* head = new (base + at) LibcHead{};
   head->pid = static_cast<std::uint32_t>(getpid());
@@ -376,7 +376,7 @@ void Observations::truncate(std::uint64_t keep_from) {
 
 // Rounded, so that a round of the ring ends at a multiple of four.
 void Observations::overwrite_before(std::uint64_t begin) {
-  writer_.forget(begin / sizeof(std::uint32_t) * sizeof(std::uint32_t));
+  writer_.truncate(begin / sizeof(std::uint32_t) * sizeof(std::uint32_t));
 }
 
 }  // namespace rejoin::libc_recording

@@ -75,7 +75,7 @@ int find_shim(dl_phdr_info* info, std::size_t, void* data) {
   return 1;
 }
 
-int* make_wiped_flag(recovery::Arena& arena) {
+int* make_wiped_flag(journal::Arena& arena) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto memory = reinterpret_cast<std::uintptr_t>(arena.allocate(2 * page));
   if (memory == 0) return nullptr;

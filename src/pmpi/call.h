@@ -6,13 +6,25 @@
 
 namespace rejoin::pmpi {
 
-// `site`, or what rejoin_call_site() has said.
+// `site`, and what rejoin_call_site(), rejoin_bootstrap() and rejoin_prepare() have said about the
+// next operation. A checkpoint is none that could be marked.
 inline recovery::Call call_from(const recovery::Signature& signature, const void* site) {
-  if (context->site.function == nullptr) [[likely]]
-    return {signature, site};
-  const NamedSite named = context->site;
-  context->site = {};
-  return {signature, named.file, named.function, named.line};
+  recovery::Call call{signature, site};
+  if (context->site.function != nullptr) [[unlikely]] {
+    call.site = context->site.file;
+    call.function = context->site.function;
+    call.line = context->site.line;
+    context->site = {};
+  }
+  const bool is_operation =
+      signature.kind != static_cast<std::uint16_t>(recovery::OpKind::kCheckpoint);
+  if (context->hinted && is_operation) [[unlikely]] {
+    context->hint_in_use = context->hint;
+    context->hint = {};
+    context->hinted = false;
+    call.hint = &context->hint_in_use;
+  }
+  return call;
 }
 
 // Of a call that moves data. `bytes`: common to all members, else 0. `layout`: a hash of counts

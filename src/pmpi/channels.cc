@@ -35,14 +35,15 @@ std::byte* buffer_of(const void* program_memory) {
   return static_cast<std::byte*>(const_cast<void*>(program_memory));
 }
 
-// `bytes`: of a block where all are equal, else 0.
-Rank::Operation begin(const void* site, MPI_Comm comm, OpKind kind, int root, std::size_t bytes) {
-  // What is sent is compared message by message, so the operation needs no fingerprint.
-  return Rank::Operation(*context->rank, *comm->comm, call_of(site, kind, root, bytes), nullptr, 0);
-}
-
-int end(const char* name, MPI_Comm comm, Rank::Operation& operation) {
-  const Status status = operation.finish();
+// What is sent is compared message by message, so the operation needs no fingerprint. `bytes`: of a
+// block where all are equal, else 0.
+template <class Algorithm>
+int run(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root, std::size_t bytes,
+        Algorithm algorithm) {
+  const Status status = context->rank
+                            ->channel(*comm->comm, call_of(site, kind, root, bytes), nullptr, 0,
+                                      algorithm)
+                            .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
 }
 
@@ -56,25 +57,21 @@ int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::size_t exp
 int gather_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root,
                   std::size_t common, const void* own, std::size_t own_bytes,
                   const Blocks& places) {
-  Rank::Operation operation = begin(site, comm, kind, root, common);
-  engine::gather(operation, static_cast<std::uint32_t>(root), own, own_bytes, places);
-  return end(name, comm, operation);
+  return run(name, site, comm, kind, root, common,
+             engine::Gather(static_cast<std::uint32_t>(root), own, own_bytes, places));
 }
 
 int scatter_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root,
                    std::size_t common, void* own, std::size_t own_bytes, const Blocks& places) {
-  Rank::Operation operation = begin(site, comm, kind, root, common);
-  engine::scatter(operation, static_cast<std::uint32_t>(root), own, own_bytes, places);
-  return end(name, comm, operation);
+  return run(name, site, comm, kind, root, common,
+             engine::Scatter(static_cast<std::uint32_t>(root), own, own_bytes, places));
 }
 
 int alltoall_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind,
                     std::size_t common, const Blocks& out, const Blocks& in) {
   const auto me = comm->comm->members.rank;
   if (const int code = check_own(name, comm, out(me).bytes, in(me).bytes)) return code;
-  Rank::Operation operation = begin(site, comm, kind, -1, common);
-  engine::alltoall(operation, out, in);
-  return end(name, comm, operation);
+  return run(name, site, comm, kind, -1, common, engine::Alltoall(out, in));
 }
 
 }  // namespace

@@ -18,10 +18,7 @@ namespace rejoin::pmpi {
 
 void open_comm(MPI_Comm handle, Rank::Comm* comm) {
   if (comm == nullptr) {
-    char text[160];
-    snprintf(text, sizeof text, "no more communicators: a job keeps at most %u of a rank",
-             engine::kMaxContexts);
-    end_job(MPI_ERR_NO_MEM, text);
+    end_job(MPI_ERR_NO_MEM, "there is no memory for another communicator");
   }
   handle->comm = comm;
   if (handle->errhandler == nullptr) handle->errhandler = MPI_ERRORS_ARE_FATAL;
@@ -41,13 +38,13 @@ std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
 }
 
 // Every member of `comm` contributes `bytes` of `input` and gets all contributions.
-Status meet(const void* site, MPI_Comm comm, OpKind kind, const void* input, std::size_t bytes,
-            const std::byte** all) {
-  recovery::Uniform u;
+recovery::Outcome meet(const void* site, MPI_Comm comm, OpKind kind, const void* input,
+                       std::size_t bytes) {
+  recovery::ReplicatedSpec u;
   u.input = input;
   u.input_bytes = bytes;
   u.result_bytes = bytes * comm->comm->members.size;
-  return context->rank->uniform(*comm->comm, call_of(site, kind, -1, bytes), u, all);
+  return context->rank->replicated(*comm->comm, call_of(site, kind, -1, bytes), u);
 }
 
 // A handle on a new communicator that has nothing of `parent` but its error handler.
@@ -76,11 +73,10 @@ void close(MPI_Comm c) {
 int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
   if (!is_comm(comm)) return fail_comm(name);
   *newcomm = MPI_COMM_NULL;
-  const std::byte* nothing;
-  const Status status = meet(site, comm, OpKind::kCommDup, nullptr, 0, &nothing);
-  if (status != Status::kOk) return fail_status(name, comm, status);
+  const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
+  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, context->rank->newest_sequence(), 0);
+      engine::derive_context(comm->comm->members.context, o.sequence, 0);
   MPI_Comm c = open_child(comm, id, ranks_of(comm));
   if (const int code = copy_attributes(comm, c)) {
     close(c);
@@ -91,19 +87,18 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
 }
 
 int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, MPI_Comm* newcomm) {
-  const std::byte* all;
-  const Status status = meet(site, comm, OpKind::kCommSplit, &mine, sizeof mine, &all);
-  if (status != Status::kOk) return fail_status(name, comm, status);
+  const recovery::Outcome o = meet(site, comm, OpKind::kCommSplit, &mine, sizeof mine);
+  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   *newcomm = MPI_COMM_NULL;
   if (mine.colour == MPI_UNDEFINED) return MPI_SUCCESS;
   const WorldRanks parent = ranks_of(comm);
   Scratch members(parent.size() * sizeof(std::uint32_t));
   std::uint32_t* part = members.as<std::uint32_t>();
-  const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(all), parent.size()},
+  const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(o.data()), parent.size()},
                                 mine.colour, part);
   for (int i = 0; i < n; ++i) part[i] = parent[part[i]];
   const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, context->rank->newest_sequence(),
+      engine::derive_context(comm->comm->members.context, o.sequence,
                              static_cast<std::uint32_t>(mine.colour));
   *newcomm = open_child(comm, id, {part, static_cast<std::size_t>(n)});
   return MPI_SUCCESS;
@@ -202,14 +197,13 @@ int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MP
 int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_create";
   if (const int code = check_subgroup(kName, comm, group)) return code;
-  const std::byte* nothing;
-  const Status status = meet(site, comm, OpKind::kCommCreate, nullptr, 0, &nothing);
-  if (status != Status::kOk) return fail_status(kName, comm, status);
+  const recovery::Outcome o = meet(site, comm, OpKind::kCommCreate, nullptr, 0);
+  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   *newcomm = MPI_COMM_NULL;
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   // Disjoint groups may be given by different members, so the group is part of the name.
   const std::uint64_t id = engine::derive_context(
-      comm->comm->members.context, context->rank->newest_sequence(), colour_of(ranks_of(group), 0));
+      comm->comm->members.context, o.sequence, colour_of(ranks_of(group), 0));
   *newcomm = open_child(comm, id, ranks_of(group));
   return MPI_SUCCESS;
 }
@@ -226,8 +220,7 @@ int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
   const std::uint64_t id =
       engine::derive_context(comm->comm->members.context, count_creation(comm, colour), colour);
   MPI_Comm c = open_child(comm, id, ranks_of(group));
-  const std::byte* nothing;
-  const Status status = meet(site, c, OpKind::kCommCreateGroup, nullptr, 0, &nothing);
+  const Status status = meet(site, c, OpKind::kCommCreateGroup, nullptr, 0).status;
   if (status != Status::kOk) {
     const int code = fail_status(kName, comm, status);
     close(c);

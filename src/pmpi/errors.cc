@@ -187,14 +187,10 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
       return fail(function, comm, MPI_ERR_TRUNCATE, "%s", context->rank->last_error());
     case recovery::Status::kMismatch:
       return fail(function, comm, MPI_ERR_NOT_SAME, "%s", context->rank->last_error());
-    case recovery::Status::kRefused:
-      return fail(function, comm, MPI_ERR_OTHER, "%s", context->rank->last_error());
+    case recovery::Status::kNoMemory:
+      return fail(function, comm, MPI_ERR_NO_MEM, "%s", context->rank->last_error());
     default:
-      return fail(
-          function, comm, MPI_ERR_NO_MEM,
-          "this process has made %u communicators, the most that a job keeps for ranks that are "
-          "started again; make them once and use them again",
-          engine::kMaxContexts);
+      return fail(function, comm, MPI_ERR_OTHER, "%s", context->rank->last_error());
   }
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 namespace rejoin::pmpi {
 

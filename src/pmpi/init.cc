@@ -92,9 +92,9 @@ int finalize(const void* site) {
   Rank& rank = *context->rank;
   rank.point(PointKind::kFinalize, Moment::kBefore);
   delete_attributes(MPI_COMM_SELF);  // MPI 3.1 section 8.7.1: before anything else
-  const std::byte* nothing;
-  const recovery::Status status = rank.uniform(
-      *MPI_COMM_WORLD->comm, call_of(site, recovery::OpKind::kFinalize, -1, 0), {}, &nothing);
+  const recovery::Status status =
+      rank.replicated(*MPI_COMM_WORLD->comm, call_of(site, recovery::OpKind::kFinalize, -1, 0), {})
+          .status;
   if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
   rank.point(PointKind::kFinalize, Moment::kInside);
   context->finalized = true;

@@ -52,40 +52,19 @@ int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype ty
 namespace {
 
 using recovery::OpKind;
+using recovery::Outcome;
 using recovery::Status;
-using recovery::Uniform;
 
-constexpr std::size_t kPieceBytes = 256 * 1024;
-
-// Calls body(offset, size) for pieces of whole elements; once for an empty vector.
-template <class Body>
-bool in_pieces(std::size_t bytes, std::size_t element_bytes, Body&& body) {
-  const std::size_t elements = kPieceBytes / element_bytes;
-  const std::size_t piece = (elements > 0 ? elements : 1) * element_bytes;
-  std::size_t at = 0;
-  do {
-    const std::size_t size = bytes - at < piece ? bytes - at : piece;
-    if (!body(at, size)) return false;
-    at += size;
-  } while (at < bytes);
-  return true;
-}
-
-std::size_t piece_bytes(std::size_t bytes, std::size_t element_bytes) {
-  const std::size_t most = kPieceBytes > element_bytes ? kPieceBytes : element_bytes;
-  return bytes < most ? bytes : most;
-}
-
-// The whole reduced vector, at every member. *result is valid until the next operation.
-Status reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const BoundReduction& bound,
-                         const void* input, void* early, const std::byte** result) {
-  Uniform u;
+// The whole reduced vector, at every member.
+Outcome reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const BoundReduction& bound,
+                          const void* input, void* early) {
+  recovery::ReplicatedSpec u;
   u.input = input;
   u.input_bytes = call.signature.bytes;
   u.result_bytes = call.signature.bytes;
   u.reduction = &bound.get();
   u.early = early;
-  return context->rank->uniform(*comm->comm, call, u, result);
+  return context->rank->replicated(*comm->comm, call, u);
 }
 
 int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,
@@ -98,17 +77,15 @@ int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void
   const bool in_place = sendbuf == MPI_IN_PLACE;
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
   const auto kind = exclusive ? OpKind::kExscan : OpKind::kScan;
-  Rank::Operation operation(*context->rank, *comm->comm,
-                            call_of(site, kind, -1, bytes, datatype, op), input.data(), bytes);
-  const std::size_t element = bound.get().element_bytes;
-  const std::size_t piece = piece_bytes(bytes, element);
+  const std::size_t piece = engine::piece_bytes(bound.get().element_bytes);
   Scratch copy(piece), inclusive(piece);
-  in_pieces(bytes, element, [&](std::size_t at, std::size_t size) {
-    memcpy(copy.data(), static_cast<const std::byte*>(input.data()) + at, size);
-    return engine::scan(operation, copy.data(), size, bound.get(),
-                        static_cast<std::byte*>(recvbuf) + at, exclusive, inclusive.data());
-  });
-  const Status status = operation.finish();
+  engine::Scan algorithm(input.data(), bytes, bound.get(), recvbuf, exclusive, copy.data(),
+                         inclusive.data());
+  const Status status =
+      context->rank
+          ->channel(*comm->comm, call_of(site, kind, -1, bytes, datatype, op), input.data(), bytes,
+                    algorithm)
+          .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
 }
 
@@ -125,13 +102,12 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
   if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
   void* early = apart(input.data(), bytes, recvbuf, bytes) ? recvbuf : nullptr;
-  const std::byte* result;
-  const Status status =
+  const Outcome o =
       reduce_everywhere(comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound,
-                        input.data(), early, &result);
-  if (status != Status::kOk) [[unlikely]]
-    return fail_status(kName, comm, status);
-  if (result != recvbuf && bytes > 0) memmove(recvbuf, result, bytes);
+                        input.data(), early);
+  if (o.status != Status::kOk) [[unlikely]]
+    return fail_status(kName, comm, o.status);
+  if (o.at != recvbuf && bytes > 0) memmove(recvbuf, o.data(), bytes);
   return MPI_SUCCESS;
 }
 
@@ -145,12 +121,11 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
   if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, all)) return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf,
                            static_cast<std::size_t>(recvcount) * comm->comm->members.size);
-  const std::byte* result;
-  const Status status =
+  const Outcome o =
       reduce_everywhere(comm, call_of(site, OpKind::kReduceScatterBlock, -1, all, datatype, op),
-                        bound, input.data(), nullptr, &result);
-  if (status != Status::kOk) return fail_status(kName, comm, status);
-  if (part > 0) memmove(recvbuf, result + part * comm->comm->members.rank, part);
+                        bound, input.data(), nullptr);
+  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
+  if (part > 0) memmove(recvbuf, o.data() + part * comm->comm->members.rank, part);
   return MPI_SUCCESS;
 }
 
@@ -174,13 +149,12 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
   const std::uint32_t layout =
       recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
-  const std::byte* result;
-  const Status status = reduce_everywhere(
+  const Outcome o = reduce_everywhere(
       comm, call_of(site, OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
-      input.data(), nullptr, &result);
-  if (status != Status::kOk) return fail_status(kName, comm, status);
+      input.data(), nullptr);
+  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   const std::size_t mine = bytes_of(datatype, recvcounts[comm->rank()]);
-  if (mine > 0) memmove(recvbuf, result + before * datatype->extent_bytes, mine);
+  if (mine > 0) memmove(recvbuf, o.data() + before * datatype->extent_bytes, mine);
   return MPI_SUCCESS;
 }
 
@@ -198,19 +172,15 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
     return code;
   }
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
-  Rank::Operation operation(*context->rank, *comm->comm,
-                            call_of(site, OpKind::kReduce, root, bytes, datatype, op), input.data(),
-                            at_root ? bytes : 0);
-  const std::size_t element = bound.get().element_bytes;
   const bool overlaps = at_root && !apart(input.data(), bytes, recvbuf, bytes);
-  Scratch copy(overlaps ? piece_bytes(bytes, element) : 0);
-  in_pieces(bytes, element, [&](std::size_t at, std::size_t size) {
-    const void* piece = static_cast<const std::byte*>(input.data()) + at;
-    if (overlaps) piece = memcpy(copy.data(), piece, size);
-    return engine::reduce(operation, static_cast<std::uint32_t>(root), piece, size, bound.get(),
-                          static_cast<std::byte*>(recvbuf) + at);
-  });
-  const Status status = operation.finish();
+  Scratch copy(overlaps ? engine::piece_bytes(bound.get().element_bytes) : 0);
+  engine::Reduce algorithm(static_cast<std::uint32_t>(root), input.data(), bytes, bound.get(),
+                           recvbuf, overlaps ? copy.data() : nullptr);
+  const Status status = context->rank
+                            ->channel(*comm->comm,
+                                      call_of(site, OpKind::kReduce, root, bytes, datatype, op),
+                                      input.data(), at_root ? bytes : 0, algorithm)
+                            .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
 }
 

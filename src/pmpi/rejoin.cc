@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "api.h"
-#include "engine/waiting.h"
+#include "journal/waiting.h"
 #include "libc_recording/observations.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -46,8 +46,11 @@ int refuse(int code, const char* text) {
 }
 
 int refuse(Status status) {
-  return refuse(status == Status::kMismatch ? REJOIN_ERR_MODEL : REJOIN_ERR_STATE,
-                context->rank->last_error());
+  const int code = status == Status::kMismatch   ? REJOIN_ERR_MODEL
+                   : status == Status::kNoMemory ? REJOIN_ERR_MEMORY
+                   : status == Status::kKey      ? REJOIN_ERR_KEY
+                                                 : REJOIN_ERR_STATE;
+  return refuse(code, context->rank->last_error());
 }
 
 double now_s() {
@@ -208,7 +211,8 @@ int rejoin_version(void) { return active() ? static_cast<int>(context->rank->ver
 
 void rejoin_bootstrap(const char* key) {
   if (!active()) return;
-  context->rank->mark_bootstrap(key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0);
+  context->hinted = context->hint.bootstrap = true;
+  context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
 }
 
 void rejoin_call_site(const char* file, int line, const char* function) {
@@ -217,7 +221,9 @@ void rejoin_call_site(const char* file, int line, const char* function) {
 
 void rejoin_prepare(void (*prepare)(void* argument), void* argument) {
   if (!active()) return;
-  context->rank->set_prepare(prepare, argument);
+  context->hinted = true;
+  context->hint.prepare = prepare;
+  context->hint.argument = argument;
 }
 
 int rejoin_replaying(void) { return active() && context->rank->is_replaying(); }

@@ -12,7 +12,7 @@
 
 #include <new>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "engine/transport/shm/memory.h"
 #include "wire/messages.h"
 
@@ -31,7 +31,7 @@ constexpr int kFirstDescriptor = 900;                       // ours lie above wh
 
 struct Attachment {
   engine::ShmHost host;
-  Arena arena;
+  journal::Arena arena;
   Rank rank;
   Attachment(std::byte* base, std::uint32_t r, int socket, std::byte* memory)
       : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {}

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "engine/transport/shm/host.h"
-#include "recovery/basic_rank.h"
+#include "recovery/rank.h"
 
 namespace rejoin::recovery {
 

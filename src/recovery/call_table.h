@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/region.h"
-#include "engine/segment.h"
-#include "engine/step.h"
-#include "recovery/arena.h"
+#include "journal/host.h"
+#include "journal/log.h"
+#include "journal/step.h"
+#include "journal/arena.h"
 #include "recovery/hash.h"
-#include "recovery/rank.h"
+#include "recovery/types.h"
 
 namespace rejoin::recovery {
 
@@ -21,7 +21,7 @@ inline std::uint32_t hash_of(const Signature& s) {
   return static_cast<std::uint32_t>(XXH3_64bits(&s, sizeof s)) | 1;
 }
 
-template <class Host>
+template <engine::Host Host>
 class CallTable {
  public:
   struct Interned {
@@ -30,15 +30,16 @@ class CallTable {
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  CallTable(Host& host, engine::Region<Host>& region, Arena& arena)
+  CallTable(Host& host, journal::Region<Host>& region, journal::Arena& arena)
       : host_(host),
         arena_(arena),
-        calls_(host, region, engine::region_of(host.base(), host.rank())->calls, true),
-        modules_(host, region, engine::region_of(host.base(), host.rank())->modules, true),
+        calls_(host, region, journal::region_of(host.base(), host.rank())->calls, true),
+        modules_(host, region, journal::region_of(host.base(), host.rank())->modules, true),
         recent_(arena.make_array<Recent>(kRecent)) {
     resize(kSmallest);
   }
 
+  // kNone: no memory, or more calls than a record can name.
   Interned intern(const Call& call) {
     const std::uint64_t site = reinterpret_cast<std::uint64_t>(call.site);
     Recent& r = recent_[(site ^ site >> 7 ^ call.signature.bytes ^ call.line) % kRecent];
@@ -54,12 +55,24 @@ class CallTable {
   }
 
   // REQUIRES an index that was given out.
-  const engine::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
+  const journal::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
 
-  // Notes that this call is made after the first checkpoint.
-  void mark_again(std::uint32_t call) {
-    std::atomic_ref<std::uint32_t> again(calls_.at(call)->again);
-    if (again.load(std::memory_order_relaxed) == 0) again.store(1, std::memory_order_release);
+  // In which phases the call was made, as kCalled... of journal/layout.h.
+  std::uint32_t phases(std::uint32_t call) {
+    return std::atomic_ref(calls_.at(call)->phases).load(std::memory_order_relaxed);
+  }
+  void add_phase(std::uint32_t call, std::uint32_t phase) {
+    std::atomic_ref<std::uint32_t> phases(calls_.at(call)->phases);
+    const std::uint32_t before = phases.load(std::memory_order_relaxed);
+    if ((before & phase) == 0) phases.store(before | phase, std::memory_order_release);
+  }
+
+  // Reads the logs' words again, and finds what was added to them meanwhile.
+  void rebase() {
+    const std::uint64_t known = calls_.tail();
+    calls_.rebase();
+    modules_.rebase();
+    if (calls_.tail() != known) resize(size_);
   }
 
  private:
@@ -74,7 +87,7 @@ class CallTable {
   };
 
   static std::uint64_t key(std::uint32_t hash, std::uint32_t module, std::uint64_t place) {
-    return engine::mix(hash ^ std::uint64_t{module} << 32 ^ place << 17);
+    return journal::mix(hash ^ std::uint64_t{module} << 32 ^ place << 17);
   }
 
   Interned intern_slowly(const Call& call) {
@@ -84,13 +97,13 @@ class CallTable {
     for (std::uint64_t i = key(hash, module, place);; ++i) {
       std::uint32_t& bucket = buckets_[i & (size_ - 1)];
       if (bucket == 0) break;
-      const engine::CallEntry* e = calls_.at(bucket - 1);
+      const journal::CallEntry* e = calls_.at(bucket - 1);
       if (e->hash == hash && e->module == module && e->place == place &&
           e->signature == call.signature) {
         return {bucket - 1, hash};
       }
     }
-    engine::CallEntry* e = calls_.next();
+    journal::CallEntry* e = calls_.tail() < journal::kCallIndex ? calls_.next() : nullptr;
     if (e == nullptr) return {kNone, hash};
     *e = {call.signature, hash, module, place, 0};
     host_.step(engine::Step::kIntern);
@@ -113,16 +126,16 @@ class CallTable {
     for (std::uint32_t i = 0; i < calls_.tail(); ++i) insert(i);
   }
   void insert(std::uint32_t index) {
-    const engine::CallEntry* e = calls_.at(index);
+    const journal::CallEntry* e = calls_.at(index);
     std::uint64_t i = key(e->hash, e->module, e->place);
     while (buckets_[i & (size_ - 1)] != 0) ++i;
     buckets_[i & (size_ - 1)] = index + 1;
   }
 
   std::uint32_t module_of(const Call& call, std::uint64_t* place) {
-    engine::ModuleEntry found = {};
+    journal::ModuleEntry found = {};
     if (call.function != nullptr) {
-      found.build_id_bytes = engine::kNamedSite;
+      found.build_id_bytes = journal::kNamedSite;
       const char* file = static_cast<const char*>(call.site);
       const std::size_t file_bytes = std::strlen(file), room = sizeof found.path - 1;
       const std::size_t bytes = file_bytes + 2 + std::strlen(call.function);
@@ -135,7 +148,7 @@ class CallTable {
     for (std::uint32_t i = 0; i < modules_.tail(); ++i) {
       if (std::memcmp(modules_.at(i), &found, sizeof found) == 0) return i;
     }
-    engine::ModuleEntry* e = modules_.next();
+    journal::ModuleEntry* e = modules_.next();
     if (e == nullptr) return kNone;
     *e = found;
     modules_.publish();
@@ -143,9 +156,9 @@ class CallTable {
   }
 
   Host& host_;
-  Arena& arena_;
-  engine::LogWriter<engine::CallEntry, Host> calls_;
-  engine::LogWriter<engine::ModuleEntry, Host> modules_;
+  journal::Arena& arena_;
+  journal::LogWriter<journal::CallEntry, Host> calls_;
+  journal::LogWriter<journal::ModuleEntry, Host> modules_;
   Recent* recent_;
   std::uint32_t* buckets_ = nullptr;  // index + 1; 0 = free
   std::uint32_t size_ = 0;

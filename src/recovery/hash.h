@@ -9,7 +9,7 @@
 #define XXH_NO_STDLIB
 #include <xxhash.h>
 
-#include "engine/members.h"
+#include "journal/layout.h"
 
 namespace rejoin::recovery {
 
@@ -31,7 +31,7 @@ inline std::uint32_t hash_bytes(const void* data, std::size_t bytes) {
   if (bytes <= 8) {
     std::uint64_t word = 0;
     if (bytes > 0) std::memcpy(&word, data, bytes);
-    return static_cast<std::uint32_t>(engine::mix(word + bytes));
+    return static_cast<std::uint32_t>(journal::mix(word + bytes));
   }
   if (bytes <= kHashAllBytes) return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));
   constexpr std::size_t kEnd = kHashAllBytes / 2, kLine = 64;
@@ -41,7 +41,7 @@ inline std::uint32_t hash_bytes(const void* data, std::size_t bytes) {
   for (std::size_t at = kEnd; at + kLine <= bytes - kEnd; at += stride) {
     h = (h ^ hash_line(p + at)) * 0x9e3779b97f4a7c15u;
   }
-  return static_cast<std::uint32_t>(engine::mix(h));
+  return static_cast<std::uint32_t>(journal::mix(h));
 }
 
 }  // namespace rejoin::recovery

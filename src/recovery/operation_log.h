@@ -12,8 +12,8 @@
 #include <cstdio>
 
 #include "wire/messages.h"
-#include "engine/segment.h"
-#include "recovery/rank.h"
+#include "journal/log.h"
+#include "recovery/types.h"
 
 namespace rejoin::recovery {
 
@@ -21,12 +21,12 @@ template <class Host>
 class OperationLog {
  public:
   explicit OperationLog(Host& host)
-      : host_(host), wanted_(engine::header_of(host.base())->log_ops != 0) {}
+      : host_(host), wanted_(journal::header_of(host.base())->log_ops != 0) {}
 
   bool wanted() const { return wanted_; }
 
   // An operation begins. `replayed`: how many the journal has answered so far.
-  void begin(const engine::CallEntry& call, std::uint64_t replayed) {
+  void begin(const journal::CallEntry& call, std::uint64_t replayed) {
     call_ = call;
     replayed_ = replayed;
     model_bytes_ = 0;
@@ -71,7 +71,7 @@ class OperationLog {
 
   Host& host_;
   const bool wanted_;
-  engine::CallEntry call_ = {};
+  journal::CallEntry call_ = {};
   std::uint64_t replayed_ = 0;
   std::uint64_t model_bytes_ = 0;
   std::uint64_t begin_ns_ = 0;

@@ -1,129 +1,148 @@
 // A rank: the one rule of recovery around every operation, and nothing else.
 //
-//     entering an operation, look for my record of it; else for somebody's record of it; else run
-//     it
-//
-// BasicRank is written over a Host (engine/transport/*/host.h): the real one maps a segment and
-// sleeps on futexes, the simulated one yields to a scheduler at every publish. One thread at a time
-// may be inside a rank (MPI_THREAD_SERIALIZED).
+// BasicRank is written over a Host (journal/host.h): the real one maps a segment and sleeps on
+// futexes, the simulated one yields to a scheduler at every publish. One thread at a time may be
+// inside a rank (MPI_THREAD_SERIALIZED).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/reduction.h"
-#include "engine/segment.h"
+#include "recovery/channel_op.h"
+#include "recovery/checkpointer.h"
+#include "recovery/replicated_op.h"
+#include "recovery/rooms.h"
 
 namespace rejoin::recovery {
 
-using engine::Signature;
+template <engine::Host H>
+class BasicRank {
+ public:
+  using Comm = recovery::Comm<H>;
+  using ReplicatedOp = recovery::ReplicatedOp<H>;
+  using ChannelOp = recovery::ChannelOp<H>;
 
-// Values are part of the journal's format.
-enum class OpKind : std::uint16_t {
-  kBarrier = 1,
-  kBcast,
-  kAllreduce,
-  kAllgather,
-  kAllgatherv,
-  kReduceScatter,
-  kReduceScatterBlock,
-  kReduce,
-  kGather,
-  kGatherv,
-  kScatter,
-  kScatterv,
-  kAlltoall,
-  kAlltoallv,
-  kAlltoallw,
-  kScan,
-  kExscan,
-  kCommDup,
-  kCommSplit,
-  kCommCreate,
-  kCommCreateGroup,
-  kInit,
-  kFinalize,
-  kCheckpoint,
-  kLoad,
+  // `arena` is the rank's private memory; both must outlive the rank.
+  BasicRank(H& host, journal::Arena& arena)
+      : rooms_(host, arena), operations_(rooms_), checkpointer_(operations_) {}
+  BasicRank(const BasicRank&) = delete;
+  BasicRank& operator=(const BasicRank&) = delete;
+
+  std::uint32_t rank() const { return rooms_.host.rank(); }
+  std::uint32_t size() const { return rooms_.header->ranks; }
+  std::uint32_t incarnation() const { return rooms_.incarnation; }
+  H& host() const { return rooms_.host; }
+  journal::Arena& arena() { return rooms_.arena; }
+  journal::Region<H>& region() { return rooms_.journal.region(); }
+  journal::Log& observation_log() { return region().head()->observations; }
+
+  // --- Communicators
+
+  // A communicator of the world ranks members[0..size), mine among them. Local. `context` comes
+  // from journal::derive_context; making the same context again in a new incarnation finds its
+  // records. nullptr: memory is used up.
+  Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
+    const bool permanent =
+        !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0;
+    Comm* c = rooms_.comms.make(context, members, size, permanent);
+    if (c != nullptr) checkpointer_.adopt(*c);
+    return c;
+  }
+  // Drops the private state; records and position stay for the others.
+  void free_comm(Comm* comm) { rooms_.comms.free(comm, rooms_.progress.ordinal); }
+
+  // --- Operations
+
+  // Runs or replays one replicated-result operation. Blocks until every member has entered (Bcast:
+  // the root never waits). The result is valid until the next operation of this rank.
+  Outcome replicated(Comm& comm, const Call& call, const ReplicatedSpec& spec) {
+    ReplicatedOp op(operations_, comm, call, spec);
+    engine::wait_until(rooms_.host,
+                       [&](bool thorough) { return op.advance(thorough) != Progress::kPending; });
+    return op.outcome();
+  }
+
+  // Runs or replays a collective whose members get different bytes: `algorithm` is one of
+  // engine/collectives.h. input: my contribution, for the fingerprint only. Blocks until its
+  // messages are sent and received.
+  template <class Algorithm>
+  Outcome channel(Comm& comm, const Call& call, const void* input, std::size_t input_bytes,
+                  Algorithm&& algorithm) {
+    ChannelOp op(operations_, comm, call, input, input_bytes);
+    engine::wait_until(rooms_.host, [&](bool thorough) {
+      return op.advance(thorough, [&] { return algorithm.advance(op); }) != Progress::kPending;
+    });
+    return op.outcome();
+  }
+
+  // For operations that are advanced by the caller.
+  Operations<H>& operations() { return operations_; }
+
+  // --- Checkpoints
+
+  Status load(Loaded* loaded) { return checkpointer_.load(loaded); }
+  Status checkpoint(Comm& world, const Call& call, const Models& models) {
+    return checkpointer_.checkpoint(world, call, models);
+  }
+  // Before this lazy checkpoint is reached, lazy checkpoints are only numbers.
+  std::uint64_t next_lazy() const { return checkpointer_.next_lazy(); }
+  void pass_checkpoint() { ++rooms_.progress.version; }
+  std::uint64_t version() const { return rooms_.progress.version; }
+  std::uint64_t observations_mark() const { return checkpointer_.observations_mark(); }
+  // Whether a former incarnation has prepared the next version already.
+  bool is_prepared() const {
+    return rooms_.control->prepared.load(std::memory_order_relaxed) > version();
+  }
+  bool has_loaded() const { return rooms_.progress.load_called; }
+  bool is_replaying() const { return rooms_.incarnation > 0 && !rooms_.progress.live; }
+
+  // --- The life of MPI
+
+  // Fault injection at MPI_Init and MPI_Finalize.
+  void point(PointKind kind, Moment moment) { rooms_.faults.point(kind, moment); }
+  // 1 = after Init, 2 = after Finalize.
+  void set_initialized(std::uint32_t state) {
+    rooms_.control->initialized.store(state, std::memory_order_relaxed);
+    rooms_.host.tell(
+        state == 1 ? wire::MessageType::kInitialized : wire::MessageType::kFinalized, 0, 0,
+        nullptr, 0);
+  }
+
+  // --- People
+
+  // Text of the newest failure, with call sites as in wire/messages.h.
+  const char* last_error() const { return rooms_.diagnostics.error(); }
+  // --log-ops. Operations do it by themselves, checkpoint() the end, load() nothing.
+  void begin_log(const Call& call) {
+    if (!rooms_.log.wanted()) [[likely]]
+      return;
+    rooms_.log.begin(*rooms_.calls.entry(rooms_.calls.intern(call).call),
+                     rooms_.progress.replayed);
+  }
+  void end_log(Status status) {
+    if (rooms_.log.wanted()) [[unlikely]]
+      rooms_.log.end(status, version(), rooms_.progress.replayed);
+  }
+  OperationLog<H>& log() { return rooms_.log; }
+  // The replay asks for something else than the first execution did: the job cannot go on.
+  [[noreturn]] void diverged(const char* text) {
+    rooms_.host.stop(text);
+    __builtin_unreachable();
+  }
+  // One line for the user; the caller bounds how often.
+  void notice(const char* text) { rooms_.notice(text); }
+
+  // Reads every cached cursor of the segment again.
+  void rebase() {
+    rooms_.journal.rebase();
+    rooms_.calls.rebase();
+    for (Comm* c = rooms_.comms.first(); c != nullptr; c = c->next) c->records.rebase();
+  }
+
+ private:
+  mutable Rooms<H> rooms_;
+  Operations<H> operations_;
+  Checkpointer<H> checkpointer_;
 };
-// What an operation moves, as far as all members agree on it.
-struct Shape {
-  std::size_t element_bytes;  // 1: plain bytes
-  std::uint64_t count;
-};
-Shape shape_of(const Signature& signature);
-
-const char* name_of(OpKind kind);  // "Allreduce"; with the MPI_ prefix in messages to users
-
-enum class Status {
-  kOk,
-  kMismatch,   // members disagree about this operation; text in last_error()
-  kTruncated,  // a message is longer than the receiver allows; text in last_error()
-  kExhausted,  // more communicators than kMaxContexts, or no memory for the shim itself
-  kRefused,    // not possible here; text in last_error()
-};
-
-// What the MPI face knows of a call. `site` is the return address of the MPI function; or, if
-// `function` is not null, the name of a file (const char*), and the call is made from
-// FILE:LINE::FUNCTION.
-struct Call {
-  Signature signature;
-  const void* site;
-  const char* function = nullptr;
-  std::uint32_t line = 0;
-};
-
-// What the program has said about its next operation.
-struct Hint {
-  bool bootstrap = false;
-  std::uint64_t key = 0;             // a hash; 0: by call site
-  void (*prepare)(void*) = nullptr;  // fills the input
-  void* argument = nullptr;
-};
-
-// Of a checkpoint. Kept from the call on: nothing points to the caller's memory.
-struct Models {
-  const void* global = nullptr;
-  std::size_t global_bytes = 0;
-  const void* local = nullptr;
-  std::size_t local_bytes = 0;
-  std::uint64_t next_lazy = 0;  // rank 0's word on which lazy checkpoint all ranks write next
-  bool compared = true;         // false: only rank 0 has the global model
-};
-
-struct Loaded {
-  std::uint64_t version;  // 0: none
-  const std::byte* global;
-  std::size_t global_bytes;
-  const std::byte* local;
-  std::size_t local_bytes;
-  std::uint64_t observations;  // bytes of the log that lie before the version
-  bool restored;               // by an earlier life of this job, not by --resume
-};
-
-// An operation whose result is the same bytes at every member that gets it.
-struct Uniform {
-  const void* input = nullptr;  // my contribution; stays untouched until the call returns
-  std::size_t input_bytes = 0;  // Allreduce: bytes of the vector. Bcast: root only. Allgather: mine
-  std::size_t result_bytes = 0;
-  const engine::Reduction* reduction = nullptr;  // Allreduce and Reduce_scatter
-  // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
-  // all blocks have input_bytes.
-  const std::size_t* blocks = nullptr;
-  // If not null: result_bytes of the caller's memory, apart from `input`, which may be written
-  // before the commit. When the call returns kOk and *result == early, the result lies there
-  // already.
-  void* early = nullptr;
-};
-
-// The class itself: recovery/basic_rank.h. For the real host:
-//
-//   using Rank = recovery::BasicRank<engine::ShmHost>;
-//
-//   Rank::Comm* make_comm(context, members, size), free_comm(comm)
-//   Status uniform(comm, call, uniform, &result)
-//   Rank::Operation op(rank, comm, call, input, input_bytes);   everything that is not uniform
-//     op.send(peer, data, bytes); op.receive(peer, max_bytes, &data, &bytes); return op.finish();
-//   The algorithms over send and receive: engine/collectives.h.
 
 }  // namespace rejoin::recovery

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "checkpoint_image.h"
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "fuzz.h"
 #include "launcher/agent/checkpoint_files.h"
 

@@ -11,6 +11,7 @@
 #include "fuzz.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/inspect/symbolizer.h"
+#include "engine/collectives.h"
 #include "thread_job.h"
 
 namespace {
@@ -23,26 +24,19 @@ constexpr std::size_t kRunLines = 48;
 
 void bcast(test::Rank& rank, test::Rank::Comm& comm, std::size_t bytes) {
   const std::vector<unsigned char> data(bytes, 7);
-  recovery::Uniform u;
+  recovery::ReplicatedSpec u;
   u.input = data.data();
   u.input_bytes = comm.members.rank == 0 ? bytes : 0;
   u.result_bytes = bytes;
-  const std::byte* result = nullptr;
-  rank.uniform(comm, test::call(OpKind::kBcast, bytes, 0), u, &result);
+  rank.replicated(comm, test::call(OpKind::kBcast, bytes, 0), u);
 }
 
 void send(test::Rank& rank, test::Rank::Comm& comm) {
   const std::uint64_t word = 5;
-  test::Rank::Operation op(rank, comm, test::call(OpKind::kReduce, sizeof word, 1), &word,
-                           sizeof word);
-  if (comm.members.rank == 0) {
-    op.send(1, &word, sizeof word);
-  } else {
-    const std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    op.receive(0, sizeof word, &data, &bytes);
-  }
-  op.finish();
+  std::uint64_t sum = 0;
+  const engine::Reduction op = test::sum_of_int64();
+  engine::Reduce fold(1, &word, sizeof word, op, &sum, nullptr);
+  rank.channel(comm, test::call(OpKind::kReduce, sizeof word, 1), &word, sizeof word, fold);
 }
 
 // A journal of two ranks. Beyond its limit logs wrap.
@@ -125,7 +119,7 @@ void Journal::print(std::uint64_t bytes) const {
   REQUIRE(printed < 64 << 20);
 }
 
-const Journal& journal(bool wrapped) {
+const Journal& journal_of(bool wrapped) {
   static const Journal plain(0, 20);
   static const Journal beyond(1 << 20, 3000);
   return wrapped ? beyond : plain;
@@ -136,14 +130,14 @@ const Journal& journal(bool wrapped) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  journal(text[0] == 'w').read_as(text.substr(1));
+  journal_of(text[0] == 'w').read_as(text.substr(1));
   return 0;
 }
 
 namespace rejoin::fuzz {
 
 std::vector<std::string> seeds() {
-  return {'p' + journal(false).contents(), 'w' + journal(true).contents()};
+  return {'p' + journal_of(false).contents(), 'w' + journal_of(true).contents()};
 }
 
 std::vector<std::string> words() { return {std::string(8, '\0'), std::string(64, '\xff')}; }

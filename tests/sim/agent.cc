@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/members.h"
+#include "journal/contexts.h"
 
 namespace rejoin::sim {
 

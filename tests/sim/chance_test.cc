@@ -26,7 +26,6 @@ TEST_P(Chance, RandomWorlds) {
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
-    if (static_cast<Step>(i) == Step::kAsk) continue;  // few come by there
     EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
   }
 }

@@ -76,14 +76,13 @@ void bootstrap(Player& p) {
   p.call_through(kWrapper);
   for (const std::size_t count : {3, 1, 3}) p.allreduce(all, count);
   p.call_through(0);
-  p.mark(0);
   p.bcast(all, 2, 7);
-  p.gather(all, 1, 2);
+  p.end_set_up();
+  if (from == 0) p.gather(all, 1, 2);
   iterate(p, all, from, 3, [&](std::uint64_t v) { p.allreduce(all, 1 + v); });
 }
 
-// One function makes the calls of the set-up and of the iterations. What has a key is asked for in
-// every life; what has none, only by those that have not loaded anything.
+// One function makes the calls of the set-up and of the iterations.
 void wrapper(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -96,6 +95,41 @@ void wrapper(Player& p) {
     p.allreduce(all, 1);
     p.bcast(all, 0, 1);
   });
+}
+
+// What follows the load in every incarnation is not marked, and the iterations call from elsewhere.
+void unproven_repeated(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  p.call_through(kWrapper);
+  p.allreduce(all, 2);
+  p.call_through(0x9100);
+  for (std::uint64_t v = from; v < 4; ++v) {
+    p.allreduce(all, 2);
+    p.checkpoint(all);
+  }
+  p.call_through(0x9500);
+  p.barrier(all);  // as MPI_Finalize is
+}
+
+// A broadcast of the first iteration comes again in a late one, and its root calls from another
+// place then.
+void unproven_roles(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  for (std::uint64_t v = from; v < 4; ++v) {
+    if (v % 3 == 0) {
+      p.call_through(p.rank() != 0 ? kWrapper + 8 * p.rank() : v == 0 ? 0x9200 : 0x9300);
+      p.bcast(all, 0, 3);
+    }
+    p.call_through(0x9400);
+    p.allreduce(all, 2);
+    p.checkpoint(all);
+  }
+  p.call_through(0x9500);
+  p.barrier(all);  // as MPI_Finalize is
 }
 
 void communicators(Player& p) {
@@ -115,42 +149,14 @@ void communicators(Player& p) {
   });
 }
 
-// Who asks for its set-up with somebody who waits for a third rank, who waits for the one that
-// asks.
-void chain(Player& p) {
-  Comm all = p.everyone(), left = p.comm({0, 1}), right = p.comm({1, 2}), outer = p.comm({2, 0});
-  const std::uint64_t from = p.load();
-  p.allreduce(left, 1);
-  p.allreduce(right, 1);
-  p.allreduce(outer, 1);
-  iterate(p, all, from, 2, [&](std::uint64_t) {
-    p.allreduce(outer, 2);
-    p.allreduce(right, 2);
-    p.allreduce(left, 2);
-  });
-}
-
-// The same, but it was no set-up that is asked for.
-void chain_wrapper(Player& p) {
-  Comm all = p.everyone(), left = p.comm({0, 1}), right = p.comm({1, 2}), outer = p.comm({2, 0});
-  const std::uint64_t from = p.load();
-  p.end_set_up();
-  p.call_through(kWrapper);
-  if (from == 0) p.allreduce(left, 1);
-  iterate(p, all, from, 3, [&](std::uint64_t) {
-    p.allreduce(right, 2);
-    p.allreduce(left, 1);
-    p.bcast(outer, 0, 2);
-  });
-}
-
 // In some iterations no member of the set-up's communicators is heard of in them.
 void seldom(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
   Comm pair = p.comm({1, 0});
   p.allreduce(pair, 2);
-  p.gather(pair, 0, 1);
+  p.end_set_up();
+  if (from == 0) p.gather(pair, 0, 1);
   iterate(p, all, from, 4, [&](std::uint64_t v) {
     p.allreduce(all, 1);
     if (v == 2) p.allreduce(pair, 3);
@@ -161,12 +167,35 @@ void messages(Player& p) {
   Comm all = p.everyone(), pair = p.comm({2, 0});
   p.gather(all, 0, 1);
   const std::uint64_t from = p.load();
-  p.scatter(all, 1, 2);
+  p.end_set_up();
+  if (from == 0) p.scatter(all, 1, 2);
   iterate(p, all, from, 3, [&](std::uint64_t v) {
     p.alltoall(all, 1);
     p.message(pair, v % 2, 1 - v % 2, 4);
     p.reduce(all, 2, 3);
   });
+}
+
+// Members stand at different operations when they make a checkpoint: roots and senders are past what
+// others are still given after it.
+void crossing(Player& p) {
+  Comm all = p.everyone(), pair = p.comm({0, 2});
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  const auto root = [](std::uint64_t v) { return static_cast<std::uint32_t>(v % 2); };
+  const auto is_early = [&](std::uint64_t v) { return p.rank() == 2 * root(v); };
+  const auto send = [&](std::uint64_t v) {
+    p.bcast(pair, root(v), 12);
+    p.message(pair, root(v), 1 - root(v), 6);
+  };
+  if (from > 0 && !is_early(from - 1)) send(from - 1);
+  for (std::uint64_t v = from; v < 4; ++v) {
+    p.allreduce(all, 3);
+    if (is_early(v)) send(v);
+    p.checkpoint(all);
+    if (!is_early(v)) send(v);
+  }
+  p.allreduce(all, 2);
 }
 
 // Roots and senders have made the next checkpoint while others are still given what came before it.
@@ -190,6 +219,13 @@ void large(Player& p) {
 
 }  // namespace
 
+std::vector<World> unproven_worlds() {
+  World repeated = {"unproven-repeated", 3, unproven_repeated};
+  World roles = {"unproven-roles", 3, unproven_roles};
+  repeated.checkpoints = roles.checkpoints = true;
+  return {repeated, roles};
+}
+
 std::vector<World> checkpoint_worlds() {
   const auto asked = with(kRestores, {Probe::kAskedAgain});
   std::vector<World> worlds;
@@ -207,11 +243,10 @@ std::vector<World> checkpoint_worlds() {
   add("checkpoints-bootstrap", 3, bootstrap, asked);
   add("checkpoints-wrapper", 3, wrapper, asked);
   add("checkpoints-communicators", 3, communicators, asked);
-  add("checkpoints-chain", 3, chain, asked);
-  add("checkpoints-chain-wrapper", 3, chain_wrapper, kRestores);
   add("checkpoints-seldom", 3, seldom, asked);
-  add("checkpoints-messages", 3, messages, with(asked, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-messages", 3, messages, with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
   add("checkpoints-ahead", 3, ahead, kRestores);
+  add("checkpoints-crossing", 3, crossing, kRestores);
   add("checkpoints-large", 2, large, kRestores);
   return worlds;
 }

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 
-#include "engine/members.h"
+#include "journal/contexts.h"
 #include "player.h"
-#include "recovery/arena.h"
+#include "journal/arena.h"
 
 namespace rejoin::sim {
 
@@ -119,19 +120,18 @@ void Job::wipe_segment() {
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
     engine::RegionHead* head = engine::region_of(base, r);
     auto* region = reinterpret_cast<std::byte*>(head);
-    std::vector<engine::ContextIndexEntry*> entries;
-    for (const auto& [context, g] : oracle_.groups()) {
-      for (std::uint32_t i = 0; i < engine::kMaxContexts; ++i) {
-        auto& e = head->context_index[(context + i) % engine::kMaxContexts];
-        if (e.context.load() == 0) break;
-        if (e.context.load() == context) entries.push_back(&e);
-      }
-    }
-    for (auto* e : entries) e->context.store(0);
-    for (auto& half : head->staging) half.owner.store(0);
-    std::memset(static_cast<void*>(head), 0, offsetof(engine::RegionHead, staging));
     const engine::RankControl* control = engine::control_of(base, r);
-    std::memset(region + sizeof *head, 0, control->lasting_bump.load() - sizeof *head);
+    // Whatever lies in staging buffers is overwritten before it is read, and they stay in place.
+    const engine::Offset staging[] = {head->staging[0], head->staging[1]};
+    static_assert(std::size(staging) == journal::kFirstStagingBuffers);
+    std::byte* from = region;
+    for (const engine::Offset at : staging) {
+      std::memset(from, 0, static_cast<std::size_t>(base + at - from));
+      auto* s = reinterpret_cast<journal::StagingBuffer*>(base + at);
+      s->owner.store(0);
+      from = reinterpret_cast<std::byte*>(s + 1);
+    }
+    std::memset(from, 0, static_cast<std::size_t>(region + control->permanent_bump.load() - from));
     const std::uint64_t payload = engine::payload_begin(header);
     const std::uint64_t used = control->payload_bump.load() - payload;
     if (used <= kKeptBytes) {
@@ -161,7 +161,7 @@ Mapping& Job::memory_of_next_process() {
 // Inside a fiber: nothing that owns memory may live on this stack.
 void Job::run(SimHost& host) {
   std::byte* memory = memory_of_next_process().get();
-  recovery::Arena arena(memory, kArenaBytes);
+  journal::Arena arena(memory, kArenaBytes);
   SimRank rank(host, arena);
   Player player(*this, rank, memory + kArenaBytes);
   rank.set_initialized(1);

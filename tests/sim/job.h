@@ -14,7 +14,7 @@
 #include "engine/transport/sim/simulation.h"
 #include "oracle.h"
 #include "probes.h"
-#include "recovery/basic_rank.h"
+#include "recovery/rank.h"
 
 namespace rejoin::sim {
 

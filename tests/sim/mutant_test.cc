@@ -53,8 +53,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank",
              "checkpoints-two"},
         Case{"PreparesEarly", Mutant::kPreparesEarly, "checkpoint", "checkpoints-ahead"},
-        Case{"ForgetsTooMuch", Mutant::kForgetsTooMuch, "", "checkpoints-ahead"},
-        Case{"AsksNobody", Mutant::kAsksNobody, "", "checkpoints-wrapper"},
         Case{"HearsTheDead", Mutant::kHearsTheDead, "deadlock"},
         Case{"WelcomesTwo", Mutant::kWelcomesTwo, "I6"},
         Case{"RestartsFinalized", Mutant::kRestartsFinalized, "has ended well"}),

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/region.h"
+#include "journal/log.h"
 
 namespace rejoin::sim {
 
@@ -204,7 +204,7 @@ const char* Oracle::received(std::uint32_t from, std::uint32_t to, std::uint64_t
 // words
 
 const char* Oracle::check_tail(Group& g, std::uint32_t member, std::uint32_t mover) {
-  if (g.blocks[member] == nullptr) return nullptr;
+  if (!g.has_block(member)) return nullptr;
   const std::uint64_t tail = g.blocks[member]->records.tail.load();
   const auto before = static_cast<unsigned long long>(g.tails[member]);
   const auto now = static_cast<unsigned long long>(tail);
@@ -311,7 +311,7 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
                     static_cast<unsigned long long>(g.context));
     }
     const void* data = small ? static_cast<const void*>(&r.value) : base_ + r.value;
-    if ((r.call & engine::kFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
+    if ((r.call & engine::kRecordFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
       return broken(
           "journal: rank %u's record of operation %llu of context %llx leads to other bytes "
           "than were handed out",
@@ -326,10 +326,10 @@ const char* Oracle::check_journal(const Group& g) {
   if (engine::header_of(base_)->limit_reached.load() != 0) return nullptr;  // nothing is kept
   std::uint64_t line = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < versions_.size(); ++r) {
-    line = std::min(line, engine::control_of(base_, r)->safe.load());
+    line = std::min(line, engine::control_of(base_, r)->kept.load());
   }
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
-    if (g.blocks[i] == nullptr) continue;
+    if (!g.has_block(i)) continue;
     const std::uint64_t tail = g.blocks[i]->records.tail.load();
     if (tail != g.operations[i]) {
       return broken("journal: rank %u has %llu records of %llu operations", g.members[i],
@@ -385,7 +385,7 @@ const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
     return broken("checkpoints: rank %u returns from checkpoint %llu before all have prepared it",
                   rank, number);
   }
-  if (engine::control_of(base_, rank)->safe.load() < v) {
+  if (engine::control_of(base_, rank)->kept.load() < v) {
     return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it",
                   rank, number);
   }
@@ -400,7 +400,7 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
     return broken("checkpoints: rank %u loads version %llu, which some rank has not prepared", rank,
                   number);
   }
-  if (v < committed_before || v < engine::control_of(base_, rank)->safe.load()) {
+  if (v < committed_before || v < engine::control_of(base_, rank)->kept.load()) {
     return broken("checkpoints: rank %u loads version %llu, and there is a newer one", rank,
                   number);
   }
@@ -417,7 +417,7 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
         number);
   }
   for (const auto& [g, member] : groups_of_[rank]) {
-    if (g->blocks[member] == nullptr || g->members.size() == 1) continue;
+    if (!g->has_block(member) || g->members.size() == 1) continue;
     if (const char* why = check_records(*g, member, v)) return why;
   }
   return nullptr;
@@ -434,7 +434,7 @@ const char* Oracle::check_versions(std::uint32_t rank) {
   const std::uint64_t all = committed();
   for (std::uint32_t r = 0; r < prepared_.size(); ++r) {
     const std::uint64_t prepared_now = prepared(r);
-    const std::uint64_t safe_now = engine::control_of(base_, r)->safe.load();
+    const std::uint64_t safe_now = engine::control_of(base_, r)->kept.load();
     if (prepared_now < prepared_[r] || safe_now < safe_[r] || safe_now > all) {
       return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks",
                     r);
@@ -470,7 +470,7 @@ bool Oracle::only_done_hold(const Group& g, std::uint64_t sequence,
                             const std::vector<bool>& done) const {
   bool held = false;
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
-    if (g.blocks[i] == nullptr || g.blocks[i]->records.tail.load() <= sequence) continue;
+    if (!g.has_block(i) || g.blocks[i]->records.tail.load() <= sequence) continue;
     if (!done[g.members[i]]) return false;
     held = true;
   }

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "recovery/rank.h"
 
 namespace rejoin::sim {
@@ -65,6 +65,11 @@ struct Group {
   std::vector<std::uint64_t> born;            // the newest version of each when it made its own
   std::deque<Key> keys;
   const Group* reference = nullptr;  // the same in the run without failures
+
+  // False: not made yet, or its block was reclaimed and may belong to another context.
+  bool has_block(std::size_t member) const {
+    return blocks[member] != nullptr && blocks[member]->context == context;
+  }
 };
 
 class Oracle {

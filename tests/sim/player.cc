@@ -4,16 +4,17 @@
 #include <cstring>
 
 #include "engine/collectives.h"
-#include "engine/members.h"
+#include "journal/contexts.h"
 #include "engine/plan.h"
 
 namespace rejoin::sim {
 
 using engine::Block;
 using engine::Reduction;
+using journal::Progress;
 using recovery::OpKind;
 using recovery::Status;
-using recovery::Uniform;
+using recovery::ReplicatedSpec;
 
 namespace {
 
@@ -112,8 +113,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   return c;
 }
 
-// ------------------------------------------------------------------------------------
-// communicators
+// --- Communicators
 
 Player::Comm Player::comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id) {
   const std::uint64_t context =
@@ -161,8 +161,7 @@ Count* Player::count_of(std::uint64_t context) {
   return free;
 }
 
-// ---------------------------------------------------------------------------------- uniform
-// operations
+// --- Replicated-result operations
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
   // Asked for again, it is entered only if it is to be executed once more.
@@ -173,11 +172,10 @@ void Player::begin(Comm& c, bool bcast, bool follower) {
   messages_ = 0;
 }
 
-// The operation that was entered last.
-Player::Given Player::given(const Comm& c, bool failed) {
+Player::Given Player::given(const Comm& c, const recovery::Outcome& outcome) {
   const Count& count = *c.count;
-  Given g = {rank_.newest_sequence(), count.number, false};
-  if (failed) return {count.next, count.number, false};
+  Given g = {outcome.sequence, count.number, false};
+  if (outcome.status != Status::kOk) return {count.next, count.number, false};
   if (c.size() == 1) {  // nothing is recorded: it is executed in every life
     if (asks_again()) g.number = count.set_up + count.asked;
     job_.oracle().entered(*c.group, g.number, c.me);
@@ -186,10 +184,9 @@ Player::Given Player::given(const Comm& c, bool failed) {
   if (asks_again()) {
     g.number = count.set_up + count.asked;
     g.out_of_turn = g.sequence != count.next;
-    if (g.out_of_turn && g.sequence != g.number)
-      job_.fail_if("set-up: it is given another operation");
+    if (g.sequence != g.number) job_.fail_if("set-up: it is given another operation");
     if (!g.out_of_turn) job_.oracle().entered(*c.group, g.sequence, c.me);
-    job_.hit(g.out_of_turn ? Probe::kAskedAgain : Probe::kRunAgain);
+    job_.hit(Probe::kAskedAgain);
   } else if (g.sequence != count.next) {
     job_.fail_if("set-up: an operation of the iterations is taken for one");
   }
@@ -211,9 +208,9 @@ void Player::end(Comm& c, const Given& g, std::uint64_t hash, bool common) {
   used_ = kKeptBytes;
 }
 
-Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::size_t count,
+Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std::size_t count,
                        const Reduction* reduction, const std::size_t* blocks, bool early) {
-  Uniform u;
+  ReplicatedSpec u;
   u.input = in.data;
   u.input_bytes = in.bytes();
   u.result_bytes = count * sizeof(Element);
@@ -230,15 +227,19 @@ Status Player::uniform(Comm& c, OpKind kind, int root, const Buffer& in, std::si
     retagged_ = in;
     retagged_comm_ = &c;
   }
-  const std::byte* result = nullptr;
-  const Status s = rank_.uniform(*c.comm, call(c, kind, bytes, root), u, &result);
+  recovery::Call at = call(c, kind, bytes, root);
+  hint_.bootstrap = setting_up_;
+  if (setting_up_) at.hint = &hint_;
+  const recovery::Outcome o = rank_.replicated(*c.comm, at, u);
   retagged_comm_ = nullptr;
-  return end_uniform(c, s, kind, result, u.result_bytes);
+  hint_ = {};
+  return end_replicated(c, o, kind, u.result_bytes);
 }
 
-Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* result,
-                           std::size_t bytes) {
-  const bool failed = s != Status::kOk;
+Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind,
+                              std::size_t bytes) {
+  const bool failed = o.status != Status::kOk;
+  const std::byte* result = o.data();
   job_.end_operation(rank_.host(), failed);
   if (failed && job_.world().disagreement == Disagreement::kNone) {
     job_.fail_if(rank_.last_error());
@@ -252,7 +253,7 @@ Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* resu
     }
   }
   Oracle& oracle = job_.oracle();
-  const Given g = given(c, failed);
+  const Given g = given(c, o);
   if (job_.world().disagreement != Disagreement::kSomewhere) {
     const bool synchronises = kind != OpKind::kBcast && !asks_again();
     job_.fail_if(oracle.returned_uniform(*c.group, g.sequence, g.number, c.me, failed, synchronises,
@@ -261,31 +262,31 @@ Status Player::end_uniform(Comm& c, Status s, OpKind kind, const std::byte* resu
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(result, bytes);
   job_.simulation().note(rank_.host(), "has the outcome of operation", g.sequence, hash);
   end(c, g, hash, true);
-  return s;
+  return o.status;
 }
 
 Status Player::allreduce(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Reduction r = reduction(how.user);
-  return uniform(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr,
+  return replicated(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr,
                  how.early);
 }
 
 Status Player::barrier(Comm& c) {
   if (c.comm == nullptr) return Status::kOk;
-  return uniform(c, OpKind::kBarrier, -1, Buffer(), 0, nullptr, nullptr, false);
+  return replicated(c, OpKind::kBarrier, -1, Buffer(), 0, nullptr, nullptr, false);
 }
 
 Status Player::bcast(Comm& c, std::uint32_t root, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = c.me == root ? contribution(c, count, true) : Buffer();
-  return uniform(c, OpKind::kBcast, static_cast<int>(root), in, count, nullptr, nullptr,
+  return replicated(c, OpKind::kBcast, static_cast<int>(root), in, count, nullptr, nullptr,
                  how.early && c.me != root);
 }
 
 Status Player::allgather(Comm& c, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  return uniform(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(), nullptr,
+  return replicated(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(), nullptr,
                  nullptr, false);
 }
 
@@ -297,78 +298,74 @@ Status Player::allgatherv(Comm& c, std::size_t count) {
     blocks[i + 1] = blocks[i] + (i % 3 == 1 ? 0 : count + i) * sizeof(Element);
   }
   const std::size_t mine = (blocks[c.me + 1] - blocks[c.me]) / sizeof(Element);
-  return uniform(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
+  return replicated(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
                  blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
 }
 
-// ---------------------------------------------------------------------------------- channel
-// operations
+// --- Channel operations
 
-// An Operation whose messages are shown to the oracle.
+// A ChannelOp whose messages are shown to the oracle.
 class SimPort {
  public:
-  SimPort(Player& player, Player::Comm& comm, SimRank::Operation& operation)
+  SimPort(Player& player, Player::Comm& comm, SimRank::ChannelOp& operation)
       : player_(player), job_(player.job_), comm_(comm), operation_(operation) {}
 
   std::uint32_t size() const { return operation_.size(); }
   std::uint32_t me() const { return operation_.me(); }
 
-  void send(std::uint32_t peer, const void* data, std::size_t bytes) {
-    if (operation_.status() != Status::kOk) return operation_.send(peer, data, bytes);
+  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
     const std::uint32_t from = player_.rank(), to = comm_.group->members[peer];
-    if (is_out_of_turn()) {
-      const std::uint64_t posts = job_.posts(from);
-      operation_.send(peer, data, bytes);
-      if (job_.posts(from) != posts) job_.fail_if("set-up: a message is posted again");
-      return;
-    }
-    const std::uint64_t k = player_.sent_[to]++;
+    const std::uint64_t k = player_.sent_[to];
     const bool fresh = job_.oracle().offered(from, to, k, hash_of_bytes(data, bytes));
     const std::uint64_t posts = job_.posts(from);
-    operation_.send(peer, data, bytes);
+    const Progress p = operation_.send(peer, data, bytes);
+    if (p != Progress::kDone) return p;
+    ++player_.sent_[to];
     job_.fail_if(job_.oracle().posted(from, to, k));
     if (fresh == (job_.posts(from) == posts))
       job_.fail_if("messages: one is posted twice, or never");
     if (!fresh) job_.hit(Probe::kResent);
+    return p;
   }
 
-  bool receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
-               std::size_t* bytes) {
-    if (!operation_.receive(peer, max_bytes, data, bytes)) return false;
+  Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
+                   std::size_t* bytes) {
+    const Progress p = operation_.receive(peer, max_bytes, data, bytes);
+    if (p != Progress::kDone) return p;
     const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
     const std::uint64_t hash = hash_of_bytes(*data, *bytes);
     player_.messages_ = engine::mix(player_.messages_ + hash);
-    if (is_out_of_turn()) return true;
     bool again = false;
     job_.fail_if(job_.oracle().received(from, to, player_.received_[from]++, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
-    return true;
+    return p;
   }
 
  private:
-  // Of the set-up, and answered by the messages of then. REQUIRES that it was entered.
-  bool is_out_of_turn() const {
-    return player_.asks_again() && player_.rank_.newest_sequence() != comm_.count->next;
-  }
-
   Player& player_;
   Job& job_;
   Player::Comm& comm_;
-  SimRank::Operation& operation_;
+  SimRank::ChannelOp& operation_;
 };
 
 // own_in_outcome: what I bring myself is the same in every life, so that all of `out` must be.
-template <class Body>
+template <class Algorithm>
 Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const Buffer& out,
-                       bool own_in_outcome, Body&& body) {
+                       bool own_in_outcome, Algorithm&& algorithm) {
+  if (asks_again() && c.size() > 1) {
+    job_.fail_if("a program repeats what gives every rank something else");
+  }
   std::memset(static_cast<void*>(out.data), 0, out.bytes());
   begin(c, false, false);
-  SimRank::Operation operation(rank_, *c.comm, call(c, kind, in.bytes(), root), in.data,
-                               in.bytes());
+  SimRank::ChannelOp operation(rank_.operations(), *c.comm, call(c, kind, in.bytes(), root),
+                               in.data, in.bytes());
   SimPort port(*this, c, operation);
-  body(port);
-  const Status s = operation.finish();
-  const bool failed = s != Status::kOk;
+  journal::wait_until(rank_.host(), [&](bool thorough) {
+    return operation.advance(thorough, [&] { return algorithm.advance(port); }) !=
+           Progress::kPending;
+  });
+  const recovery::Outcome& o = operation.outcome();
+  const bool failed = o.status != Status::kOk;
   job_.end_operation(rank_.host(), failed);
   if (failed && job_.world().disagreement == Disagreement::kNone) {
     job_.fail_if(rank_.last_error());
@@ -377,14 +374,14 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
   if (!failed && (own_in_outcome || !job_.tagged())) {
     hash = engine::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
   }
-  const Given g = given(c, failed);
+  const Given g = given(c, o);
   if (job_.world().disagreement != Disagreement::kSomewhere) {
     job_.fail_if(
         job_.oracle().returned_channel(*c.group, g.sequence, g.number, c.me, failed, hash));
   }
   job_.simulation().note(rank_.host(), "has its part of operation", g.sequence, hash);
   end(c, g, hash, false);
-  return s;
+  return o.status;
 }
 
 Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
@@ -392,20 +389,19 @@ Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
   const Buffer in = contribution(c, count, false);
   const Buffer out = buffer(c.me == root ? count : 0);
   const Reduction r = reduction(false);
-  return channel(c, OpKind::kReduce, static_cast<int>(root), in, out, true, [&](SimPort& port) {
-    engine::reduce(port, root, in.data, in.bytes(), r, out.data);
-  });
+  return channel(c, OpKind::kReduce, static_cast<int>(root), in, out, true,
+                 engine::Reduce(root, in.data, in.bytes(), r, out.data, nullptr));
 }
 
 Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = contribution(c, count, true);
   const Buffer out = buffer(c.me == root ? count * c.size() : 0);
-  return channel(c, OpKind::kGather, static_cast<int>(root), in, out, false, [&](SimPort& port) {
-    engine::gather(port, root, in.data, in.bytes(), [&](std::uint32_t i) {
-      return Block{reinterpret_cast<std::byte*>(out.data + i * count), in.bytes()};
-    });
-  });
+  const auto place = [&](std::uint32_t i) {
+    return Block{reinterpret_cast<std::byte*>(out.data + i * count), in.bytes()};
+  };
+  return channel(c, OpKind::kGather, static_cast<int>(root), in, out, false,
+                 engine::Gather(root, in.data, in.bytes(), place));
 }
 
 Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
@@ -414,12 +410,11 @@ Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
   const Buffer out = buffer(count);
   Buffer signature = in;
   signature.count = count;
+  const auto place = [&](std::uint32_t i) {
+    return Block{reinterpret_cast<std::byte*>(in.data + i * count), out.bytes()};
+  };
   return channel(c, OpKind::kScatter, static_cast<int>(root), signature, out, false,
-                 [&](SimPort& port) {
-                   engine::scatter(port, root, out.data, out.bytes(), [&](std::uint32_t i) {
-                     return Block{reinterpret_cast<std::byte*>(in.data + i * count), out.bytes()};
-                   });
-                 });
+                 engine::Scatter(root, out.data, out.bytes(), place));
 }
 
 Status Player::alltoall(Comm& c, std::size_t count) {
@@ -432,39 +427,52 @@ Status Player::alltoall(Comm& c, std::size_t count) {
     };
   };
   return channel(c, OpKind::kAlltoall, -1, in, out, false,
-                 [&](SimPort& port) { engine::alltoall(port, block(in), block(out)); });
+                 engine::Alltoall(block(in), block(out)));
 }
 
-Status Player::scan(Comm& c, std::size_t count) {
+Status Player::scan(Comm& c, std::size_t count) { return scan(c, count, false); }
+Status Player::exscan(Comm& c, std::size_t count) { return scan(c, count, true); }
+
+Status Player::scan(Comm& c, std::size_t count, bool exclusive) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = contribution(c, count, false), out = buffer(count);
   const Reduction r = reduction(false);
-  return channel(c, OpKind::kScan, -1, in, out, true, [&](SimPort& port) {
-    engine::scan(port, in.data, in.bytes(), r, out.data, false, nullptr);
-  });
+  const std::size_t piece = engine::piece_bytes(sizeof(Element)) / sizeof(Element);
+  const Buffer copy = buffer(std::min(piece, count)), inclusive = buffer(std::min(piece, count));
+  return channel(c, exclusive ? OpKind::kExscan : OpKind::kScan, -1, in, out, true,
+                 engine::Scan(in.data, in.bytes(), r, out.data, exclusive,
+                              reinterpret_cast<std::byte*>(copy.data),
+                              reinterpret_cast<std::byte*>(inclusive.data)));
 }
 
-Status Player::exscan(Comm& c, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, false), out = buffer(count), scratch = buffer(count);
-  const Reduction r = reduction(false);
-  return channel(c, OpKind::kExscan, -1, in, out, true, [&](SimPort& port) {
-    engine::scan(port, in.data, in.bytes(), r, out.data, true, scratch.data);
-  });
-}
+namespace {
+
+struct OneMessage {
+  std::uint32_t from, to;
+  const void* data;
+  std::size_t bytes;
+  void* out;
+
+  template <class Port>
+  Progress advance(Port& port) {
+    if (port.me() == from) return port.send(to, data, bytes);
+    if (port.me() != to) return Progress::kDone;
+    const std::byte* got = nullptr;
+    std::size_t got_bytes = 0;
+    const Progress p = port.receive(from, bytes, &got, &got_bytes);
+    if (p == Progress::kDone && got_bytes > 0) std::memcpy(out, got, got_bytes);
+    return p;
+  }
+};
+
+}  // namespace
 
 Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = contribution(c, count, true);
   const Buffer out = buffer(c.me == to ? count : 0);
-  return channel(c, OpKind::kGatherv, static_cast<int>(to), in, out, false, [&](SimPort& port) {
-    if (c.me == from) port.send(to, in.data, in.bytes());
-    const std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    if (c.me == to && port.receive(from, in.bytes(), &data, &bytes)) {
-      std::memcpy(static_cast<void*>(out.data), data, bytes);
-    }
-  });
+  return channel(c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
+                 OneMessage{from, to, in.data, in.bytes(), out.data});
 }
 
 }  // namespace rejoin::sim

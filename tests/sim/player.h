@@ -11,7 +11,7 @@
 
 #include "engine/reduction.h"
 #include "job.h"
-#include "recovery/basic_rank.h"
+#include "recovery/rank.h"
 
 namespace rejoin::sim {
 
@@ -79,8 +79,9 @@ class Player {
   void checkpoint_lazily(Comm& world, std::uint64_t every);
   // From now on models have so many elements more with every version.
   void grow_models(std::size_t elements) { growth_ = elements; }
-  // The next operation is one of the set-up, and says so. 0: without a key.
-  void mark(std::uint64_t key) { rank_.mark_bootstrap(key); }
+  // The key of the next operation of the set-up. 0, and without this: by its place. All that gives
+  // every rank the same is marked there.
+  void mark(std::uint64_t key) { hint_.key = key; }
   // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
   void call_through(std::uint64_t site) { site_ = site; }
 
@@ -123,15 +124,16 @@ class Player {
   bool asks_again() const { return setting_up_ && restored_; }
   Count* count_of(std::uint64_t context);
   void begin(Comm& c, bool bcast, bool follower);
-  Given given(const Comm& c, bool failed);
+  Given given(const Comm& c, const recovery::Outcome& outcome);
   void end(Comm& c, const Given& g, std::uint64_t hash, bool common);
-  Status uniform(Comm& c, recovery::OpKind kind, int root, const Buffer& in, std::size_t count,
-                 const engine::Reduction* reduction, const std::size_t* blocks, bool early);
-  Status end_uniform(Comm& c, Status s, recovery::OpKind kind, const std::byte* result,
-                     std::size_t bytes);
-  template <class Body>
+  Status replicated(Comm& c, recovery::OpKind kind, int root, const Buffer& in, std::size_t count,
+                    const engine::Reduction* reduction, const std::size_t* blocks, bool early);
+  Status end_replicated(Comm& c, const recovery::Outcome& o, recovery::OpKind kind,
+                        std::size_t bytes);
+  Status scan(Comm& c, std::size_t count, bool exclusive);
+  template <class Algorithm>
   Status channel(Comm& c, recovery::OpKind kind, int root, const Buffer& in, const Buffer& out,
-                 bool own_in_outcome, Body&& body);
+                 bool own_in_outcome, Algorithm&& algorithm);
 
   Job& job_;
   SimRank& rank_;
@@ -145,6 +147,7 @@ class Player {
   std::uint64_t operations_ = 0;
   std::uint64_t set_up_operations_ = 0;
   std::uint64_t site_ = 0;
+  recovery::Hint hint_;
   std::size_t growth_ = 0;
   bool setting_up_ = false;
   bool restored_ = false;

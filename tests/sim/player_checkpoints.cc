@@ -1,7 +1,7 @@
 // What a player does about checkpoints: its models, load and checkpoint.
 #include <cstring>
 
-#include "engine/members.h"
+#include "journal/contexts.h"
 #include "player.h"
 
 namespace rejoin::sim {

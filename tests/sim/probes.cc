@@ -28,7 +28,6 @@ const char* name_of(Probe p) {
       "version loaded",
       "checkpoint prepared by an earlier life",
       "set-up answered out of turn",
-      "set-up executed once more",
       "died after loading a version",
       "died between registration and welcome",
       "registration of a dead process read late",

@@ -32,7 +32,6 @@ enum class Probe : std::uint8_t {
   kRestored,          // a life went on at a version
   kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared
   kAskedAgain,        // an operation of the set-up was answered out of turn
-  kRunAgain,          // or executed once more, by members that were all started again
   kDiedRestored,      // a life that had loaded a version died
   kDiedRegistering,   // a process died between its registration and its welcome
   kRegisteredLate,    // its registration was read when its replacement ran already

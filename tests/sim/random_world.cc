@@ -48,7 +48,7 @@ struct Program {
   std::size_t versions = 0, per_version = 0;
   std::uint64_t lazily = 0;   // every so many; 0: all are written
   std::uint64_t wrapper = 0;  // through which the set-up calls
-  std::size_t marked = 0;     // every so many operations of the set-up; 0: none
+  std::size_t marked = 0;     // every so many operations of the set-up have a key; 0: none
 };
 
 constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
@@ -126,7 +126,7 @@ void add_checkpoints(Program& program, SimRandom& random, bool small) {
   if (random.one_in(3)) program.marked = 1 + random.below(3);
 }
 
-bool is_uniform(Kind k) { return k <= Kind::kAllgatherv; }
+bool is_replicated(Kind k) { return k <= Kind::kAllgatherv; }
 
 void play(Player& p, Player::Comm& c, const Line& l) {
   switch (l.kind) {
@@ -215,15 +215,23 @@ void play_checkpoints(Player& p, const Program& program) {
   const std::size_t groups = program.groups.size();
   for (std::size_t g = program.late_groups; g < groups; ++g) comms[g] = make(g, g);
   p.call_through(program.wrapper);
+  const auto can_be_marked = [&](std::size_t i) {
+    return is_replicated(program.lines[i].kind) || program.lines[i].kind == Kind::kRemake;
+  };
   for (std::size_t i = program.set_up; i < program.iterations; ++i) {
+    if (!can_be_marked(i)) continue;
     const Line& l = program.lines[i];
-    const bool mark = program.marked != 0 && i % program.marked == 0 && is_uniform(l.kind) &&
-                      comms[l.group].comm != nullptr;
-    if (mark) p.mark(i % 2 == 0 ? 0 : 1000 + i);
+    const bool key = program.marked != 0 && i % program.marked == 0 && is_replicated(l.kind) &&
+                     comms[l.group].comm != nullptr;
+    if (key) p.mark(i % 2 == 0 ? 0 : 1000 + i);
     run(i, groups, 100 + i);
   }
   p.end_set_up();
   p.call_through(0);
+  // What gives every rank something else cannot be marked: only the first incarnations do it.
+  for (std::size_t i = program.set_up; from == 0 && i < program.iterations; ++i) {
+    if (!can_be_marked(i)) run(i, groups, 100 + i);
+  }
   const std::size_t rest = program.lines.size() - program.iterations;
   for (std::uint64_t v = from; v < program.versions; ++v) {
     for (std::size_t k = 0; k < program.per_version && rest > 0; ++k) {

@@ -40,7 +40,6 @@ TEST(SingleDeath, InSmallRandomWorlds) {
   if (!thorough()) return;
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     if (static_cast<Point>(i) == Point::kPoll) continue;  // the same as at the next point
-    if (static_cast<Step>(i) == Step::kAsk) continue;     // only a later life asks
     EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
   }
 }

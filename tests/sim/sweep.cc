@@ -254,7 +254,6 @@ std::string Sweep::unreached() const {
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    if (is_at(p, Step::kAsk)) continue;  // only a later life asks
     if (p != Point::kPoll && probes.reached[i] >= job_.runs() && probes.killed[i] == 0) {
       text += std::string(text.empty() ? "" : ", ") + "a death at " + name_of(p);
     }

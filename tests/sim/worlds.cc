@@ -395,6 +395,10 @@ const std::vector<World>& named_worlds() {
 }
 
 bool find_world(const std::string& name, World* world) {
+  for (const World& w : unproven_worlds()) {
+    if (w.name == name) *world = w;
+    if (w.name == name) return true;
+  }
   for (const World& w : named_worlds()) {
     if (w.name != name) continue;
     *world = w;

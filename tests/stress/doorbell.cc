@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "engine/transport/shm/host.h"
-#include "engine/waiting.h"
+#include "journal/waiting.h"
 
 namespace rejoin::stress {
 namespace {

@@ -20,18 +20,16 @@ class Inspect : public testing::Test {
     job_.run([](test::Rank& rank, test::Rank::Comm& comm) {
       bcast(rank, comm, {1, 2, 3, 4, 5, 6, 7, 8});
       bcast(rank, comm, std::vector<unsigned char>(24, 7));
-      const std::byte* result = nullptr;
-      rank.uniform(comm, test::call(OpKind::kBarrier, 0), {}, &result);
+      rank.replicated(comm, test::call(OpKind::kBarrier, 0), {});
     });
   }
 
   static void bcast(test::Rank& rank, test::Rank::Comm& comm, std::vector<unsigned char> data) {
-    recovery::Uniform u;
+    recovery::ReplicatedSpec u;
     u.input = data.data();
     u.input_bytes = comm.members.rank == 0 ? data.size() : 0;
     u.result_bytes = data.size();
-    const std::byte* result = nullptr;
-    rank.uniform(comm, test::call(OpKind::kBcast, data.size(), 0), u, &result);
+    rank.replicated(comm, test::call(OpKind::kBcast, data.size(), 0), u);
   }
 
   std::string_view file() const {
@@ -94,11 +92,13 @@ TEST_F(Inspect, SurvivesAnyDamage) {
     for (std::size_t i = 0; i < bytes / 8; ++i)
       words.push_back(static_cast<std::uint64_t*>(begin) + i);
   };
-  add(region, offsetof(engine::RegionHead, staging));
-  for (auto& entry : region->context_index) {
-    if (entry.context.load() == 0) continue;
-    add(&entry, sizeof entry);
-    add(job_.base() + entry.block.load(), sizeof(engine::ContextBlock));
+  add(region, sizeof *region);
+  auto* entries =
+      reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
+  for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
+    if (entries[i].context.load() == 0) continue;
+    add(&entries[i], sizeof entries[i]);
+    add(job_.base() + entries[i].block.load(), sizeof(engine::ContextBlock));
   }
   for (std::uint64_t* word : words) {
     const std::uint64_t right = *word;
@@ -122,10 +122,12 @@ TEST_F(Inspect, RingsThatCannotBe) {
   const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
   auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
   std::vector<engine::Log*> logs = {&region->calls, &region->modules, channel};
-  for (auto& entry : region->context_index) {
-    if (entry.context.load() == 0) continue;
+  auto* entries =
+      reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
+  for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
+    if (entries[i].context.load() == 0) continue;
     logs.push_back(
-        &reinterpret_cast<engine::ContextBlock*>(job_.base() + entry.block.load())->records);
+        &reinterpret_cast<engine::ContextBlock*>(job_.base() + entries[i].block.load())->records);
   }
   ASSERT_EQ(logs.size(), 4u);
   for (engine::Log* log : logs) {
@@ -152,14 +154,13 @@ TEST_F(Inspect, NamedSites) {
   const std::string file_far_away = std::string(300, 'd') + "/model.cc";
   test::ThreadJob job(2);
   job.run([&file_far_away](test::Rank& rank, test::Rank::Comm& comm) {
-    const std::byte* result = nullptr;
     recovery::Call call = test::call(OpKind::kBarrier, 0);
     call.function = "iterate";
     call.site = "src/solver.c";
     call.line = 12;
-    rank.uniform(comm, call, {}, &result);
+    rank.replicated(comm, call, {});
     call.site = file_far_away.c_str();
-    rank.uniform(comm, call, {}, &result);
+    rank.replicated(comm, call, {});
   });
   const std::string_view file(reinterpret_cast<const char*>(job.base()),
                               engine::header_of(job.base())->segment_bytes);

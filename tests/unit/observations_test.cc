@@ -323,7 +323,7 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
 }
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
-  engine::control_of(job_.base(), 0)->lasting_bump = std::uint64_t{1} << 62;
+  engine::control_of(job_.base(), 0)->permanent_bump = std::uint64_t{1} << 62;
   EXPECT_EXIT(incarnation([](Observations& o) { record(o, Series::kTime, 1); }),
               testing::ExitedWithCode(1), "memory is used up");
 }
@@ -535,13 +535,12 @@ TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
     std::vector<std::int64_t> in(kLargest, 1);
     engine::Reduction sum = sum_of_int64();
     for (int i = 0; i < kOperations; ++i) {
-      recovery::Uniform u;
+      recovery::ReplicatedSpec u;
       u.input = in.data();
       u.input_bytes = u.result_bytes = (i % 3 == 0 ? kLargest : i % 7) * sizeof(std::int64_t);
       u.reduction = &sum;
-      const std::byte* result = nullptr;
-      ASSERT_EQ(rank.uniform(comm, call(recovery::OpKind::kAllreduce, u.input_bytes), u, &result),
-                recovery::Status::kOk);
+      const auto o = rank.replicated(comm, call(recovery::OpKind::kAllreduce, u.input_bytes), u);
+      ASSERT_EQ(o.status, recovery::Status::kOk);
     }
   };
   job_.run([&](Rank& rank, Rank::Comm& comm) {

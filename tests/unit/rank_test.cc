@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -16,7 +17,8 @@ namespace {
 using recovery::Call;
 using recovery::OpKind;
 using recovery::Status;
-using recovery::Uniform;
+using recovery::Outcome;
+using recovery::ReplicatedSpec;
 
 std::int64_t input_of(std::uint32_t rank, std::size_t i) {
   return static_cast<std::int64_t>((rank + 1) * 1000003 + i * 7 + (i >> 5) * rank);
@@ -28,13 +30,15 @@ void allreduce(Rank& rank, Rank::Comm& comm, std::size_t count, bool early, bool
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
   engine::Reduction sum = sum_of_int64();
   sum.user = user;
-  Uniform u;
+  ReplicatedSpec u;
   u.input = in.data();
   u.input_bytes = u.result_bytes = count * sizeof(std::int64_t);
   u.reduction = &sum;
   u.early = early ? out.data() : nullptr;
   const std::byte* result = nullptr;
-  ASSERT_EQ(rank.uniform(comm, call(OpKind::kAllreduce, u.input_bytes), u, &result), Status::kOk);
+  const Outcome o = rank.replicated(comm, call(OpKind::kAllreduce, u.input_bytes), u);
+  ASSERT_EQ(o.status, Status::kOk);
+  result = o.data();
   if (count > 0 && result != reinterpret_cast<std::byte*>(out.data())) {
     std::memcpy(out.data(), result, u.result_bytes);
   }
@@ -49,14 +53,15 @@ void bcast(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count) 
   std::vector<std::int64_t> data(count, -1);
   const bool is_root = comm.members.rank == root;
   for (std::size_t i = 0; is_root && i < count; ++i) data[i] = input_of(root, i);
-  Uniform u;
+  ReplicatedSpec u;
   u.input = is_root ? data.data() : nullptr;
   u.input_bytes = is_root ? count * 8 : 0;
   u.result_bytes = count * 8;
   u.early = is_root ? nullptr : data.data();
   const std::byte* result = nullptr;
-  ASSERT_EQ(rank.uniform(comm, call(OpKind::kBcast, count * 8, static_cast<int>(root)), u, &result),
-            Status::kOk);
+  const Outcome o = rank.replicated(comm, call(OpKind::kBcast, count * 8, static_cast<int>(root)), u);
+  ASSERT_EQ(o.status, Status::kOk);
+  result = o.data();
   if (!is_root && count > 0 && result != reinterpret_cast<std::byte*>(data.data())) {
     std::memcpy(data.data(), result, count * 8);
   }
@@ -66,12 +71,14 @@ void bcast(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count) 
 void allgather(Rank& rank, Rank::Comm& comm, std::size_t count) {
   std::vector<std::int64_t> in(count);
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
-  Uniform u;
+  ReplicatedSpec u;
   u.input = in.data();
   u.input_bytes = count * 8;
   u.result_bytes = count * 8 * comm.members.size;
   const std::byte* result = nullptr;
-  ASSERT_EQ(rank.uniform(comm, call(OpKind::kAllgather, count * 8), u, &result), Status::kOk);
+  const Outcome o = rank.replicated(comm, call(OpKind::kAllgather, count * 8), u);
+  ASSERT_EQ(o.status, Status::kOk);
+  result = o.data();
   for (std::uint32_t r = 0; r < comm.members.size; ++r) {
     for (std::size_t i = 0; i < count; ++i) {
       std::int64_t x;
@@ -85,10 +92,9 @@ void reduce(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count)
   std::vector<std::int64_t> in(count), out(count);
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
   const engine::Reduction sum = sum_of_int64();
-  Rank::Operation op(rank, comm, call(OpKind::kReduce, count * 8, static_cast<int>(root)),
-                     in.data(), count * 8);
-  engine::reduce(op, root, in.data(), count * 8, sum, out.data());
-  ASSERT_EQ(op.finish(), Status::kOk);
+  engine::Reduce fold(root, in.data(), count * 8, sum, out.data(), nullptr);
+  const Call at = call(OpKind::kReduce, count * 8, static_cast<int>(root));
+  ASSERT_EQ(rank.channel(comm, at, in.data(), count * 8, fold).status, Status::kOk);
   for (std::size_t i = 0; comm.members.rank == root && i < count; ++i) {
     std::int64_t expected = 0;
     for (std::uint32_t r = 0; r < comm.members.size; ++r) expected += input_of(r, i);
@@ -168,13 +174,14 @@ TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
     std::vector<std::uint32_t> data(5000);
     for (std::uint32_t i = 0; i < 2000; ++i) {
       if (rank.rank() == 0) std::fill(data.begin(), data.end(), i);
-      recovery::Uniform u;
+      recovery::ReplicatedSpec u;
       u.input = rank.rank() == 0 ? data.data() : nullptr;
       u.input_bytes = rank.rank() == 0 ? data.size() * 4 : 0;
       u.result_bytes = data.size() * 4;
       const std::byte* result = nullptr;
-      ASSERT_EQ(rank.uniform(world, call(recovery::OpKind::kBcast, u.result_bytes, 0), u, &result),
-                recovery::Status::kOk);
+      const Outcome o = rank.replicated(world, call(recovery::OpKind::kBcast, u.result_bytes, 0), u);
+  ASSERT_EQ(o.status, Status::kOk);
+  result = o.data();
       if (rank.rank() != 0) std::memcpy(data.data(), result, u.result_bytes);
       ASSERT_EQ(data.front(), i);
       ASSERT_EQ(data.back(), i);
@@ -186,13 +193,13 @@ TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
   }
 }
 
-TEST(Region, LastingMemoryIsHandedOutToTwoThreads) {
+TEST(Region, PermanentMemoryIsHandedOutToTwoThreads) {
   ThreadJob job(1);
   job.run([](Rank& rank, Rank::Comm&) {
     constexpr int kEach = 4000;
     std::vector<engine::Offset> places[2];
     const auto take = [&](int who) {
-      for (int i = 0; i < kEach; ++i) places[who].push_back(rank.region().allocate_lasting(100));
+      for (int i = 0; i < kEach; ++i) places[who].push_back(rank.region().allocate_permanent(100));
     };
     std::thread other(take, 0);
     take(1);
@@ -206,20 +213,103 @@ TEST(Region, LastingMemoryIsHandedOutToTwoThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, testing::Values(1, 2, 3, 5));
 
+// Operations are objects that advance: several may be outstanding, in one communicator and in
+// several, and are entered in other orders by other members.
+TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
+  ThreadJob job(GetParam());
+  job.run([](Rank& rank, Rank::Comm& world) {
+    Rank::Comm* other = rank.make_comm(journal::derive_context(0, 1, 9), world.members.world,
+                                       world.members.size);
+    const engine::Reduction sum = sum_of_int64();
+    for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
+      constexpr int kOps = 6;
+      std::vector<std::int64_t> in[kOps], out[kOps];
+      std::optional<Rank::ReplicatedOp> op[kOps];
+      const auto comm_of = [&](int k) { return k % 2 == 0 ? &world : other; };
+      for (int turn = 0; turn < kOps; ++turn) {
+        // Odd ranks enter the operations of the two communicators the other way round.
+        const int k = rank.rank() % 2 == 0 ? turn : turn ^ 1;
+        in[k].assign(count, static_cast<std::int64_t>(rank.rank() + 10 * k));
+        out[k].assign(count, -1);
+        ReplicatedSpec u;
+        u.input = in[k].data();
+        u.input_bytes = u.result_bytes = count * 8;
+        u.reduction = &sum;
+        u.early = k % 3 == 0 ? out[k].data() : nullptr;
+        op[k].emplace(rank.operations(), *comm_of(k), call(OpKind::kAllreduce, count * 8), u);
+      }
+      bool done[kOps] = {};
+      journal::wait_until(rank.host(), [&](bool thorough) {
+        bool all = true;
+        for (int k = kOps; k-- > 0;) {  // the newest first
+          if (!done[k]) done[k] = op[k]->advance(thorough) != journal::Progress::kPending;
+          all &= done[k];
+        }
+        return all;
+      });
+      const auto n = static_cast<std::int64_t>(world.members.size);
+      for (int k = 0; k < kOps; ++k) {
+        ASSERT_EQ(op[k]->outcome().status, Status::kOk);
+        const auto* got = reinterpret_cast<const std::int64_t*>(op[k]->outcome().data());
+        for (const std::size_t i : {std::size_t{0}, count / 2, count - 1}) {
+          ASSERT_EQ(got[i], n * (n - 1) / 2 + 10 * k * n) << "operation " << k;
+        }
+      }
+    }
+    rank.free_comm(other);
+  });
+}
+
+// More than a table of contexts holds, and all of them found again.
+TEST_P(FewRanks, ManyCommunicators) {
+  ThreadJob job(GetParam());
+  job.run([](Rank& rank, Rank::Comm& world) {
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+      Rank::Comm* c = rank.make_comm(journal::derive_context(0, i, 10), world.members.world,
+                                     world.members.size);
+      ASSERT_NE(c, nullptr);
+      if (i % 100 == 0) allreduce(rank, *c, 3, false);
+      rank.free_comm(c);
+    }
+  });
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    EXPECT_NE(journal::find_block(job.base(), 0, journal::derive_context(0, i, 10)), nullptr);
+  }
+}
+
+// What a process remembers of the segment can be read again, as one that has slept must.
+TEST(Rebase, AppendsBehindWhatAnotherHasAppended) {
+  ThreadJob job(1);
+  job.run([&](Rank& rank, Rank::Comm&) {
+    auto* head = rank.region().head();
+    journal::LogWriter<journal::Marked, engine::ShmHost> mine(rank.host(), rank.region(),
+                                                              head->marked, true);
+    auto other = mine;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      auto& writer = i / 50 % 2 == 0 ? mine : other;
+      if (i % 50 == 0) writer.rebase();
+      writer.next()->key = i;
+      writer.publish();
+    }
+    mine.rebase();
+    ASSERT_EQ(mine.tail(), 300u);
+    for (std::uint64_t i = 0; i < 300; ++i) EXPECT_EQ(mine.at(i)->key, i);
+  });
+}
+
 TEST(Disagreement, OfKindIsAnErrorAtEveryMember) {
   ThreadJob job(3);
   std::atomic<int> mismatches{0};
   job.run([&](Rank& rank, Rank::Comm& world) {
     std::int64_t x = 1;
     const engine::Reduction sum = sum_of_int64();
-    Uniform u;
+    ReplicatedSpec u;
     u.input = &x;
     u.input_bytes = u.result_bytes = 8;
     u.reduction = &sum;
-    const std::byte* result;
     const auto kind = rank.rank() == 1 ? OpKind::kAllreduce : OpKind::kBarrier;
-    if (kind == OpKind::kBarrier) u = Uniform();
-    const Status s = rank.uniform(world, call(kind, u.input_bytes), u, &result);
+    if (kind == OpKind::kBarrier) u = ReplicatedSpec();
+    const Status s = rank.replicated(world, call(kind, u.input_bytes), u).status;
     if (s == Status::kMismatch) {
       ++mismatches;
       EXPECT_NE(std::strstr(rank.last_error(), "MPI_"), nullptr);
@@ -233,13 +323,12 @@ TEST(Disagreement, OfTwoRootsIsFoundInTheNextOperation) {
   std::atomic<int> mismatches{0};
   job.run([&](Rank& rank, Rank::Comm& world) {
     std::int64_t x = 1;
-    Uniform u;
+    ReplicatedSpec u;
     u.input = &x;
     u.input_bytes = u.result_bytes = 8;
-    const std::byte* result;
     const Call bcast_of_mine = call(OpKind::kBcast, 8, static_cast<int>(rank.rank()));
-    EXPECT_EQ(rank.uniform(world, bcast_of_mine, u, &result), Status::kOk);
-    const Status s = rank.uniform(world, call(OpKind::kBarrier, 0), Uniform(), &result);
+    EXPECT_EQ(rank.replicated(world, bcast_of_mine, u).status, Status::kOk);
+    const Status s = rank.replicated(world, call(OpKind::kBarrier, 0), {}).status;
     mismatches += s == Status::kMismatch;
     if (std::strstr(rank.last_error(), "rank 0 calls") != nullptr) {
       EXPECT_NE(std::strstr(rank.last_error(), "earlier operation"), nullptr) << rank.last_error();
@@ -255,18 +344,17 @@ TEST(Disagreement, OfRootAndOfKindWithAChannel) {
     std::atomic<int> mismatches{0};
     job.run([&](Rank& rank, Rank::Comm& world) {
       std::int64_t x = 1;
-      Uniform u;
+      ReplicatedSpec u;
       u.result_bytes = 8;
-      const std::byte* result;
       Status s;
       if (channel && rank.rank() == 1) {
-        Rank::Operation op(rank, world, call(OpKind::kReduce, 8, 1), &x, 8);
         std::int64_t out;
-        engine::reduce(op, 1, &x, 8, sum_of_int64(), &out);
-        s = op.finish();
+        const engine::Reduction sum = sum_of_int64();
+        engine::Reduce fold(1, &x, 8, sum, &out, nullptr);
+        s = rank.channel(world, call(OpKind::kReduce, 8, 1), &x, 8, fold).status;
       } else {  // each waits for the other's broadcast
-        s = rank.uniform(world, call(OpKind::kBcast, 8, 1 - static_cast<int>(rank.rank())), u,
-                         &result);
+        s = rank.replicated(world, call(OpKind::kBcast, 8, 1 - static_cast<int>(rank.rank())), u)
+                .status;
       }
       mismatches += s == Status::kMismatch;
     });

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/transport/shm/host.h"
-#include "recovery/basic_rank.h"
+#include "recovery/rank.h"
 
 namespace rejoin::test {
 
@@ -55,7 +55,7 @@ class ThreadJob {
   void run_one(std::uint32_t r, const Body& body) {
     Mapping memory(std::size_t{1} << 30, MAP_PRIVATE);
     engine::ShmHost host(base(), r, -1);
-    recovery::Arena arena(memory.get(), std::size_t{1} << 30);
+    journal::Arena arena(memory.get(), std::size_t{1} << 30);
     Rank rank(host, arena);
     std::vector<std::uint32_t> everybody(ranks_);
     for (std::uint32_t i = 0; i < ranks_; ++i) everybody[i] = i;

@@ -13,7 +13,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "engine/region.h"
+#include "journal/log.h"
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "engine/region.h"
+#include "journal/log.h"
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
 #include "launcher/inspect/symbolizer.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "launcher/base/file.h"
 #include "launcher/base/grammar.h"
 #include "launcher/base/result.h"

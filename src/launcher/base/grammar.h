@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 namespace rejoin::launcher {
 namespace {

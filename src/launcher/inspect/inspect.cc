@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/region.h"
+#include "journal/log.h"
 #include "launcher/base/file.h"
 #include "launcher/base/grammar.h"
 #include "launcher/inspect/symbolizer.h"
@@ -193,12 +193,20 @@ bool Printer::print_rank(std::uint32_t rank) {
   }
   std::vector<const engine::ContextBlock*> blocks;
   std::uint64_t operations = 0;
-  for (const engine::ContextIndexEntry& entry : region->context_index) {
-    if (entry.context.load() == 0) continue;
-    const auto* block = reader_.at<engine::ContextBlock>(entry.block.load());
-    if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
-    blocks.push_back(block);
-    operations += block->records.tail.load();
+  const std::uint32_t tables =
+      std::min(region->contexts.tables.load(), journal::kContextTables);
+  for (std::uint32_t k = 0; k < tables; ++k) {
+    const std::size_t size = std::size_t{journal::kFirstTableEntries} << k;
+    const auto* table = reader_.at<journal::ContextEntry>(region->contexts.at[k], size);
+    if (table == nullptr) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+      const engine::Offset at = table[i].block.load();
+      if (table[i].context.load() == 0 || at == journal::kReclaimed) continue;
+      const auto* block = reader_.at<engine::ContextBlock>(at);
+      if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
+      blocks.push_back(block);
+      operations += block->records.tail.load();
+    }
   }
   // In the order in which the program made them.
   std::sort(blocks.begin(), blocks.end());
@@ -256,8 +264,8 @@ bool Printer::print_context(std::uint32_t rank, const engine::RegionHead& region
 std::string Printer::record_line(std::uint32_t rank, const engine::RegionHead& region,
                                  std::uint32_t members, std::uint64_t sequence,
                                  const engine::Record& record) {
-  const std::uint32_t index = record.call & ~engine::kFailed;
-  const bool failed = (record.call & engine::kFailed) != 0;
+  const std::uint32_t index = record.call & ~engine::kRecordFailed;
+  const bool failed = (record.call & engine::kRecordFailed) != 0;
   if (index >= region.calls.tail.load()) return {};
   const auto* call = reader_.element<engine::CallEntry>(region.calls, index);
   if (call == nullptr) return {};

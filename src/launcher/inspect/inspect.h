@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "launcher/base/result.h"
 #include "launcher/cli/options.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 namespace rejoin::launcher {
 

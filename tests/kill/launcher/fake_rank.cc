@@ -35,7 +35,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "wire/messages.h"
 
 namespace {

@@ -63,14 +63,17 @@ static void prologue(void) {
 
 static void set_up(const char* how) {
   int columns = 7 * (check_state.rank + 1), most = 0;
+  rejoin_bootstrap(NULL);  // by its place
   OK(MPI_Allreduce(&columns, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
   check_i64("columns", 7 * check_state.size, most);
   int* all = new_ints(check_state.size);
-  OK(MPI_Gather(&columns, 1, MPI_INT, all, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  for (int r = 0; check_state.rank == 0 && r < check_state.size; ++r) {
+  rejoin_bootstrap("columns");
+  OK(MPI_Allgather(&columns, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD));
+  for (int r = 0; r < check_state.size; ++r) {
     check_i64("gathered columns", 7 * (r + 1), all[r]);
   }
   free(all);
+  rejoin_bootstrap("made");
   if (strcmp(how, "split") == 0) {  // even and odd ranks, in reverse order
     OK(MPI_Comm_split(MPI_COMM_WORLD, check_state.rank % 2, -check_state.rank, &made));
   } else {

@@ -99,13 +99,20 @@ bool ShmHost::back(std::byte* begin, std::size_t bytes) {
   return e == 0;
 }
 
-bool ShmHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
-  std::byte*& touched = touched_to_[rank];
-  if (begin + bytes <= touched) return true;
-  // Well ahead of a sequence of chunks: one system call for several of them.
-  constexpr std::size_t kAheadBytes = 1 << 20;
-  if (!back(begin, bytes < kAheadBytes ? kAheadBytes : bytes) && !back(begin, bytes)) return false;
-  touched = begin + (bytes < kAheadBytes ? kAheadBytes : bytes);
+bool ShmHost::touch(std::uint32_t, std::byte* begin, std::size_t bytes) {
+  const auto offset = static_cast<std::uint64_t>(begin - base_);
+  const auto first = offset / kTouchBytes, last = (offset + bytes - 1) / kTouchBytes;
+  for (std::uint64_t piece = first; piece <= last; ++piece) {
+    std::uint32_t& known = touched_[piece % kTouched];
+    if (known == piece + 1) continue;
+    // A whole piece, so that a sequence of chunks needs few system calls; if there is no memory for
+    // that, what is needed now.
+    if (back(base_ + piece * kTouchBytes, kTouchBytes)) {
+      known = static_cast<std::uint32_t>(piece + 1);
+    } else if (!back(begin, bytes)) {
+      return false;
+    }
+  }
   return true;
 }
 

@@ -1,30 +1,13 @@
-// The real host: a mapped segment, futex doorbells, the processor's own clock of patience.
-//
-// A Host is what the engine and the recovery need of the world around them. The simulated one
-// (transport/sim/host.h) has the same members:
-//   base(), rank()        the segment and who I am
-//   step(Step)            a place where the simulator may interfere; nothing here
-//   fence_published(), fence_announced()  the two store-load barriers of a doorbell, see waiting.h
-//   poll(turn)            called between two looks while waiting; false: time to sleep
-//   sleep()               waits for my bell, for a limited time; spurious returns are allowed
-//   ring(rank)            sets a rank's bell and wakes it
-//   back(begin, bytes)    makes shared memory safe to touch; false: there is no more
-//   touch(rank, begin, bytes)  the same for payload in any rank's region that its owner only
-//                         reserved; does nothing for what this process has touched before
-//   locate(address, m, p) which loaded module an address of code lies in, and where in its file
-//   now_ns()              a clock that only goes forward, for people; the program does not see it
-//   die()                 SIGKILL to myself (fault injection)
-//   stop(text)            the job cannot go on: waits to be killed (without an agent: exits)
-//   tell(type, code, value, text)  one message to the agent
+// The real host: a mapped segment, futex doorbells. What the members mean: journal/host.h.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/segment.h"
-#include "engine/step.h"
 #include "wire/messages.h"
+#include "journal/layout.h"
+#include "journal/step.h"
 
 namespace rejoin::engine {
 
@@ -96,7 +79,11 @@ class ShmHost {
   unsigned spins_;                         // looks with a pause between them
   unsigned looks_;                         // until sleep
   unsigned yield_every_;                   // looks in between
-  std::byte* touched_to_[kMaxRanks] = {};  // in each rank's payload, which is handed out upwards
+  // Pieces of kTouchBytes of the segment that this process has touched: piece i, if it has, stands
+  // at place i mod kTouched.
+  static constexpr std::size_t kTouchBytes = 512 * 1024;
+  static constexpr std::size_t kTouched = 1024;
+  std::uint32_t touched_[kTouched] = {};  // number of the piece + 1
 #if defined(__SANITIZE_THREAD__)
   std::atomic<unsigned> tsan_fence_{0};
 #endif

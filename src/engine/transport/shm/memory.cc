@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 namespace rejoin::engine {
 namespace {

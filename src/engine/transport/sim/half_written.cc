@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/region.h"
+#include "journal/log.h"
 
 namespace rejoin::engine {
 namespace {
@@ -39,7 +39,7 @@ unsigned spoil_slot(Slot& slot, SimRandom& random) {
 // A version that is not whole.
 unsigned spoil_version(std::byte* base, Version& v, SimRandom& random) {
   if (v.number.load(std::memory_order_relaxed) != 0) return 0;
-  for (const Buffer& b : {v.counters, v.global, v.local}) {
+  for (const Buffer& b : {v.cursors, v.global, v.local}) {
     if (b.capacity > 0) noise(base + b.at, b.capacity, random);
   }
   v.ordinal = random.next();
@@ -67,9 +67,10 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
     places += spoil_next<Record>(base, block->records, random);
     for (Slot& slot : block->slot) places += spoil_slot(slot, random);
   }
-  for (StagingHalf& half : region->staging) {
-    if (half.owner.load(std::memory_order_relaxed) != 0) continue;
-    noise(half.bytes, kSpoiltBytes, random);
+  for (std::uint32_t i = 0; i < region->staging_buffers; ++i) {
+    auto* s = reinterpret_cast<StagingBuffer*>(base + region->staging[i]);
+    if (s->owner.load(std::memory_order_relaxed) != 0) continue;
+    noise(s->bytes, kSpoiltBytes, random);
     ++places;
   }
   return places;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "engine/transport/sim/random.h"
 
 namespace rejoin::engine {

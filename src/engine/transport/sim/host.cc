@@ -13,7 +13,7 @@ const char* name_of(Point p) {
       "Enter",    "Look",        "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
       "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
       "Post",     "Receive",     "Consumed",   "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "Ask",        "start",    "register",     "welcome", "poll",
+      "Prepare",  "Acknowledge", "start",    "register",     "welcome", "poll",
       "sleep",    "operator",    "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
@@ -22,11 +22,7 @@ const char* name_of(Point p) {
 void SimHost::step(Step s) {
   reach(point_of(s));
   const Mutant m = simulation_.options_.mutant;
-  const bool breaks =
-      (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) ||
-      (m == Mutant::kForgetsTooMuch && s == Step::kAcknowledge) ||
-      (m == Mutant::kAsksNobody && s == Step::kAsk);
-  if (breaks) lie();
+  if (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) lie();
   if (m == Mutant::kPreparesEarly && doing_ == Doing::kCheckpointing && s == Step::kModel) {
     control_of(base_, rank_)->prepared.fetch_add(1);
     doing_ = Doing::kNothing;
@@ -48,16 +44,10 @@ void SimHost::lie() {
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (r == rank_) continue;
     RankControl* c = control_of(base_, r);
-    lies.push_back({c, c->prepared.load(), c->safe.load(), c->initialized.load()});
+    lies.push_back({c, c->prepared.load()});
     switch (simulation_.options_.mutant) {
       case Mutant::kLoadsTooNew:
         c->prepared.store(std::max(mine, c->prepared.load()));
-        break;
-      case Mutant::kForgetsTooMuch:
-        c->safe.store(std::max(mine, c->safe.load()));
-        break;
-      case Mutant::kAsksNobody:
-        c->initialized.store(2);
         break;
       default:
         break;
@@ -68,8 +58,6 @@ void SimHost::lie() {
 void SimHost::take_back() {
   for (const Simulation::Lie& l : simulation_.lies_) {
     l.control->prepared.store(l.prepared);
-    l.control->safe.store(l.safe);
-    l.control->initialized.store(l.initialized);
   }
   simulation_.lies_.clear();
 }

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/segment.h"
-#include "engine/step.h"
+#include "journal/layout.h"
+#include "journal/step.h"
 #include "engine/transport/sim/point.h"
 #include "wire/messages.h"
 

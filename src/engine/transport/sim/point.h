@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "engine/step.h"
+#include "journal/layout.h"
+#include "journal/step.h"
 
 namespace rejoin::engine {
 

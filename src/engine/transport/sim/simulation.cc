@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/members.h"
+#include "journal/contexts.h"
 #include "engine/transport/sim/half_written.h"
 
 namespace rejoin::engine {
@@ -384,15 +384,8 @@ void Simulation::leave_for_good(std::uint32_t actor) {
 // scheduler
 
 bool Simulation::agent_is_due() const {
-  if (options_.agent_last && !all_only_ask()) return false;
+  if (options_.agent_last) return false;
   return agent_.due() <= time_;
-}
-
-// Who asks for its set-up again never sleeps, and yet does nothing.
-bool Simulation::all_only_ask() const {
-  return std::all_of(ready_.begin(), ready_.end(), [this](std::uint32_t actor) {
-    return is_at(processes_[actor]->waits_at, Step::kAsk);
-  });
 }
 
 std::uint32_t Simulation::pick() {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/segment.h"
+#include "journal/layout.h"
 #include "engine/transport/sim/agent.h"
 #include "engine/transport/sim/fiber.h"
 #include "engine/transport/sim/host.h"
@@ -45,8 +45,6 @@ enum class Mutant : std::uint8_t {
   kJournalLost,         // the replacement finds no records of its predecessor
   kLoadsTooNew,         // a rank loads a version that some rank has not prepared
   kPreparesEarly,       // a version is called prepared before its models are whole
-  kForgetsTooMuch,      // records are forgotten one version too early
-  kAsksNobody,          // a call like one of the set-up is taken for it without a look at members
   kHearsTheDead,        // what a killed process said is taken for its replacement's
   kWelcomesTwo,         // a second process of a rank is welcomed
   kRestartsFinalized,   // a rank that has ended well is started again
@@ -171,8 +169,7 @@ class Simulation {
   // What a mutant has written into words of a rank, and what they really are.
   struct Lie {
     RankControl* control;
-    std::uint64_t prepared, safe;
-    std::uint32_t initialized;
+    std::uint64_t prepared;
   };
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
@@ -198,7 +195,6 @@ class Simulation {
 
   // Scheduler.
   bool agent_is_due() const;
-  bool all_only_ask() const;
   std::uint32_t pick();
   std::uint32_t pick_in_turn(bool agent_can);  // these: REQUIRES somebody ready
   std::uint32_t pick_any(bool agent_can);

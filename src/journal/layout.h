@@ -1,9 +1,9 @@
 // The host segment: every byte of shared memory that a job has on one host.
 //
-//     Segment  := SegmentHeader RankControl{ranks} Region{ranks}
-//     Region   := RegionHead Lasting Payload
-//     Lasting  := (log chunks | context blocks)*     structure; never recycled
-//     Payload  := extents*                           bytes of results and messages
+//     Segment   := SegmentHeader RankControl{ranks} Region{ranks}
+//     Region    := RegionHead Permanent Payload
+//     Permanent := (log chunks | context blocks | staging buffers)*   structure; never recycled
+//     Payload   := extents* zones*                                   bytes of results and messages
 //
 // The agent creates it (memfd, or a file under --journal-dir) and formats it; ranks map it. Nothing
 // in it is a pointer: places are Offsets from its first byte. A word has one writer, named beside
@@ -15,24 +15,24 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace rejoin::engine {
+namespace rejoin::journal {
 
 using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::uint32_t kMaxKills = 256;
-inline constexpr std::uint32_t kMaxContexts = 65536;  // a rank's, in the life of the job
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kSlotBytes = 32;           // contribution that fits a slot
-inline constexpr std::size_t kStageBytes = 256 * 1024;  // one half of a rank's staging
+inline constexpr std::size_t kSlotBytes = 32;             // contribution that fits a slot
+inline constexpr std::size_t kStageBytes = 256 * 1024;    // of a staging buffer
+inline constexpr std::uint32_t kMaxStagingBuffers = 128;  // of a rank: two for each open operation
+inline constexpr std::uint32_t kFirstStagingBuffers = 2;  // so that operations in a row alternate
 
-// ---------------------------------------------------------------------------------- fault
-// injection
+// --- Fault injection
 
 enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
 enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
 
-// One --kill RANK@POINT#LIFE. Written by the launcher before the start; `fired` by the rank itself.
+// One --kill RANK@POINT#INCARNATION. Written by the launcher before the start; `fired` by the rank.
 struct KillPoint {
   std::uint64_t ordinal;  // of the operation in program order, from 1; unused for init, finalize
   std::uint32_t rank;
@@ -42,8 +42,7 @@ struct KillPoint {
   std::atomic<std::uint8_t> fired;
 };
 
-// ------------------------------------------------------------------------------------- control
-// block
+// --- Control block
 
 struct SegmentHeader {
   std::uint64_t magic;
@@ -53,7 +52,7 @@ struct SegmentHeader {
   std::uint64_t segment_bytes;
   std::uint64_t region_bytes;           // of one rank, virtual
   std::uint64_t journal_limit_bytes;    // of all ranks together; 0 = none
-  std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for operations of its set-up; 0 = none
+  std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for its bootstrap phase; 0 = none
   Offset first_region;
   std::uint32_t kills;
   std::uint32_t stop_on_divergence;  // 0: --on-divergence warn
@@ -64,7 +63,7 @@ struct SegmentHeader {
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) std::atomic<std::uint32_t> epoch;
-  // Any rank, 0 -> 1: somebody's journal met the limit; a later death cannot be repaired.
+  // Any rank, 0 -> 1: the journal is full; a later death cannot be repaired.
   std::atomic<std::uint32_t> limit_reached;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
@@ -72,8 +71,7 @@ struct SegmentHeader {
   alignas(kLine) std::atomic<std::uint8_t> asleep[kMaxRanks];
 };
 
-// kAsking: about to enter, unless a member shows that this is a set-up operation asked for again.
-enum class Phase : std::uint32_t { kOutside, kInside, kAsking };
+enum class Phase : std::uint32_t { kOutside, kInside };
 
 struct RankControl {
   // Agent.
@@ -83,7 +81,7 @@ struct RankControl {
   // Anybody writes 1, the owner 0. A futex.
   alignas(kLine) std::atomic<std::uint32_t> bell;
 
-  // The owner. Where it stands, for reports and for telling deaths apart; never decides anything.
+  // The owner. Its diagnostics position: for reports and disagreement; it never decides an outcome.
   alignas(kLine) std::atomic<std::uint64_t> ordinal;  // MPI operations entered by this incarnation
   std::atomic<std::uint64_t> context;
   std::atomic<std::uint64_t> sequence;
@@ -91,32 +89,22 @@ struct RankControl {
   std::atomic<Phase> phase;
   std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
   std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
-  std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (this life)
-  // In phase kAsking: sequence of the operation of the set-up, and the version that I am behind.
-  std::atomic<std::uint64_t> asked;
-  std::atomic<std::uint64_t> asked_version;
+  std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (incarnation's)
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
-  std::atomic<std::uint64_t>
-      safe;  // newest written version that I have left behind me: I never go back
-  // Agent, admitting: the operation that a former life died inside, not a checkpoint. The context
-  // is written last; 0 = none.
-  std::atomic<std::uint64_t> died_context;
-  std::atomic<std::uint64_t> died_sequence;
-  std::atomic<std::uint32_t> died_call;
+  // The version that I never go back behind: its cursors are my low-water marks. 0 = main.
+  std::atomic<std::uint64_t> kept;
   // Agent: the newest output mark that it has made for me (MessageType::kMark).
   std::atomic<std::uint64_t> output_mark;
 
   // The owner. Allocation in its region; both outlive it.
-  alignas(
-      kLine) std::atomic<std::uint64_t> lasting_bump;  // next free byte, from the region's begin
-  std::atomic<std::uint64_t> payload_bump;             // likewise
-  std::atomic<std::uint64_t> backed_bytes;             // with pages; counts to the limit
+  alignas(kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
+  std::atomic<std::uint64_t> payload_bump;                   // likewise
+  std::atomic<std::uint64_t> backed_bytes;                   // with pages; counts to the limit
 };
 
-// ----------------------------------------------------------------------------------------------
-// logs
+// --- Logs
 
 inline constexpr std::uint32_t kLogChunks = 36;
 inline constexpr std::uint32_t kLogRings = 24;
@@ -129,9 +117,8 @@ struct LogRing {
 };
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
-// Owner writes; anybody reads below `tail`. Once elements may be forgotten (behind a checkpoint, or
-// because the journal has met its limit) new ones go round in a ring; one that is too small is
-// followed by a larger one.
+// Owner writes; anybody reads below `tail`. Once elements may be truncated, new ones wrap in a
+// ring; one that is too small is followed by a larger one.
 struct Log {
   std::atomic<std::uint64_t> tail;   // elements published
   std::atomic<std::uint32_t> rings;  // of them in use
@@ -157,11 +144,12 @@ struct CallEntry {
   Signature signature;
   std::uint32_t hash;    // of the signature
   std::uint32_t module;  // index into the module log
-  std::uint64_t
-      place;  // offset of the return address in the module's file image; a named site's line
-  // Called after the first checkpoint: what this site did before it was no set-up.
-  std::uint32_t again;  // by std::atomic_ref
+  std::uint64_t place;   // offset of the return address in the module's file; a named site's line
+  std::uint32_t phases;  // kCalled..., by std::atomic_ref
 };
+// In which phases a call was made live, since the load.
+inline constexpr std::uint32_t kCalledInBootstrapPhase = 1;
+inline constexpr std::uint32_t kCalledInIterations = 2;
 
 struct ModuleEntry {
   std::uint8_t build_id[20];     // zeros = none
@@ -173,25 +161,28 @@ inline constexpr std::uint32_t kNamedSite = ~std::uint32_t{0};
 // The outcome of one operation of a context. `value` is the result itself up to 8 bytes, else the
 // Offset of its bytes in some rank's region.
 struct Record {
-  std::uint32_t call;  // index into the owner's call log; top bit: the operation failed
+  std::uint32_t call;  // index into the owner's call log, and the flags below
   std::uint32_t fingerprint;
   std::uint64_t value;
 };
-inline constexpr std::uint32_t kFailed = 0x80000000u;
+inline constexpr std::uint32_t kRecordFailed = 0x80000000u;  // the operation failed
+// Made by a restarted rank at a place that it had called only in its bootstrap phase: whoever else
+// takes part decides whether that is the place it calls from (PROTOCOL.md, "Bootstrap").
+inline constexpr std::uint32_t kUnproven = 0x40000000u;
+inline constexpr std::uint32_t kCallIndex = 0x3fffffffu;
 inline constexpr std::size_t kInlineBytes = 8;
 
 // One message. Its index in the channel's log is its sequence number there.
 struct ChannelEntry {
   std::uint64_t context;
   std::uint64_t sequence;  // of the collective it belongs to
-  std::uint32_t call;      // index into the sender's call log
+  std::uint32_t call;      // as in Record
   std::uint32_t hash;      // of the payload
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
 };
 
-// -------------------------------------------------------------------------------- contexts and
-// slots
+// --- Contexts and slots
 
 // (sequence, generation, 1) of an attempt in one word; 0 = none. Generations fit 16 bits because
 // the supervisor counts deaths; sequences are compared for equality only, and members of an attempt
@@ -206,67 +197,84 @@ constexpr Tag make_tag(std::uint64_t sequence, std::uint32_t generation) {
 struct alignas(kLine) Slot {
   std::atomic<Tag> tag;
   std::atomic<std::uint32_t> chain;  // over the signatures of all operations of this context so far
-  std::atomic<std::uint32_t> call;
-  std::atomic<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or in word[0] where it is
+  std::atomic<std::uint32_t> call;   // as in Record
+  std::atomic<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or where it is
   std::atomic<std::uint64_t> staged;                // chunks of my input that lie in my staging
   std::atomic<std::uint64_t> reduced;               // chunks of my slice that lie in the extent
 };
 static_assert(sizeof(Slot) == kLine);
+
+inline constexpr std::uint32_t kSlots = 2;  // operations of one context that may be attempted at once
 
 // A rank's part of one communicator. Outlives Comm_free, Finalize and the process.
 struct alignas(kLine) ContextBlock {
   std::uint64_t context;
   std::uint32_t size;
   std::uint32_t rank;
-  Offset members;         // u32 world ranks
-  Offset name;            // unused by the protocol; for people
-  std::uint64_t made_in;  // the operation that it was made by: context and sequence
-  std::uint64_t made_at;
-  alignas(kLine) Log records;   // tail = operations committed = the position
-  alignas(kLine) Slot slot[2];  // by parity of the sequence number
+  Offset members;                    // u32 world ranks
+  std::atomic<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
+  Offset next_reclaimed;             // the owner's: of blocks that may be used again
+  std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
+  alignas(kLine) Log records;        // tail = operations committed = the position
+  alignas(kLine) Slot slot[kSlots];  // by the sequence number
 };
 
-// Staging shared by all contexts of a rank. A seqlock as well: owner := none; bytes; owner :=
-// attempt.
-struct alignas(kLine) StagingHalf {
+// A place for contributions that no slot holds. A seqlock: owner := none; bytes; owner := attempt.
+struct alignas(kLine) StagingBuffer {
   std::atomic<std::uint64_t> owner;  // owner_of(context, tag); 0 = none
   alignas(kLine) std::byte bytes[kStageBytes];
 };
 
-struct ContextIndexEntry {
+// Where a rank's contexts are, by open addressing. A table that is half full is followed by one of
+// twice its size. Entries stay when a block is reclaimed: whoever looks for such a context later
+// finds that it is past.
+inline constexpr std::uint32_t kContextTables = 24;
+inline constexpr std::uint32_t kFirstTableEntries = 256;
+struct ContextEntry {
   std::atomic<std::uint64_t> context;  // 0 = free; written last
-  std::atomic<Offset> block;
+  std::atomic<Offset> block;           // kReclaimed: it is past
+};
+inline constexpr Offset kReclaimed = 1;
+struct ContextTables {
+  std::atomic<std::uint32_t> tables;  // of them in use
+  std::uint64_t entries;              // in the newest; the owner's
+  Offset at[kContextTables];          // ContextEntry[kFirstTableEntries << k]
 };
 
-// Payload memory that is used again and again, by the interval: what lies between two of its ends.
-inline constexpr std::uint32_t kZones = 64;
-inline constexpr std::uint64_t kZoneInUse = ~std::uint64_t{0};
-struct Zone {
-  Offset begin;
-  std::uint64_t bytes;
-  std::uint64_t
-      until;         // free once everybody is past this interval's end; kZoneInUse: not ended yet
-  Offset backed_to;  // with pages
-};
-
-// ------------------------------------------------------------------------------------- checkpoints
-
-inline constexpr std::uint32_t kVersions = 4;  // kept of a rank: at most three are needed at a time
+// --- Payload memory that is used again
 
 // How far a rank is in one context.
-struct Counter {
+struct Cursor {
   std::uint64_t context;
   std::uint64_t sequence;  // of the next operation
   std::uint32_t chain;
   std::uint32_t reserved;
 };
 
-// Memory that a later version uses again.
+// Memory that a later use may take again.
 struct Buffer {
   Offset at;
   std::uint64_t capacity;
   std::uint64_t bytes;  // in use
 };
+
+// A zone is filled, then closed; it is free when everything that it may have been used for is past.
+// The owner's and its next incarnations', as all of this.
+inline constexpr std::uint32_t kZones = 64;
+struct Zone {
+  Offset begin;
+  std::uint64_t bytes;
+  std::uint64_t used;      // advanced before use: an incarnation goes on where the former one was
+  Offset backed_to;        // with pages
+  std::uint64_t interval;  // that ended when it was closed; 0 = it is open
+  // What it may have been used for lies below these cursors: Cursor[contexts] u64 sent[ranks].
+  Buffer label;
+  std::uint64_t contexts;
+};
+
+// --- Checkpoints
+
+inline constexpr std::uint32_t kVersions = 4;  // kept of a rank: at most three are needed at a time
 
 // Where a rank goes on when it loads this version. Whole if `number` is not 0.
 struct Version {
@@ -274,28 +282,21 @@ struct Version {
   std::uint64_t ordinal;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;
-  Buffer counters;  // Counter[contexts] u64 sent[ranks] u64 received[ranks]
-  Buffer global;    // rank 0's: for all of the host
+  Buffer cursors;              // Cursor[contexts] u64 sent[ranks] u64 received[ranks]
+  Buffer global;               // rank 0's: for all of the host
   Buffer local;
-  std::uint64_t
-      next_lazy;  // rank 0's: the lazy checkpoint that is written next; others are numbers
+  std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next
   std::uint64_t global_bytes;  // as this rank gave it
   std::uint32_t global_hash;
   std::uint32_t has_hash;  // 0: lazily written, by rank 0 alone
 };
 
-// What a context did between the load and the first checkpoint: it stays for the life of the job.
-struct Prefix {
-  std::uint64_t context;
-  std::uint64_t begin, end;  // sequences
-};
-
-// The outcome of an operation that was marked as bootstrap. Never forgotten.
+// The outcome of an operation that was marked as bootstrap. Never truncated.
 struct Marked {
   std::uint64_t key;
   std::uint64_t context;
   std::uint64_t sequence;
-  Record record;  // its bytes are a copy in lasting memory
+  Record record;  // its bytes are a copy in permanent memory
 };
 
 struct RegionHead {
@@ -304,28 +305,59 @@ struct RegionHead {
   Log observations;  // bytes; see libc_recording/observations.h
   Log marked;        // Marked
   Version version[kVersions];
-  std::atomic<std::uint64_t> prefixes;  // of them; 0: there was no checkpoint yet
-  Offset prefix;                        // Prefix[prefixes]
-  std::uint64_t marked_bytes;           // of results of marked operations
-  std::uint64_t intervals_ended;        // versions behind which memory was already given up
-  Offset resume_global, resume_local;   // models of first_version
+  std::uint64_t marked_bytes;          // of results of marked operations
+  std::uint64_t past_version;          // newest version behind which zones were closed
+  std::uint64_t interval;              // the newest that has ended
+  Offset resume_global, resume_local;  // models of first_version
   std::uint64_t resume_global_bytes, resume_local_bytes;
-  Offset channels;  // Log[ranks]: to each rank
-  Offset consumed;  // atomic<u64>[ranks]: messages received from each rank
-  std::uint32_t
-      zones;  // of them laid out; for the owner and its next lives only, as all of this line
+  Offset channels;          // Log[ranks]: to each rank
+  Offset consumed;          // atomic<u64>[ranks]: messages received from each rank
+  Offset reclaimed_blocks;  // first of them
+  std::uint32_t zones;      // of them laid out
+  std::uint32_t staging_buffers;
   Zone zone[kZones];
-  StagingHalf staging[2];
-  ContextIndexEntry context_index[kMaxContexts];  // open addressing by context
+  Offset staging[kMaxStagingBuffers];  // StagingBuffer
+  ContextTables contexts;
 };
 
-// "REJOIN01", and the sizes of what lies in it: an ftrun and a library of different builds find
+// "REJOIN02", and the sizes of what lies in it: an ftrun and a library of different builds find
 // out.
-inline constexpr std::uint64_t kSegmentMagic = 0x31304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+inline constexpr std::uint64_t kSegmentMagic = 0x32304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
-// -------------------------------------------------------------------------------------------
-// helpers
+// --- Helpers
+
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93u;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
+}
+
+// Ids of contexts are derived, never negotiated. Never 0.
+constexpr std::uint64_t derive_context(std::uint64_t parent, std::uint64_t sequence,
+                                       std::uint64_t colour) {
+  return mix(mix(parent + 0x9e3779b97f4a7c15u) ^ mix(sequence * 2 + 1) ^ mix(mix(colour) + 3)) | 1;
+}
+
+// What names the attempt that a staging buffer belongs to. Never 0.
+constexpr std::uint64_t owner_of(std::uint64_t context, Tag tag) {
+  return mix(context ^ mix(tag)) | 1;
+}
+
+constexpr std::uint64_t round_up_line(std::uint64_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+// Orders plain stores before it with stores after it (on x86-64 only the compiler must be told).
+inline void order_stores() {
+#if defined(__SANITIZE_THREAD__)
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_acq_rel);
+#endif
+}
 
 inline SegmentHeader* header_of(std::byte* base) { return reinterpret_cast<SegmentHeader*>(base); }
 inline RankControl* control_of(std::byte* base, std::uint32_t rank) {
@@ -356,4 +388,8 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
 void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_epoch[rank] = epoch
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
 
-}  // namespace rejoin::engine
+}  // namespace rejoin::journal
+
+namespace rejoin::engine {
+using namespace rejoin::journal;  // the engine works on the journal's words
+}

@@ -1,19 +1,26 @@
-// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers
-// ring only if it sleeps. PROTOCOL.md, "Doorbells".
+// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers ring
+// only if it sleeps. PROTOCOL.md, "Doorbells".
 #pragma once
 
 #include <cstdint>
 
-#include "engine/members.h"
-#include "engine/segment.h"
-#include "engine/step.h"
+#include "journal/host.h"
+#include "journal/step.h"
+#include "journal/layout.h"
 
-namespace rejoin::engine {
+namespace rejoin::journal {
+
+// What an operation says when it was advanced.
+enum class Progress : std::uint8_t {
+  kPending,  // it waits for others; nothing more can be done now
+  kDone,
+  kFailed,
+};
 
 // Looks with `ready(thorough)` until it is true. While spinning, only every kThoroughEvery-th look
-// is thorough (records of other members, the epoch); the look before sleep always is.
-template <class Host, class Ready>
-void wait_until(Host& host, Ready&& ready) {
+// is thorough (records of other members, who stands where); the look before sleep always is.
+template <class H, class Ready>
+void wait_until(H& host, Ready&& ready) {
   constexpr unsigned kThoroughEvery = 32;
   std::atomic<std::uint8_t>& asleep = header_of(host.base())->asleep[host.rank()];
   std::atomic<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
@@ -33,8 +40,8 @@ void wait_until(Host& host, Ready&& ready) {
 }
 
 // After a publish: wakes those of `count` world ranks that sleep.
-template <class Host>
-void ring_sleepers(Host& host, const std::uint32_t* world, std::uint32_t count) {
+template <class H>
+void ring_sleepers(H& host, const std::uint32_t* world, std::uint32_t count) {
   host.fence_published();  // before we read who sleeps
   host.step(Step::kRing);
   const SegmentHeader* h = header_of(host.base());
@@ -44,4 +51,4 @@ void ring_sleepers(Host& host, const std::uint32_t* world, std::uint32_t count) 
   }
 }
 
-}  // namespace rejoin::engine
+}  // namespace rejoin::journal

@@ -1,6 +1,6 @@
+#include "recovery/types.h"
+
 #include "engine/kernels.h"
-#include "engine/transport/shm/host.h"
-#include "recovery/basic_rank.h"
 
 namespace rejoin::recovery {
 
@@ -67,6 +67,6 @@ Shape shape_of(const Signature& s) {
   return {unit, s.bytes / unit};
 }
 
-template class BasicRank<engine::ShmHost>;
+
 
 }  // namespace rejoin::recovery

@@ -9,8 +9,9 @@ namespace rejoin::pmpi {
 namespace {
 
 using recovery::OpKind;
+using recovery::Outcome;
+using recovery::ReplicatedSpec;
 using recovery::Status;
-using recovery::Uniform;
 
 // What a rank sends must be what the others expect of it.
 int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
@@ -26,9 +27,8 @@ int barrier(const void* site, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Barrier";
   if (!is_comm(comm)) [[unlikely]]
     return fail_comm(kName);
-  const std::byte* nothing;
   const Status status =
-      context->rank->uniform(*comm->comm, call_of(site, OpKind::kBarrier, -1, 0), {}, &nothing);
+      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBarrier, -1, 0), {}).status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
 }
 
@@ -41,17 +41,18 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
   if (const int code = check_root(kName, comm, root)) return code;
   const std::size_t bytes = bytes_of(datatype, count);
   const bool at_root = comm->rank() == root;
-  Uniform u;
+  ReplicatedSpec u;
   u.input = at_root ? buffer : nullptr;
   u.input_bytes = at_root ? bytes : 0;
   u.result_bytes = bytes;
   u.early = at_root ? nullptr : buffer;
-  const std::byte* result;
-  const Status status =
-      context->rank->uniform(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), u, &result);
-  if (status != Status::kOk) [[unlikely]]
-    return fail_status(kName, comm, status);
-  if (!at_root && result != buffer && bytes > 0) memcpy(buffer, result, bytes);
+  const Outcome o =
+      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), u);
+  if (o.status != Status::kOk) [[unlikely]]
+    return fail_status(kName, comm, o.status);
+  // What a replayed root brings may be something else than what everybody was given then.
+  const bool given = !at_root || o.replaces_input;
+  if (given && o.at != buffer && bytes > 0) memcpy(buffer, o.data(), bytes);
   return MPI_SUCCESS;
 }
 
@@ -70,17 +71,16 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
     if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
       return code;
   }
-  Uniform u;
+  ReplicatedSpec u;
   u.input =
       in_place ? static_cast<std::byte*>(recvbuf) + block * comm->comm->members.rank : sendbuf;
   u.input_bytes = block;
   u.result_bytes = all;
   u.early = apart(u.input, block, recvbuf, all) ? recvbuf : nullptr;
-  const std::byte* result;
-  const Status status =
-      context->rank->uniform(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), u, &result);
-  if (status != Status::kOk) return fail_status(kName, comm, status);
-  if (result != recvbuf && all > 0) memmove(recvbuf, result, all);
+  const Outcome o =
+      context->rank->replicated(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), u);
+  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
+  if (o.at != recvbuf && all > 0) memmove(recvbuf, o.data(), all);
   return MPI_SUCCESS;
 }
 
@@ -112,18 +112,18 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
   }
   bool packed = true;
   for (std::uint32_t i = 0; i < n; ++i) packed &= place(i) == place(0) + begin[i];
-  Uniform u;
+  ReplicatedSpec u;
   u.input = in_place ? place(me) : sendbuf;
   u.input_bytes = block;
   u.result_bytes = begin[n];
   u.blocks = begin;
   u.early = packed && apart(u.input, block, place(0), begin[n]) ? place(0) : nullptr;
   const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
-  const std::byte* result;
-  const Status status = context->rank->uniform(
-      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), u, &result);
-  if (status != Status::kOk) return fail_status(kName, comm, status);
-  if (result == u.early && u.early != nullptr) return MPI_SUCCESS;
+  const Outcome o = context->rank->replicated(
+      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), u);
+  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
+  if (o.at == u.early && u.early != nullptr) return MPI_SUCCESS;
+  const std::byte* result = o.data();
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::size_t bytes = begin[i + 1] - begin[i];
     if (bytes > 0) memmove(place(i), result + begin[i], bytes);

@@ -1,9 +1,9 @@
-#include "engine/segment.h"
+#include "journal/layout.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace rejoin::engine {
+namespace rejoin::journal {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -49,8 +49,13 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
     const std::uint64_t consumed = channels + round_up(ranks * sizeof(Log), kLine);
     region->channels = region_offset(h, r) + channels;
     region->consumed = region_offset(h, r) + consumed;
-    control_of(base, r)->lasting_bump.store(
-        round_up(consumed + ranks * sizeof(std::atomic<std::uint64_t>), kPage));
+    std::uint64_t bump = round_up(consumed + ranks * sizeof(std::atomic<std::uint64_t>), kPage);
+    for (region->staging_buffers = 0; region->staging_buffers < kFirstStagingBuffers;
+         ++region->staging_buffers) {
+      region->staging[region->staging_buffers] = region_offset(h, r) + bump;
+      bump = round_up(bump + sizeof(StagingBuffer), kPage);
+    }
+    control_of(base, r)->permanent_bump.store(bump);
     control_of(base, r)->payload_bump.store(payload_begin(h));
   }
 }
@@ -67,12 +72,6 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   RankControl* c = control_of(base, rank);
   header_of(base)->asleep[rank].store(0, std::memory_order_relaxed);
   c->bell.store(0, std::memory_order_relaxed);
-  if (c->phase.load(std::memory_order_relaxed) == Phase::kInside) {
-    c->died_context.store(0, std::memory_order_release);
-    c->died_sequence.store(c->sequence.load(std::memory_order_relaxed), std::memory_order_release);
-    c->died_call.store(c->call.load(std::memory_order_relaxed), std::memory_order_release);
-    c->died_context.store(c->context.load(std::memory_order_relaxed), std::memory_order_release);
-  }
   c->ordinal.store(0, std::memory_order_relaxed);
   c->phase.store(Phase::kOutside, std::memory_order_release);
   c->replayed.store(0, std::memory_order_relaxed);
@@ -82,4 +81,4 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   c->incarnation.store(incarnation, std::memory_order_seq_cst);
 }
 
-}  // namespace rejoin::engine
+}  // namespace rejoin::journal

@@ -1,5 +1,6 @@
 // The shim's own memory: never the program's malloc, and never where the program's mappings go, so
-// that pointers replay. Power-of-two size classes over one reserved range.
+// that pointers replay. Power-of-two size classes over one reserved range. Threads may share it: the
+// main thread records libc while another one is inside MPI.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,9 @@
 #include <new>
 #include <utility>
 
-namespace rejoin::recovery {
+#include "journal/spin_lock.h"
+
+namespace rejoin::journal {
 
 class Arena {
  public:
@@ -19,6 +22,7 @@ class Arena {
 
   // At least `bytes`, 64-byte aligned, contents undefined; nullptr when the range is used up.
   void* allocate(std::size_t bytes) {
+    const SpinLock::Guard guard(lock_);
     const int k = size_class(bytes);
     if (k >= kClasses) return nullptr;
     if (free_[k] != nullptr) {
@@ -35,6 +39,7 @@ class Arena {
   // REQUIRES `bytes` as in the allocate() that gave `p`. nullptr is allowed.
   void release(void* p, std::size_t bytes) {
     if (p == nullptr) return;
+    const SpinLock::Guard guard(lock_);
     const int k = size_class(bytes);
     free_[k] = new (p) Free{free_[k]};
   }
@@ -68,9 +73,10 @@ class Arena {
     return k;
   }
 
+  SpinLock lock_;
   std::byte* next_;
   std::byte* end_;
   Free* free_[kClasses] = {};
 };
 
-}  // namespace rejoin::recovery
+}  // namespace rejoin::journal

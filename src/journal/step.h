@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace rejoin::engine {
+namespace rejoin::journal {
 
 enum class Step : std::uint8_t {
   kEnter,         // entering an operation
@@ -30,8 +30,7 @@ enum class Step : std::uint8_t {
   kModel,         // a model goes to the store
   kPrepare,       // publishing that my models of a version are whole
   kAcknowledge,   // publishing that I am past a version
-  kAsk,           // reading whether an operation is a set-up operation asked for again
   kCount,
 };
 
-}  // namespace rejoin::engine
+}  // namespace rejoin::journal

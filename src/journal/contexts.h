@@ -1,0 +1,135 @@
+// Where the context blocks of a rank are, and what a context's low-water marks say. Read by
+// everybody; made, freed and reclaimed by the owner alone.
+#pragma once
+
+#include <cstdint>
+
+#include "journal/layout.h"
+
+namespace rejoin::journal {
+
+struct FoundContext {
+  ContextBlock* block;  // null: not made yet, or reclaimed
+  ContextEntry* entry;  // null: not made yet
+  bool reclaimed() const { return entry != nullptr && block == nullptr; }
+};
+
+// O(tables). A block that was found stays while any member of its context may go back behind the
+// free.
+inline FoundContext find_context(std::byte* base, std::uint32_t world_rank, std::uint64_t context) {
+  ContextTables& all = region_of(base, world_rank)->contexts;
+  for (std::uint32_t k = all.tables.load(std::memory_order_acquire); k-- > 0;) {
+    auto* table = reinterpret_cast<ContextEntry*>(base + all.at[k]);
+    const std::uint64_t mask = (std::uint64_t{kFirstTableEntries} << k) - 1;
+    for (std::uint64_t i = context;; ++i) {
+      ContextEntry& e = table[i & mask];
+      const std::uint64_t found = e.context.load(std::memory_order_acquire);
+      if (found == 0) break;
+      if (found != context) continue;
+      const Offset at = e.block.load(std::memory_order_acquire);
+      if (at == kReclaimed) return {nullptr, &e};
+      return {reinterpret_cast<ContextBlock*>(base + at), &e};
+    }
+  }
+  return {nullptr, nullptr};
+}
+
+// Rank `world_rank`'s block of a context, or null if it has made none yet or it is past.
+inline ContextBlock* find_block(std::byte* base, std::uint32_t world_rank, std::uint64_t context) {
+  return find_context(base, world_rank, context).block;
+}
+
+// A communicator as one member sees it: who is in it, and where each member's block lies.
+struct Members {
+  std::uint64_t context;
+  std::uint32_t size;
+  std::uint32_t rank;          // mine in it
+  const std::uint32_t* world;  // [size] world ranks
+  ContextBlock* mine;
+  ContextBlock** block;  // [size]; null until the member has made its own
+};
+
+inline ContextBlock* block_of(std::byte* base, Members& m, std::uint32_t i) {
+  if (m.block[i] == nullptr) m.block[i] = find_block(base, m.world[i], m.context);
+  return m.block[i];
+}
+
+// --- Versions and low-water marks
+
+inline const Cursor* cursors_of(std::byte* base, const Version& v) {
+  return reinterpret_cast<const Cursor*>(base + v.cursors.at);
+}
+inline const std::uint64_t* sent_of(std::byte* base, const Version& v) {
+  return reinterpret_cast<const std::uint64_t*>(cursors_of(base, v) + v.contexts);
+}
+inline const std::uint64_t* received_of(std::byte* base, const Version& v) {
+  return sent_of(base, v) + header_of(base)->ranks;
+}
+inline const Cursor* cursor_of(std::byte* base, const Version& v, std::uint64_t context) {
+  const Cursor* c = cursors_of(base, v);
+  for (std::uint64_t i = 0; i < v.contexts; ++i) {
+    if (c[i].context == context) return &c[i];
+  }
+  return nullptr;
+}
+inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t number) {
+  for (Version& v : region_of(base, rank)->version) {
+    if (number != 0 && v.number.load(std::memory_order_acquire) == number) return &v;
+  }
+  return nullptr;
+}
+
+// Calls read(version) with the version that the rank keeps, until that version was kept all the
+// time; returns what it gave, or 0 if the rank goes back to main.
+template <class Read>
+std::uint64_t read_mark(std::byte* base, std::uint32_t rank, Read&& read) {
+  const std::atomic<std::uint64_t>& kept = control_of(base, rank)->kept;
+  for (;;) {
+    const std::uint64_t number = kept.load(std::memory_order_acquire);
+    if (number == 0) return 0;
+    const Version* v = find_version(base, rank, number);
+    const std::uint64_t mark = v != nullptr ? read(*v) : 0;
+    order_stores();  // and loads
+    if (kept.load(std::memory_order_acquire) == number) return mark;
+  }
+}
+
+inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
+
+// The sequence that rank never goes back behind in `context`. kPast: it has freed the context and
+// never goes back behind that.
+inline std::uint64_t mark_of(std::byte* base, std::uint32_t rank, std::uint64_t context) {
+  return read_mark(base, rank, [&](const Version& v) -> std::uint64_t {
+    if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
+    const FoundContext found = find_context(base, rank, context);
+    if (found.reclaimed()) return kPast;
+    if (found.block == nullptr) return 0;
+    const std::uint64_t freed = found.block->freed.load(std::memory_order_acquire);
+    return freed != 0 && freed <= v.ordinal ? kPast : 0;
+  });
+}
+
+// The message of `from` that rank never goes back behind.
+inline std::uint64_t received_mark_of(std::byte* base, std::uint32_t rank, std::uint32_t from) {
+  return read_mark(base, rank, [&](const Version& v) { return received_of(base, v)[from]; });
+}
+
+// Whether all that a closed zone of `rank` may have been used for lies behind everybody's marks.
+inline bool is_past(std::byte* base, std::uint32_t rank, const Zone& zone) {
+  const auto* c = reinterpret_cast<const Cursor*>(base + zone.label.at);
+  for (std::uint64_t i = 0; i < zone.contexts; ++i) {
+    const ContextBlock* block = find_block(base, rank, c[i].context);
+    if (block == nullptr) continue;  // reclaimed, so it is past
+    const auto* world = reinterpret_cast<const std::uint32_t*>(base + block->members);
+    for (std::uint32_t m = 0; m < block->size; ++m) {
+      if (mark_of(base, world[m], c[i].context) < c[i].sequence) return false;
+    }
+  }
+  const auto* sent = reinterpret_cast<const std::uint64_t*>(c + zone.contexts);
+  for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
+    if (sent[to] != 0 && received_mark_of(base, to, rank) < sent[to]) return false;
+  }
+  return true;
+}
+
+}  // namespace rejoin::journal

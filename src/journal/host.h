@@ -1,0 +1,59 @@
+// What the engine and the recovery need of the world around them.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/step.h"
+#include "journal/layout.h"
+#include "wire/messages.h"
+
+namespace rejoin::journal {
+
+// Two of them: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost (transport/sim)
+// yields to a scheduler at every step.
+template <class H>
+concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
+                        std::uint32_t rank, unsigned turn, const void* address,
+                        ModuleEntry* module, std::uint64_t* place, const char* text,
+                        wire::MessageType type) {
+  // The segment, and who I am.
+  { constant.base() } -> std::same_as<std::byte*>;
+  { constant.rank() } -> std::same_as<std::uint32_t>;
+  // A place where the simulator may interfere; nothing on a real host.
+  host.step(Step{});
+  // The two store-load barriers of a doorbell, see waiting.h.
+  host.fence_published();
+  host.fence_announced();
+  // Called between two looks while waiting; false: time to sleep.
+  { host.poll(turn) } -> std::same_as<bool>;
+  // Waits for my bell; spurious returns are allowed.
+  host.sleep();
+  // Sets a rank's bell and wakes it.
+  host.ring(rank);
+  // Makes shared memory safe to touch; false: there is no more.
+  { host.back(begin, bytes) } -> std::same_as<bool>;
+  // The same for payload in any rank's region that its owner only reserved; cheap for what this
+  // process has touched lately.
+  { host.touch(rank, begin, bytes) } -> std::same_as<bool>;
+  // Which loaded module an address of code lies in, and where in its file.
+  host.locate(address, module, place);
+  // A clock that only goes forward, for diagnostics; the program does not see it.
+  { host.now_ns() } -> std::same_as<std::uint64_t>;
+  // SIGKILL to myself (fault injection).
+  host.die();
+  // The job cannot go on: waits to be killed (without an agent: exits).
+  host.stop(text);
+  // One message to the agent.
+  host.tell(type, std::int32_t{}, std::uint64_t{}, text, bytes);
+};
+
+// An invariant, checked in release builds too: a journal that breaks it must not be trusted.
+template <class H>
+inline void check(H& host, bool holds, const char* invariant) {
+  if (!holds) [[unlikely]]
+    host.stop(invariant);
+}
+
+}  // namespace rejoin::journal

@@ -1,0 +1,204 @@
+// What a rank writes: its own logs and payload. Everything here is the owner's; others read it
+// through PeerView.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "journal/host.h"
+#include "journal/rules.h"
+#include "journal/waiting.h"
+#include "journal/arena.h"
+#include "journal/contexts.h"
+#include "journal/log.h"
+#include "journal/region.h"
+#include "journal/staging_pool.h"
+
+namespace rejoin::journal {
+
+
+template <Host H>
+class Journal {
+ public:
+  using Records = LogWriter<Record, H>;
+
+  // `arena`: the rank's private memory.
+  Journal(H& host, Arena& arena)
+      : host_(host),
+        ranks_(header_of(host.base())->ranks),
+        region_((host.back(reinterpret_cast<std::byte*>(region_of(host.base(), host.rank())),
+                           sizeof(RegionHead)),
+                 host)),
+        staging_(host, region_),
+        channels_(arena.make_array<LogWriter<ChannelEntry, H>>(ranks_)),
+        open_(arena.make_array<bool>(ranks_)),
+        marked_(host, region_, region_.head()->marked, true) {}
+
+  Region<H>& region() { return region_; }
+  StagingPool<H>& staging() { return staging_; }
+  LogWriter<Marked, H>& marked() { return marked_; }
+
+  // Every cached cursor is read again (but those of `records`, which their communicators hold).
+  void rebase() {
+    region_.rebase();
+    marked_.rebase();
+    for (std::uint32_t to = 0; to < ranks_; ++to) {
+      if (open_[to]) channels_[to].rebase();
+    }
+  }
+
+  // Bytes of a result or a message, safe to touch; ends the job if there are none.
+  Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
+  Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
+
+  // The value of a record or message of these bytes: they themselves if they are few.
+  std::uint64_t store(const void* data, std::size_t bytes) {
+    std::uint64_t value = 0;
+    if (bytes <= kInlineBytes) {
+      if (bytes > 0) std::memcpy(&value, data, bytes);
+      return value;
+    }
+    value = allocate(bytes);
+    std::memcpy(host_.base() + value, data, bytes);
+    return value;
+  }
+
+  // Publishes the record of operation `sequence`: the outcome is decided, here and for everybody.
+  void commit(Records& records, std::uint64_t sequence, const Record& record) {
+    // I5: the tail is the position, and moves by one.
+    check(host_, records.tail() == sequence,
+                  "an operation was completed out of order: this is a defect of Rejoin");
+    Record* r = records.next();
+    if (r == nullptr) out_of_memory();
+    host_.step(Step::kRecord);
+    *r = record;
+    host_.step(Step::kCommit);
+    records.publish();
+  }
+
+  // --- Channels
+
+  LogWriter<ChannelEntry, H>& channel(std::uint32_t to) {
+    if (!open_[to]) open_channel(to);
+    return channels_[to];
+  }
+  bool has_channel(std::uint32_t to) const { return open_[to]; }
+
+  void post(std::uint32_t to, const ChannelEntry& entry) {
+    ChannelEntry* e = channels_[to].next();
+    if (e == nullptr) out_of_memory();
+    *e = entry;
+    host_.step(Step::kPost);
+    channels_[to].publish();
+    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
+  }
+
+  // --- Contexts
+
+  // My block of a context: the one that there is, or a new one. Null: no memory, or it is past.
+  ContextBlock* make_block(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
+                           bool permanent) {
+    const FoundContext found = find_context(host_.base(), host_.rank(), context);
+    if (found.entry != nullptr) return found.block;
+    ContextEntry* entry = free_entry(context);
+    ContextBlock* block = entry == nullptr ? nullptr : free_block();
+    const Offset list =
+        block == nullptr ? 0 : region_.allocate_permanent(size * sizeof(std::uint32_t));
+    if (list == 0) return nullptr;
+    block->context = context;
+    block->size = size;
+    block->members = list;
+    block->permanent = permanent;
+    for (std::uint32_t i = 0; i < size; ++i) {
+      reinterpret_cast<std::uint32_t*>(host_.base() + list)[i] = members[i];
+      if (members[i] == host_.rank()) block->rank = i;
+    }
+    entry->block.store(offset_of(block), std::memory_order_relaxed);
+    host_.step(Step::kCommit);
+    entry->context.store(context, std::memory_order_release);
+    ++region_.head()->contexts.entries;
+    return block;
+  }
+
+  // Nobody needs what is in it any more: the context is past, and its block may be used again.
+  void reclaim_block(std::uint64_t context) {
+    const FoundContext found = find_context(host_.base(), host_.rank(), context);
+    if (found.block == nullptr) return;
+    found.entry->block.store(kReclaimed, std::memory_order_release);
+    found.block->next_reclaimed = region_.head()->reclaimed_blocks;
+    region_.head()->reclaimed_blocks = offset_of(found.block);
+  }
+
+  [[noreturn]] void out_of_memory() {
+    host_.stop(
+        "there is no more room for the journal: give the job more memory (or --journal-dir more "
+        "space), or set --journal-limit below what there is");
+  }
+
+ private:
+  Offset or_stop(Offset at) {
+    if (at == 0) [[unlikely]]
+      out_of_memory();
+    return at;
+  }
+  Offset offset_of(const void* p) const {
+    return static_cast<Offset>(static_cast<const std::byte*>(p) - host_.base());
+  }
+
+  void open_channel(std::uint32_t to) {
+    open_[to] = true;
+    auto* logs = reinterpret_cast<Log*>(host_.base() + region_.head()->channels);
+    if (!region_.back(offset_of(&logs[to]), sizeof(Log))) out_of_memory();
+    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to]);
+  }
+
+  ContextEntry* free_entry(std::uint64_t context) {
+    ContextTables& all = region_.head()->contexts;
+    std::uint32_t tables = all.tables.load(std::memory_order_relaxed);
+    const auto size = [](std::uint32_t k) { return std::uint64_t{kFirstTableEntries} << k; };
+    if (tables == 0 || 2 * (all.entries + 1) > size(tables - 1)) {
+      if (tables == kContextTables) return nullptr;
+      const Offset at = region_.allocate_permanent(size(tables) * sizeof(ContextEntry));
+      if (at == 0) return nullptr;
+      all.at[tables] = at;
+      all.entries = 0;
+      all.tables.store(++tables, std::memory_order_release);
+    }
+    auto* table = reinterpret_cast<ContextEntry*>(host_.base() + all.at[tables - 1]);
+    std::uint64_t i = context;
+    const std::uint64_t mask = size(tables - 1) - 1;
+    while (table[i & mask].context.load(std::memory_order_relaxed) != 0) ++i;
+    return &table[i & mask];
+  }
+
+  // A new block, or a reclaimed one: then with its memory for records.
+  ContextBlock* free_block() {
+    Offset& first = region_.head()->reclaimed_blocks;
+    if (first == 0) {
+      const Offset at = region_.allocate_permanent(sizeof(ContextBlock));
+      return at == 0 ? nullptr : reinterpret_cast<ContextBlock*>(host_.base() + at);
+    }
+    auto* block = reinterpret_cast<ContextBlock*>(host_.base() + first);
+    first = block->next_reclaimed;
+    for (Slot& slot : block->slot) slot.tag.store(0, std::memory_order_relaxed);
+    block->freed.store(0, std::memory_order_relaxed);
+    Log& log = block->records;
+    log.tail.store(0, std::memory_order_relaxed);
+    if (const std::uint32_t rings = log.rings.load(std::memory_order_relaxed); rings > 0) {
+      log.ring[0] = {0, log.ring[rings - 1].capacity, log.ring[rings - 1].at};
+      log.rings.store(1, std::memory_order_relaxed);
+    }
+    return block;
+  }
+
+  H& host_;
+  const std::uint32_t ranks_;
+  Region<H> region_;
+  StagingPool<H> staging_;
+  LogWriter<ChannelEntry, H>* channels_;  // [ranks]
+  bool* open_;
+  LogWriter<Marked, H> marked_;
+};
+
+}  // namespace rejoin::journal

@@ -1,0 +1,166 @@
+// Append-only logs: how elements are found, and how the owner appends. A log outlives the process:
+// a new incarnation goes on where its predecessor was.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/layout.h"
+#include "journal/region.h"
+
+namespace rejoin::journal {
+
+inline constexpr std::uint64_t kLogFirst = 64;  // elements in chunk 0
+
+// With a full journal a writer waits until its readers lack no more elements than this.
+inline constexpr std::uint64_t kReadersWithin = 2048;
+
+constexpr std::uint32_t log_chunk(std::uint64_t index) {
+  return static_cast<std::uint32_t>(std::bit_width(index / kLogFirst + 1) - 1);
+}
+constexpr std::uint64_t log_chunk_begin(std::uint32_t chunk) {
+  return kLogFirst * ((std::uint64_t{1} << chunk) - 1);
+}
+constexpr std::uint64_t log_chunk_size(std::uint32_t chunk) { return kLogFirst << chunk; }
+
+// Element `index` of a log. REQUIRES index < tail and that it was not truncated, or that the caller
+// owns the log. O(rings).
+template <class T>
+T* log_at(std::byte* base, Log& log, std::uint64_t index) {
+  for (std::uint32_t k = log.rings.load(std::memory_order_acquire); k-- > 0;) {
+    const LogRing& ring = log.ring[k];
+    if (index < ring.from) continue;
+    return reinterpret_cast<T*>(base + ring.at) + ((index - ring.from) & (ring.capacity - 1));
+  }
+  const std::uint32_t k = log_chunk(index);
+  return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
+}
+
+// Appends to a log of mine. What it remembers of the log can be read again: rebase().
+template <class T, class Host>
+class LogWriter {
+ public:
+  LogWriter() = default;
+  // permanent: never wraps (others keep indices of its elements).
+  LogWriter(Host& host, Region<Host>& region, Log& log, bool permanent = false)
+      : host_(&host), region_(&region), log_(&log), permanent_(permanent) {
+    rebase();
+  }
+
+  // Reads the log's words again, as a process must that has slept while another one wrote here.
+  void rebase() {
+    tail_ = log_->tail.load(std::memory_order_acquire);
+    // A ring behind the tail was made for an entry that never became visible.
+    std::uint32_t rings = log_->rings.load(std::memory_order_relaxed);
+    while (rings > 0 && log_->ring[rings - 1].from > tail_) --rings;
+    log_->rings.store(rings, std::memory_order_release);
+    wraps_ = rings != 0;
+    cursor_ = backed_end_ = nullptr;
+  }
+
+  std::uint64_t tail() const { return tail_; }
+  T* at(std::uint64_t index) const { return log_at<T>(host_->base(), *log_, index); }
+
+  // Where element `tail()` goes: write it, then publish(). nullptr: no more memory.
+  T* next() {
+    if (cursor_ == backed_end_ && !extend()) return nullptr;
+    return cursor_;
+  }
+  void publish() {
+    advance(1);
+    show();
+  }
+  // Entries of several elements become visible together: write up to room() elements at next(),
+  // count them by advance(), and so on; then show().
+  std::size_t room() const { return static_cast<std::size_t>(backed_end_ - cursor_); }
+  void advance(std::size_t elements) {
+    cursor_ += elements;
+    tail_ += elements;
+  }
+  void show() { log_->tail.store(tail_, std::memory_order_release); }
+
+  // Elements below `keep_from` may be overwritten from now on. What was appended before the first
+  // call stays where it is, for ever: it is what every incarnation replays.
+  void truncate(std::uint64_t keep_from) {
+    keep_from_ = std::max(keep_from_, keep_from);
+    if (wraps_) return;
+    wraps_ = true;
+    cursor_ = backed_end_ = nullptr;
+  }
+
+ private:
+  static constexpr std::uint64_t kStrideBytes = 64 * 1024;
+  static constexpr std::uint64_t kSmallestRing = 256;
+
+  bool extend() {
+    if (region_->recycling() && !permanent_) truncate(tail_ - std::min(tail_, kReadersWithin));
+    if (wraps_) return wrap();
+    const std::uint32_t k = log_chunk(tail_);
+    const std::uint64_t chunk_bytes = log_chunk_size(k) * sizeof(T);
+    if (k >= kLogChunks) return false;
+    if (log_->chunk[k] == 0) {
+      const Offset at = room_for(chunk_bytes);
+      if (at == 0) return false;
+      log_->chunk[k] = at;
+    }
+    const std::uint64_t index = tail_ - log_chunk_begin(k);
+    return run(log_->chunk[k] + index * sizeof(T), log_chunk_size(k) - index,
+               chunk_bytes > kStrideBytes);
+  }
+
+  // Small pieces share pages, so they are backed by the allocator; large ones piecemeal.
+  Offset room_for(std::uint64_t bytes) {
+    return bytes <= kStrideBytes ? region_->allocate_permanent(bytes)
+                                 : region_->reserve_permanent(bytes);
+  }
+
+  // The next elements go to `count` places from `at` on, or to as many as are backed at once.
+  bool run(Offset at, std::uint64_t count, bool piecemeal) {
+    if (piecemeal) {
+      count = std::min(count, kStrideBytes / sizeof(T));
+      if (!region_->back(at, count * sizeof(T))) return false;
+    }
+    cursor_ = reinterpret_cast<T*>(host_->base() + at);
+    backed_end_ = cursor_ + count;
+    return true;
+  }
+
+  // The next element overwrites the one `capacity` before it, which must not be kept.
+  bool wrap() {
+    const std::uint32_t rings = log_->rings.load(std::memory_order_relaxed);
+    LogRing* r = rings == 0 ? nullptr : &log_->ring[rings - 1];
+    std::uint64_t room = 0;
+    if (r != nullptr) {
+      const std::uint64_t until = std::max(keep_from_, r->from) + r->capacity;
+      room = until > tail_ ? until - tail_ : 0;
+    }
+    if (room == 0) {
+      if (rings == kLogRings) return false;
+      r = &log_->ring[rings];
+      const std::uint64_t least = std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
+      *r = {tail_, rings == 0 ? std::bit_ceil(least) : 2 * log_->ring[rings - 1].capacity, 0};
+      r->at = room_for(r->capacity * sizeof(T));
+      if (r->at == 0) return false;
+      log_->rings.store(rings + 1, std::memory_order_release);
+      room = r->capacity;
+    }
+    const std::uint64_t place = (tail_ - r->from) & (r->capacity - 1);
+    const bool first_round = tail_ - r->from < r->capacity;
+    return run(r->at + place * sizeof(T), std::min(room, r->capacity - place),
+               first_round && r->capacity * sizeof(T) > kStrideBytes);
+  }
+
+  Host* host_ = nullptr;
+  Region<Host>* region_ = nullptr;
+  Log* log_ = nullptr;
+  std::uint64_t tail_ = 0;
+  T* cursor_ = nullptr;
+  T* backed_end_ = nullptr;
+  bool permanent_ = false;
+  bool wraps_ = false;
+  std::uint64_t keep_from_ = 0;
+};
+
+}  // namespace rejoin::journal

@@ -1,0 +1,47 @@
+// The rules of PROTOCOL.md that the code keeps in one place each: "Must" and re-reads. The simulator
+// breaks them one by one, to prove that each is noticed; on a real host nothing is left of this.
+#pragma once
+
+#include <cstdint>
+
+namespace rejoin::journal {
+
+enum class Rule : std::uint8_t {
+  kNone,
+  kSlotTagNone,          // Must 4: a slot's tag is none while its contents change
+  kStagingOwnerNone,     // Must 4: a staging buffer's owner is none while its bytes change
+  kRingAfterSlot,        // Must 3
+  kRingAfterProgress,    // Must 3
+  kRingAfterRecord,      // Must 3
+  kRingAfterMessage,     // Must 3
+  kValidateOperand,      // Must 4: re-read of a slot after its words were copied
+  kValidateStable,       // Must 4: of staging after it was copied for a user operator
+  kValidateAll,          // Must 4: of all staging that a flat reduction read in place
+  kValidateGathered,     // Must 4: of a block that a flat gather copied
+  kValidateExtent,       // Must 4: of the leader's slot after its extent was read
+  kValidateChunk,        // Must 4: of all staging that a slice was reduced from
+  kRootRecordsFirst,     // Must 1: nobody takes a broadcast that is not recorded
+  kRecordBeforeReturn,   // Must 2
+  kFreshExtent,          // Must 5: every attempt takes a fresh extent
+  kTruncateBehindOwnMark,    // Must 6: records, by their owner's mark
+  kTruncateBehindAllTails,   // Must 6: records, by all members' tails
+  kTruncateMessagesByReceiver,  // Must 6
+  kZonesBehindAllMarks,  // Must 6: payload, by all readers' marks
+  kLookAtRecords,        // Must 7: every wait looks at records
+  kNewGeneration,        // an attempt of an older generation is given up
+  kResendRecognised,     // a message that was posted is not posted again
+  kReadKeptAgain,        // a mark counts only if `kept` has not changed
+  kProveBootstrapCall,   // an unproven call is looked into
+  kCount,
+};
+
+template <class H>
+constexpr bool breaks([[maybe_unused]] H& host, [[maybe_unused]] Rule rule) {
+  if constexpr (requires { host.breaks(rule); }) {
+    return host.breaks(rule);
+  } else {
+    return false;
+  }
+}
+
+}  // namespace rejoin::journal

@@ -1,0 +1,57 @@
+// Staging buffers of a rank, leased by operations: several operations may be under way at once, and
+// none writes where another one's readers are.
+#pragma once
+
+#include <cstdint>
+
+#include "journal/layout.h"
+#include "journal/region.h"
+
+namespace rejoin::journal {
+
+// The buffer that was given back first is leased first. So what an operation has staged lies there
+// a while longer for members that are slow to read it; if it is overwritten nevertheless they
+// notice, and find a record.
+template <class Host>
+class StagingPool {
+ public:
+  StagingPool(Host& host, Region<Host>& region)
+      : host_(host), region_(region), head_(region.head()) {
+    for (std::uint32_t i = 0; i < head_->staging_buffers; ++i) give_back(head_->staging[i]);
+  }
+
+  // 0: there is no more memory, or kMaxStagingBuffers are leased.
+  Offset lease() {
+    if (free_ == 0 && !grow()) return 0;
+    const Offset at = ring_[first_];
+    if (!host_.touch(host_.rank(), host_.base() + at, sizeof(StagingBuffer))) return 0;
+    first_ = (first_ + 1) % kMaxStagingBuffers;
+    --free_;
+    return at;
+  }
+  void give_back(Offset at) {
+    ring_[(first_ + free_) % kMaxStagingBuffers] = at;
+    ++free_;
+  }
+
+ private:
+  bool grow() {
+    std::uint32_t& count = head_->staging_buffers;
+    if (count == kMaxStagingBuffers) return false;
+    const Offset at = region_.allocate_permanent(sizeof(StagingBuffer));
+    if (at == 0) return false;
+    head_->staging[count] = at;
+    ++count;
+    give_back(at);
+    return true;
+  }
+
+  Host& host_;
+  Region<Host>& region_;
+  RegionHead* head_;
+  Offset ring_[kMaxStagingBuffers] = {};  // free ones, [first_, first_ + free_)
+  std::uint32_t first_ = 0;
+  std::uint32_t free_ = 0;
+};
+
+}  // namespace rejoin::journal

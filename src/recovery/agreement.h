@@ -1,0 +1,142 @@
+// Whether members of a communicator do the same: who stands inside another operation, and how a
+// disagreement becomes an error that all of them see.
+#pragma once
+
+#include <cstdint>
+
+#include "recovery/rooms.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+class Agreement {
+ public:
+  explicit Agreement(Rooms<H>& rooms) : r_(rooms) {}
+
+  struct Other {
+    std::uint32_t member = kNobody;
+    std::uint32_t call = 0;
+    bool found() const { return member != kNobody; }
+  };
+
+  // A member that stands inside another operation at this sequence of this context. `waits_for`:
+  // the only one that I wait for, or kNobody: for all; a checkpoint hinders me only there.
+  [[gnu::noinline]] Other find(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
+                               std::uint32_t waits_for) {
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      const std::uint32_t world = c.members.world[i];
+      journal::Position p;
+      if (i == c.members.rank || !r_.peers.position(world, &p)) continue;
+      if (p.context != c.members.context || p.sequence > sequence) continue;
+      const journal::CallEntry* theirs = r_.peers.call(world, p.call);
+      if (theirs == nullptr || theirs->hash == signature_hash) continue;
+      if (is_checkpoint(*theirs)) {
+        // One that I have made it is about to come out of; in another it waits for me.
+        if (p.prepared <= r_.progress.version) continue;
+        if (waits_for != kNobody && waits_for != i) continue;
+      } else if (p.sequence < sequence || p.prepared > r_.progress.version) {
+        continue;  // it has this operation before it still
+      }
+      return {i, p.call};
+    }
+    return {};
+  }
+
+  // A member that waits for me inside an operation in front of which, or of an earlier one, I make
+  // checkpoint `version`. The root of a broadcast waits for nobody, and of messages the receiver
+  // alone does.
+  [[gnu::noinline]] Other find_at_checkpoint(Comm<H>& world, std::uint64_t sequence,
+                                             std::uint64_t version) {
+    for (std::uint32_t i = 0; i < world.members.size; ++i) {
+      journal::Position p;
+      if (i == world.members.rank || !r_.peers.position(world.members.world[i], &p)) continue;
+      if (p.context != world.members.context || p.sequence < sequence) continue;
+      const journal::CallEntry* theirs = r_.peers.call(world.members.world[i], p.call);
+      if (theirs == nullptr || is_checkpoint(*theirs) || p.prepared >= version) continue;
+      if (!waits_for(*theirs, i, world.members.rank)) continue;
+      return {i, p.call};
+    }
+    return {};
+  }
+
+  // Records the failure, so that members that come later, and replays, see it too.
+  [[gnu::noinline]] Status mismatch(Comm<H>& c, std::uint64_t sequence, std::uint32_t call,
+                                    std::uint32_t signature_hash, const Other& other) {
+    std::uint32_t my_call = call, their_call = other.call;
+    const std::uint32_t world = c.members.world[other.member];
+    if (((call | other.call) & journal::kUnproven) != 0) {
+      const bool mine = (call & journal::kUnproven) != 0;
+      r_.host.stop(mine ? r_.diagnostics.unproven_call(r_.host.rank(), call, world, other.call)
+                        : r_.diagnostics.unproven_call(world, other.call, r_.host.rank(), call));
+    }
+    const bool earlier =
+        find_earlier(c, sequence, signature_hash, other.member, &my_call, &their_call);
+    r_.diagnostics.mismatch(earlier, r_.host.rank(), my_call, world, their_call);
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    r_.journal.commit(c.records, sequence, {call | journal::kRecordFailed, 0, 0});
+    engine::ring_sleepers(r_.host, c.members.world, c.members.size);
+    return Status::kMismatch;
+  }
+
+ private:
+  static bool is_checkpoint(const journal::CallEntry& call) {
+    return call.signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint);
+  }
+
+  // Whether member `i`, inside this operation, can come out of it without member `me`.
+  static bool waits_for(const journal::CallEntry& call, std::uint32_t i, std::uint32_t me) {
+    switch (static_cast<OpKind>(call.signature.kind)) {
+      case OpKind::kBarrier:
+      case OpKind::kAllreduce:
+      case OpKind::kAllgather:
+      case OpKind::kAllgatherv:
+      case OpKind::kReduceScatter:
+      case OpKind::kReduceScatterBlock:
+      case OpKind::kCommDup:
+      case OpKind::kCommSplit:
+      case OpKind::kCommCreate:
+      case OpKind::kAlltoall:
+      case OpKind::kAlltoallv:
+      case OpKind::kAlltoallw:
+      case OpKind::kFinalize:
+        return true;
+      case OpKind::kBcast:
+      case OpKind::kScatter:
+      case OpKind::kScatterv:
+        return call.signature.root == static_cast<std::int32_t>(me);
+      case OpKind::kReduce:
+      case OpKind::kGather:
+      case OpKind::kGatherv:
+        return call.signature.root == static_cast<std::int32_t>(i);
+      default:
+        return false;
+    }
+  }
+
+  // A broadcast's root waits for nobody: two roots are found out only in the next operation, by
+  // `chain`. If the calls themselves agree, names the newest pair before them that does not.
+  bool find_earlier(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
+                    std::uint32_t member, std::uint32_t* my_call, std::uint32_t* their_call) {
+    constexpr std::uint64_t kFar = 1000;
+    const std::uint32_t world = c.members.world[member], me = r_.host.rank();
+    const auto hash = [&](std::uint32_t of, std::uint32_t call) {
+      const journal::CallEntry* e = r_.peers.call(of, call);
+      return e == nullptr ? 0 : e->hash;
+    };
+    if (hash(world, *their_call) != signature_hash) return false;
+    std::uint64_t s = std::min(r_.peers.tail(c.members, member), sequence);
+    for (const std::uint64_t stop = s > kFar ? s - kFar : 0; s-- > stop;) {
+      const std::uint32_t a = c.records.at(s)->call;
+      const std::uint32_t b = r_.peers.record(c.members, member, s).call;
+      if (hash(me, a) == hash(world, b)) continue;
+      *my_call = a;
+      *their_call = b;
+      return true;
+    }
+    return false;
+  }
+
+  Rooms<H>& r_;
+};
+
+}  // namespace rejoin::recovery

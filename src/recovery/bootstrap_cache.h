@@ -1,0 +1,205 @@
+// What a restarted rank asks for again out of order, and how an operation that should have been
+// marked is found out. docs/checkpoints.md says the rule; PROTOCOL.md, "Bootstrap", why it holds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "recovery/rooms.h"
+
+namespace rejoin::recovery {
+
+// Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of operations
+// that are marked are kept for the life of the job, under a key, and given to every incarnation that
+// asks; nobody else takes part then.
+template <engine::Host H>
+class BootstrapCache {
+ public:
+  explicit BootstrapCache(Rooms<H>& rooms) : r_(rooms) {}
+
+  struct Found {
+    Status status = Status::kOk;             // kKey, kRefused: the operation was not entered
+    const journal::Marked* marked = nullptr;  // the outcome of then
+    std::uint64_t keep_as = 0;               // key to keep the outcome under; 0: none
+  };
+
+  // The operation `call` of c, which is about to be entered, is marked.
+  [[gnu::noinline]] Found find(Comm<H>& c, std::uint32_t call, const Hint& hint,
+                               bool by_messages) {
+    if (by_messages) return refuse_messages(call);
+    std::uint64_t key = hint.key;
+    if (key == 0) {  // by call site, and how often it was used
+      const std::uint64_t site =
+          journal::mix(journal::mix(c.members.context) + (call & journal::kCallIndex)) | 1;
+      std::uint64_t used = 0;
+      while (is_used(key = journal::mix(site + used * 2) | 1)) ++used;
+    } else if (is_used(key)) {
+      r_.diagnostics.set_error(
+          "%s: its bootstrap key was used for an operation before; each needs a key of its own",
+          describe_mine(call).text);
+      return {Status::kKey};
+    }
+    note_used(key);
+    auto& marked = r_.journal.marked();
+    for (std::uint64_t i = 0; i < marked.tail(); ++i) {
+      const journal::Marked& m = *marked.at(i);
+      if (m.key != key) continue;
+      // Ahead of where I am: the operation itself comes, in its turn.
+      if (m.context != c.members.context || m.sequence >= c.next_sequence) return {};
+      check_signature(m, call);
+      return {Status::kOk, &m};
+    }
+    return {Status::kOk, nullptr, key};
+  }
+
+  // The operation is over: keeps its outcome under its key, for later incarnations.
+  [[gnu::noinline]] Status keep(Comm<H>& c, std::uint64_t key, std::uint64_t sequence,
+                                std::size_t result_bytes) {
+    journal::Record record = *c.records.at(sequence);
+    if (result_bytes > journal::kInlineBytes) {
+      journal::RegionHead* head = r_.journal.region().head();
+      const std::uint64_t kept = head->marked_bytes + result_bytes;
+      const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
+      if (limit != 0 && kept > limit) {
+        r_.diagnostics.set_error(
+            "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
+            "--bootstrap-limit",
+            static_cast<unsigned long long>(kept), static_cast<unsigned long long>(limit));
+        return Status::kNoMemory;
+      }
+      const journal::Offset at = r_.journal.region().allocate_model(result_bytes);
+      if (at == 0) r_.journal.out_of_memory();
+      head->marked_bytes = kept;
+      std::memcpy(r_.host.base() + at, r_.host.base() + record.value, result_bytes);
+      record.value = at;
+    }
+    journal::Marked* m = r_.journal.marked().next();
+    if (m == nullptr) r_.journal.out_of_memory();
+    *m = {key, c.members.context, sequence, record};
+    r_.host.step(Step::kCommit);
+    r_.journal.marked().publish();
+    return Status::kOk;
+  }
+
+  // --- Operations that are not marked
+
+  // Whether an operation that is about to be executed is unproven: a restarted rank calls it from a
+  // place that it has called only in its bootstrap phase.
+  bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
+    if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
+      return false;
+    return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
+  }
+  // An operation is answered by my record: it must not be one of the bootstrap phase that looks the
+  // same, called from its place.
+  void compare_places(const Comm<H>& c, std::uint32_t call, std::uint32_t recorded) {
+    if ((recorded & journal::kCallIndex) == call || !is_unproven(c, call)) return;
+    if (breaks(r_.host, Rule::kProveBootstrapCall)) return;
+    r_.host.stop(
+        r_.diagnostics.unproven_call(r_.host.rank(), call, r_.host.rank(), recorded));
+  }
+  // An operation that no record answered is over. `call`: as in Record.
+  void note_live(std::uint32_t call) {
+    if (!r_.progress.load_called || (call & journal::kUnproven) != 0) [[likely]]
+      return;
+    const bool bootstrap = r_.progress.version == r_.header->first_version;
+    r_.calls.add_phase(call, bootstrap ? journal::kCalledInBootstrapPhase
+                                       : journal::kCalledInIterations);
+  }
+
+  // Member `who` (perhaps I) takes part in this operation by an unproven call. It counts if another
+  // member, whose call is not unproven itself, calls from there too: then true. If somebody calls
+  // from elsewhere nobody can say what it is, and the job stops. False: all that is known are
+  // unproven calls from there, as of ranks that were started again together; the call stays
+  // unproven, for those that are still to come.
+  [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
+                               std::uint32_t call) {
+    if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
+    const std::uint32_t world = c.members.world[who];
+    std::uint32_t other = kNobody, other_call = 0;
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      std::uint32_t theirs;
+      if (i == who || !call_of(c, i, sequence, &theirs)) continue;
+      if (!same_place(world, call, c.members.world[i], theirs)) {
+        other = c.members.world[i];
+        other_call = theirs;
+      } else if ((theirs & journal::kUnproven) == 0) {
+        return true;
+      }
+    }
+    if (other == kNobody) return false;
+    r_.host.stop(r_.diagnostics.unproven_call(world, call, other, other_call));
+    return false;
+  }
+
+ private:
+  CallText describe_mine(std::uint32_t call) const {
+    return describe(r_.peers, r_.host.rank(), call);
+  }
+
+  Found refuse_messages(std::uint32_t call) {
+    if (r_.progress.version <= r_.header->first_version) return {};
+    r_.diagnostics.set_error(
+        "%s: after the first checkpoint only operations that give every rank the same can be "
+        "marked as bootstrap (Barrier, Bcast, Allreduce, Allgather)",
+        describe_mine(call).text);
+    return {Status::kRefused};
+  }
+
+  void check_signature(const journal::Marked& m, std::uint32_t call) {
+    const journal::CallEntry* was = r_.calls.entry(m.record.call & journal::kCallIndex);
+    if (was->signature == r_.calls.entry(call)->signature) return;
+    r_.host.stop(r_.diagnostics.other_key(r_.host.rank(), m.record.call, call));
+  }
+
+  // How member i calls this operation, as far as that is known.
+  bool call_of(Comm<H>& c, std::uint32_t i, std::uint64_t sequence, std::uint32_t* call) {
+    if (r_.peers.tail(c.members, i) > sequence) {
+      *call = r_.peers.record(c.members, i, sequence).call;
+      return true;
+    }
+    journal::Position p;
+    if (i != c.members.rank && !r_.peers.position(c.members.world[i], &p)) return false;
+    if (i == c.members.rank) {
+      p.context = r_.control->context.load(std::memory_order_relaxed);
+      p.sequence = r_.control->sequence.load(std::memory_order_relaxed);
+      p.call = r_.control->call.load(std::memory_order_relaxed);
+    }
+    *call = p.call;
+    return p.context == c.members.context && p.sequence == sequence;
+  }
+
+  bool same_place(std::uint32_t a_rank, std::uint32_t a_call, std::uint32_t b_rank,
+                  std::uint32_t b_call) const {
+    const journal::CallEntry* a = r_.peers.call(a_rank, a_call);
+    const journal::CallEntry* b = r_.peers.call(b_rank, b_call);
+    if (a == nullptr || b == nullptr || a->place != b->place) return false;
+    const journal::ModuleEntry* m = r_.peers.module(a_rank, a->module);
+    const journal::ModuleEntry* n = r_.peers.module(b_rank, b->module);
+    return m != nullptr && n != nullptr && std::memcmp(m, n, sizeof *m) == 0;
+  }
+
+  bool is_used(std::uint64_t key) const {
+    return std::find(used_, used_ + used_count_, key) != used_ + used_count_;
+  }
+  void note_used(std::uint64_t key) {
+    if (used_count_ == used_room_) {
+      const std::size_t room = std::max<std::size_t>(64, 2 * used_room_);
+      auto* moved = r_.arena.template make_array<std::uint64_t>(room);
+      if (moved == nullptr) r_.journal.out_of_memory();
+      std::copy(used_, used_ + used_count_, moved);
+      r_.arena.release(used_, used_room_ * sizeof *used_);
+      used_ = moved;
+      used_room_ = room;
+    }
+    used_[used_count_++] = key;
+  }
+
+  Rooms<H>& r_;
+  std::uint64_t* used_ = nullptr;  // keys, by this execution
+  std::size_t used_count_ = 0;
+  std::size_t used_room_ = 0;
+};
+
+}  // namespace rejoin::recovery

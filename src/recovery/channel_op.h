@@ -1,0 +1,198 @@
+// One channel operation: a collective whose members get different bytes. Its steps are messages;
+// each message is accepted by (sender, sequence), never by generation: one that was sent before
+// somebody else's death is still good, and one that is sent again is recognised and dropped.
+//
+// A receiver's record of message k of a channel is its `consumed` word: messages of one channel are
+// taken in order, so a count says all. The record of the operation itself, published at its end,
+// says that it is over.
+#pragma once
+
+#include <cstdint>
+
+#include "recovery/entry.h"
+
+namespace rejoin::recovery {
+
+using engine::Progress;
+
+template <engine::Host H>
+class ChannelOp {
+ public:
+  // Enters. `input`, `input_bytes`: my contribution, for the fingerprint only.
+  ChannelOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const void* input,
+            std::size_t input_bytes)
+      : ops_(ops),
+        r_(ops.r),
+        c_(comm),
+        e_(enter(ops, comm, call, true)),
+        fingerprint_(input_bytes > 0 ? hash_bytes(input, input_bytes) : 0) {
+    outcome_.sequence = e_.sequence;
+    outcome_.status = e_.status;
+    if (!e_.entered() || e_.record == nullptr) return;
+    const bool prepared = call.hint != nullptr && call.hint->prepare != nullptr;
+    outcome_.status = check_replay(r_, e_, !prepared, fingerprint_, &outcome_.replaces_input);
+  }
+  ChannelOp(const ChannelOp&) = delete;
+  ChannelOp& operator=(const ChannelOp&) = delete;
+
+  // Goes on as far as it can without waiting. body(): advances the algorithm, one of
+  // engine/collectives.h, over this port (or one around it). Not to be called again once it is done
+  // or has failed.
+  template <class Body>
+  Progress advance(bool thorough, Body&& body) {
+    thorough_ = thorough;
+    if (!moved_ && outcome_.status == Status::kOk) {
+      const Progress p = body();
+      if (p == Progress::kPending) return p;
+      moved_ = true;
+    }
+    return finish();
+  }
+
+  const Outcome& outcome() const { return outcome_; }
+
+  // --- The port
+
+  std::uint32_t size() const { return c_.members.size; }
+  std::uint32_t me() const { return c_.members.rank; }
+
+  // Posts one message. `peer`: rank in the communicator, not mine. Pending only while the journal is
+  // full and the receiver too far behind.
+  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
+    const std::uint32_t to = c_.members.world[peer];
+    auto& channel = r_.journal.channel(to);
+    const std::uint64_t k = r_.progress.sent[to];
+    const std::uint32_t hash = hash_bytes(data, bytes);
+    const bool posted = k < channel.tail();
+    if (posted && !engine::breaks(r_.host, Rule::kResendRecognised)) {
+      compare_resent(*channel.at(k), to, bytes, hash);
+      ++r_.progress.sent[to];
+      return Progress::kDone;
+    }
+    if (r_.journal.region().recycling()) {
+      r_.host.step(Step::kLook);
+      const std::uint64_t read =
+          r_.peers.consumed(to, r_.host.rank()).load(std::memory_order_acquire);
+      if (read + journal::kReadersWithin <= k) return Progress::kPending;
+    }
+    ++r_.progress.sent[to];
+    r_.host.step(Step::kPayload);
+    const std::uint64_t value = r_.journal.store(data, bytes);
+    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, bytes, value});
+    return Progress::kDone;
+  }
+
+  // The next message of `peer` in this operation. *data: its bytes in the sender's store, or in
+  // here until the next receive. Failed: outcome() says why.
+  Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
+                   std::size_t* bytes) {
+    const std::uint32_t from = c_.members.world[peer], me = r_.host.rank();
+    const std::uint64_t k = r_.progress.received[from];
+    // Who has a record of this operation has sent all that it sends: so the record is read first.
+    const bool finished = thorough_ && r_.peers.tail(c_.members, peer) > e_.sequence;
+    r_.host.step(Step::kReceive);
+    if (r_.peers.posted(from, me) <= k) {
+      if (!thorough_) return Progress::kPending;
+      if (finished) {
+        return fail({peer, r_.peers.record(c_.members, peer, e_.sequence).call &
+                               ~journal::kRecordFailed});
+      }
+      const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, peer);
+      return other.found() ? fail(other) : Progress::kPending;
+    }
+    const journal::ChannelEntry m = r_.peers.message(from, me, k);
+    const journal::CallEntry* theirs = r_.peers.call(from, m.call);
+    if (m.context != c_.members.context || m.sequence != e_.sequence ||
+        theirs->hash != e_.signature_hash) {
+      return fail({peer, m.call});
+    }
+    if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
+      prove(peer, m.call);
+    ++r_.progress.received[from];
+    consume(from, k);
+    if (m.bytes > max_bytes) {
+      r_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
+      outcome_.status = Status::kTruncated;
+      return Progress::kFailed;
+    }
+    *bytes = m.bytes;
+    small_ = m.value;
+    *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&small_)
+                                             : r_.host.base() + m.value;
+    return Progress::kDone;
+  }
+
+ private:
+  void consume(std::uint32_t from, std::uint64_t k) {
+    std::atomic<std::uint64_t>& mine = r_.peers.consumed(r_.host.rank(), from);
+    if (mine.load(std::memory_order_relaxed) > k) return;  // a former incarnation has
+    r_.host.step(Step::kConsumed);
+    mine.store(k + 1, std::memory_order_release);
+    if (r_.header->limit_reached.load(std::memory_order_relaxed) != 0) {
+      engine::ring_sleepers(r_.host, &from, 1);  // a sender may wait for this
+    }
+  }
+
+  void prove(std::uint32_t peer, std::uint32_t call) {
+    if ((call & journal::kUnproven) != 0) ops_.bootstrap.prove(c_, e_.sequence, peer, call);
+    if ((e_.call & journal::kUnproven) == 0) return;
+    if (ops_.bootstrap.prove(c_, e_.sequence, c_.members.rank, e_.call)) {
+      e_.call &= ~journal::kUnproven;
+    }
+  }
+
+  // The message is posted already, by a former incarnation: it must be the same.
+  void compare_resent(const journal::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
+                      std::uint32_t hash) {
+    const bool same_place =
+        posted.context == c_.members.context && posted.sequence == e_.sequence;
+    if (same_place && posted.bytes == bytes && posted.hash == hash) return;
+    const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), e_.call,
+                                                    to, bytes, posted.bytes);
+    if (!same_place || posted.bytes != bytes || r_.header->stop_on_divergence != 0) {
+      r_.host.stop(text);
+    }
+    if (!r_.told_difference) r_.notice(text);
+    r_.told_difference = true;
+  }
+
+  Progress fail(const typename Agreement<H>::Other& other) {
+    if (e_.record != nullptr) {  // it was over once: what it was given then is gone or another
+      r_.diagnostics.recorded_mismatch();
+      outcome_.status = Status::kMismatch;
+    } else {
+      outcome_.status =
+          ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
+    }
+    return Progress::kFailed;
+  }
+
+  // Publishes the record, when the operations before it have theirs.
+  Progress finish() {
+    const bool live = e_.entered() && e_.record == nullptr && c_.members.size > 1;
+    if (live && c_.records.tail() < e_.sequence) return Progress::kPending;
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    if (live && c_.records.tail() == e_.sequence) {
+      r_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, 0});
+      engine::ring_sleepers(r_.host, c_.members.world, c_.members.size);
+      r_.progress.catching_up = false;
+    }
+    if (live && outcome_.status == Status::kOk) {
+      ops_.bootstrap.note_live(e_.call);
+    }
+    r_.leave(outcome_.status);
+    return outcome_.status == Status::kOk ? Progress::kDone : Progress::kFailed;
+  }
+
+  Operations<H>& ops_;
+  Rooms<H>& r_;
+  Comm<H>& c_;
+  Entry e_;
+  const std::uint32_t fingerprint_;
+  Outcome outcome_;
+  bool thorough_ = false;
+  bool moved_ = false;  // all messages are sent and received
+  std::uint64_t small_ = 0;
+};
+
+}  // namespace rejoin::recovery

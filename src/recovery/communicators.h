@@ -1,0 +1,151 @@
+// The communicators of one incarnation: membership, generation, and where each stands.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "journal/host.h"
+#include "journal/rules.h"
+#include "journal/step.h"
+#include "journal/journal.h"
+#include "journal/peer_view.h"
+
+namespace rejoin::recovery {
+
+using engine::Rule;
+using engine::Step;
+
+inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+// The private state of one communicator in one incarnation. All of it can be rebuilt from the
+// segment and the program's own calls.
+template <engine::Host H>
+struct Comm {
+  journal::Members members;
+  journal::LogWriter<journal::Record, H> records;
+  std::uint64_t next_sequence = 0;  // of the next operation in this execution
+  std::uint32_t chain = 0;          // over the signatures of the operations so far
+  std::uint32_t epoch_seen = 0;     // job epoch at which `generation` was computed
+  std::uint32_t generation = 0;
+  Comm* next = nullptr;  // of my communicators
+  bool late = false;     // made after the first checkpoint
+  // What was last seen of a root's records: while that is ahead, the root's line is not read again.
+  std::uint32_t root_seen = kNobody;
+  std::uint64_t root_tail = 0;
+};
+
+template <engine::Host H>
+class Communicators {
+ public:
+  Communicators(H& host, journal::Arena& arena, journal::PeerView& peers,
+                journal::Journal<H>& journal)
+      : host_(host), arena_(arena), peers_(peers), journal_(journal) {}
+
+  Comm<H>* first() { return first_; }
+
+  // nullptr: memory is used up. Local; the same context made again finds its records. permanent:
+  // every incarnation makes it.
+  Comm<H>* make(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
+                bool permanent) {
+    journal::ContextBlock* block = journal_.make_block(context, members, size, permanent);
+    if (block == nullptr) return nullptr;
+    block->freed.store(0, std::memory_order_release);
+    auto* c = arena_.template make<Comm<H>>();
+    auto* world = arena_.template make_array<std::uint32_t>(size);
+    auto* blocks = arena_.template make_array<journal::ContextBlock*>(size);
+    if (c == nullptr || world == nullptr || blocks == nullptr) return nullptr;
+    std::memcpy(world, members, size * sizeof *world);
+    blocks[block->rank] = block;
+    c->members = {context, size, block->rank, world, block, blocks};
+    c->records = {host_, journal_.region(), block->records};
+    refresh_generation(*c);
+    c->next = first_;
+    first_ = c;
+    return c;
+  }
+
+  // Drops the private state; records and position stay for the others. `ordinal`: of the program.
+  void free(Comm<H>* c, std::uint64_t ordinal) {
+    c->members.mine->freed.store(ordinal + 1, std::memory_order_release);
+    if (c->members.mine->permanent == 0) retire(c->members.mine);
+    Comm<H>** link = &first_;
+    while (*link != c) link = &(*link)->next;
+    *link = c->next;
+    const std::uint32_t size = c->members.size;
+    arena_.release(const_cast<std::uint32_t*>(c->members.world), size * sizeof(std::uint32_t));
+    arena_.release(c->members.block, size * sizeof(journal::ContextBlock*));
+    arena_.destroy(c);
+  }
+
+  // The generation of c, read again if there was a death since it was read.
+  std::uint32_t generation(Comm<H>& c) {
+    if (peers_.epoch() != c.epoch_seen) refresh_generation(c);
+    return c.generation;
+  }
+
+  // A member that has a record of the operation; kNobody: there is none.
+  std::uint32_t find_record(Comm<H>& c, std::uint64_t sequence) {
+    host_.step(Step::kLook);
+    if (engine::breaks(host_, Rule::kLookAtRecords)) return kNobody;
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      if (peers_.tail(c.members, i) > sequence) return i;
+    }
+    return kNobody;
+  }
+
+  // --- Contexts that were made after the first checkpoint and freed: until they are past.
+
+  struct Retired {
+    journal::ContextBlock* block;
+    Retired* next;
+  };
+  Retired* retired() { return retired_; }
+
+  // Gives back the blocks of those that nobody goes back to.
+  void reclaim() {
+    for (Retired** link = &retired_; *link != nullptr;) {
+      Retired* r = *link;
+      if (!everybody_is_past(*r->block)) {
+        link = &r->next;
+        continue;
+      }
+      journal_.reclaim_block(r->block->context);
+      *link = r->next;
+      arena_.destroy(r);
+    }
+  }
+
+ private:
+  [[gnu::noinline]] void refresh_generation(Comm<H>& c) {
+    host_.step(Step::kGeneration);
+    // The epoch first: a death published after it makes it differ again.
+    c.epoch_seen = peers_.epoch();
+    std::uint32_t g = 0;
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      g = std::max(g, peers_.death_epoch(c.members.world[i]));
+    }
+    c.generation = g;
+  }
+
+  void retire(journal::ContextBlock* block) {
+    auto* r = arena_.template make<Retired>(Retired{block, retired_});
+    if (r != nullptr) retired_ = r;  // else its memory is not given back
+  }
+
+  bool everybody_is_past(const journal::ContextBlock& block) {
+    const auto* world = reinterpret_cast<const std::uint32_t*>(host_.base() + block.members);
+    for (std::uint32_t i = 0; i < block.size; ++i) {
+      if (journal::mark_of(host_.base(), world[i], block.context) != journal::kPast) return false;
+    }
+    return true;
+  }
+
+  H& host_;
+  journal::Arena& arena_;
+  journal::PeerView& peers_;
+  journal::Journal<H>& journal_;
+  Comm<H>* first_ = nullptr;
+  Retired* retired_ = nullptr;
+};
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,130 @@
+#include "recovery/diagnostics.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace rejoin::recovery {
+namespace {
+
+unsigned long long number(std::uint64_t n) { return n; }
+
+}  // namespace
+
+CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std::uint32_t call) {
+  CallText t;
+  const journal::CallEntry* entry = peers.call(world_rank, call);
+  if (entry == nullptr) {
+    std::snprintf(t.text, sizeof t.text, "(unknown)");
+    return t;
+  }
+  char root[24] = "";
+  const Signature& s = entry->signature;
+  if (s.root >= 0) std::snprintf(root, sizeof root, ", root %d", s.root);
+  std::snprintf(t.text, sizeof t.text, "MPI_%s of %llu bytes%s at {%u:%u:%llx}",
+                name_of(static_cast<OpKind>(s.kind)), number(s.bytes), root, world_rank,
+                entry->module, number(entry->place));
+  return t;
+}
+
+void Diagnostics::set_error(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error_, sizeof error_, format, arguments);
+  va_end(arguments);
+}
+
+const char* Diagnostics::put(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text_, sizeof text_, format, arguments);
+  va_end(arguments);
+  return text_;
+}
+
+const char* Diagnostics::other_operation(std::uint64_t ordinal, std::uint32_t rank,
+                                         std::uint32_t recorded, std::uint32_t now) {
+  return put(
+      "operation %llu of rank %u was %s; its replay asks for %s. The program does not do the same "
+      "again when it receives the same; see docs/fault-model.md",
+      number(ordinal), rank, call(rank, recorded).text, call(rank, now).text);
+}
+
+const char* Diagnostics::other_contribution(std::uint64_t ordinal, std::uint32_t rank,
+                                            std::uint32_t now, bool stops) {
+  return put(
+      "operation %llu of rank %u, %s: the replay contributes other bytes than the first execution "
+      "did; %s",
+      number(ordinal), rank, call(rank, now).text,
+      stops ? "--on-divergence warn goes on with the recorded result; see docs/fault-model.md"
+            : "it is given the recorded result (further differences are not shown)");
+}
+
+const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
+                                       std::uint32_t to, std::uint64_t bytes,
+                                       std::uint64_t posted_bytes) {
+  return put(
+      "operation %llu of rank %u, %s: its replay sends rank %u %llu bytes that are not the %llu "
+      "bytes sent before. The program does not do the same again when it receives the same; see "
+      "docs/fault-model.md",
+      number(ordinal), rank, call(rank, now).text, to, number(bytes), number(posted_bytes));
+}
+
+const char* Diagnostics::unproven_call(std::uint32_t rank, std::uint32_t now, std::uint32_t other,
+                                       std::uint32_t other_call) {
+  const CallText there = call(other, other_call);
+  char who[64];
+  if (other == rank) {
+    std::snprintf(who, sizeof who, "the first time it called");
+  } else {
+    std::snprintf(who, sizeof who, "no other member calls from there, rank %u calls", other);
+  }
+  return put(
+      "rank %u was started again at a checkpoint and calls %s, a place that it had called only "
+      "before its first checkpoint; %s %s. What every incarnation repeats after the load must be "
+      "marked: rejoin_bootstrap(key), MPI_Pcontrol(0x524a03, key), or is_bootstrap in rabit; see "
+      "docs/checkpoints.md",
+      rank, call(rank, now).text, who, there.text);
+}
+
+const char* Diagnostics::other_key(std::uint32_t rank, std::uint32_t then, std::uint32_t now) {
+  return put("rank %u asks with one bootstrap key for %s and before for %s", rank,
+             call(rank, now).text, call(rank, then).text);
+}
+
+const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank,
+                                     std::uint64_t bytes, std::uint64_t first_bytes) {
+  return put(
+      "checkpoint %llu: the global model of rank %u (%llu bytes) is not that of rank 0 (%llu "
+      "bytes); what differs by rank belongs into the local model",
+      number(version), rank, number(bytes), number(first_bytes));
+}
+
+void Diagnostics::mismatch(bool earlier, std::uint32_t rank, std::uint32_t now, std::uint32_t other,
+                           std::uint32_t other_call) {
+  set_error(
+      "%srank %u calls %s where rank %u calls %s: all members of a communicator must make the same "
+      "collective calls in the same order",
+      earlier ? "in an earlier operation, " : "", rank, call(rank, now).text, other,
+      call(other, other_call).text);
+}
+
+void Diagnostics::mismatch_at_checkpoint(std::uint64_t version, std::uint32_t rank,
+                                         std::uint32_t now, std::uint32_t other,
+                                         std::uint32_t other_call) {
+  set_error(
+      "rank %u makes checkpoint %llu (%s) where rank %u calls %s: all ranks must make the same "
+      "checkpoints at the same places",
+      rank, number(version), call(rank, now).text, other, call(other, other_call).text);
+}
+
+void Diagnostics::recorded_mismatch() {
+  set_error("the members disagree about this operation");
+}
+
+void Diagnostics::truncated(std::uint32_t rank, std::uint32_t now, std::uint32_t from,
+                            std::uint64_t bytes, std::uint64_t max_bytes) {
+  set_error("%s: rank %u sends %llu bytes, more than the %llu that rank %u receives",
+            call(rank, now).text, from, number(bytes), number(max_bytes), rank);
+}
+
+}  // namespace rejoin::recovery

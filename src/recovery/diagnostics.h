@@ -1,0 +1,62 @@
+// What is said to users about operations. Text only: nothing here decides anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/peer_view.h"
+#include "recovery/types.h"
+
+namespace rejoin::recovery {
+
+// A call in words, "MPI_Bcast of 8 bytes, root 0 at {...}", with the call site as in
+// wire/messages.h.
+struct CallText {
+  char text[160];
+};
+CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std::uint32_t call);
+
+// The newest failure of a rank, for whoever asks why.
+class Diagnostics {
+ public:
+  explicit Diagnostics(const journal::PeerView& peers) : peers_(peers) {}
+
+  const char* error() const { return error_; }
+  void set_error(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  CallText call(std::uint32_t world_rank, std::uint32_t call) const {
+    return describe(peers_, world_rank, call);
+  }
+
+  // Texts with which a job stops, or that a user is told; valid until the next of them.
+  const char* other_operation(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t recorded,
+                              std::uint32_t now);
+  const char* other_contribution(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
+                                 bool stops);
+  const char* other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
+                            std::uint32_t to, std::uint64_t bytes, std::uint64_t posted_bytes);
+  // `other`: a member that calls from elsewhere; the rank itself: it did so the first time.
+  const char* unproven_call(std::uint32_t rank, std::uint32_t call, std::uint32_t other,
+                            std::uint32_t other_call);
+  const char* other_key(std::uint32_t rank, std::uint32_t then, std::uint32_t now);
+  const char* other_model(std::uint64_t version, std::uint32_t rank, std::uint64_t bytes,
+                          std::uint64_t first_bytes);
+
+  // Errors of an operation; in error() then.
+  void mismatch(bool earlier, std::uint32_t rank, std::uint32_t call, std::uint32_t other,
+                std::uint32_t other_call);
+  void mismatch_at_checkpoint(std::uint64_t version, std::uint32_t rank, std::uint32_t call,
+                              std::uint32_t other, std::uint32_t other_call);
+  void recorded_mismatch();
+  void truncated(std::uint32_t rank, std::uint32_t call, std::uint32_t from, std::uint64_t bytes,
+                 std::uint64_t max_bytes);
+
+ private:
+  const char* put(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  const journal::PeerView& peers_;
+  char error_[768] = "";
+  char text_[768] = "";
+};
+
+}  // namespace rejoin::recovery

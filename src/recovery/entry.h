@@ -1,0 +1,113 @@
+// Entering an operation: the one rule of recovery, up to the question whether I have a record.
+//
+//     entering an operation, look for my record of it; else for somebody's record of it; else run it
+#pragma once
+
+#include <cstdint>
+
+#include "recovery/agreement.h"
+#include "recovery/bootstrap_cache.h"
+#include "recovery/hash.h"
+#include "recovery/rooms.h"
+
+namespace rejoin::recovery {
+
+// The rooms with what is built on them.
+template <engine::Host H>
+struct Operations {
+  explicit Operations(Rooms<H>& rooms) : r(rooms), agreement(rooms), bootstrap(rooms) {}
+  Rooms<H>& r;
+  Agreement<H> agreement;
+  BootstrapCache<H> bootstrap;
+};
+
+struct Entry {
+  std::uint64_t sequence = 0;
+  std::uint32_t call = 0;  // as in Record: with kUnproven if it is
+  std::uint32_t signature_hash = 0;
+  std::uint32_t chain = 0;                    // with this operation
+  const journal::Record* record = nullptr;    // mine, or of a bootstrap replay; else null
+  std::uint64_t keep_as = 0;                  // bootstrap key for the outcome; 0: none
+  Status status = Status::kOk;                // else it was not entered
+  bool entered() const { return status == Status::kOk; }
+};
+
+template <engine::Host H>
+Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) {
+  Rooms<H>& r = ops.r;
+  ++r.progress.ordinal;
+  r.faults.point(r.progress.ordinal, Moment::kBefore);
+  r.stop_keeping_if_full();
+  r.host.step(Step::kEnter);
+  const auto interned = r.calls.intern(call);
+  if (interned.call == CallTable<H>::kNone) [[unlikely]]
+    r.journal.out_of_memory();
+  if (r.log.wanted()) [[unlikely]]
+    r.log.begin(*r.calls.entry(interned.call), r.progress.replayed);
+  Entry e;
+  e.call = interned.call;
+  e.signature_hash = interned.hash;
+  if (call.hint != nullptr && call.hint->bootstrap) [[unlikely]] {
+    const auto found = ops.bootstrap.find(c, e.call, *call.hint, by_messages);
+    e.status = found.status;
+    e.keep_as = found.keep_as;
+    if (found.marked != nullptr) {
+      e.sequence = found.marked->sequence;
+      e.record = &found.marked->record;
+      r.count_replayed();
+    }
+    if (found.marked != nullptr || !e.entered()) return e;
+  }
+  e.sequence = c.next_sequence++;
+  c.chain = static_cast<std::uint32_t>(
+      journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
+  e.chain = c.chain;
+  // Of what a rank does alone nothing is recorded: an incarnation that has loaded a version repeats
+  // its bootstrap phase, and is further on then than it was.
+  if (c.members.size > 1 && e.sequence < c.records.tail()) e.record = c.records.at(e.sequence);
+  if (e.record != nullptr) {
+    if (r.loaded_version != 0) [[unlikely]]
+      ops.bootstrap.compare_places(c, e.call, e.record->call);
+    r.show_position(c.members.context, e.sequence, e.call);
+    r.count_replayed();
+    return e;
+  }
+  if (ops.bootstrap.is_unproven(c, e.call)) [[unlikely]]
+    e.call |= journal::kUnproven;
+  r.show_position(c.members.context, e.sequence, e.call);
+  if (!r.progress.live && c.members.size > 1) [[unlikely]]
+    r.went_live();
+  r.control->phase.store(journal::Phase::kInside, std::memory_order_release);
+  return e;
+}
+
+// Compares an operation with the record that answers it. kMismatch: so it ended then.
+// *other_contribution: the program brings other bytes now.
+template <engine::Host H>
+[[gnu::noinline]] Status check_replay(Rooms<H>& r, const Entry& e, bool has_contribution,
+                                      std::uint32_t fingerprint, bool* other_contribution) {
+  const journal::Record& record = *e.record;
+  const std::uint32_t recorded = record.call & journal::kCallIndex;
+  if (recorded != e.call && !(r.calls.entry(recorded)->signature ==
+                              r.calls.entry(e.call & journal::kCallIndex)->signature)) {
+    r.host.stop(
+        r.diagnostics.other_operation(r.progress.ordinal, r.host.rank(), recorded, e.call));
+  }
+  *other_contribution = false;
+  if ((record.call & journal::kRecordFailed) != 0) {  // it has no fingerprint
+    r.diagnostics.recorded_mismatch();
+    return Status::kMismatch;
+  }
+  if (!has_contribution || record.fingerprint == fingerprint) return Status::kOk;
+  *other_contribution = true;
+  if (r.told_difference && r.header->stop_on_divergence == 0) return Status::kOk;
+  r.told_difference = true;
+  const bool stops = r.header->stop_on_divergence != 0;
+  const char* text =
+      r.diagnostics.other_contribution(r.progress.ordinal, r.host.rank(), e.call, stops);
+  if (stops) r.host.stop(text);
+  r.notice(text);
+  return Status::kOk;
+}
+
+}  // namespace rejoin::recovery

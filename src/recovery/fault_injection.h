@@ -1,0 +1,62 @@
+// --kill: a rank kills itself where it was asked to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "journal/host.h"
+
+namespace rejoin::recovery {
+
+using journal::Moment;
+using journal::PointKind;
+
+template <engine::Host H>
+class FaultInjection {
+ public:
+  FaultInjection(H& host, std::uint32_t incarnation)
+      : host_(host), header_(journal::header_of(host.base())), incarnation_(incarnation) {
+    arm(0);
+  }
+
+  // A moment of the operation with this ordinal.
+  void point(std::uint64_t ordinal, Moment moment) {
+    if (ordinal == next_) [[unlikely]]
+      maybe_die(PointKind::kOperation, moment, ordinal);
+  }
+  // Of MPI_Init or MPI_Finalize.
+  void point(PointKind kind, Moment moment) { maybe_die(kind, moment, 0); }
+
+  // Looks for the next operation, behind `ordinal`, in which something may fire.
+  [[gnu::noinline]] void arm(std::uint64_t ordinal) {
+    next_ = 0;
+    for (std::uint32_t i = 0; i < header_->kills; ++i) {
+      const journal::KillPoint& k = header_->kill[i];
+      if (!is_mine(k, PointKind::kOperation) || k.ordinal <= ordinal) continue;
+      if (next_ == 0 || k.ordinal < next_) next_ = k.ordinal;
+    }
+  }
+
+ private:
+  bool is_mine(const journal::KillPoint& k, PointKind kind) const {
+    return k.rank == host_.rank() && k.life == incarnation_ && k.kind == kind;
+  }
+
+  [[gnu::noinline]] void maybe_die(PointKind kind, Moment moment, std::uint64_t ordinal) {
+    for (std::uint32_t i = 0; i < header_->kills; ++i) {
+      journal::KillPoint& k = header_->kill[i];
+      if (!is_mine(k, kind) || k.moment != moment) continue;
+      if (kind == PointKind::kOperation && k.ordinal != ordinal) continue;
+      k.fired.store(1, std::memory_order_seq_cst);
+      host_.die();
+    }
+    if (kind == PointKind::kOperation && moment == Moment::kAfter) arm(ordinal);
+  }
+
+  H& host_;
+  journal::SegmentHeader* header_;
+  const std::uint32_t incarnation_;
+  std::uint64_t next_ = 0;  // 0 = none
+};
+
+}  // namespace rejoin::recovery

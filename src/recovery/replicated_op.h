@@ -1,0 +1,380 @@
+// One operation whose result is the same bytes at every member that gets it. It advances without
+// waiting; blocking is wait_until(host, [&](bool t) { return op.advance(t) != kPending; }).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "engine/attempt.h"
+#include "engine/broadcast.h"
+#include "recovery/entry.h"
+
+namespace rejoin::recovery {
+
+using engine::Progress;
+
+template <engine::Host H>
+class ReplicatedOp {
+ public:
+  // Enters. Everything that `spec` points to, and the hint of `call`, stays until the operation is
+  // over. Operations of one communicator are entered in the order of the program's calls, and
+  // complete in it, however they are advanced.
+  ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec)
+      : ops_(ops),
+        r_(ops.r),
+        c_(comm),
+        spec_(spec),
+        hint_(call.hint),
+        is_bcast_(call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast)),
+        root_(static_cast<std::uint32_t>(call.signature.root)),
+        attempt_spec_{spec.input,
+                      spec.input_bytes,
+                      spec.result_bytes,
+                      spec.reduction,
+                      spec.blocks,
+                      static_cast<std::byte*>(spec.early),
+                      ops.r.scratch,
+                      engine::Algorithm::kFlat},
+        attempt_(r_.host, r_.peers, comm.members, attempt_spec_),
+        copier_(static_cast<std::byte*>(spec.early), spec.result_bytes),
+        e_(enter(ops, comm, call, false)) {
+    outcome_.sequence = e_.sequence;
+  }
+  ~ReplicatedOp() {
+    for (unsigned i = 0; i < leased_; ++i) r_.journal.staging().give_back(staging_[i]);
+  }
+  ReplicatedOp(const ReplicatedOp&) = delete;
+  ReplicatedOp& operator=(const ReplicatedOp&) = delete;
+
+  // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
+  // not only at what is most likely to. Not to be called again once it is done or has failed.
+  Progress advance(bool thorough) {
+    for (;;) {
+      switch (state_) {
+        case State::kEntered:
+          if (const Progress p = begin(); p != Progress::kPending) return p;
+          break;
+        case State::kRoot:
+          return advance_root();
+        case State::kReceiver:
+          return advance_receiver(thorough);
+        case State::kMayBegin:
+          if (e_.sequence >= c_.records.tail() + kSlotsAtOnce) return Progress::kPending;
+          begin_attempt();
+          break;
+        case State::kAttempt:
+          if (const Progress p = advance_attempt(thorough); p != Progress::kPending) return p;
+          if (state_ == State::kAttempt) return Progress::kPending;
+          break;
+        case State::kComplete:
+          if (c_.records.tail() != e_.sequence) return Progress::kPending;
+          return complete();
+      }
+    }
+  }
+
+  const Outcome& outcome() const { return outcome_; }
+
+ private:
+  static constexpr std::uint64_t kSlotsAtOnce = journal::kSlots;
+  enum class State : std::uint8_t {
+    kEntered,
+    kRoot,      // of a broadcast
+    kReceiver,  // of a broadcast
+    kMayBegin,  // waits until its slot is its own
+    kAttempt,
+    kComplete,  // waits for the operations before it
+  };
+
+  // --- Look-up
+
+  // kPending: it has to be executed; state_ says how.
+  Progress begin() {
+    if (!e_.entered()) return end(e_.status);
+    if (e_.record != nullptr) return replay();
+    if (c_.members.size == 1) return alone();
+    if (r_.progress.catching_up) {
+      const std::uint32_t holder = r_.comms.find_record(c_, e_.sequence);
+      if (holder != kNobody && c_.records.tail() == e_.sequence) {
+        fingerprint_ = fingerprint();
+        const Progress p = adopt(holder);
+        r_.progress.catching_up = true;  // the next one may be there as well
+        return p;
+      }
+    }
+    if (hint_ != nullptr && hint_->prepare != nullptr) hint_->prepare(hint_->argument);
+    fingerprint_ = fingerprint();
+    if (is_bcast_) {
+      state_ = c_.members.rank == root_ ? State::kRoot : State::kReceiver;
+      return Progress::kPending;
+    }
+    const std::size_t n = c_.members.size;
+    attempt_spec_.algorithm = engine::algorithm_for(
+        c_.members.size,
+        spec_.reduction != nullptr ? spec_.input_bytes : (spec_.result_bytes + n - 1) / n);
+    state_ = State::kMayBegin;
+    return Progress::kPending;
+  }
+
+  std::uint32_t fingerprint() const {
+    return spec_.input != nullptr ? hash_bytes(spec_.input, spec_.input_bytes) : 0;
+  }
+
+  Progress replay() {
+    const bool prepared = hint_ != nullptr && hint_->prepare != nullptr;
+    const Status s =
+        check_replay(r_, e_, !prepared, fingerprint(), &outcome_.replaces_input);
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    if (s == Status::kOk) give(e_.record->value);
+    return end(s);
+  }
+
+  Progress alone() {
+    if (hint_ != nullptr && hint_->prepare != nullptr) hint_->prepare(hint_->argument);
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    outcome_.at = static_cast<const std::byte*>(spec_.input);
+    return end(Status::kOk);
+  }
+
+  // Somebody has the outcome: it becomes mine. REQUIRES that it is my turn.
+  Progress adopt(std::uint32_t member) {
+    const journal::Record record = r_.peers.record(c_.members, member, e_.sequence);
+    const std::uint32_t world = c_.members.world[member];
+    const journal::CallEntry* theirs = r_.peers.call(world, record.call);
+    if ((record.call & journal::kRecordFailed) != 0 || theirs->hash != e_.signature_hash) {
+      return end(ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash,
+                                         {member, record.call & ~journal::kRecordFailed}));
+    }
+    if ((record.call & journal::kUnproven) != 0) [[unlikely]]
+      ops_.bootstrap.prove(c_, e_.sequence, member, record.call);
+    if ((e_.call & journal::kUnproven) != 0) [[unlikely]]
+      prove_mine();
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    commit(record.value);
+    if (copier_.finish(r_.peers, record.value)) {
+      outcome_.at = static_cast<const std::byte*>(spec_.early);
+    } else {
+      give(record.value);
+    }
+    return end(Status::kOk);
+  }
+
+  void prove_mine() {
+    if (ops_.bootstrap.prove(c_, e_.sequence, c_.members.rank, e_.call)) {
+      e_.call &= ~journal::kUnproven;
+    }
+  }
+
+  // --- An attempt among all members
+
+  void begin_attempt() {
+    const unsigned needed = engine::Attempt<H>::staging_needed(attempt_spec_);
+    for (; leased_ < needed; ++leased_) {
+      staging_[leased_] = r_.journal.staging().lease();
+      if (staging_[leased_] == 0) r_.journal.out_of_memory();
+    }
+    const bool leads = c_.members.rank == e_.sequence % c_.members.size;
+    const bool small = spec_.result_bytes <= journal::kInlineBytes;
+    std::byte* out = reinterpret_cast<std::byte*>(&value_);
+    journal::Offset extent = 0;
+    // Every attempt takes a fresh extent: a record may already refer to the former one.
+    const bool fresh = value_ == 0 || !engine::breaks(r_.host, Rule::kFreshExtent);
+    if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
+      if (leads) value_ = extent = fresh ? r_.journal.reserve(spec_.result_bytes) : value_;
+    } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
+      if (fresh) value_ = r_.journal.allocate(spec_.result_bytes);
+      out = r_.host.base() + value_;
+    } else {
+      value_ = 0;
+    }
+    attempt_.begin(e_.sequence, r_.comms.generation(c_), e_.chain, e_.call, staging_, out, extent);
+    state_ = State::kAttempt;
+  }
+
+  Progress advance_attempt(bool thorough) {
+    switch (attempt_.advance()) {
+      case engine::AttemptState::kComplete:
+        if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
+          value_ = attempt_.extent();
+          in_early_ = spec_.reduction != nullptr && spec_.early != nullptr;
+        }
+        state_ = State::kComplete;
+        return Progress::kPending;
+      case engine::AttemptState::kMismatch:
+        return mismatch({attempt_.disagreeing(), attempt_.disagreeing_call()});
+      case engine::AttemptState::kNoMemory:
+        r_.journal.out_of_memory();
+      case engine::AttemptState::kBroken:
+        return give_up(r_.comms.find_record(c_, e_.sequence));
+      case engine::AttemptState::kPending:
+        break;
+    }
+    if (!engine::breaks(r_.host, Rule::kNewGeneration) &&
+        (r_.comms.generation(c_) & 0xffffu) != attempt_.generation()) {
+      return give_up(r_.comms.find_record(c_, e_.sequence));
+    }
+    if (attempt_spec_.algorithm == engine::Algorithm::kLeader && !thorough) {
+      const std::uint32_t leader = attempt_.leader();
+      if (r_.peers.tail(c_.members, leader) > e_.sequence) return give_up(leader);
+    }
+    if (!thorough) return Progress::kPending;
+    if (const std::uint32_t holder = r_.comms.find_record(c_, e_.sequence); holder != kNobody) {
+      return give_up(holder);
+    }
+    const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, kNobody);
+    return other.found() ? mismatch(other) : Progress::kPending;
+  }
+
+  // Takes the record that somebody has, or begins again.
+  Progress give_up(std::uint32_t holder) {
+    if (holder == kNobody) {
+      state_ = State::kMayBegin;
+      return Progress::kPending;
+    }
+    return c_.records.tail() == e_.sequence ? adopt(holder) : Progress::kPending;
+  }
+
+  Progress mismatch(const typename Agreement<H>::Other& other) {
+    if (c_.records.tail() != e_.sequence) return Progress::kPending;
+    return end(ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other));
+  }
+
+  Progress complete() {
+    if (attempt_.unproven() != kNobody) [[unlikely]] {
+      ops_.bootstrap.prove(c_, e_.sequence, attempt_.unproven(), attempt_.unproven_call());
+    }
+    if ((e_.call & journal::kUnproven) != 0) [[unlikely]]
+      prove_mine();
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    commit(value_);
+    if (in_early_) {
+      outcome_.at = static_cast<const std::byte*>(spec_.early);
+    } else {
+      give(value_);
+    }
+    return end(Status::kOk);
+  }
+
+  // --- Broadcast: the root's published record is the broadcast; the root waits for nobody
+
+  Progress advance_root() {
+    if (r_.journal.region().recycling() && !readers_have_room()) return Progress::kPending;
+    if (c_.records.tail() != e_.sequence) return Progress::kPending;
+    std::uint64_t value;
+    if (spec_.result_bytes < engine::kPipelinedBytes) {
+      r_.host.step(Step::kPayload);
+      value = r_.journal.store(spec_.input, spec_.result_bytes);
+    } else {
+      value = r_.journal.reserve(spec_.result_bytes);
+      if (!engine::publish_chunks(r_.host, c_.members, e_.sequence, r_.incarnation, spec_.input,
+                                  spec_.result_bytes, value)) {
+        r_.journal.out_of_memory();
+      }
+    }
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    commit(value);
+    give(value);
+    return end(Status::kOk);
+  }
+
+  // With a full journal records wrap and zones are used again, so readers must not be far behind.
+  bool readers_have_room() {
+    if (!all_within(journal::kReadersWithin)) return false;
+    // Who has a record of an operation may still be reading its bytes; who has one of the next, not.
+    const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
+                                                        e_.sequence > r_.recycled_at + 1);
+    if (!past_recycling || r_.journal.region().has_room(spec_.result_bytes)) return true;
+    if (!all_within(1)) return false;
+    recycle();
+    return true;
+  }
+  bool all_within(std::uint64_t distance) {
+    r_.host.step(Step::kLook);
+    for (std::uint32_t i = 0; i < c_.members.size; ++i) {
+      if (r_.peers.tail(c_.members, i) + distance <= e_.sequence) return false;
+    }
+    return true;
+  }
+  void recycle() {
+    r_.recycled_in = c_.members.context;
+    r_.recycled_at = e_.sequence;
+    r_.journal.region().recycle();
+  }
+
+  Progress advance_receiver(bool thorough) {
+    if (c_.root_seen != root_) {
+      c_.root_seen = root_;
+      c_.root_tail = 0;
+    }
+    std::uint32_t holder = root_;
+    if (c_.root_tail <= e_.sequence) {
+      r_.host.step(Step::kLook);
+      c_.root_tail = r_.peers.tail(c_.members, root_);
+    }
+    if (c_.root_tail <= e_.sequence) {
+      holder = thorough ? r_.comms.find_record(c_, e_.sequence) : kNobody;
+      if (holder == kNobody) {
+        if (spec_.early != nullptr && spec_.result_bytes >= engine::kPipelinedBytes) {
+          copier_.advance(r_.host, r_.peers, c_.members, root_, e_.sequence);
+        }
+        if (!thorough) return Progress::kPending;
+        const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, root_);
+        return other.found() ? mismatch(other) : Progress::kPending;
+      }
+    }
+    return c_.records.tail() == e_.sequence ? adopt(holder) : Progress::kPending;
+  }
+
+  // --- The end
+
+  void commit(std::uint64_t value) {
+    r_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
+    if (!engine::breaks(r_.host, Rule::kRingAfterRecord)) {
+      engine::ring_sleepers(r_.host, c_.members.world, c_.members.size);
+    }
+    r_.progress.catching_up = false;
+  }
+
+  void give(std::uint64_t value) {
+    if (spec_.result_bytes > journal::kInlineBytes) {
+      outcome_.at = r_.host.base() + value;
+    } else {
+      outcome_.small = value;
+    }
+  }
+
+  Progress end(Status status) {
+    if (status == Status::kOk && e_.record == nullptr && e_.entered()) {
+      ops_.bootstrap.note_live(e_.call);
+      const bool all_entered = c_.members.size == r_.header->ranks && !is_bcast_;
+      if (all_entered && r_.journal.region().recycling()) recycle();
+    }
+    if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
+      status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
+    }
+    outcome_.status = status;
+    r_.leave(status);
+    return status == Status::kOk ? Progress::kDone : Progress::kFailed;
+  }
+
+  Operations<H>& ops_;
+  Rooms<H>& r_;
+  Comm<H>& c_;
+  const ReplicatedSpec spec_;
+  const Hint* const hint_;
+  const bool is_bcast_;
+  const std::uint32_t root_;
+  State state_ = State::kEntered;
+  engine::AttemptSpec attempt_spec_;
+  engine::Attempt<H> attempt_;
+  engine::ChunkCopier copier_;
+  Entry e_;
+  Outcome outcome_;
+  std::uint64_t value_ = 0;
+  std::uint32_t fingerprint_ = 0;
+  bool in_early_ = false;  // the result lies at spec_.early already
+  unsigned leased_ = 0;
+  journal::Offset staging_[2] = {};
+};
+
+}  // namespace rejoin::recovery

@@ -1,0 +1,102 @@
+// The rooms of one rank, by value, and what every operation needs of several of them.
+#pragma once
+
+#include <cstdint>
+
+#include "journal/host.h"
+#include "journal/arena.h"
+#include "journal/journal.h"
+#include "journal/peer_view.h"
+#include "recovery/call_table.h"
+#include "recovery/communicators.h"
+#include "recovery/diagnostics.h"
+#include "recovery/fault_injection.h"
+#include "recovery/operation_log.h"
+#include "recovery/progress.h"
+#include "recovery/types.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+struct Rooms {
+  Rooms(H& host_of_rank, journal::Arena& memory)
+      : host(host_of_rank),
+        arena(memory),
+        header(journal::header_of(host.base())),
+        control(journal::control_of(host.base(), host.rank())),
+        incarnation(control->incarnation.load(std::memory_order_acquire)),
+        peers(host.base()),
+        journal(host, arena),
+        calls(host, journal.region(), arena),
+        progress(arena, header->ranks),
+        comms(host, arena, peers, journal),
+        diagnostics(peers),
+        faults(host, incarnation),
+        log(host),
+        scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))) {
+    progress.catching_up = incarnation > 0;
+  }
+
+  void notice(const char* text) {
+    host.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));
+  }
+
+  // Of an operation that has just been entered; for diagnostics and agreement.
+  void show_position(std::uint64_t context, std::uint64_t sequence, std::uint32_t call) {
+    control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
+    control->context.store(context, std::memory_order_relaxed);
+    control->sequence.store(sequence, std::memory_order_relaxed);
+    control->call.store(call, std::memory_order_release);
+  }
+  void count_replayed() {
+    ++progress.replayed;
+    control->replayed.store(progress.replayed, std::memory_order_relaxed);
+  }
+  // The first operation that no record answers.
+  [[gnu::noinline]] void went_live() {
+    progress.live = true;
+    control->live_since.store(progress.ordinal, std::memory_order_relaxed);
+    if (incarnation == 0) return;
+    host.tell(wire::MessageType::kLive, static_cast<std::int32_t>(loaded_version),
+              progress.replayed, nullptr, 0);
+  }
+
+  // An operation is over.
+  void leave(Status status) {
+    control->phase.store(journal::Phase::kOutside, std::memory_order_release);
+    if (log.wanted()) [[unlikely]]
+      log.end(status, progress.version, progress.replayed);
+    faults.point(progress.ordinal, Moment::kAfter);
+  }
+
+  // A death would end the job from now on: nothing is kept for one.
+  void stop_keeping_if_full() {
+    if (header->limit_reached.load(std::memory_order_relaxed) == 0) [[likely]]
+      return;
+    if (journal.region().recycling()) return;
+    journal.region().start_recycling();
+    host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
+  }
+
+  H& host;
+  journal::Arena& arena;
+  journal::SegmentHeader* const header;
+  journal::RankControl* const control;
+  const std::uint32_t incarnation;
+  journal::PeerView peers;
+  journal::Journal<H> journal;
+  CallTable<H> calls;
+  ProgramProgress progress;
+  Communicators<H> comms;
+  Diagnostics diagnostics;
+  FaultInjection<H> faults;
+  OperationLog<H> log;
+  std::byte* const scratch;          // kStageBytes, for user operators
+  bool told_difference = false;      // of a contribution or message
+  std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
+  // Where payload of the newest operation that closed zones lies, with a full journal.
+  std::uint64_t recycled_in = 0;  // context; 0 = there was none
+  std::uint64_t recycled_at = 0;  // sequence
+};
+
+}  // namespace rejoin::recovery

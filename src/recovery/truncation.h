@@ -1,0 +1,89 @@
+// What is truncated, by low-water marks: the cursors of the version that a rank keeps, behind which
+// it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "recovery/rooms.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+class Truncation {
+ public:
+  explicit Truncation(Rooms<H>& rooms) : r_(rooms) {}
+
+  // I have left version v behind me. Zones that were used up to there are closed, and whatever
+  // lies behind marks is given up. REQUIRES that the cursors of all my communicators are at v, and
+  // that former incarnations were not further.
+  void close(std::uint64_t v) {
+    journal::Region<H>& region = r_.journal.region();
+    if (region.recycling()) return;
+    journal::RegionHead* head = region.head();
+    if (head->past_version < v) {
+      region.start_zones();
+      if (!region.close_zones([this](journal::Zone& z) { return label(z); })) {
+        r_.journal.out_of_memory();
+      }
+      head->past_version = v;
+    }
+    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) truncate_records(*c);
+    for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
+      if (r_.journal.has_channel(to)) truncate_messages(to);
+    }
+    r_.comms.reclaim();
+  }
+
+  // A record goes when its owner's mark has passed it and every member has one.
+  void truncate_records(Comm<H>& c) {
+    if (c.late || c.members.size == 1) return;
+    const std::uint64_t mine =
+        engine::breaks(r_.host, Rule::kTruncateBehindOwnMark)
+            ? c.next_sequence
+            : journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
+    std::uint64_t keep_from = mine;
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      if (engine::breaks(r_.host, Rule::kTruncateBehindAllTails)) break;
+      keep_from = std::min(keep_from, r_.peers.tail(c.members, i));
+    }
+    c.records.truncate(keep_from);
+  }
+
+  // A message goes when its receiver's mark has passed it.
+  void truncate_messages(std::uint32_t to) {
+    auto& channel = r_.journal.channel(to);
+    channel.truncate(engine::breaks(r_.host, Rule::kTruncateMessagesByReceiver)
+                         ? channel.tail()
+                         : journal::received_mark_of(r_.host.base(), to, r_.host.rank()));
+  }
+
+ private:
+  // Payload goes when everybody's marks have passed what it may have been used for: all that I have
+  // entered and sent so far, in contexts that are there or were freed.
+  bool label(journal::Zone& z) {
+    std::uint64_t contexts = 0;
+    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) contexts += c->members.size > 1;
+    for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) ++contexts;
+    const std::size_t sent_bytes = r_.header->ranks * sizeof(std::uint64_t);
+    if (!r_.journal.region().make_room(z.label,
+                                       contexts * sizeof(journal::Cursor) + sent_bytes)) {
+      return false;
+    }
+    z.contexts = contexts;
+    auto* to = reinterpret_cast<journal::Cursor*>(r_.host.base() + z.label.at);
+    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
+      if (c->members.size > 1) *to++ = {c->members.context, c->next_sequence, c->chain, 0};
+    }
+    for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) {
+      *to++ = {r->block->context, r->block->records.tail.load(std::memory_order_relaxed), 0, 0};
+    }
+    std::memcpy(to, r_.progress.sent, sent_bytes);
+    return true;
+  }
+
+  Rooms<H>& r_;
+};
+
+}  // namespace rejoin::recovery
