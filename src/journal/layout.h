@@ -65,6 +65,8 @@ struct SegmentHeader {
   alignas(kLine) std::atomic<std::uint32_t> epoch;
   // Any rank, 0 -> 1: the journal is full; a later death cannot be repaired.
   std::atomic<std::uint32_t> limit_reached;
+  // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
+  std::atomic<std::uint32_t> unproven;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
   // Rank r writes byte r around its sleep.

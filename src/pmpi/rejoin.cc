@@ -81,6 +81,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   rejoin::libc_recording::mark_observations();
   const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);
   if (status != Status::kOk) return refuse(status);
+  libc_recording::truncate_observations(rank.observations_mark());
   const auto* header = engine::header_of(rank.host().base());
   if (rank.rank() == 0 && header->write_through != 0) {
     rank.host().tell(wire::MessageType::kCommitted, 0, rank.version(), nullptr, 0);

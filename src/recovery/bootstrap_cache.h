@@ -109,28 +109,37 @@ class BootstrapCache {
   }
 
   // Member `who` (perhaps I) takes part in this operation by an unproven call. It counts if another
-  // member, whose call is not unproven itself, calls from there too: then true. If somebody calls
-  // from elsewhere nobody can say what it is, and the job stops. False: all that is known are
-  // unproven calls from there, as of ranks that were started again together; the call stays
-  // unproven, for those that are still to come.
+  // member, whose call is not unproven itself, calls from there too: then true. If all members are
+  // known and none does, nobody can say what it is, and the job stops. Else the call stays unproven
+  // for now: whoever completes the operation last knows all.
   [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
                                std::uint32_t call) {
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
     const std::uint32_t world = c.members.world[who];
     std::uint32_t other = kNobody, other_call = 0;
+    bool all_known = true;
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      if (i == who) continue;
       std::uint32_t theirs;
-      if (i == who || !call_of(c, i, sequence, &theirs)) continue;
-      if (!same_place(world, call, c.members.world[i], theirs)) {
+      if (!call_of(c, i, sequence, &theirs)) {
+        all_known = false;
+      } else if (!same_place(world, call, c.members.world[i], theirs)) {
         other = c.members.world[i];
         other_call = theirs;
       } else if ((theirs & journal::kUnproven) == 0) {
         return true;
       }
     }
-    if (other == kNobody) return false;
+    if (other == kNobody || !all_known) return false;
     r_.host.stop(r_.diagnostics.unproven_call(world, call, other, other_call));
     return false;
+  }
+
+  // I have completed this operation, with a record. Perhaps I am the last, and somebody's call is
+  // unproven still.
+  void prove_others(Comm<H>& c, std::uint64_t sequence) {
+    if (r_.header->unproven.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      prove_recorded(c, sequence);
   }
 
  private:
@@ -153,6 +162,16 @@ class BootstrapCache {
     r_.host.stop(r_.diagnostics.other_key(r_.host.rank(), m.record.call, call));
   }
 
+  [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
+    // Of two that complete it at the same time one sees the other's record.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      if (r_.peers.tail(c.members, i) <= sequence) continue;
+      const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
+      if ((call & journal::kUnproven) != 0) prove(c, sequence, i, call);
+    }
+  }
+
   // How member i calls this operation, as far as that is known.
   bool call_of(Comm<H>& c, std::uint32_t i, std::uint64_t sequence, std::uint32_t* call) {
     if (r_.peers.tail(c.members, i) > sequence) {
@@ -167,7 +186,11 @@ class BootstrapCache {
       p.call = r_.control->call.load(std::memory_order_relaxed);
     }
     *call = p.call;
-    return p.context == c.members.context && p.sequence == sequence;
+    if (p.context != c.members.context || p.sequence != sequence) return false;
+    // A checkpoint has no sequence of its own: who stands in one is still to come.
+    const journal::CallEntry* entry = r_.peers.call(c.members.world[i], p.call);
+    return entry != nullptr &&
+           entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);
   }
 
   bool same_place(std::uint32_t a_rank, std::uint32_t a_call, std::uint32_t b_rank,

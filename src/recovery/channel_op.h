@@ -176,6 +176,7 @@ class ChannelOp {
       r_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, 0});
       engine::ring_sleepers(r_.host, c_.members.world, c_.members.size);
       r_.progress.catching_up = false;
+      ops_.bootstrap.prove_others(c_, e_.sequence);
     }
     if (live && outcome_.status == Status::kOk) {
       ops_.bootstrap.note_live(e_.call);

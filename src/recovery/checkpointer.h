@@ -40,6 +40,7 @@ class Checkpointer {
       s = await_commit(world, interned.call, v);
       if (s == Status::kOk) complete(v, again);
     }
+    if (s != Status::kOk) r_.faults.point(r_.progress.ordinal, Moment::kInside);
     r_.leave(s);
     return s;
   }

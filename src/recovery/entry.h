@@ -72,8 +72,10 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
     r.count_replayed();
     return e;
   }
-  if (ops.bootstrap.is_unproven(c, e.call)) [[unlikely]]
+  if (ops.bootstrap.is_unproven(c, e.call)) [[unlikely]] {
     e.call |= journal::kUnproven;
+    r.header->unproven.store(1, std::memory_order_seq_cst);
+  }
   r.show_position(c.members.context, e.sequence, e.call);
   if (!r.progress.live && c.members.size > 1) [[unlikely]]
     r.went_live();

@@ -333,6 +333,7 @@ class ReplicatedOp {
       engine::ring_sleepers(r_.host, c_.members.world, c_.members.size);
     }
     r_.progress.catching_up = false;
+    ops_.bootstrap.prove_others(c_, e_.sequence);
   }
 
   void give(std::uint64_t value) {

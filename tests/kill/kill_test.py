@@ -20,6 +20,7 @@ from scenarios import (  # noqa: E402, F401
     log_ops,
     members,
     memory,
+    rounds,
     shells,
 )
 

@@ -74,8 +74,11 @@ TEST_P(Unproven, NeverWrong) {
           continue;
         }
         ++stopped;
-        ASSERT_EQ(result.ending, Ending::kStopped) << result.why;
-        ASSERT_NE(result.why.find("must be marked"), std::string::npos) << result.why;
+        // Or an error, if ranks that were started again together are seen to do something else
+        // before the last of them has come.
+        const bool error = result.why.find("must make the same") != std::string::npos;
+        ASSERT_TRUE(error || result.ending == Ending::kStopped) << result.why;
+        ASSERT_TRUE(error || result.why.find("must be marked") != std::string::npos) << result.why;
       }
     }
   }

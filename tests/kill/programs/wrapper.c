@@ -2,10 +2,10 @@
 //
 // All reductions go through one wrapper function, those of the set-up too. What tells them apart
 // when a restarted rank asks again:
-//   sizes   the number of elements
+//   sizes   the number of elements; nothing is marked
 //   same    nothing
 //   keys    those of the set-up have keys (rejoin_bootstrap)
-//   sites   the wrapper names its caller (rejoin_call_site)
+//   sites   the wrapper names its caller (rejoin_call_site); nothing is marked
 //   late    as keys; one more operation of the set-up comes after the first checkpoint
 
 #include <rejoin.h>

@@ -1,0 +1,54 @@
+"""Loops that once came out of a death with other results, or not at all."""
+
+from harness import MOMENTS, Kill, check_deaths, require, scenario
+
+UNMARKED = "only before its first checkpoint"
+
+
+@scenario()
+def roots_that_move(t):
+    """A worker of a broadcast whose root calls from another line in late iterations: after its
+    death the output is right, or the job stops and says why."""
+    expected = t.undisturbed(3, "rounds", "roots")
+    stopped = 0
+    last = expected.operations(1)
+    points = range(1, last, 1 if t.long else 5)
+    for point in points:
+        kill = Kill(1 + point % 2, point, MOMENTS[point % 3])
+        result = t.run(3, "rounds", "roots", kills=[kill])
+        if result.code == 0:
+            same = sorted(result.out.split("\n")) == sorted(expected.out.split("\n"))
+            require(same, "another output", result)
+        else:
+            stopped += 1
+            require(UNMARKED in result.err and "rejoin_bootstrap" in result.err, "no word", result)
+    require(stopped < len(points) / 2, f"{stopped} of {len(points)} stopped", result)
+
+
+@scenario()
+def root_of_a_replayed_broadcast(t):
+    """It is given the bytes that everybody got; with the default the job stops."""
+    for moment in MOMENTS:
+        kill = Kill(0, 2, moment)
+        result = t.run(3, "rounds", "identity", kills=[kill], flags=["--on-divergence", "warn"])
+        require(result.code == 0, f"exit code {result.code}", result)
+        check_deaths(result, [kill])
+        require("contributes other bytes" in result.err, "no warning", result)
+        result = t.run(3, "rounds", "identity", kills=[kill])
+        require(result.code == 1, f"exit code {result.code}", result)
+        require("contributes other bytes" in result.err, "no reason", result)
+
+
+@scenario(limit_s=110)
+def many_communicators(t):
+    """More communicators than 65,536 in the life of a job, with deaths early and late."""
+    t.recovers(2, "rounds", "comms", kills=[Kill(1, 500), Kill(0, 70000, "after")], ordered=False)
+
+
+@scenario()
+def refused_checkpoint(t):
+    """A checkpoint that is refused changes nothing."""
+    last = t.undisturbed(3, "rounds", "refused").operations(1)
+    for point in range(1, last, 1 if t.long else 3):
+        kills = [Kill(1, point, MOMENTS[point % 3])]
+        t.recovers(3, "rounds", "refused", kills=kills, ordered=False)
