@@ -29,11 +29,11 @@ TEST(Restarts, AreAsManyAsAllowed) {
   for (std::uint64_t seed = 0; seed < scaled(40); ++seed) {
     Plan plan = plan_of(seed);
     plan.max_restarts = kMost;
-    for (std::uint32_t i = 0; i < kMost; ++i) plan.deaths.push_back({1, i, 1 + (seed + i) % 20});
+    for (std::uint32_t i = 0; i < kMost; ++i) plan.deaths.push_back({1, i, 1 + (seed + i) % 16});
     const Result enough = job.run(plan);
     ASSERT_TRUE(enough.good()) << seed << ": " << enough.why;
     EXPECT_EQ(enough.ranks[1].incarnation, kMost);
-    plan.deaths.push_back({1, kMost, 1 + seed % 20});
+    plan.deaths.push_back({1, kMost, 1 + seed % 16});
     const Result one_more = job.run(plan);
     EXPECT_TRUE(ends_with_text(one_more, "3 times already, so the job ends (--max-restarts)"))
         << seed << ": " << one_more.why;

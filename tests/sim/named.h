@@ -24,7 +24,7 @@ inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks)
 
 // Large jobs and large buffers take longer.
 inline bool is_slow(const World& w) {
-  return w.ranks > 8 || w.name == "pipelined" || w.name == "poured" ||
+  return w.ranks > 8 || w.name == "pipelined" || w.name == "chunks" ||
          w.name == "checkpoints-large";
 }
 
