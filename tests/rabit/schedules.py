@@ -144,6 +144,30 @@ def cache_before_checkpoint(t):
             survives(t, 3, "cache", mocks=[(rank, 0, seq, 0)])
 
 
+@scenario(limit_s=60)
+def cache_unmarked(t):
+    """What every incarnation does after its load and does not mark ends the job, in one line."""
+    for rank in range(3):
+        result = t.run(3, "cache", "unmarked=1", f"mock={rank},2,1,0")
+        require(result.code not in (0, 137), f"exit code {result.code}", result)
+        lines = [line for line in result.err.splitlines() if "rejoin_bootstrap" in line]
+        both = len(lines) == 1 and "make_histogram" in lines[0] and "do_round" in lines[0]
+        require(both, "not one line that names both places and says how to mark", result)
+        require("version" not in result.out, "a rank went on", result)
+
+
+@scenario(limit_s=240, cached=["0", "1"])
+def again(t, cached):
+    """The iterations do what the bootstrap phase does, from the same places, at once or later."""
+    command = ["again", f"rabit_bootstrap_cache={cached}"]
+    for version in range(5):
+        checkpoint = {0: 5, 3: 3}.get(version, 2)  # its seq
+        for seq in range(checkpoint + 1):
+            for rank in range(3):
+                survives(t, 3, *command, mocks=[(rank, version, seq, 0)])
+            survives(t, 3, *command, mocks=[(rank, version, seq, 0) for rank in range(3)])
+
+
 # ------------------------------------------------------------------------------------------- others
 
 
