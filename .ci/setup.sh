@@ -4,7 +4,7 @@
 packages=(
   g++ cmake ninja-build pkg-config python3
   openmpi-bin libopenmpi-dev mpich libmpich-dev examl
-  libcli11-dev libspdlog-dev nlohmann-json3-dev libdw-dev libxxhash-dev libhwloc-dev
+  libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libhwloc-dev
   libgtest-dev libbenchmark-dev clang-tidy clang-format
   python3-numpy python3-pip python3-setuptools python3-wheel
 )

@@ -79,6 +79,12 @@ class AgentCore {
 
   // No process of any rank is left.
   bool all_over() const;
+  // Its registered process is alive, as far as is known.
+  bool running(std::uint32_t rank) const {
+    const Rank& r = ranks_[rank];
+    return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
+  }
+  bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
   // 0: nobody has registered.
   std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }

@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <climits>
 
-#include "journal/log.h"
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
+#include "journal/log.h"
 #include "launcher/inspect/symbolizer.h"
 #include "recovery/rank.h"
 

@@ -12,20 +12,15 @@
 
 #include <algorithm>
 
+#include "launcher/agent/agent.h"
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
-#include "launcher/job.h"
+#include "launcher/base/loop.h"
 #include "launcher/program/program.h"
+#include "launcher/supervisor/supervisor.h"
 
 namespace rejoin::launcher {
 namespace {
-
-std::uint64_t monotonic_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(t.tv_nsec);
-}
 
 int fail(const Error& error) {
   fprintf(stderr, "rejoin: %s\n", error.text.c_str());
@@ -65,26 +60,52 @@ std::optional<Error> check_kept_directory(const RunOptions& options) {
   return Error{"--keep: this directory cannot be written; give another with --journal-dir"};
 }
 
-// Everything about the job that can be wrong before a process is started.
-Result<JobPlan> make_plan(const RunOptions& options) {
-  JobPlan plan;
-  plan.options = options;
-  plan.processors = usable_processors();
-  plan.ranks = options.ranks.value_or(plan.processors);
+// What is decided before the first process is started.
+struct Plans {
+  HostPlan host;
+  JobPlan job;
+  JobSegment::Shape shape;
+};
+
+std::optional<Error> check_options(const RunOptions& options, std::uint32_t ranks) {
   for (const KillOrder& kill : options.kills) {
-    if (kill.rank >= plan.ranks) {
-      return Error{"--kill " + to_text(kill) + ": there is no rank " + std::to_string(kill.rank) +
-                       ", ranks are 0 to " + std::to_string(plan.ranks - 1),
-                   kExitUsage};
-    }
+    if (kill.rank < ranks) continue;
+    return Error{"--kill " + to_text(kill) + ": there is no rank " + std::to_string(kill.rank) +
+                     ", ranks are 0 to " + std::to_string(ranks - 1),
+                 kExitUsage};
   }
   struct stat info = {};
   const std::string& directory = options.working_directory;
   if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
     return Error{"--wdir " + directory + ": no such directory"};
   }
-  if (const auto error = check_kept_directory(options)) return *error;
-  auto path = check_program(options.command[0], directory);
+  return check_kept_directory(options);
+}
+
+std::optional<Error> bind(HostPlan& plan, Binding binding) {
+  if (binding == Binding::kNone) return {};
+  if (binding == Binding::kAuto) {
+    plan.bindings = processor_each(plan.ranks);
+    return {};
+  }
+  auto bindings = bind_ranks(plan.library_directory, binding, plan.ranks);
+  if (!bindings.ok()) return bindings.error();
+  plan.bindings = std::move(bindings.value());
+  return {};
+}
+
+Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) {
+  HostPlan plan;
+  plan.ranks = ranks;
+  plan.command = options.command;
+  plan.working_directory = options.working_directory;
+  plan.core_dumps = options.core_dumps;
+  plan.tag_output = options.tag_output;
+  plan.journal_directory = options.journal_directory;
+  plan.keep = options.keep;
+  plan.checkpoint_directory = options.checkpoint_directory;
+  plan.faults = options.kills;
+  auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   plan.path = path.value();
   const std::string job = random_hex(8);
@@ -92,22 +113,38 @@ Result<JobPlan> make_plan(const RunOptions& options) {
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
   plan.library_directory = library_directory();
-  plan.limit_bytes =
-      options.journal_limit_bytes.value_or(default_journal_limit_bytes(options.journal_directory));
-  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+  for (std::uint32_t r = 0; r < ranks; ++r) {
     auto environment =
-        environment_of(r, {plan.socket, plan.secret, plan.library_directory, plan.ranks}, options);
+        environment_of(r, {plan.socket, plan.secret, plan.library_directory, ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
-  if (options.binding == Binding::kAuto) {
-    plan.bindings = processor_each(plan.ranks);
-  } else if (options.binding != Binding::kNone) {
-    auto bindings = bind_ranks(plan.library_directory, options.binding, plan.ranks);
-    if (!bindings.ok()) return bindings.error();
-    plan.bindings = std::move(bindings.value());
-  }
+  if (const auto error = bind(plan, options.binding)) return *error;
   return plan;
+}
+
+// Everything about the job that can be wrong before a process is started.
+Result<Plans> make_plans(const RunOptions& options) {
+  const std::uint32_t processors = usable_processors();
+  const std::uint32_t ranks = options.ranks.value_or(processors);
+  if (const auto error = check_options(options, ranks)) return *error;
+  auto host = make_host_plan(options, ranks);
+  if (!host.ok()) return host.error();
+  Plans plans;
+  plans.host = std::move(host.value());
+  plans.shape.ranks = ranks;
+  plans.shape.job = plans.host.job;
+  plans.shape.limit_bytes =
+      options.journal_limit_bytes.value_or(default_journal_limit_bytes(options.journal_directory));
+  plans.shape.processors = processors;
+  plans.shape.stop_on_divergence = options.stop_on_divergence;
+  plans.shape.log_ops = options.log_ops;
+  plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
+  plans.job.timeout_s = options.timeout_s;
+  plans.job.quiet = options.quiet;
+  plans.job.events_path = options.events_path;
+  plans.job.library_directory = plans.host.library_directory;
+  return plans;
 }
 
 void warn_about_exports(const RunOptions& options) {
@@ -118,8 +155,8 @@ void warn_about_exports(const RunOptions& options) {
 }
 
 // Before the first process: --checkpoint-dir and --resume.
-std::optional<Error> open_checkpoints(const JobPlan& plan, JobSegment& segment) {
-  const RunOptions& options = plan.options;
+std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan& plan,
+                                      JobSegment& segment) {
   segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
   if (options.checkpoint_directory.empty()) return {};
   segment.header()->write_through = 1;
@@ -166,33 +203,45 @@ Inherited prepare_process(std::uint32_t ranks) {
 }  // namespace
 
 int run_job(const RunOptions& options) {
-  const std::uint64_t start_ns = monotonic_ns();
+  Loop loop(monotonic_ns());
   open_standard_descriptors();
   warn_about_exports(options);
-  auto plan = make_plan(options);
-  if (!plan.ok()) return fail(plan.error());
+  auto made = make_plans(options);
+  if (!made.ok()) return fail(made.error());
+  Plans& plans = made.value();
   auto events = open_events(options.events_path);
   if (!events.ok()) return fail(events.error());
 
-  const Inherited inherited = prepare_process(plan.value().ranks);
+  plans.host.inherited = prepare_process(plans.host.ranks);
   Lifeline lifeline;
-  plan.value().lifeline = lifeline.path();
-  auto guardian = std::make_unique<Guardian>(plan.value().socket, lifeline);
-  auto listener = listen_at(plan.value().socket);
+  plans.host.lifeline = lifeline.path();
+  auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
+  auto listener = listen_at(plans.host.socket);
   if (!listener.ok()) return fail(listener.error());
-  JobSegment::Shape shape;
-  shape.ranks = plan.value().ranks;
-  shape.job = plan.value().job;
-  shape.limit_bytes = plan.value().limit_bytes;
-  shape.processors = plan.value().processors;
-  shape.stop_on_divergence = options.stop_on_divergence;
-  shape.log_ops = options.log_ops;
-  auto segment = JobSegment::create(shape, options.journal_directory, options.kills);
+  auto segment = JobSegment::create(plans.shape, options.journal_directory, options.kills);
   if (!segment.ok()) return fail(segment.error());
-  if (const auto error = open_checkpoints(plan.value(), segment.value())) return fail(*error);
-  Job job(std::move(plan.value()), std::move(segment.value()), std::move(listener.value()),
-          std::move(events.value()), std::move(guardian), inherited, start_ns);
-  return job.run();
+  if (const auto error = open_checkpoints(options, plans.host, segment.value())) {
+    return fail(*error);
+  }
+
+  // Orders and reports wait in the loop's one queue, so that neither side is ever called while it
+  // is still busy with what it says.
+  std::optional<Agent> agent;
+  std::optional<Supervisor> supervisor;
+  supervisor.emplace(loop, std::move(plans.job), std::move(events.value()), [&](Order order) {
+    loop.post([&agent, order = std::move(order)] { agent->order(order); });
+  });
+  agent.emplace(
+      loop, std::move(plans.host), std::move(segment.value()), std::move(listener.value()),
+      std::move(guardian), [&](Report report) {
+        loop.post([&supervisor, report = std::move(report)] { supervisor->report(report); });
+      });
+  supervisor->start();
+  loop.run([&] {
+    agent->idle();
+    supervisor->idle();
+  });
+  return supervisor->finish();
 }
 
 }  // namespace rejoin::launcher

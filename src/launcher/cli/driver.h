@@ -1,5 +1,4 @@
-// The thin part of ftrun: carries out what the cores decide, and tells them what happens. One
-// thread, one poll loop.
+// Runs a job in this process: supervisor and agent, over one loop.
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -136,6 +136,8 @@ void print_standing(const std::vector<Standing>& ranks) {
   if (tool.empty()) tool = find_program("gdb");
   const std::int64_t deadline_ms = now_ms() + kLimitMs;
   std::vector<Debugger> debuggers(ranks.size());
+  std::vector<char> states;  // before a debugger stops it
+  for (const Standing& rank : ranks) states.push_back(state_letter(rank.pid));
   for (std::size_t i = 0; i < ranks.size() && i < kMostStacks && !tool.empty(); ++i) {
     if (ranks[i].pid != 0) debuggers[i] = start_debugger(tool, ranks[i].pid);
   }
@@ -148,8 +150,8 @@ void print_standing(const std::vector<Standing>& ranks) {
     }
     collect(debuggers[i], deadline_ms);
     const std::string frames = frames_of(debuggers[i].text);
-    text += "(process " + std::to_string(rank.pid) + ", " + state_name(state_letter(rank.pid)) +
-            ") is " + rank.where + "\n";
+    text += "(process " + std::to_string(rank.pid) + ", " + state_name(states[i]) + ") is " +
+            rank.where + "\n";
     write_all(text + (frames.empty() ? kernel_view(rank.pid) : frames));
   }
 }

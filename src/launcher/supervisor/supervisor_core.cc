@@ -99,6 +99,14 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
     case Kind::kForeignAbi:
       stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
       break;
+    case Kind::kDeadlock:
+      if (stopping_) break;
+      act(Action::Kind::kReport);
+      record("deadlock", e, false);
+      stop(e, kExitFailure,
+           "deadlock: every rank waits in the operation named above, and none is left that could "
+           "wake another");
+      break;
     case Kind::kTimeout:
       if (stopping_) break;
       act(Action::Kind::kReport);

@@ -51,6 +51,7 @@ struct Event {
     kNotice,      // text
     kForeignAbi,  // text = soname
     kUnfired,     // text = the --kill; after the last rank ended
+    kDeadlock,    // every rank waits, and nobody is left who could wake one
     kTimeout,
     kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code

@@ -13,6 +13,7 @@
 //     sleep                    VALUE milliseconds
 //     ignore                   signal VALUE
 //     hang                     for ever
+//     wait                     for ever, as a rank waits for others; wait:N ends after N sleeps
 //     child daemon             a child that sleeps; one in its own session, whose parent is gone
 //     ghost                    registers over a connection of a child that has ended
 //     second                   a child that tries to register as well, and prints what happened
@@ -119,6 +120,16 @@ bool register_here(const char* secret) {
   return true;
 }
 
+// As ShmHost does it; nobody rings.
+void sleep_often(int times) {
+  std::atomic<std::uint8_t>& asleep = header_of(me.base)->asleep[me.rank];
+  for (int i = 0; times == 0 || i < times; ++i) {
+    asleep = 1;
+    usleep(200'000);
+    asleep = 0;
+  }
+}
+
 void die_if_ordered(PointKind kind, Moment moment) {
   SegmentHeader* h = header_of(me.base);
   for (std::uint32_t i = 0; i < h->kills; ++i) {
@@ -209,12 +220,16 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     if (me.base == nullptr && !register_here(getenv(kEnvSecret))) _exit(97);
     die_if_ordered(PointKind::kInit, Moment::kBefore);
     die_if_ordered(PointKind::kInit, Moment::kInside);
+    me.control()->initialized = 1;
     tell(MessageType::kInitialized);
     die_if_ordered(PointKind::kInit, Moment::kAfter);
   } else if (word == "op") {
     for (int i = 0; i < (value.empty() ? 1 : number); ++i) operate();
+  } else if (word == "wait") {
+    sleep_often(number);
   } else if (word == "finalize") {
     die_if_ordered(PointKind::kFinalize, Moment::kBefore);
+    me.control()->initialized = 2;
     tell(MessageType::kFinalized);
     die_if_ordered(PointKind::kFinalize, Moment::kAfter);
   } else if (word == "abort") {

@@ -302,6 +302,25 @@ class Endings(LauncherTest):
             self.assertRegex(done.err, rf"rank {rank} \(process \d+, sleeping\) is after operation #3")
         self.assertIn("--timeout", done.err)
 
+    def test_a_job_in_which_every_rank_waits(self):
+        begin = time.monotonic()
+        done = self.fake(3, "init", "op:3", "2/finalize", "2/sleep:100000", "wait",
+                         flags=["--events", "events.jsonl"])
+        self.assertEqual(done.code, 1, done.err)
+        self.assertLess(time.monotonic() - begin, 10)
+        for rank in (0, 1):
+            self.assertRegex(done.err, rf"rank {rank} \(process \d+, \w+\) is after operation #3")
+        self.assertRegex(done.err, "rejoin: deadlock: every rank waits")
+        self.assertIn("deadlock", [event["event"] for event in self.events()])
+
+    def test_jobs_in_which_somebody_can_go_on(self):
+        for words in (["init", "op", "0/sleep:2500", "1/wait:8"],  # rank 0 computes
+                      ["0/sleep:2500", "init", "1/wait:8"],  # and before MPI_Init
+                      ["init"] + ["wait:1", "op"] * 10):
+            with self.subTest(words):
+                done = self.fake(2, *words, "print:done", "finalize")
+                self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
+
     def test_a_rank_that_ignores_sigterm(self):
         begin = time.monotonic()
         done = self.fake(2, "ignore:15", "init", "1/abort:5", "hang")

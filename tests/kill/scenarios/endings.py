@@ -83,6 +83,20 @@ def crash_before_init(t):
     require(len(result.named("respawn")) <= 2, "it was tried again and again", result)
 
 
+@scenario(n=[2, 4])
+def deadlock(t, n):
+    """Ranks that wait for each other in different communicators: told at once, with call sites."""
+    for kills in ([], [Kill(1, 7)]):
+        result = t.run(n, "crossed", kills=kills)
+        require(result.code == 1, f"exit code {result.code}", result)
+        require(result.took_s < 15, f"it took {result.took_s} s", result)
+        require(messages(result)[-1].startswith("rejoin: deadlock:"), "it does not say so", result)
+        line = re.search(r"lines (\d+)", result.out)[1]
+        for rank in range(n):
+            where = rf"rank {rank} \(process \d+, [^)]*\) is in Barrier #\d+ at \S*crossed\.c:{line}:"
+            require(re.search(where, result.err), f"rank {rank}: no call site", result)
+
+
 # ------------------------------------------------------------------------------- what ftrun is told
 
 

@@ -1,0 +1,285 @@
+#include "launcher/agent/agent.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "launcher/agent/machine.h"
+#include "launcher/inspect/standing.h"
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr std::uint64_t kGraceNs = 1'000'000'000;  // from SIGTERM to SIGKILL
+constexpr std::uint64_t kLookEveryNs = 200'000'000;
+
+// Whoever wants ftrun to end does not want it to copy a journal. Signals are blocked.
+bool interrupted() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+}
+
+}  // namespace
+
+Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
+             std::unique_ptr<Guardian> guardian, SendReport report)
+    : loop_(loop),
+      plan_(std::move(plan)),
+      send_(std::move(report)),
+      segment_(std::move(segment)),
+      guardian_(std::move(guardian)),
+      core_(plan_.ranks),
+      incarnations_(plan_.ranks, 0),
+      processes_(loop, plan_, process_calls()),
+      outputs_(loop, plan_.ranks, plan_.tag_output, output_calls()),
+      input_(loop,
+             [this] {
+               Report wanted;
+               wanted.set_input_wanted(true);
+               send_(std::move(wanted));
+             }),
+      connections_(loop, std::move(listener), plan_.ranks, plan_.secret, connection_calls()),
+      symbolizer_(plan_.library_directory),
+      oom_kills_seen_(out_of_memory_kills()),
+      kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
+      look_timer_(loop, [this] { look_for_standstill(); }) {
+  if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
+  if (plan_.checkpoint_directory.empty()) return;
+  checkpoints_ =
+      std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, plan_.path);
+  checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
+                                   [this](std::uint32_t) { tell_checkpoint_news(); });
+}
+
+// ----------------------------------------------------------------------------------------- orders
+
+void Agent::order(const Order& order) {
+  switch (order.what_case()) {
+    case Order::kStart:
+      spawn_from(0);
+      look_timer_.set(loop_.now_ns() + kLookEveryNs);
+      break;
+    case Order::kRespawn: {
+      const std::uint32_t rank = order.respawn().rank();
+      incarnations_[rank] = order.respawn().incarnation();
+      outputs_.forget_late(rank);
+      carry_out(core_.respawn(rank));
+      break;
+    }
+    case Order::kStop:
+      stop();
+      break;
+    case Order::kKill:
+      carry_out(core_.kill_all());
+      break;
+    case Order::kSignal:
+      processes_.signal_all(static_cast<int>(order.signal()));
+      break;
+    case Order::kWhere:
+      print_where_all_stand(order.where());
+      break;
+    case Order::kInput:
+      input_.append(order.input().bytes(), order.input().end());
+      break;
+    case Order::kHold:
+      outputs_.hold(static_cast<int>(order.hold().stream()), order.hold().hold());
+      break;
+    case Order::kFinish:
+      finish();
+      break;
+    case Order::WHAT_NOT_SET:
+      break;
+  }
+}
+
+// One after the other, so that the first that cannot be started is the last that is tried.
+void Agent::spawn_from(std::uint32_t rank) {
+  if (rank == plan_.ranks || stopping_) return;
+  carry_out(core_.spawn(rank));
+  loop_.post([this, rank] { spawn_from(rank + 1); });
+}
+
+void Agent::spawn(std::uint32_t rank) {
+  Spawned spawned;
+  RankPipes pipes = processes_.spawn(rank, spawned);
+  if (spawned.pid < 0) {
+    tell_spawn_failed(rank, spawned);
+    return;
+  }
+  outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
+  core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), spawned.pid});
+  if (rank == 0) input_.open(std::move(pipes.input));
+  Event started = event(Event::Kind::kStarted, rank);
+  started.pid = spawned.pid;
+  report(started);
+}
+
+void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
+  core_.give_up(rank);
+  Event failed = event(Event::Kind::kSpawnFailed, rank);
+  std::string hint;
+  if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
+  if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
+  failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
+  failed.text = "cannot start rank " + std::to_string(rank) + ", " + plan_.command[0] + " (" +
+                spawned.failed_step + "): " + error_text(spawned.error) + hint;
+  report(failed);
+}
+
+void Agent::stop() {
+  stopping_ = true;
+  kill_timer_.set(loop_.now_ns() + kGraceNs);
+  look_timer_.clear();
+  carry_out(core_.stop());
+}
+
+void Agent::idle() {
+  processes_.sweep();
+  if (all_over_ || !core_.all_over()) return;
+  all_over_ = true;
+  outputs_.finish(!stopping_);
+  report_unfired();
+  report(event(Event::Kind::kAllOver, 0));
+}
+
+// ---------------------------------------------------------------------------------------- the core
+
+void Agent::feed(const AgentEvent& event) {
+  loop_.post([this, event] { carry_out(core_.step(event)); });
+}
+
+void Agent::carry_out(const std::vector<AgentAction>& actions) {
+  for (const AgentAction& action : actions) carry_out(action);
+}
+
+void Agent::carry_out(const AgentAction& a) {
+  switch (a.kind) {
+    case AgentAction::Kind::kSpawn:
+      spawn(a.rank);
+      break;
+    case AgentAction::Kind::kWelcome:
+      welcome(a);
+      break;
+    case AgentAction::Kind::kRefuse:
+      connections_.refuse(a.connection, a.rank, a.text);
+      break;
+    case AgentAction::Kind::kTerminate:
+      processes_.terminate(a.rank);
+      break;
+    case AgentAction::Kind::kKillTree:
+      processes_.kill_tree(a.rank);
+      break;
+    case AgentAction::Kind::kAwaitOutput:
+      outputs_.await_end(a.rank);
+      break;
+    case AgentAction::Kind::kDrain:
+      outputs_.drain(a.rank);
+      if (a.rank == 0) input_.close();
+      connections_.close_all(a.rank);
+      processes_.clear(a.rank);
+      break;
+    case AgentAction::Kind::kPublishDeath:
+      engine::publish_death(segment_.base(), a.rank);
+      break;
+    case AgentAction::Kind::kRingAll:
+      segment_.ring_all();
+      break;
+    case AgentAction::Kind::kAdmit:
+      engine::admit(segment_.base(), a.rank, incarnations_[a.rank]);
+      break;
+    case AgentAction::Kind::kReportEnded:
+      report_ended(a);
+      break;
+  }
+}
+
+void Agent::report_ended(const AgentAction& a) {
+  if (segment_.header()->limit_reached.load() != 0) {
+    report({Event::Kind::kLimit, a.at_ns, a.rank});
+  }
+  Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
+  ended.cause = a.cause;
+  ended.cause.peak_bytes = processes_.peak_bytes(a.rank);
+  if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
+    // Only the kernel's counters tell.
+    ended.cause.oom = out_of_memory_kills() > oom_kills_seen_;
+    if (ended.cause.oom) ++oom_kills_seen_;
+  }
+  ended.position = segment_.position(a.rank);
+  report(ended);
+}
+
+// ----------------------------------------------------------------------------- at the end, and
+// where
+
+void Agent::finish() {
+  Report finished;
+  if (checkpoints_) {
+    checkpoints_->finish();
+    tell_checkpoint_news();
+  }
+  if (plan_.keep) keep_journal(*finished.mutable_finished());
+  processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
+  processes_.kill_leftovers(guardian_->pid());
+  finished.mutable_finished();
+  send_(std::move(finished));
+}
+
+void Agent::keep_journal(Report::Finished& finished) {
+  char name[64];
+  snprintf(name, sizeof name, "rejoin-%016llx.journal", static_cast<unsigned long long>(plan_.job));
+  const std::string& directory = plan_.journal_directory;
+  const std::string path = (directory.empty() ? "." : directory) + "/" + name;
+  guardian_->unlink_on_death(path);
+  const auto kept = segment_.keep(path, interrupted);
+  guardian_->unlink_on_death("");
+  finished.set_failed(!kept.ok());
+  finished.add_lines(kept.ok() ? "the journal is kept in " + path + " (" + size_text(kept.value()) +
+                                     "); ftrun inspect prints it"
+                               : kept.error().text);
+}
+
+void Agent::print_where_all_stand(bool wait_for_it) {
+  std::vector<Standing> all;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const Position p = segment_.position(r);
+    std::string where = to_text(p);
+    const auto describe = [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
+      const engine::ModuleEntry* module = segment_.module(rank, index);
+      return module == nullptr ? std::string("an unknown place")
+                               : symbolizer_.describe(*module, place);
+    };
+    if (!p.site.empty()) where += " at " + expand_sites(p.site, describe);
+    if (p.ordinal > 0) {
+      char place[64];
+      snprintf(place, sizeof place, ", seq %llu of communicator %016llx",
+               static_cast<unsigned long long>(p.sequence),
+               static_cast<unsigned long long>(p.context));
+      where += place;
+    }
+    if (incarnations_[r] > 0) {
+      where += ", incarnation " + std::to_string(incarnations_[r]);
+      where += p.live ? "" : ", catching up";
+    }
+    all.push_back({r, processes_.pid_of(r), where});
+  }
+  const pid_t reporter = fork();
+  if (reporter == 0) {
+    sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
+    print_standing(all);
+    _exit(0);
+  }
+  if (reporter < 0) return;
+  if (wait_for_it) {
+    waitpid(reporter, nullptr, 0);
+  } else {
+    processes_.add_helper(reporter);
+  }
+}
+
+}  // namespace rejoin::launcher

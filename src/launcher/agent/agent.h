@@ -1,0 +1,94 @@
+// The driver of a host: carries out what the AgentCore decides and the supervisor orders, and
+// reports what happens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/checkpoint_files.h"
+#include "launcher/agent/connections.h"
+#include "launcher/agent/guardian.h"
+#include "launcher/agent/host_plan.h"
+#include "launcher/agent/job_segment.h"
+#include "launcher/agent/processes.h"
+#include "launcher/agent/standstill.h"
+#include "launcher/base/loop.h"
+#include "launcher/inspect/symbolizer.h"
+#include "launcher/orders.h"
+#include "launcher/output/rank_input.h"
+#include "launcher/output/rank_outputs.h"
+
+namespace rejoin::launcher {
+
+class Agent {
+ public:
+  // `guardian` and `listener` are made by the caller, as early as they must be.
+  Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
+        std::unique_ptr<Guardian> guardian, SendReport report);
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  void order(const Order& order);
+  // To be called whenever nothing is queued in the loop.
+  void idle();
+
+ private:
+  // agent.cc: orders, and what the core wants.
+  void spawn_from(std::uint32_t rank);
+  void spawn(std::uint32_t rank);
+  void tell_spawn_failed(std::uint32_t rank, const Spawned& spawned);
+  void stop();
+  void finish();
+  void keep_journal(Report::Finished& finished);
+  void feed(const AgentEvent& event);
+  void carry_out(const std::vector<AgentAction>& actions);
+  void carry_out(const AgentAction& action);
+  void report_ended(const AgentAction& action);
+  void print_where_all_stand(bool wait_for_it);
+
+  // agent_events.cc: what happens, told to the core and to the supervisor.
+  RankOutputs::Calls output_calls();
+  Processes::Calls process_calls();
+  Connections::Calls connection_calls();
+  void on_registered_ended(std::uint32_t rank);
+  void welcome(const AgentAction& action);
+  void on_message(std::uint32_t rank, const wire::Message& message);
+  void tell_checkpoint_news();
+  void report_unfired();
+  Look look() const;
+  void look_for_standstill();
+  void report(const Event& event);
+  // The modules that a text with call sites speaks of, each once.
+  void report_modules(const std::string& text);
+  Event event(Event::Kind kind, std::uint32_t rank) const;
+
+  Loop& loop_;
+  const HostPlan plan_;
+  const SendReport send_;
+  JobSegment segment_;
+  std::unique_ptr<Guardian> guardian_;
+  AgentCore core_;
+  std::vector<std::uint32_t> incarnations_;
+  Processes processes_;
+  RankOutputs outputs_;
+  RankInput input_;
+  Connections connections_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
+  Loop::Watch checkpoints_watch_;
+  Symbolizer symbolizer_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> reported_modules_;
+  std::uint64_t oom_kills_seen_;
+  Loop::Timer kill_timer_;  // end of the grace after SIGTERM
+  Loop::Timer look_timer_;
+  Standstill standstill_;
+  bool stopping_ = false;
+  bool all_over_ = false;
+};
+
+}  // namespace rejoin::launcher

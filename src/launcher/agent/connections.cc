@@ -1,0 +1,111 @@
+#include "launcher/agent/connections.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+#include <vector>
+
+#include "launcher/agent/process.h"
+#include "launcher/program/elf.h"
+
+namespace rejoin::launcher {
+
+using wire::Message;
+using wire::MessageType;
+
+Connections::Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
+                         Calls calls)
+    : loop_(loop),
+      listener_(std::move(listener)),
+      ranks_(ranks),
+      secret_(std::move(secret)),
+      calls_(std::move(calls)) {
+  listener_watch_ =
+      Loop::Watch(loop_, listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
+}
+
+void Connections::accept_all() {
+  for (;;) {
+    Caller caller = accept_next(listener_.get());
+    if (!caller.socket.open()) return;
+    const int id = next_id_++;
+    Connection& connection = connections_[id];
+    connection.caller = std::move(caller);
+    connection.watch = Loop::Watch(loop_, connection.caller.socket.get(), EPOLLIN,
+                                   [this, id](std::uint32_t) { read(id); });
+    read(id);
+  }
+}
+
+void Connections::read(int id) {
+  Message message;
+  for (auto found = connections_.find(id); found != connections_.end();
+       found = connections_.find(id)) {
+    Connection& connection = found->second;
+    const Received received = receive(connection.caller.socket.get(), message);
+    if (received == Received::kNothing) return;
+    if (received == Received::kEnd || !on_message(id, connection, message)) connections_.erase(id);
+  }
+}
+
+bool Connections::on_message(int id, Connection& connection, const Message& message) {
+  if (!connection.rank) return on_first_message(id, connection, message);
+  if (connection.welcome) calls_.says(*connection.rank, message);
+  return true;
+}
+
+bool Connections::on_first_message(int id, Connection& connection, const Message& message) {
+  if (message.rank >= ranks_) return false;
+  const std::string_view text(message.text, message.text_bytes);
+  if (text.substr(0, wire::kSecretBytes) != secret_) {
+    send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
+                 "wrong secret", -1);
+    return false;
+  }
+  if (message.type == MessageType::kForeignAbi) {
+    const std::string soname = text_of(message).substr(wire::kSecretBytes);
+    if (is_foreign_mpi(soname)) calls_.foreign(message.rank, soname);
+    return true;
+  }
+  // One that has ended said it just before, as a former incarnation: it cannot be the rank.
+  const bool dead = has_ended(connection.caller.process.get());
+  if (message.type != MessageType::kRegister || dead) return false;
+  connection.rank = message.rank;
+  calls_.asks(message.rank, connection.caller.pid, id);
+  return true;
+}
+
+std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
+                                           std::uint32_t incarnation, int segment) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return {};
+  Caller& caller = found->second.caller;
+  found->second.welcome = true;
+  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, "", segment);
+  Caller process;
+  process.pid = caller.pid;
+  process.process = std::move(caller.process);
+  return process;
+}
+
+void Connections::refuse(int connection, std::uint32_t rank, const std::string& why) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, -1);
+  connections_.erase(found);
+}
+
+void Connections::read_all(std::uint32_t rank) {
+  accept_all();
+  std::vector<int> ids;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.rank == rank) ids.push_back(id);
+  }
+  for (const int id : ids) read(id);
+}
+
+void Connections::close_all(std::uint32_t rank) {
+  std::erase_if(connections_, [rank](const auto& entry) { return entry.second.rank == rank; });
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,67 @@
+// The agent's socket: who has connected, which of them is a rank, and what ranks say.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/agent/agent_socket.h"
+#include "launcher/base/file.h"
+#include "launcher/base/loop.h"
+#include "wire/messages.h"
+
+namespace rejoin::launcher {
+
+class Connections {
+ public:
+  struct Calls {
+    // A living process that knows the secret asks to be the rank; answer with welcome or refuse.
+    std::function<void(std::uint32_t rank, pid_t pid, int connection)> asks;
+    // A process that knows the secret is linked against another MPI.
+    std::function<void(std::uint32_t rank, const std::string& soname)> foreign;
+    // The rank's process says something.
+    std::function<void(std::uint32_t rank, const wire::Message& message)> says;
+  };
+
+  Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
+              Calls calls);
+
+  // Hands over the segment. Returns the process behind the connection; nothing: it has gone.
+  std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
+                                int segment);
+  void refuse(int connection, std::uint32_t rank, const std::string& why);
+
+  // Reads all that is there of the rank's connections, and of those that are new.
+  void read_all(std::uint32_t rank);
+  void close_all(std::uint32_t rank);
+
+ private:
+  struct Connection {
+    Caller caller;
+    Loop::Watch watch;
+    std::optional<std::uint32_t> rank;  // that it asks to be, or is
+    bool welcome = false;
+  };
+
+  void accept_all();
+  void read(int id);
+  // False: the connection is over.
+  bool on_message(int id, Connection& connection, const wire::Message& message);
+  bool on_first_message(int id, Connection& connection, const wire::Message& message);
+
+  Loop& loop_;
+  const Descriptor listener_;
+  const std::uint32_t ranks_;
+  const std::string secret_;
+  const Calls calls_;
+  Loop::Watch listener_watch_;
+  int next_id_ = 1;
+  std::map<int, Connection> connections_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,44 @@
+// Everything that is decided about a job before its first process starts, as far as the agent of
+// a host needs it.
+#pragma once
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/base/grammar.h"
+
+namespace rejoin::launcher {
+
+// What ftrun changed for itself, as it was: ranks start with it.
+struct Inherited {
+  sigset_t signals = {};
+  rlimit descriptors = {};
+};
+
+struct HostPlan {
+  std::uint32_t ranks = 1;
+  std::uint64_t job = 0;
+  std::string path;  // of the program
+  std::vector<std::string> command;
+  std::string working_directory;
+  std::vector<std::vector<std::string>> environments;  // by rank
+  std::vector<cpu_set_t> bindings;                     // by rank; empty: none
+  bool core_dumps = false;
+  bool tag_output = false;
+  std::string socket;
+  std::string secret;
+  std::string library_directory;
+  std::string lifeline;              // Lifeline::path()
+  std::string journal_directory;     // empty: memory
+  bool keep = false;                 // the journal, as a file
+  std::string checkpoint_directory;  // empty: none
+  std::vector<KillOrder> faults;
+  Inherited inherited;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,255 @@
+#include "launcher/agent/processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace rejoin::launcher {
+namespace {
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct Pipe {
+  Descriptor read_end;
+  Descriptor write_end;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// A terminal that passes bytes as they are, as mpirun gives to its programs: they then show every
+// line when it is complete, not when their buffer is full. A pipe where there are no terminals.
+Pipe make_terminal() {
+  Pipe ends;
+  ends.read_end = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!ends.read_end.open() || unlockpt(ends.read_end.get()) != 0) return make_pipe();
+  ends.write_end =
+      Descriptor(ioctl(ends.read_end.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios modes;
+  if (!ends.write_end.open() || tcgetattr(ends.write_end.get(), &modes) != 0) return make_pipe();
+  cfmakeraw(&modes);
+  if (tcsetattr(ends.write_end.get(), TCSANOW, &modes) != 0) return make_pipe();
+  return ends;
+}
+
+void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
+    : loop_(loop), plan_(plan), calls_(std::move(calls)), ranks_(plan.ranks) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  signals_ = Descriptor(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  // Last: what a rank said and printed before it died is read before its death is looked at.
+  signals_watch_ = Loop::Watch(
+      loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_child_signal(); },
+      Loop::Turn::kLast);
+}
+
+RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned) {
+  Pipe output[2] = {make_terminal(), make_pipe()};
+  Pipe input;
+  if (rank == 0) {
+    input = make_pipe();
+  } else {
+    input.read_end = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  const std::vector<char*> arguments = pointers_to(plan_.command);
+  const std::vector<char*> environment = pointers_to(plan_.environments[rank]);
+  SpawnRequest request = {};
+  request.path = plan_.path.c_str();
+  request.arguments = arguments.data();
+  request.environment = environment.data();
+  const std::string& directory = plan_.working_directory;
+  request.directory = directory.empty() ? nullptr : directory.c_str();
+  request.standard[0] = input.read_end.get();
+  request.standard[1] = output[0].write_end.get();
+  request.standard[2] = output[1].write_end.get();
+  request.core_dumps = plan_.core_dumps;
+  request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
+  request.signals = &plan_.inherited.signals;
+  request.descriptors = &plan_.inherited.descriptors;
+  request.lifeline = plan_.lifeline.c_str();
+  spawned = {-1, EMFILE, "pipe"};
+  const auto is_open = [](int fd) { return fd >= 0; };
+  if (!std::all_of(std::begin(request.standard), std::end(request.standard), is_open)) return {};
+  spawned = spawn_process(request);
+  if (spawned.pid < 0) return {};
+  ranks_[rank] = Rank{};
+  ranks_[rank].child = spawned.pid;
+  ranks_[rank].child_reaped = false;
+  RankPipes pipes;
+  pipes.input = std::move(input.write_end);
+  if (pipes.input.open()) make_nonblocking(pipes.input.get());
+  for (int stream = 0; stream < 2; ++stream) {
+    pipes.output[stream] = std::move(output[stream].read_end);
+    make_nonblocking(pipes.output[stream].get());
+  }
+  return pipes;
+}
+
+void Processes::registered(std::uint32_t rank, pid_t pid, Descriptor process) {
+  Registered& r = ranks_[rank].registered;
+  r = {};
+  r.pid = pid;
+  // The child's own end comes as SIGCHLD.
+  if (pid == ranks_[rank].child) return;
+  r.process = std::move(process);
+  r.watch = Loop::Watch(loop_, r.process.get(), EPOLLIN,
+                        [this, rank](std::uint32_t) { calls_.registered_ended(rank); });
+}
+
+std::optional<Cause> Processes::take_registered_end(std::uint32_t rank) {
+  Registered& r = ranks_[rank].registered;
+  if (!r.process.open() || !has_ended(r.process.get())) return {};
+  const Cause cause = cause_of_stranger(r.process.get(), r.pid);
+  r.watch.reset();
+  r.process.reset();
+  return cause;
+}
+
+bool Processes::program_is_dead(std::uint32_t rank) const {
+  const Registered& r = ranks_[rank].registered;
+  return r.process.open() && has_ended(r.process.get());
+}
+
+// ---------------------------------------------------------------------------------------- signals
+
+void Processes::signal_all(int signal) {
+  for (const Rank& rank : ranks_) {
+    if (rank.child_reaped) continue;
+    if (signal == SIGSTOP || signal == SIGCONT) {
+      kill(-rank.child, signal);
+    } else {
+      // A shell between us and the program would die of a signal that only the program expects.
+      kill(rank.registered.pid != 0 ? rank.registered.pid : rank.child, signal);
+    }
+  }
+}
+
+void Processes::terminate(std::uint32_t rank) {
+  kill(-ranks_[rank].child, SIGCONT);
+  kill(-ranks_[rank].child, SIGTERM);
+}
+
+// -------------------------------------------------------------------------------------- the ended
+
+void Processes::on_child_signal() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+  }
+  look_for_ended();
+}
+
+void Processes::look_for_ended() {
+  while (const auto ended = next_ended_child()) {
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) {
+      return !r.child_reaped && r.child == ended->pid;
+    });
+    if (found == ranks_.end()) {
+      reap(ended->pid);
+      std::erase(helpers_, ended->pid);
+      continue;
+    }
+    const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
+    calls_.before_end(rank);
+    const AgentEvent::Kind kind = AgentEvent::Kind::kChildEnded;
+    calls_.feed({kind, rank, loop_.now_ns(), ended->pid, -1, ended->cause});
+    // Not reaped before that is dealt with: until then nobody else can get its number, and with it
+    // the signal to its group.
+    loop_.post([this, rank, pid = ended->pid] {
+      ranks_[rank].peak_bytes = reap(pid);
+      ranks_[rank].child_reaped = true;
+      look_for_ended();
+    });
+    return;
+  }
+}
+
+pid_t Processes::pid_of(std::uint32_t rank) const {
+  const Rank& r = ranks_[rank];
+  if (r.registered.pid != 0) return r.registered.pid;
+  return r.child_reaped ? 0 : r.child;
+}
+
+// ------------------------------------------------------------------------------------------ trees
+
+void Processes::kill_tree(std::uint32_t rank) {
+  Rank& r = ranks_[rank];
+  r.dying = r.killed = true;
+  if (!r.child_reaped) kill(-r.child, SIGKILL);
+}
+
+std::optional<std::uint32_t> Processes::rank_of(pid_t pid) const {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].child == pid && !ranks_[r].child_reaped) return r;
+  }
+  const pid_t group = getpgid(pid);
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].child == group) return r;
+  }
+  return rank_by_environment(pid, plan_.socket);
+}
+
+void Processes::sweep() {
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.dying; })) return;
+  std::vector<bool> alive(ranks_.size(), false);
+  // Twice: a child that ends while the kernel lists them can hide its neighbour.
+  for (int look = 0; look < 2; ++look) {
+    for (const pid_t pid : children_of_this_process()) {
+      if (std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end()) continue;
+      const auto rank = rank_of(pid);
+      if (!rank || !ranks_[*rank].dying) continue;
+      alive[*rank] = true;
+      kill(pid, SIGKILL);
+    }
+  }
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].dying || alive[r] || !ranks_[r].child_reaped) continue;
+    ranks_[r].dying = false;
+    calls_.feed({AgentEvent::Kind::kTreeGone, r, loop_.now_ns()});
+  }
+}
+
+void Processes::await_helpers(pid_t spared) {
+  for (const pid_t pid : helpers_) {
+    if (pid != spared) reap(pid);
+  }
+}
+
+void Processes::kill_leftovers(pid_t spared) {
+  constexpr int kRounds = 200;
+  for (int round = 0; round < kRounds; ++round) {
+    bool found = false;
+    for (const pid_t pid : children_of_this_process()) {
+      if (pid == spared) continue;
+      found = true;
+      kill(pid, SIGKILL);
+    }
+    while (const auto ended = next_ended_child()) reap(ended->pid);
+    if (!found) return;
+    poll(nullptr, 0, 5);
+  }
+}
+
+}  // namespace rejoin::launcher

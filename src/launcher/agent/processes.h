@@ -1,0 +1,94 @@
+// The processes of the ranks of a host: started, signalled, killed with all their descendants,
+// reaped. Which of them is which rank, and what to do about it, is the AgentCore's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/host_plan.h"
+#include "launcher/agent/process.h"
+#include "launcher/base/file.h"
+#include "launcher/base/loop.h"
+
+namespace rejoin::launcher {
+
+// Our ends of what a rank was started with.
+struct RankPipes {
+  Descriptor input;  // not open: it reads nothing
+  Descriptor output[2];
+};
+
+class Processes {
+ public:
+  struct Calls {
+    std::function<void(const AgentEvent& event)> feed;
+    // The child of a rank has ended: whatever it said before is to be dealt with now.
+    std::function<void(std::uint32_t rank)> before_end;
+    // The registered process of a rank, not its child, has ended.
+    std::function<void(std::uint32_t rank)> registered_ended;
+  };
+
+  Processes(Loop& loop, const HostPlan& plan, Calls calls);
+
+  // Starts the rank's child and returns our ends of its pipes. `spawned`: it, or what is wrong.
+  RankPipes spawn(std::uint32_t rank, Spawned& spawned);
+  // A process has registered as the rank.
+  void registered(std::uint32_t rank, pid_t pid, Descriptor process);
+  // The registered process of the rank has ended: how. Nothing: it has not, or is the child.
+  std::optional<Cause> take_registered_end(std::uint32_t rank);
+  // Its registered process is dead, or the rank has been killed: what it prints may come too late.
+  bool program_is_dead(std::uint32_t rank) const;
+
+  void terminate(std::uint32_t rank);  // SIGTERM to its process group
+  void kill_tree(std::uint32_t rank);  // SIGKILL until none is left, then kTreeGone
+  bool killed(std::uint32_t rank) const { return ranks_[rank].killed; }
+  void clear(std::uint32_t rank) { ranks_[rank].registered = {}; }
+  void signal_all(int signal);
+  // Kills what is left of the trees that are dying; those that are gone are reported.
+  void sweep();
+  // SIGKILL to whatever the ranks left running, when all of them have ended.
+  void kill_leftovers(pid_t spared);
+
+  // The process that is the rank, for people; 0: it has ended.
+  pid_t pid_of(std::uint32_t rank) const;
+  std::uint64_t peak_bytes(std::uint32_t rank) const { return ranks_[rank].peak_bytes; }
+  // A child of ours that is no rank.
+  void add_helper(pid_t pid) { helpers_.push_back(pid); }
+  // Waits for all of them but one.
+  void await_helpers(pid_t spared);
+
+ private:
+  struct Registered {
+    pid_t pid = 0;
+    Descriptor process;  // pidfd, if it is not the child
+    Loop::Watch watch;
+  };
+  struct Rank {
+    pid_t child = 0;
+    bool child_reaped = true;
+    bool dying = false;   // its tree is being killed
+    bool killed = false;  // or has been
+    Registered registered;
+    std::uint64_t peak_bytes = 0;
+  };
+
+  void on_child_signal();
+  void look_for_ended();
+  std::optional<std::uint32_t> rank_of(pid_t pid) const;
+
+  Loop& loop_;
+  const HostPlan& plan_;
+  const Calls calls_;
+  Descriptor signals_;  // SIGCHLD
+  Loop::Watch signals_watch_;
+  std::vector<Rank> ranks_;
+  std::vector<pid_t> helpers_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,55 @@
+#include "launcher/orders.h"
+
+namespace rejoin::launcher {
+
+Report to_report(const Event& event) {
+  Report report;
+  Report::Happened& h = *report.mutable_happened();
+  h.set_kind(static_cast<std::uint32_t>(event.kind));
+  h.set_at_ns(event.at_ns);
+  h.set_rank(event.rank);
+  h.set_pid(event.pid);
+  h.set_code(event.code);
+  h.set_value(event.value);
+  h.set_text(event.text);
+  orders::Cause& cause = *h.mutable_cause();
+  cause.set_kind(static_cast<std::uint32_t>(event.cause.kind));
+  cause.set_value(event.cause.value);
+  cause.set_oom(event.cause.oom);
+  cause.set_peak_bytes(event.cause.peak_bytes);
+  orders::Position& position = *h.mutable_position();
+  position.set_context(event.position.context);
+  position.set_sequence(event.position.sequence);
+  position.set_ordinal(event.position.ordinal);
+  position.set_inside(event.position.inside);
+  position.set_live(event.position.live);
+  position.set_replayed(event.position.replayed);
+  position.set_operation(event.position.operation);
+  position.set_site(event.position.site);
+  return report;
+}
+
+std::optional<Event> to_event(const Report::Happened& h) {
+  if (h.kind() > static_cast<std::uint32_t>(Event::Kind::kAllOver)) return {};
+  if (h.cause().kind() > static_cast<std::uint32_t>(Cause::Kind::kUnknown)) return {};
+  Event event{static_cast<Event::Kind>(h.kind()), h.at_ns(), h.rank()};
+  event.pid = h.pid();
+  event.code = h.code();
+  event.value = h.value();
+  event.text = h.text();
+  event.cause.kind = static_cast<Cause::Kind>(h.cause().kind());
+  event.cause.value = h.cause().value();
+  event.cause.oom = h.cause().oom();
+  event.cause.peak_bytes = h.cause().peak_bytes();
+  event.position.context = h.position().context();
+  event.position.sequence = h.position().sequence();
+  event.position.ordinal = h.position().ordinal();
+  event.position.inside = h.position().inside();
+  event.position.live = h.position().live();
+  event.position.replayed = h.position().replayed();
+  event.position.operation = h.position().operation();
+  event.position.site = h.position().site();
+  return event;
+}
+
+}  // namespace rejoin::launcher

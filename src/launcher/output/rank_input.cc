@@ -1,0 +1,55 @@
+#include "launcher/output/rank_input.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+namespace rejoin::launcher {
+
+void RankInput::open(Descriptor pipe) {
+  watch_.reset();
+  pipe_ = std::move(pipe);
+  input_.restart();
+  watch_ = Loop::Watch(loop_, pipe_.get(), 0, [this](std::uint32_t happened) {
+    if ((happened & EPOLLERR) != 0) {
+      close();  // rank 0 has closed its standard input
+    } else {
+      write();
+    }
+  });
+  write();
+}
+
+void RankInput::close() {
+  watch_.reset();
+  pipe_.reset();
+  input_.reader_ended();
+}
+
+void RankInput::append(std::string_view bytes, bool end) {
+  asked_ = false;
+  input_.append(bytes);
+  if (end) input_.source_ended();
+  write();
+}
+
+void RankInput::write() {
+  while (pipe_.open() && !input_.pending().empty()) {
+    const ssize_t n = ::write(pipe_.get(), input_.pending().data(), input_.pending().size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) input_.reader_ended();
+    if (n < 0) break;
+    input_.given(static_cast<std::size_t>(n));
+  }
+  if (!pipe_.open()) return;
+  if (input_.finished()) {
+    close();
+    return;
+  }
+  // Without EPOLLOUT only the pipe's other end is watched.
+  watch_.want(input_.pending().empty() ? 0u : EPOLLOUT);
+  if (input_.wants_more() && !std::exchange(asked_, true)) wanted_();
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,173 @@
+#include "launcher/output/rank_outputs.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+// An unfinished line is shown when the rank pauses for so long within it.
+constexpr std::uint64_t kUnfinishedLineNs = 250'000'000;
+// How long what a rank left in the background may print on. It ends with the job.
+constexpr std::uint64_t kLingerNs = 2'000'000'000;
+
+}  // namespace
+
+RankOutputs::RankOutputs(Loop& loop, std::uint32_t ranks, bool tagged, Calls calls)
+    : loop_(loop), calls_(std::move(calls)) {
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    ranks_.push_back(std::make_unique<Rank>(loop, [this, r] { check_ended(r, true); }));
+    for (int s = 0; s < 2; ++s) {
+      ranks_[r]->stream[s] =
+          std::make_unique<Stream>(loop, [this, r, s] { show_stale_line(r, s); });
+      const std::string name = s == 0 ? "]<stdout>: " : "]<stderr>: ";
+      if (tagged) at(r, s).lines = OutputStream("[" + std::to_string(r) + name);
+    }
+  }
+}
+
+void RankOutputs::open(std::uint32_t rank, Descriptor out, Descriptor err) {
+  ranks_[rank]->linger.clear();
+  Descriptor* pipes[] = {&out, &err};
+  for (int s = 0; s < 2; ++s) {
+    Stream& stream = at(rank, s);
+    stream.watch.reset();
+    stream.pipe = std::move(*pipes[s]);
+    stream.lines.restart();
+    stream.stale.clear();
+    stream.watch = Loop::Watch(loop_, stream.pipe.get(), EPOLLIN,
+                               [this, rank, s](std::uint32_t) { read(rank, s, false); });
+    if (held_[s]) stream.watch.pause();
+  }
+}
+
+bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
+  Stream& stream = at(rank, s);
+  bool something = false;
+  std::string shown;
+  char buffer[kReadBytes];
+  while (stream.pipe.open()) {
+    const ssize_t got = ::read(stream.pipe.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) {
+      stream.watch.reset();
+      stream.pipe.reset();
+      check_ended(rank, false);
+      break;
+    }
+    something = true;
+    const std::string_view bytes(buffer, static_cast<std::size_t>(got));
+    if (calls_.is_late(rank)) {
+      stream.late += bytes;
+    } else {
+      stream.lines.feed(bytes, shown);
+    }
+    if (!to_the_end) break;
+  }
+  show(s, std::move(shown));
+  tell_difference(rank, s, false);
+  if (!stream.lines.has_unfinished_line()) {
+    stream.stale.clear();
+  } else if (something) {
+    stream.stale.set(loop_.now_ns() + kUnfinishedLineNs);
+  }
+  return something;
+}
+
+// Not when the line's end only waits for us.
+void RankOutputs::show_stale_line(std::uint32_t rank, int s) {
+  if (held_[s]) {
+    at(rank, s).stale.set(loop_.now_ns() + kUnfinishedLineNs);
+  } else if (!read(rank, s, false)) {
+    flush(rank, s);
+  }
+}
+
+void RankOutputs::flush(std::uint32_t rank, int s) {
+  std::string shown;
+  at(rank, s).lines.flush(shown);
+  at(rank, s).stale.clear();
+  show(s, std::move(shown));
+}
+
+// A process that escaped may hold the pipes open.
+void RankOutputs::drain(std::uint32_t rank) {
+  for (int s = 0; s < 2; ++s) {
+    read(rank, s, true);
+    at(rank, s).watch.reset();
+    at(rank, s).pipe.reset();
+  }
+}
+
+void RankOutputs::await_end(std::uint32_t rank) {
+  ranks_[rank]->linger.set(loop_.now_ns() + kLingerNs);
+  check_ended(rank, false);
+}
+
+void RankOutputs::check_ended(std::uint32_t rank, bool too_long) {
+  const bool closed = !at(rank, 0).pipe.open() && !at(rank, 1).pipe.open();
+  if (!too_long && (!closed || !ranks_[rank]->linger.is_set())) return;
+  ranks_[rank]->linger.clear();
+  calls_.ended(rank);
+}
+
+void RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
+  for (int s = 0; s < 2; ++s) {
+    read(rank, s, true);
+    std::string shown;
+    if (value % 2 == 0) {
+      at(rank, s).lines.mark(value / 2, shown);
+    } else {
+      at(rank, s).lines.jump(value / 2);
+    }
+    show(s, std::move(shown));
+  }
+}
+
+void RankOutputs::hold(int s, bool hold) {
+  held_[s] = hold;
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (hold) {
+      at(r, s).watch.pause();
+    } else {
+      at(r, s).watch.want(EPOLLIN);
+    }
+  }
+}
+
+void RankOutputs::show_late(std::uint32_t rank) {
+  for (int s = 0; s < 2; ++s) {
+    std::string shown;
+    at(rank, s).lines.feed(std::exchange(at(rank, s).late, {}), shown);
+    show(s, std::move(shown));
+  }
+}
+
+void RankOutputs::forget_late(std::uint32_t rank) {
+  for (int s = 0; s < 2; ++s) at(rank, s).late.clear();
+}
+
+void RankOutputs::finish(bool check) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    show_late(r);
+    for (int s = 0; s < 2; ++s) {
+      flush(r, s);
+      if (check) tell_difference(r, s, true);
+    }
+  }
+}
+
+void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
+  if (at(rank, s).lines.take_difference(ended)) calls_.differs(rank, s);
+}
+
+void RankOutputs::show(int stream, std::string bytes) const {
+  if (!bytes.empty()) calls_.show(stream, std::move(bytes));
+}
+
+}  // namespace rejoin::launcher

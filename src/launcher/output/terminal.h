@@ -1,0 +1,43 @@
+// The user's end of the job: its standard output and standard error, never waited for but at the
+// end.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "launcher/base/loop.h"
+#include "launcher/output/writer.h"
+
+namespace rejoin::launcher {
+
+class Terminal {
+ public:
+  struct Calls {
+    // A stream's reader has fallen behind, or has caught up.
+    std::function<void(int stream, bool hold)> hold;
+    // Standard output cannot be written any more; once.
+    std::function<void(int error)> lost;
+  };
+  Terminal(Loop& loop, Calls calls);
+
+  void add(int stream, std::string_view bytes) { streams_[stream].writer.queue() += bytes; }
+  // Writes what can be written without waiting.
+  void write();
+  // Waits until all is written, the reader is gone, or `enough()`, which is asked when
+  // `descriptor` can be read.
+  void flush(int descriptor, const std::function<bool()>& enough);
+
+ private:
+  struct Stream {
+    Writer writer;
+    Loop::Watch watch;
+    bool held = false;
+  };
+  void write(int stream);
+
+  const Calls calls_;
+  Stream streams_[2];
+  bool lost_ = false;
+};
+
+}  // namespace rejoin::launcher

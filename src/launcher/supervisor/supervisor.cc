@@ -1,0 +1,262 @@
+#include "launcher/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launcher/base/result.h"
+#include "launcher/supervisor/events.h"
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::uint64_t kRetryInputNs = 500'000'000;
+
+int open_signals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+    sigaddset(&wanted, s);
+  }
+  return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+double wall_s() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder order)
+    : loop_(loop),
+      plan_(std::move(plan)),
+      order_(std::move(order)),
+      core_(plan_.policy),
+      events_(std::move(events)),
+      start_wall_s_(wall_s() - static_cast<double>(loop.now_ns()) / 1e9),
+      signals_(open_signals()),
+      input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
+      timeout_(loop,
+               [this] {
+                 step({Event::Kind::kTimeout, loop_.now_ns()});
+               }),
+      terminal_(loop, {[this](int stream, bool hold) {
+                         Order held;
+                         held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
+                         held.mutable_hold()->set_hold(hold);
+                         order_(std::move(held));
+                       },
+                       [this](int error) {
+                         Event lost{Event::Kind::kOutputLost, loop_.now_ns()};
+                         lost.code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
+                         lost.text = "standard output cannot be written: " + error_text(error) +
+                                     "; ending all ranks";
+                         step(lost);
+                       }}),
+      symbolizer_(plan_.library_directory) {
+  signals_watch_ = Loop::Watch(
+      loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
+  input_watch_ = Loop::Watch(loop_, 0, EPOLLIN, [this](std::uint32_t) { read_input(); });
+  input_watch_.pause();
+}
+
+void Supervisor::start() {
+  if (plan_.timeout_s) timeout_.set(static_cast<std::uint64_t>(*plan_.timeout_s * 1e9));
+  Order order;
+  order.mutable_start();
+  order_(std::move(order));
+}
+
+int Supervisor::finish() {
+  // A signal is enough: whoever sends it does not want to wait for a reader.
+  terminal_.flush(signals_.get(), [this] {
+    signalfd_siginfo info;
+    return read(signals_.get(), &info, sizeof info) > 0;
+  });
+  return exit_code_;
+}
+
+// ---------------------------------------------------------------------------------------- reports
+
+void Supervisor::report(const Report& report) {
+  switch (report.what_case()) {
+    case Report::kHappened:
+      if (const auto event = to_event(report.happened())) step(*event);
+      break;
+    case Report::kOutput:
+      terminal_.add(report.output().stream() == 0 ? 0 : 1, report.output().bytes());
+      break;
+    case Report::kInputWanted:
+      if (!core_.stopping() && !input_retry_.is_set()) input_watch_.want(EPOLLIN);
+      break;
+    case Report::kModule: {
+      const Report::Module& m = report.module();
+      engine::ModuleEntry& entry = modules_[{m.rank(), m.index()}];
+      memcpy(&entry, m.entry().data(), std::min(sizeof entry, m.entry().size()));
+      break;
+    }
+    case Report::kLogLine:
+      terminal_.add(1, expanded(report.log_line()) + "\n");
+      break;
+    case Report::kTell:
+      tell(report.tell());
+      break;
+    case Report::kFinished:
+      on_finished(report.finished());
+      break;
+    case Report::WHAT_NOT_SET:
+      break;
+  }
+}
+
+void Supervisor::on_finished(const Report::Finished& finished) {
+  for (const std::string& line : finished.lines()) tell(line);
+  if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
+  loop_.stop();
+}
+
+// --------------------------------------------------------------------------------------- the core
+
+void Supervisor::step(const Event& event) {
+  for (const Action& action : core_.step(event)) carry_out(action);
+}
+
+void Supervisor::carry_out(const Action& a) {
+  Order order;
+  switch (a.kind) {
+    case Action::Kind::kRespawn:
+      order.mutable_respawn()->set_rank(a.rank);
+      order.mutable_respawn()->set_incarnation(core_.incarnation(a.rank));
+      order_(std::move(order));
+      break;
+    case Action::Kind::kStop:
+      timeout_.clear();
+      input_watch_.pause();
+      order.mutable_stop();
+      order_(std::move(order));
+      break;
+    case Action::Kind::kKillNow:
+      order.mutable_kill();
+      order_(std::move(order));
+      break;
+    case Action::Kind::kReport:
+      terminal_.write();
+      order.set_where(true);
+      order_(std::move(order));
+      break;
+    case Action::Kind::kNews:
+      if (!plan_.quiet) tell(a.text);
+      break;
+    case Action::Kind::kTell:
+      tell(a.text);
+      break;
+    case Action::Kind::kRecord:
+      log(a.record);
+      break;
+    case Action::Kind::kFinish:
+      exit_code_ = a.code;
+      order.mutable_finish();
+      order_(std::move(order));
+      break;
+  }
+}
+
+// ---------------------------------------------------------------------------- signals, and input
+
+void Supervisor::on_signals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGUSR1) {
+      terminal_.write();
+      Order order;
+      order.set_where(false);
+      order_(std::move(order));
+    } else if (signal == SIGUSR2) {
+      signal_ranks(SIGUSR2);
+    } else if (signal == SIGTSTP) {
+      stop_and_continue();
+    } else {
+      Event ends{Event::Kind::kSignal, loop_.now_ns()};
+      ends.code = signal;
+      step(ends);
+    }
+  }
+}
+
+void Supervisor::signal_ranks(int signal) {
+  Order order;
+  order.set_signal(static_cast<std::uint32_t>(signal));
+  order_(std::move(order));
+}
+
+void Supervisor::stop_and_continue() {
+  signal_ranks(SIGSTOP);
+  loop_.post([this] {
+    raise(SIGSTOP);
+    signal_ranks(SIGCONT);
+  });
+}
+
+void Supervisor::read_input() {
+  input_watch_.pause();
+  char buffer[kReadBytes];
+  const ssize_t got = read(0, buffer, sizeof buffer);
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+    input_watch_.want(EPOLLIN);
+    return;
+  }
+  if (got < 0 && errno == EIO) {
+    // In the background of a terminal reading is an error, as SIGTTIN is blocked: ask again later.
+    input_retry_.set(loop_.now_ns() + kRetryInputNs);
+    return;
+  }
+  Order order;
+  if (got > 0) order.mutable_input()->set_bytes(buffer, static_cast<std::size_t>(got));
+  order.mutable_input()->set_end(got <= 0);
+  order_(std::move(order));
+}
+
+// ---------------------------------------------------------------------- messages and the event log
+
+void Supervisor::tell(const std::string& text) {
+  terminal_.add(1, "rejoin: " + expanded(text) + "\n");
+}
+
+const engine::ModuleEntry* Supervisor::module(std::uint32_t rank, std::uint32_t index) const {
+  const auto found = modules_.find({rank, index});
+  return found == modules_.end() ? nullptr : &found->second;
+}
+
+std::string Supervisor::expanded(const std::string& text) {
+  return expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
+    const engine::ModuleEntry* entry = module(rank, index);
+    return entry == nullptr ? std::string("an unknown place") : symbolizer_.describe(*entry, place);
+  });
+}
+
+void Supervisor::log(const Record& record) {
+  if (!events_.open()) return;
+  Record line = record;
+  line.text = expanded(line.text);
+  if (line.position) {
+    // Roughly: the death of a rank is not the time to read debug information.
+    line.position->site = expand_sites(
+        line.position->site, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
+          const engine::ModuleEntry* entry = module(rank, index);
+          return entry == nullptr ? std::string() : rough_site(*entry, place);
+        });
+  }
+  const std::string json = to_json(line, start_wall_s_) + "\n";
+  if (write(events_.get(), json.data(), json.size()) == static_cast<ssize_t>(json.size())) return;
+  tell("--events " + plan_.events_path + ": " + error_text(errno) + "; no more events");
+  events_.reset();
+}
+
+}  // namespace rejoin::launcher

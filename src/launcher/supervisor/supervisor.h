@@ -1,0 +1,76 @@
+// The driver of a job: carries out what the SupervisorCore decides about what agents report, and
+// is the one that the user sees: signals, standard input and output, messages, the event log.
+#pragma once
+
+#include <signal.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "journal/layout.h"
+#include "launcher/base/file.h"
+#include "launcher/base/loop.h"
+#include "launcher/inspect/symbolizer.h"
+#include "launcher/orders.h"
+#include "launcher/output/terminal.h"
+#include "launcher/supervisor/supervisor_core.h"
+
+namespace rejoin::launcher {
+
+struct JobPlan {
+  Policy policy;
+  std::optional<double> timeout_s;
+  bool quiet = false;
+  std::string events_path;
+  std::string library_directory;
+};
+
+class Supervisor {
+ public:
+  // `events`: the event log; not open: none.
+  Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder order);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Has all ranks started. The loop stops when none is left.
+  void start();
+  void report(const Report& report);
+  // To be called whenever nothing is queued in the loop.
+  void idle() { terminal_.write(); }
+  // After the loop: shows what is still to be shown. The job's exit code.
+  int finish();
+
+ private:
+  void step(const Event& event);
+  void carry_out(const Action& action);
+  void on_finished(const Report::Finished& finished);
+  void on_signals();
+  void stop_and_continue();
+  void signal_ranks(int signal);
+  void read_input();
+  void tell(const std::string& text);
+  void log(const Record& record);
+  const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
+  std::string expanded(const std::string& text);
+
+  Loop& loop_;
+  const JobPlan plan_;
+  const SendOrder order_;
+  SupervisorCore core_;
+  Descriptor events_;
+  const double start_wall_s_;
+  Descriptor signals_;
+  Loop::Watch signals_watch_;
+  Loop::Watch input_watch_;
+  Loop::Timer input_retry_;
+  Loop::Timer timeout_;
+  Terminal terminal_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
+  Symbolizer symbolizer_;
+  int exit_code_ = 0;
+};
+
+}  // namespace rejoin::launcher
