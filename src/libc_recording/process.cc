@@ -38,7 +38,22 @@ REJOIN_REAL(sched_setaffinity);
 REJOIN_REAL(gethostname);
 REJOIN_REAL(uname);
 constinit Real<int(pid_t, int, const rlimit*, rlimit*)> real_prlimit("prlimit");
-constinit Real<long(long, long, long, long, long, long, long)> real_syscall("syscall");
+
+// Not libc's: allocators come here before the dynamic linker can look for that.
+long real_syscall(long number, const long* v) {
+  register long r10 asm("r10") = v[3];
+  register long r8 asm("r8") = v[4];
+  register long r9 asm("r9") = v[5];
+  long result;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(v[0]), "S"(v[1]), "d"(v[2]), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  constexpr long kLargestError = 4095;
+  if (result >= 0 || result < -kLargestError) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
 
 bool pids(const void* caller, Pids* p) {
   return rejoin_libc_pids != nullptr && rejoin_libc_pids(caller, p) != 0;
@@ -61,24 +76,20 @@ pid_t meant(const void* caller, pid_t id) {
                                        : id;
 }
 
-long observed_syscall(const void* caller, long number, long a, long b, long c, long d, long e,
-                      long f) {
-  const auto id = [&](long value) { return meant(caller, static_cast<pid_t>(value)); };
+long observed_syscall(const void* caller, long number, long* v) {
   switch (number) {
     case SYS_getpid:
     case SYS_gettid:
     case SYS_getppid:
-      return told(caller, static_cast<pid_t>(real_syscall(number, a, b, c, d, e, f)));
+      return told(caller, static_cast<pid_t>(real_syscall(number, v)));
+    case SYS_tgkill:
+      v[1] = meant(caller, static_cast<pid_t>(v[1]));
+      [[fallthrough]];
     case SYS_kill:
     case SYS_tkill:
-      a = id(a);
-      break;
-    case SYS_tgkill:
-      a = id(a);
-      b = id(b);
-      break;
+      v[0] = meant(caller, static_cast<pid_t>(v[0]));
   }
-  return real_syscall(number, a, b, c, d, e, f);
+  return real_syscall(number, v);
 }
 
 // A name that the kernel gives, up to `room` bytes into `data`; its errors are the same always.
@@ -166,7 +177,7 @@ REJOIN_REPLACES long syscall(long number, ...) noexcept {
   long v[6];
   for (long& word : v) word = va_arg(arguments, long);
   va_end(arguments);
-  return observed_syscall(REJOIN_CALLER, number, v[0], v[1], v[2], v[3], v[4], v[5]);
+  return observed_syscall(REJOIN_CALLER, number, v);
 }
 
 REJOIN_REPLACES int gethostname(char* name, size_t room) noexcept {
