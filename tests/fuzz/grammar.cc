@@ -59,7 +59,7 @@ std::vector<std::string> seeds() {
           "-np\0"
           "2\0--journal-limit=1G\0--timeout\0"
           "2.5\0-x\0A=b\0x"s,
-          "--checkpoint-dir\0d\0--resume\0--world\0off\0--on-divergence\0stop\0x"s,
+          "--checkpoint-dir\0d\0--resume\0--libc-recording\0off\0--on-divergence\0warn\0x"s,
           "inspect\0file\0--rank\0"
           "2\0--limit\0"
           "10"s};
