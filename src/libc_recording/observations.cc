@@ -119,7 +119,7 @@ bool Observations::read_entry() {
 void Observations::skip_to(std::uint64_t position) {
   skipped_ = true;
   std::fill(clocks_, clocks_ + kSeriesCount, Clock{});
-  if (reader_.truncated() && position > reader_.end()) {
+  if (reader_.truncated()) {
     reader_.jump(head_.begin);
     left_ = 0;
   }

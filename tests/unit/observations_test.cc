@@ -492,9 +492,10 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
     }
   };
   std::vector<std::uint64_t> position = {0};  // of each checkpoint
-  int step = 0;
+  int step = 0, incarnations = 0;
   std::uint64_t backed_bytes = 0;
   while (step < kSteps) {
+    ++incarnations;
     const int from = static_cast<int>(position.size()) - 1;
     incarnation([&](Observations& o) {
       // The bootstrap phase of each incarnation; recorded by the first.
@@ -506,7 +507,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
       if (load > 0) o.skip_to(position[load]);
       // What went before the death is given again.
       for (int s = load; s < step; ++s) observe(o, s, true);
-      for (int n = 0; n < 1 + step % 97 && step < kSteps; ++n, ++step) {
+      for (int n = 0; n < incarnations % 40 && step < kSteps; ++n, ++step) {
         while (static_cast<int>(position.size()) <= step) {
           o.mark();
           position.push_back(log().tail);

@@ -176,6 +176,16 @@ def replays(options):
             run.require(re.match(pattern, run.notices[0]), f"the notice is not: {pattern}")
 
 
+def versions(options):
+    """Every death is behind another checkpoint; incarnations that have loaded one die as well."""
+    expected = Run(options)
+    for first in range(1, steps_of(expected) + 1):
+        for kills in ([f"0@{first}"], [f"0@{first}#0", f"0@{first + 3}#1", f"0@{first + 4}#2"]):
+            run = Run(options, kills)
+            run.require_same_as(expected)
+            run.require_no_notice()
+
+
 def gaps(options):
     """The rank kills itself, beside a change of the file system."""
     expected = Run(options, arguments=["none"])
@@ -254,7 +264,7 @@ def main():
     parser.add_argument("scene")
     parser.add_argument("--off", action="store_true", help="with --libc-recording off")
     options = parser.parse_args()
-    tests = {"gaps": gaps, "shared": shared, "random_files": random_programs}
+    tests = {"gaps": gaps, "versions": versions, "shared": shared, "random_files": random_programs}
     test = switched_off if options.off else tests.get(options.program, replays)
     try:
         test(options)
