@@ -33,8 +33,8 @@ enum {
   REJOIN_ERR_ARGUMENT =
       -1,                 /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
   REJOIN_ERR_STATE = -2,  /* not possible here: a second load, a load after a checkpoint */
-  REJOIN_ERR_MODEL = -3,  /* ranks disagree about this checkpoint: end the job (MPI_Abort) */
-  REJOIN_ERR_MEMORY = -4, /* no room for the model */
+  REJOIN_ERR_MODEL = -3,  /* another rank is elsewhere: no checkpoint, end the job (MPI_Abort) */
+  REJOIN_ERR_MEMORY = -4, /* the bootstrap phase left more than --bootstrap-limit */
   REJOIN_ERR_KEY = -5     /* a bootstrap key that was used before */
 };
 
@@ -53,7 +53,7 @@ int rejoin_load(const void** global, size_t* global_bytes, const void** local, s
  * it at the same place. global: the same bytes at every rank, kept once a host; local: this rank's
  * own. Either may be NULL with 0 bytes. Copies both before it returns; waits until every rank has
  * called it. Then the journal is truncated: memory that only earlier versions need is used again.
- * Returns the new version. */
+ * Global models that differ by rank end the job. Returns the new version. */
 int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
                       size_t local_bytes);
 
@@ -79,8 +79,9 @@ int rejoin_version(void);
 /* It belongs to the bootstrap phase: every incarnation does it between rejoin_load and its first
  * iteration, a restarted one when the others are long past it, and is then given its result again.
  * key: a name of its own, for one operation. NULL: the call site, and how often an operation was
- * marked there. Barrier, Bcast, Allreduce and Allgather only. */
-void rejoin_bootstrap(const char* key);
+ * marked there. Barrier, Bcast, Allreduce, Allgather and making communicators only. Returns 0, or
+ * an error if this process has used the key for another operation; that operation fails then, too. */
+int rejoin_bootstrap(const char* key);
 
 /* It is called from here, not from where the MPI function is called; for libraries that wrap MPI.
  * The texts must stay valid. */

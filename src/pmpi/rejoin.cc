@@ -210,10 +210,19 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
 
 int rejoin_version(void) { return active() ? static_cast<int>(context->rank->version()) : 0; }
 
-void rejoin_bootstrap(const char* key) {
-  if (!active()) return;
+int rejoin_bootstrap(const char* key) {
+  if (!active())
+    return refuse(REJOIN_ERR_ARGUMENT,
+                  "rejoin_bootstrap was called before MPI_Init or after MPI_Finalize");
   context->hinted = context->hint.bootstrap = true;
   context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
+  if (key == nullptr || !context->rank->is_bootstrap_key_used(context->hint.key)) return 0;
+  char text[200];
+  snprintf(text, sizeof text,
+           "rejoin_bootstrap: the key \"%.100s\" was used for an operation before; each needs a key "
+           "of its own",
+           key);
+  return refuse(REJOIN_ERR_KEY, text);
 }
 
 void rejoin_call_site(const char* file, int line, const char* function) {
@@ -284,7 +293,7 @@ int pcontrol(const int level, ...) {
     const std::size_t bytes = va_arg(arguments, std::size_t);
     if (rejoin_checkpoint(model, bytes, nullptr, 0) < 0) fail_pcontrol("checkpoint");
   } else {
-    rejoin_bootstrap(va_arg(arguments, const char*));
+    if (rejoin_bootstrap(va_arg(arguments, const char*)) < 0) fail_pcontrol("bootstrap");
   }
   va_end(arguments);
   return MPI_SUCCESS;

@@ -82,6 +82,10 @@ class BootstrapCache {
     return Status::kOk;
   }
 
+  bool is_used(std::uint64_t key) const {
+    return std::find(used_, used_ + used_count_, key) != used_ + used_count_;
+  }
+
   // --- Operations that are not marked
 
   // Whether an operation that is about to be executed is unproven: a restarted rank calls it from a
@@ -203,9 +207,6 @@ class BootstrapCache {
     return m != nullptr && n != nullptr && std::memcmp(m, n, sizeof *m) == 0;
   }
 
-  bool is_used(std::uint64_t key) const {
-    return std::find(used_, used_ + used_count_, key) != used_ + used_count_;
-  }
   void note_used(std::uint64_t key) {
     if (used_count_ == used_room_) {
       const std::size_t room = std::max<std::size_t>(64, 2 * used_room_);

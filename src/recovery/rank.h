@@ -84,6 +84,10 @@ class BasicRank {
   Status checkpoint(Comm& world, const Call& call, const Models& models) {
     return checkpointer_.checkpoint(world, call, models);
   }
+  // Whether this process has used a bootstrap key for an operation.
+  bool is_bootstrap_key_used(std::uint64_t key) const {
+    return operations_.bootstrap.is_used(key);
+  }
   // Before this lazy checkpoint is reached, lazy checkpoints are only numbers.
   std::uint64_t next_lazy() const { return checkpointer_.next_lazy(); }
   void pass_checkpoint() { ++rooms_.progress.version; }

@@ -26,7 +26,8 @@ void expect_inactive() {
                "rejoin_checkpoint was called before MPI_Init or after MPI_Finalize");
   expect_error(rejoin_checkpoint_lazy(&serialize, &model), REJOIN_ERR_ARGUMENT,
                "rejoin_checkpoint_lazy was called before MPI_Init or after MPI_Finalize");
-  rejoin_bootstrap("key");
+  expect_error(rejoin_bootstrap("key"), REJOIN_ERR_ARGUMENT,
+               "rejoin_bootstrap was called before MPI_Init or after MPI_Finalize");
   rejoin_call_site("file", 1, "function");
   rejoin_prepare(nullptr, nullptr);
   EXPECT_EQ(rejoin_version(), 0);

@@ -76,11 +76,11 @@ static void late_communicator(void) {
 
 static void key_twice(void) {
   load();
-  rejoin_bootstrap("a key");
+  check_i64("a key", 0, rejoin_bootstrap("a key"));
   sum();
-  rejoin_bootstrap("another key");
+  check_i64("another key", 0, rejoin_bootstrap("another key"));
   sum();
-  rejoin_bootstrap("a key");
+  check_i64("the key again", REJOIN_ERR_KEY, rejoin_bootstrap("a key"));
   sum();
 }
 
