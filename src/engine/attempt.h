@@ -150,6 +150,7 @@ class Attempt {
     if (!breaks(host_, Rule::kStagingOwnerNone)) s.owner.store(0, std::memory_order_relaxed);
     order_stores();
     write(s.bytes);
+    host_.step(Step::kStage);
     s.owner.store(owner_, std::memory_order_release);
   }
 
@@ -182,6 +183,7 @@ class Attempt {
   // REQUIRES see(i) complete. Small operands are copied to `local`; large ones are read where they
   // are, or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
+    host_.step(Step::kCollect);
     Slot& slot = *slot_of(i);
     if (bytes <= kSlotBytes) {
       std::uint64_t word[kSlotBytes / 8];
@@ -300,6 +302,7 @@ class Attempt {
 
   AttemptState find_extent() {
     if (const AttemptState s = see(leader_); s != AttemptState::kComplete) return s;
+    host_.step(Step::kCollect);
     const Offset at = slot_of(leader_)->word[0].load(std::memory_order_acquire);
     if (!breaks(host_, Rule::kValidateExtent) && !still_valid(leader_, 0)) {
       return AttemptState::kBroken;
@@ -395,6 +398,7 @@ class Attempt {
     if (bytes == 0) return AttemptState::kComplete;
     std::byte* out = result + plan_.chunk_begin(k) + own.begin;
     if (!host_.touch(m_.world[leader_], out, bytes)) return AttemptState::kNoMemory;
+    host_.step(Step::kCollect);
     const auto* mine = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
     const auto source = [&](std::uint32_t i) -> const std::byte* {
       if (i == m_.rank) return mine + own.begin;

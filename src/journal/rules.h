@@ -20,7 +20,7 @@ enum class Rule : std::uint8_t {
   kValidateGathered,     // Must 4: of a block that a flat gather copied
   kValidateExtent,       // Must 4: of the leader's slot after its extent was read
   kValidateChunk,        // Must 4: of all staging that a slice was reduced from
-  kRootRecordsFirst,     // Must 1: nobody takes a broadcast that is not recorded
+  kPayloadBeforeRecord,  // Must 1: of a broadcast
   kRecordBeforeReturn,   // Must 2
   kFreshExtent,          // Must 5: every attempt takes a fresh extent
   kTruncateBehindOwnMark,    // Must 6: records, by their owner's mark

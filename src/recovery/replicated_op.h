@@ -266,13 +266,14 @@ class ReplicatedOp {
       value = r_.journal.store(spec_.input, spec_.result_bytes);
     } else {
       value = r_.journal.reserve(spec_.result_bytes);
+      if (engine::breaks(r_.host, Rule::kPayloadBeforeRecord)) commit(value);
       if (!engine::publish_chunks(r_.host, c_.members, e_.sequence, r_.incarnation, spec_.input,
                                   spec_.result_bytes, value)) {
         r_.journal.out_of_memory();
       }
     }
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
-    commit(value);
+    if (c_.records.tail() == e_.sequence) commit(value);
     give(value);
     return end(Status::kOk);
   }
@@ -328,6 +329,7 @@ class ReplicatedOp {
   // --- The end
 
   void commit(std::uint64_t value) {
+    if (engine::breaks(r_.host, Rule::kRecordBeforeReturn)) return;
     r_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
     if (!engine::breaks(r_.host, Rule::kRingAfterRecord)) {
       engine::ring_sleepers(r_.host, c_.members.world, c_.members.size);

@@ -1,5 +1,5 @@
-// The simulator can fail: each rule that its agent or its host breaks on purpose is noticed, within
-// the same sweep that finds nothing otherwise.
+// The simulator can fail: each rule that the agent, the host, the engine or the recovery breaks on
+// purpose is noticed, within the same sweep that finds nothing otherwise.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -50,13 +50,63 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock"},
         Case{"NotReaped", Mutant::kNotReaped, "I6"}, Case{"TornCommit", Mutant::kTornCommit, ""},
         Case{"JournalLost", Mutant::kJournalLost, "I5"},
-        Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank",
-             "checkpoints-two"},
+        Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank", "checkpoints-two"},
         Case{"PreparesEarly", Mutant::kPreparesEarly, "checkpoint", "checkpoints-ahead"},
         Case{"HearsTheDead", Mutant::kHearsTheDead, "deadlock"},
         Case{"WelcomesTwo", Mutant::kWelcomesTwo, "I6"},
         Case{"RestartsFinalized", Mutant::kRestartsFinalized, "has ended well"}),
     [](const testing::TestParamInfo<Case>& c) { return std::string(c.param.name); });
+
+using journal::Rule;
+
+struct RuleCase {
+  const char* name;
+  Rule rule;
+  const char* world;
+  const char* says;          // a part of the failure
+  std::uint64_t most = 150;  // deaths a seed
+};
+
+std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c.name; }
+
+const RuleCase kRules[] = {
+    {"SlotTagNone", Rule::kSlotTagNone, "ahead", ""},
+    {"StagingOwnerNone", Rule::kStagingOwnerNone, "staging", "mixed"},
+    {"RingAfterSlot", Rule::kRingAfterSlot, "leader", "deadlock", 60},
+    {"RingAfterProgress", Rule::kRingAfterProgress, "five", "deadlock"},
+    {"RingAfterRecord", Rule::kRingAfterRecord, "two", "deadlock"},
+    {"RingAfterMessage", Rule::kRingAfterMessage, "echo", "deadlock"},
+    {"ValidateOperand", Rule::kValidateOperand, "overlap", "mixed"},
+    {"ValidateAll", Rule::kValidateAll, "staging", ""},
+    {"ValidateGathered", Rule::kValidateGathered, "staging", "I1"},
+    {"PayloadBeforeRecord", Rule::kPayloadBeforeRecord, "chunks", "I1", 40},
+    {"RecordBeforeReturn", Rule::kRecordBeforeReturn, "two", "I2"},
+    {"ZonesBehindAllMarks", Rule::kZonesBehindAllMarks, "checkpoints-crossing", ""},
+    {"LookAtRecords", Rule::kLookAtRecords, "two", "deadlock"},
+    {"NewGeneration", Rule::kNewGeneration, "two", "deadlock"},
+    {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
+};
+
+class BrokenRule : public testing::TestWithParam<RuleCase> {};
+
+TEST_P(BrokenRule, IsNoticed) {
+  const RuleCase c = GetParam();
+  constexpr std::uint64_t kSeeds = 100;
+  World world;
+  ASSERT_TRUE(find_world(c.world, &world));
+  Sweep sweep(world);
+  sweep.set_broken(c.rule);
+  for (std::uint64_t seed = 0; sweep.failure().empty() && seed < kSeeds; ++seed) {
+    sweep.singles(seed, c.most);
+  }
+  ASSERT_NE(sweep.failure(), "") << "nothing noticed";
+  EXPECT_NE(sweep.failure().find(c.says), std::string::npos) << sweep.failure();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, BrokenRule, testing::ValuesIn(kRules),
+                         [](const testing::TestParamInfo<RuleCase>& c) {
+                           return std::string(c.param.name);
+                         });
 
 }  // namespace
 }  // namespace rejoin::sim

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "engine/collectives.h"
-#include "journal/contexts.h"
 #include "engine/plan.h"
+#include "journal/contexts.h"
 
 namespace rejoin::sim {
 
@@ -13,8 +13,8 @@ using engine::Block;
 using engine::Reduction;
 using journal::Progress;
 using recovery::OpKind;
-using recovery::Status;
 using recovery::ReplicatedSpec;
+using recovery::Status;
 
 namespace {
 
@@ -209,7 +209,7 @@ void Player::end(Comm& c, const Given& g, std::uint64_t hash, bool common) {
 }
 
 Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std::size_t count,
-                       const Reduction* reduction, const std::size_t* blocks, bool early) {
+                          const Reduction* reduction, const std::size_t* blocks, bool early) {
   ReplicatedSpec u;
   u.input = in.data;
   u.input_bytes = in.bytes();
@@ -236,8 +236,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   return end_replicated(c, o, kind, u.result_bytes);
 }
 
-Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind,
-                              std::size_t bytes) {
+Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind, std::size_t bytes) {
   const bool failed = o.status != Status::kOk;
   const std::byte* result = o.data();
   job_.end_operation(rank_.host(), failed);
@@ -269,7 +268,7 @@ Status Player::allreduce(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Reduction r = reduction(how.user);
   return replicated(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr,
-                 how.early);
+                    how.early);
 }
 
 Status Player::barrier(Comm& c) {
@@ -281,13 +280,13 @@ Status Player::bcast(Comm& c, std::uint32_t root, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = c.me == root ? contribution(c, count, true) : Buffer();
   return replicated(c, OpKind::kBcast, static_cast<int>(root), in, count, nullptr, nullptr,
-                 how.early && c.me != root);
+                    how.early && c.me != root);
 }
 
 Status Player::allgather(Comm& c, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  return replicated(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(), nullptr,
-                 nullptr, false);
+  return replicated(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(),
+                    nullptr, nullptr, false);
 }
 
 Status Player::allgatherv(Comm& c, std::size_t count) {
@@ -299,7 +298,7 @@ Status Player::allgatherv(Comm& c, std::size_t count) {
   }
   const std::size_t mine = (blocks[c.me + 1] - blocks[c.me]) / sizeof(Element);
   return replicated(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
-                 blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
+                    blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
 }
 
 // --- Channel operations
@@ -426,8 +425,7 @@ Status Player::alltoall(Comm& c, std::size_t count) {
       return Block{reinterpret_cast<std::byte*>(b.data + i * count), count * sizeof(Element)};
     };
   };
-  return channel(c, OpKind::kAlltoall, -1, in, out, false,
-                 engine::Alltoall(block(in), block(out)));
+  return channel(c, OpKind::kAlltoall, -1, in, out, false, engine::Alltoall(block(in), block(out)));
 }
 
 Status Player::scan(Comm& c, std::size_t count) { return scan(c, count, false); }
@@ -465,7 +463,29 @@ struct OneMessage {
   }
 };
 
+struct Echo {
+  OneMessage there, back;
+  bool is_there = false;
+
+  template <class Port>
+  Progress advance(Port& port) {
+    const Progress p = is_there ? Progress::kDone : there.advance(port);
+    if (p != Progress::kDone) return p;
+    is_there = true;
+    return back.advance(port);
+  }
+};
+
 }  // namespace
+
+Status Player::echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const Buffer in = contribution(c, count, true);
+  const Buffer out = buffer(c.me == from || c.me == to ? count : 0);
+  return channel(
+      c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
+      Echo{{from, to, in.data, in.bytes(), out.data}, {to, from, in.data, in.bytes(), out.data}});
+}
 
 Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;

@@ -68,6 +68,8 @@ class Player {
   Status exscan(Comm& c, std::size_t count);
   // One message from one member to another; the other members only pass by.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
+  // One message, and one back from whoever has received it.
+  Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
   // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
   // from the models. What it does from here to end_set_up() it does in every life.

@@ -19,6 +19,7 @@ Runs a world's program under the simulator. Without WORLD: lists the worlds. "ra
   --seed S          schedule, agent's delays, tagged or not (default 0: everybody in turn)
   --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas
   --mutant N        breaks rule N of enum Mutant
+  --break N         breaks rule N of enum Rule (src/journal/rules.h)
   --lines N         of the transcript, a rank (default 30)
   --sweep KIND      singles, pairs or chance, instead of one run; random (without WORLD): a random
                     world for each seed
@@ -35,6 +36,7 @@ struct Arguments {
   unsigned long long from = 0, to = 9;
   std::uint64_t most = ~std::uint64_t{0};
   engine::Mutant mutant = engine::Mutant::kNone;
+  journal::Rule broken = journal::Rule::kNone;
 };
 
 bool parse(int count, char** words, Arguments* a) {
@@ -53,6 +55,8 @@ bool parse(int count, char** words, Arguments* a) {
       if (!parse_deaths(value, &deaths)) return false;
     } else if (word == "--mutant") {
       a->mutant = static_cast<engine::Mutant>(std::atoi(value));
+    } else if (word == "--break") {
+      a->broken = static_cast<journal::Rule>(std::atoi(value));
     } else if (word == "--lines") {
       a->lines = std::strtoull(value, nullptr, 10);
     } else if (word == "--sweep") {
@@ -68,6 +72,7 @@ bool parse(int count, char** words, Arguments* a) {
   a->plan = plan_of(a->seed);
   a->plan.deaths = deaths;
   a->plan.options.mutant = a->mutant;
+  a->plan.options.broken = a->broken;
   return true;
 }
 
@@ -108,6 +113,7 @@ int run_sweep(const World& world, const Arguments& a) {
   const auto begin = std::chrono::steady_clock::now();
   Sweep sweep(world);
   sweep.set_mutant(a.mutant);
+  sweep.set_broken(a.broken);
   bool good = sweep.failure().empty();
   for (std::uint64_t seed = a.from; good && seed <= a.to; ++seed) {
     if (a.sweep == "singles") {

@@ -111,6 +111,9 @@ void Sweep::fail(const Plan& plan, const Result& result) {
   if (mutant_ != engine::Mutant::kNone) {
     failure_ += " --mutant " + std::to_string(static_cast<unsigned>(mutant_));
   }
+  if (broken_ != journal::Rule::kNone) {
+    failure_ += " --break " + std::to_string(static_cast<unsigned>(broken_));
+  }
   failure_ += " \n" + job_.transcript(plan, job_.world().ranks <= 8 ? 12 : 3);
 }
 
@@ -118,6 +121,7 @@ Result Sweep::run(const Plan& plan) {
   constexpr std::uint64_t kTwiceEvery = 32;
   Plan p = plan;
   p.options.mutant = mutant_;
+  p.options.broken = broken_;
   Result result = job_.run(p);
   if (result.good() && job_.runs() % kTwiceEvery == 0) {
     const Result again = job_.run(p);

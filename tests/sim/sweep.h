@@ -24,6 +24,7 @@ class Sweep {
   explicit Sweep(const World& world);
 
   void set_mutant(engine::Mutant mutant) { mutant_ = mutant; }
+  void set_broken(journal::Rule rule) { broken_ = rule; }
 
   // All of these: false if a run was not good; failure() tells. They do nothing more after that.
 
@@ -54,6 +55,7 @@ class Sweep {
 
   Job job_;
   engine::Mutant mutant_ = engine::Mutant::kNone;
+  journal::Rule broken_ = journal::Rule::kNone;
   std::string failure_;
   double slowest_recovery_ = 0;
 };

@@ -165,6 +165,12 @@ void add_channels(Worlds& worlds) {
                 p.exscan(all, 1);
               }},
              kMessages);
+  worlds.add({"echo", 2,
+              [](Player& p) {
+                Comm all = p.everyone();
+                for (std::uint32_t i = 0; i < 4; ++i) p.echo(all, i % 2, 1 - i % 2, 1 + i);
+              }},
+             {Probe::kResent, Probe::kReceivedAgain});
   worlds.add({"channels-mixed", 4,
               [](Player& p) {
                 Comm all = p.everyone(), odd = p.comm({3, 1}), three = p.comm({0, 3, 2}, 5);

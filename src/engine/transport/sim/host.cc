@@ -10,11 +10,11 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",        "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
-      "Post",     "Receive",     "Consumed",   "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "start",    "register",     "welcome", "poll",
-      "sleep",    "operator",    "exit"};
+      "Enter",    "Look",     "Generation", "SlotNone", "SlotContents", "SlotTag",
+      "Collect",  "Validate", "Stage",      "Staged",   "Reduced",      "Payload",
+      "Record",   "Commit",   "Post",       "Receive",  "Consumed",     "Announce",
+      "Ring",     "Intern",   "Model",      "Prepare",  "Acknowledge",  "start",
+      "register", "welcome",  "poll",       "sleep",    "operator",     "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -28,6 +28,17 @@ void SimHost::step(Step s) {
     doing_ = Doing::kNothing;
   }
 }
+
+bool SimHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
+  const auto* region = reinterpret_cast<std::byte*>(region_of(base_, rank));
+  const std::uint64_t region_bytes = header_of(base_)->region_bytes;
+  if (begin < region || begin + bytes > region + region_bytes) {
+    simulation_.fail("memory is touched that is not of the rank that it should be of");
+  }
+  return true;
+}
+
+bool SimHost::breaks(journal::Rule rule) const { return simulation_.options_.broken == rule; }
 
 void SimHost::about_to(Doing doing) {
   take_back();

@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "journal/layout.h"
-#include "journal/step.h"
 #include "engine/transport/sim/point.h"
+#include "journal/layout.h"
+#include "journal/rules.h"
+#include "journal/step.h"
 #include "wire/messages.h"
 
 namespace rejoin::engine {
@@ -32,6 +33,7 @@ class SimHost {
   Simulation& simulation() { return simulation_; }
 
   void step(Step s);
+  bool breaks(journal::Rule rule) const;
   void fence_published() {}  // one thread: memory is sequentially consistent
   void fence_announced() {}
   bool poll(unsigned turn);
@@ -39,7 +41,8 @@ class SimHost {
   void sleep() { reach(Point::kSleep); }
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }
-  bool touch(std::uint32_t, std::byte*, std::size_t) { return true; }
+  // Outside the rank's region it is a violation.
+  bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   // One module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();  // a turn is a nanosecond

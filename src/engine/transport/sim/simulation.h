@@ -14,12 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "journal/layout.h"
 #include "engine/transport/sim/agent.h"
 #include "engine/transport/sim/fiber.h"
 #include "engine/transport/sim/host.h"
 #include "engine/transport/sim/point.h"
 #include "engine/transport/sim/random.h"
+#include "journal/layout.h"
+#include "journal/rules.h"
 #include "wire/messages.h"
 
 namespace rejoin::engine {
@@ -64,6 +65,7 @@ struct SimOptions {
   bool registers_twice = false;  // at load, and again after it has replaced itself by exec
   bool second_process = false;   // another process of the rank asks to be it, too
   Mutant mutant = Mutant::kNone;
+  journal::Rule broken = journal::Rule::kNone;  // by the engine or the recovery
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
 };
 
