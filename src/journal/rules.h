@@ -23,14 +23,12 @@ enum class Rule : std::uint8_t {
   kPayloadBeforeRecord,  // Must 1: of a broadcast
   kRecordBeforeReturn,   // Must 2
   kFreshExtent,          // Must 5: every attempt takes a fresh extent
-  kTruncateBehindOwnMark,    // Must 6: records, by their owner's mark
   kTruncateBehindAllTails,   // Must 6: records, by all members' tails
   kTruncateMessagesByReceiver,  // Must 6
   kZonesBehindAllMarks,  // Must 6: payload, by all readers' marks
   kLookAtRecords,        // Must 7: every wait looks at records
   kNewGeneration,        // an attempt of an older generation is given up
   kResendRecognised,     // a message that was posted is not posted again
-  kReadKeptAgain,        // a mark counts only if `kept` has not changed
   kProveBootstrapCall,   // an unproven call is looked into
   kCount,
 };

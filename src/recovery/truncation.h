@@ -39,11 +39,8 @@ class Truncation {
   // A record goes when its owner's mark has passed it and every member has one.
   void truncate_records(Comm<H>& c) {
     if (c.late || c.members.size == 1) return;
-    const std::uint64_t mine =
-        engine::breaks(r_.host, Rule::kTruncateBehindOwnMark)
-            ? c.next_sequence
-            : journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
-    std::uint64_t keep_from = mine;
+    std::uint64_t keep_from =
+        journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (engine::breaks(r_.host, Rule::kTruncateBehindAllTails)) break;
       keep_from = std::min(keep_from, r_.peers.tail(c.members, i));

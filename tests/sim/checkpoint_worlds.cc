@@ -198,6 +198,25 @@ void crossing(Player& p) {
   p.allreduce(all, 2);
 }
 
+// So many records and messages behind a checkpoint that logs wrap, and a member that lacks those
+// that were made just before it.
+void wrapping(Player& p) {
+  Comm all = p.everyone(), pair = p.comm({0, 2});
+  const std::uint64_t from = p.load();
+  p.end_set_up();
+  const auto behind = [&] {
+    for (int i = 0; i < 3; ++i) p.bcast(pair, 0, 1);
+    for (int i = 0; i < 3; ++i) p.message(pair, 0, 1, 4);
+  };
+  if (from > 0 && p.rank() == 2) behind();
+  for (std::uint64_t v = from; v < 3; ++v) {
+    for (int i = 0; i < (v == 2 ? 280 : 5); ++i) p.message(pair, 0, 1, 1);
+    if (p.rank() == 0) behind();
+    p.checkpoint(all);
+    if (p.rank() == 2) behind();
+  }
+}
+
 // Roots and senders have made the next checkpoint while others are still given what came before it.
 void ahead(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
@@ -219,11 +238,12 @@ void large(Player& p) {
 
 }  // namespace
 
-std::vector<World> unproven_worlds() {
+std::vector<World> more_checkpoint_worlds() {
   World repeated = {"unproven-repeated", 3, unproven_repeated};
   World roles = {"unproven-roles", 3, unproven_roles};
-  repeated.checkpoints = roles.checkpoints = true;
-  return {repeated, roles};
+  World wraps = {"wrapping", 3, wrapping};
+  repeated.checkpoints = roles.checkpoints = wraps.checkpoints = true;
+  return {repeated, roles, wraps};
 }
 
 std::vector<World> checkpoint_worlds() {

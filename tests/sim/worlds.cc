@@ -402,7 +402,7 @@ const std::vector<World>& named_worlds() {
 }
 
 bool find_world(const std::string& name, World* world) {
-  for (const World& w : unproven_worlds()) {
+  for (const World& w : more_checkpoint_worlds()) {
     if (w.name == name) *world = w;
     if (w.name == name) return true;
   }

@@ -15,8 +15,8 @@ const std::vector<World>& named_worlds();
 // Those of them that make checkpoints.
 std::vector<World> checkpoint_worlds();
 
-// Those that break its rule of what is to be marked, and must not be wrong for that.
-std::vector<World> unproven_worlds();
+// For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
+std::vector<World> more_checkpoint_worlds();
 
 // A random legal program: random communicators in random order of members, random operations in an
 // order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
