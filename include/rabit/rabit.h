@@ -85,7 +85,7 @@ inline void TrackerPrint(const std::string& message);
 // The same, as printf; at most 4095 bytes.
 inline void TrackerPrintf(const char* format, ...);
 
-// ------------------------------------------------------------------------------------- operations
+// --- Operations
 //
 // Every rank calls them in the same order with the same sizes. They return when the result is here,
 // and the result is kept for ranks that die.
@@ -150,7 +150,7 @@ template <typename DType>
 void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std::size_t size_slice,
                std::size_t size_prev_slice, const char* file, int line, const char* caller);
 
-// ------------------------------------------------------------------------------------ checkpoints
+// --- Checkpoints
 
 // Where to go on: loads the newest checkpoint that this rank can get and returns its version, which
 // is the number of checkpoints that were made. 0: there is none, the models are not touched, and
@@ -171,7 +171,7 @@ inline void LazyCheckPoint(const Serializable* global_model);
 // How many checkpoints were made, as far as this rank is.
 inline int VersionNumber();
 
-// ------------------------------------------------------------------------- reductions of your own
+// --- Reductions of your own
 
 // Reduces structs with a function of yours: freduce(dst, src) takes src into dst. It must be
 // associative and commutative; ranks are taken in the same order every time. DType must be

@@ -132,7 +132,7 @@ int symlink_at(const void* caller, const char* target, int dirfd, const char* pa
   return put_there({ObservationKind::kSymlink, 0, target, path}, dirfd, path, really);
 }
 
-// --------------------------------------------------------------------------------------- mkstemp
+// --- mkstemp
 
 constexpr std::size_t kLetters = 6;  // that replace the X of a template
 

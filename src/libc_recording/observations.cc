@@ -79,7 +79,7 @@ LibcHead& Observations::open_head() {
   return *head;
 }
 
-// ------------------------------------------------------------------------------------------ recall
+// --- Recall
 
 // Makes `current_` the record that answers the next question. False: there is none any more.
 bool Observations::peek() {
@@ -182,7 +182,7 @@ void Observations::diverge(const char* asked) {
   rank_.diverged(text);
 }
 
-// ------------------------------------------------------------------------------------------ record
+// --- Record
 
 // Nothing is kept any more with a full journal, and nothing of a bootstrap phase that is run again.
 bool Observations::recording() {
@@ -339,7 +339,7 @@ bool Observations::told(const char* name) {
   return before;
 }
 
-// -------------------------------------------------------------------------------------- truncation
+// --- Truncation
 
 void Observations::mark() {
   if (!recording() || writer_.tail() == marked_) return;

@@ -289,8 +289,7 @@ int comm_get_info(MPI_Comm comm, MPI_Info* info_used) {
   return MPI_SUCCESS;
 }
 
-// ------------------------------------------------------------------- there are no others than
-// these
+// --- There are no others than these
 
 int comm_test_inter(MPI_Comm comm, int* flag) {
   if (!is_comm(comm)) return fail_comm("MPI_Comm_test_inter");

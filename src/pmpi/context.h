@@ -71,8 +71,7 @@ inline bool active() { return context != nullptr && !context->finalized; }
 // Ends the process, as Open MPI does, unless MPI is initialised and not finalised.
 void require_active(const char* function);
 
-// -------------------------------------------------------------------------------------------
-// memory
+// --- Memory
 
 // Memory of the shim, 64-byte aligned; ends the job when there is no more.
 void* allocate(std::size_t bytes);

@@ -199,8 +199,7 @@ int unsupported(const char* function, MPI_Comm comm) {
               "this function is not supported; docs/coverage.md lists those that are");
 }
 
-// --------------------------------------------------------------------------------- classes and
-// codes
+// --- Classes and codes
 
 int error_class(int errorcode, int* errorclass) {
   constexpr const char* kName = "MPI_Error_class";

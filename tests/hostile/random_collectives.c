@@ -43,7 +43,7 @@ static int draw_below(int limit) { return (int)(draw() % (uint64_t)limit); }
 
 static int with_checkpoints(void) { return mode >= kRejoin && mode <= kPcontrol; }
 
-// ---------------------------------------------------------------------------------- communicators
+// --- Communicators
 
 /** Makes `slot` hold `comm`, which may be MPI_COMM_NULL. */
 static void set_slot(Slot* slot, MPI_Comm comm) {
@@ -102,7 +102,7 @@ static void change_communicators(int first) {
   set_slot(&slots[target], comm);
 }
 
-// ------------------------------------------------------------------------------------- operations
+// --- Operations
 
 /** Runs a collective on a random slot; draws the same numbers at ranks that are not in it. */
 static void run_step(int number, int max_bytes) {
@@ -137,7 +137,7 @@ static void run_round(int round, int operations, int max_bytes) {
   }
 }
 
-// ------------------------------------------------------------------------------------ checkpoints
+// --- Checkpoints
 
 static uint64_t* model;  // version, every rank's history, filling
 static uint64_t local_model[2048];
@@ -239,7 +239,7 @@ static void misbehave(void) {
   while (mode == kStuck) pause();
 }
 
-// -------------------------------------------------------------------------------------------- main
+// --- Main
 
 static void usage(void) {
   if (check_state.rank == 0) {

@@ -43,7 +43,7 @@ typedef struct {
   int in_place;
 } Step;
 
-// ------------------------------------------------------------------------------------- operations
+// --- Operations
 // of the program's own. All are associative, so that every order of evaluation gives the same bits.
 
 static const uint64_t kPrime = UINT64_C(2147483647);
@@ -138,7 +138,7 @@ static inline void free_types_and_ops(void) {
   for (int i = 0; i < 4; ++i) OK(MPI_Type_free(&contiguous[i]));
 }
 
-// ---------------------------------------------------------------------------------------- buffers
+// --- Buffers
 
 /** Whole words; the last one reaches beyond the elements. */
 typedef struct {
@@ -191,7 +191,7 @@ static inline void received(Buffer b) {
   free(b.at);
 }
 
-// ------------------------------------------------------------------- what the v-variants need more
+// --- What the v-variants need more
 
 /** Blocks with gaps between them, of none, one or two times so many elements. */
 typedef struct {

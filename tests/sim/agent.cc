@@ -69,8 +69,7 @@ std::uint64_t Agent::some_time() {
          simulation_->random().below(simulation_->options().agent_delay_turns + 1);
 }
 
-// --------------------------------------------------------------------------------------------
-// what has happened
+// --- What has happened
 
 void Agent::expect(Coming coming) {
   coming.due = some_time();
@@ -225,8 +224,7 @@ void Agent::read_registration(const Coming& coming) {
       AgentEvent{AgentEvent::Kind::kRegister, p.rank, simulation_->time(), by, connection, {}});
 }
 
-// -----------------------------------------------------------------------------------------------
-// what is done about it
+// --- What is done about it
 
 void Agent::decide() {
   const Occurrence next = std::move(queue_.front());

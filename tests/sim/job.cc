@@ -172,8 +172,7 @@ void Job::run(SimHost& host) {
   rank.set_initialized(2);
 }
 
-// -------------------------------------------------------------------------------------------
-// watching
+// --- Watching
 
 void Job::begin_operation(const SimHost& host, Group& g, std::uint64_t sequence, bool bcast,
                           bool follower) {
@@ -298,8 +297,7 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
   }
 }
 
-// --------------------------------------------------------------------------------------------
-// people
+// --- People
 
 std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
   simulation_.keep_trace(true);

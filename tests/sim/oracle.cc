@@ -147,8 +147,7 @@ const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint
   return nullptr;
 }
 
-// ------------------------------------------------------------------------------------------
-// messages
+// --- Messages
 
 Log& Oracle::log(std::uint32_t from, std::uint32_t to) {
   return reinterpret_cast<Log*>(base_ + engine::region_of(base_, from)->channels)[to];
@@ -200,8 +199,7 @@ const char* Oracle::received(std::uint32_t from, std::uint32_t to, std::uint64_t
   return nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------
-// words
+// --- Words
 
 const char* Oracle::check_tail(Group& g, std::uint32_t member, std::uint32_t mover) {
   if (!g.has_block(member)) return nullptr;
@@ -279,8 +277,7 @@ const char* Oracle::words_after_agent() {
   return nullptr;
 }
 
-// -----------------------------------------------------------------------------------------------
-// end
+// --- End
 
 // Whether a rank that may go back to version `from` still needs this record.
 bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
@@ -341,7 +338,7 @@ const char* Oracle::check_journal(const Group& g) {
   return nullptr;
 }
 
-// ------------------------------------------------------------------------------------- checkpoints
+// --- Checkpoints
 
 std::uint64_t Oracle::prepared(std::uint32_t rank) const {
   return engine::control_of(base_, rank)->prepared.load();

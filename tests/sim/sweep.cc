@@ -94,8 +94,7 @@ double effort() {
   return text == nullptr ? kUsual : kUsual * std::atof(text);
 }
 
-// ----------------------------------------------------------------------------------------------
-// runs
+// --- Runs
 
 Sweep::Sweep(const World& world) : job_(world) {
   if (!job_.reference().good()) fail(Plan(), job_.reference());

@@ -202,7 +202,7 @@ TEST_F(ObservationsTest, HalfARecordIsNone) {
   });
 }
 
-// ------------------------------------------------------------------------------------------ clocks
+// --- Clocks
 
 TEST_F(ObservationsTest, ProcessorTimeGoesOnWhereItStopped) {
   incarnation([](Observations& o) { record(o, Series::kProcessor, 5000000); });
@@ -283,7 +283,7 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
   EXPECT_LT(log().tail, 4000u * 3 + 30);
 }
 
-// -------------------------------------------------------------------------------------- divergence
+// --- Divergence
 
 using ObservationsDeathTest = ObservationsTest;
 
@@ -339,7 +339,7 @@ TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
   });
 }
 
-// ------------------------------------------------------------------------------------------- files
+// --- Files
 
 TEST_F(ObservationsTest, OneNoticeAPath) {
   incarnation([](Observations& o) {
@@ -462,7 +462,7 @@ TEST_F(ObservationsTest, FindsWhatOthersOpenedForWriting) {
   });
 }
 
-// -------------------------------------------------------------------------------------- truncation
+// --- Truncation
 
 // A rank that takes a checkpoint in every step, keeps the newest two, and dies now and then. Memory
 // does not grow, and whichever of the two versions it goes on at, it is given what followed.
@@ -525,7 +525,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
   EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes, backed_bytes + (256 << 10));
 }
 
-// ----------------------------------------------------------------------------------------- threads
+// --- Threads
 
 // The main thread's observations and another thread's operations share nothing but the region's
 // locked allocator (build-tsan looks on).

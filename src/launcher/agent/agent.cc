@@ -56,7 +56,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
 }
 
-// ----------------------------------------------------------------------------------------- orders
+// --- Orders
 
 void Agent::order(const Order& order) {
   switch (order.what_case()) {
@@ -147,7 +147,7 @@ void Agent::idle() {
   report(event(Event::Kind::kAllOver, 0));
 }
 
-// ---------------------------------------------------------------------------------------- the core
+// --- The core
 
 void Agent::feed(const AgentEvent& event) {
   loop_.post([this, event] { carry_out(core_.step(event)); });
@@ -214,8 +214,7 @@ void Agent::report_ended(const AgentAction& a) {
   report(ended);
 }
 
-// ----------------------------------------------------------------------------- at the end, and
-// where
+// --- At the end, and where
 
 void Agent::finish() {
   Report finished;

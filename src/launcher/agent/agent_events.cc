@@ -156,7 +156,7 @@ void Agent::report_unfired() {
   }
 }
 
-// ------------------------------------------------------------------------------------- standstill
+// --- Standstill
 
 Look Agent::look() const {
   using Presence = RankLook::Presence;
@@ -192,7 +192,7 @@ void Agent::look_for_standstill() {
   report(event(Event::Kind::kDeadlock, 0));
 }
 
-// ---------------------------------------------------------------------------------------- reports
+// --- Reports
 
 Event Agent::event(Event::Kind kind, std::uint32_t rank) const {
   return Event{kind, loop_.now_ns(), rank};

@@ -76,7 +76,7 @@ std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals) 
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------- reading
+// --- Reading
 
 const CheckpointHead* CheckpointFile::head() const {
   return reinterpret_cast<const CheckpointHead*>(file_.bytes().data());
@@ -195,7 +195,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   return {};
 }
 
-// ---------------------------------------------------------------------------------------- writing
+// --- Writing
 
 CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string directory,
                                    std::string program)

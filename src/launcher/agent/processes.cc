@@ -133,7 +133,7 @@ bool Processes::program_is_dead(std::uint32_t rank) const {
   return r.process.open() && has_ended(r.process.get());
 }
 
-// ---------------------------------------------------------------------------------------- signals
+// --- Signals
 
 void Processes::signal_all(int signal) {
   for (const Rank& rank : ranks_) {
@@ -152,7 +152,7 @@ void Processes::terminate(std::uint32_t rank) {
   kill(-ranks_[rank].child, SIGTERM);
 }
 
-// -------------------------------------------------------------------------------------- the ended
+// --- Processes that have ended
 
 void Processes::on_child_signal() {
   signalfd_siginfo info;
@@ -192,7 +192,7 @@ pid_t Processes::pid_of(std::uint32_t rank) const {
   return r.child_reaped ? 0 : r.child;
 }
 
-// ------------------------------------------------------------------------------------------ trees
+// --- Trees
 
 void Processes::kill_tree(std::uint32_t rank) {
   Rank& r = ranks_[rank];

@@ -19,7 +19,7 @@ Loop::Loop(std::uint64_t start_ns) : start_ns_(start_ns), epoll_(epoll_create1(E
 
 std::uint64_t Loop::now_ns() const { return monotonic_ns() - start_ns_; }
 
-// ------------------------------------------------------------------------------------ descriptors
+// --- Descriptors
 
 Loop::Watch::Watch(Loop& loop, int fd, std::uint32_t wanted, Handler handler, Turn turn)
     : loop_(&loop), id_(loop.next_id_++) {
@@ -70,7 +70,7 @@ void Loop::apply(std::uint64_t id, Watched& watched, int operation) {
   watched.always_ready = errno == EPERM && operation == EPOLL_CTL_ADD;
 }
 
-// ----------------------------------------------------------------------------------------- timers
+// --- Timers
 
 void Loop::Timer::set(std::uint64_t at_ns) {
   clear();
@@ -92,7 +92,7 @@ void Loop::run_timers() {
   }
 }
 
-// ------------------------------------------------------------------------------------------- turns
+// --- Turns
 
 void Loop::run(const std::function<void()>& idle) {
   std::vector<epoll_event> ready;

@@ -82,7 +82,7 @@ int Supervisor::finish() {
   return exit_code_;
 }
 
-// ---------------------------------------------------------------------------------------- reports
+// --- Reports
 
 void Supervisor::report(const Report& report) {
   switch (report.what_case()) {
@@ -121,7 +121,7 @@ void Supervisor::on_finished(const Report::Finished& finished) {
   loop_.stop();
 }
 
-// --------------------------------------------------------------------------------------- the core
+// --- The core
 
 void Supervisor::step(const Event& event) {
   for (const Action& action : core_.step(event)) carry_out(action);
@@ -167,7 +167,7 @@ void Supervisor::carry_out(const Action& a) {
   }
 }
 
-// ---------------------------------------------------------------------------- signals, and input
+// --- Signals, and input
 
 void Supervisor::on_signals() {
   signalfd_siginfo info;
@@ -223,7 +223,7 @@ void Supervisor::read_input() {
   order_(std::move(order));
 }
 
-// ---------------------------------------------------------------------- messages and the event log
+// --- Messages and the event log
 
 void Supervisor::tell(const std::string& text) {
   terminal_.add(1, "rejoin: " + expanded(text) + "\n");

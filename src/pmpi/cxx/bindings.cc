@@ -9,7 +9,7 @@
 
 namespace MPI {
 
-// ------------------------------------------------------------------------------------- constants
+// --- Constants
 
 void* const BOTTOM = MPI_BOTTOM;
 void* const IN_PLACE = MPI_IN_PLACE;
@@ -100,8 +100,7 @@ const File FILE_NULL(MPI_FILE_NULL);
 const char** ARGV_NULL = nullptr;
 const char*** ARGVS_NULL = nullptr;
 
-// -----------------------------------------------------------------------------------------
-// functions
+// --- Functions
 
 Comm::Comm() : Comm_Null(MPI_COMM_NULL) {}
 Comm::Comm(const Comm_Null& data) : Comm_Null(data) {}
@@ -163,8 +162,7 @@ void Register_datarep(const char*, MPI_Datarep_conversion_function*,
 
 }  // namespace MPI
 
-// ------------------------------------------------- names that the inline part of the bindings
-// calls
+// --- Names that the inline part of the bindings calls
 
 void ompi_mpi_cxx_op_intercept(void* invec, void* outvec, int* len, MPI_Datatype* datatype,
                                MPI_User_function* fn) {

@@ -62,8 +62,7 @@ Simulation::Simulation(std::byte* base, SimObserver& observer, SimAgent& agent)
     : base_(base), observer_(observer), agent_(agent) {}
 Simulation::~Simulation() = default;
 
-// ----------------------------------------------------------------------------------------------
-// runs
+// --- Runs
 
 void Simulation::prepare(const SimOptions& options, const std::vector<Death>& deaths) {
   const std::uint32_t n = header_of(base_)->ranks;
@@ -181,8 +180,7 @@ void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
   if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) blocks.push_back(block);
 }
 
-// ---------------------------------------------------------------------------------------------
-// processes
+// --- Processes
 
 std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
   if (ranks_[rank].done) fail("a rank that has ended well is started again");
@@ -380,8 +378,7 @@ void Simulation::leave_for_good(std::uint32_t actor) {
   for (;;) p.fiber.suspend();
 }
 
-// -----------------------------------------------------------------------------------------
-// scheduler
+// --- Scheduler
 
 bool Simulation::agent_is_due() const {
   if (options_.agent_last) return false;
