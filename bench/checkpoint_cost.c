@@ -4,8 +4,8 @@
 // Times are rank 0's, from the processor's counter: the clocks of a restarted rank repeat what they
 // said before. Prints "checkpoint KIB memcpy_ms median_ms mean_ms"; a rank that was started again
 // prints on standard error "load KIB memcpy_ms load_ms", where load is rejoin_load() and a copy of
-// what it gives, and "bootstrap OPERATIONS us", the time for each operation of the set-up that it
-// asks for again.
+// what it gives, and "bootstrap OPERATIONS us", the time for the bootstrap replay of
+// each operation.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -84,14 +84,15 @@ int main(int argc, char** argv) {
     fprintf(stderr, "load %zu %.4f %.4f\n", model.bytes >> 10,
             copy_ms(copy, model.data, model.bytes), load_ms);
   }
-  enum { kSetUp = 100 };
-  double sum = 0, set_up[8] = {0};
-  const unsigned long long begin_set_up = __rdtsc();
-  for (int i = 0; i < kSetUp; ++i) {
-    MPI_Allreduce(MPI_IN_PLACE, set_up, 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  enum { kBootstrap = 100 };
+  double sum = 0, shared[8] = {0};
+  const unsigned long long begin_bootstrap = __rdtsc();
+  for (int i = 0; i < kBootstrap; ++i) {
+    MPI_Allreduce(MPI_IN_PLACE, shared, 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   }
   if (version > 0) {
-    fprintf(stderr, "bootstrap %d %.4f\n", kSetUp, ms_since(begin_set_up) * 1e3 / kSetUp);
+    const double us = ms_since(begin_bootstrap) * 1e3;
+    fprintf(stderr, "bootstrap %d %.4f\n", kBootstrap, us / kBootstrap);
   }
   for (int i = version; i < checkpoints; ++i) {
     memset(model.data, i, model.bytes);

@@ -1,4 +1,4 @@
-// What the engine and the recovery need of the world around them.
+// What journal, engine and recovery need of the operating system and of the agent.
 #pragma once
 
 #include <concepts>

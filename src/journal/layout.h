@@ -20,7 +20,7 @@ namespace rejoin::journal {
 using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
-inline constexpr std::uint32_t kMaxKills = 256;
+inline constexpr std::uint32_t kMaxFaults = 256;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 32;             // contribution that fits a slot
 inline constexpr std::size_t kStageBytes = 256 * 1024;    // of a staging buffer
@@ -33,10 +33,10 @@ enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
 enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
 
 // One --kill RANK@POINT#INCARNATION. Written by the launcher before the start; `fired` by the rank.
-struct KillPoint {
+struct FaultPoint {
   std::uint64_t ordinal;  // of the operation in program order, from 1; unused for init, finalize
   std::uint32_t rank;
-  std::uint32_t life;  // incarnation in which it fires
+  std::uint32_t incarnation;  // in which it fires
   PointKind kind;
   Moment moment;
   std::atomic<std::uint8_t> fired;
@@ -54,17 +54,17 @@ struct SegmentHeader {
   std::uint64_t journal_limit_bytes;    // of all ranks together; 0 = none
   std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for its bootstrap phase; 0 = none
   Offset first_region;
-  std::uint32_t kills;
+  std::uint32_t faults;
   std::uint32_t stop_on_divergence;  // 0: --on-divergence warn
   std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
   std::uint32_t log_ops;             // --log-ops
   std::uint32_t light_publish;       // sleepers order publishers' stores for them (ShmHost)
-  KillPoint kill[kMaxKills];
+  FaultPoint fault[kMaxFaults];
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) std::atomic<std::uint32_t> epoch;
   // Any rank, 0 -> 1: the journal is full; a later death cannot be repaired.
-  std::atomic<std::uint32_t> limit_reached;
+  std::atomic<std::uint32_t> journal_full;
   // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
   std::atomic<std::uint32_t> unproven;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.

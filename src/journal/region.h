@@ -108,7 +108,8 @@ class Region {
     return bytes <= kInlineBytes || (zone_ != nullptr && fits(*zone_, round_up_line(bytes)));
   }
 
-  // Closes the zones in use, labelled by label(zone). False: label() was, for want of memory.
+  // Closes the zones in use, labelled by label(zone). False: label() found no
+  // memory.
   template <class Label>
   bool close_zones(Label&& label) {
     const std::uint64_t interval = head_->interval + 1;
@@ -239,7 +240,7 @@ class Region {
       all += control_of(host_.base(), r)->backed_bytes.load(std::memory_order_relaxed);
     }
     if (all > header_->journal_limit_bytes) {
-      header_->limit_reached.store(1, std::memory_order_relaxed);
+      header_->journal_full.store(1, std::memory_order_relaxed);
     }
   }
 

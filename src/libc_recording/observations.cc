@@ -186,7 +186,7 @@ void Observations::diverge(const char* asked) {
 
 // Nothing is kept any more with a full journal, and nothing of a bootstrap phase that is run again.
 bool Observations::recording() {
-  if (header_->limit_reached.load(std::memory_order_relaxed) != 0) return false;
+  if (header_->journal_full.load(std::memory_order_relaxed) != 0) return false;
   return live_ || (!peek() && live_);
 }
 

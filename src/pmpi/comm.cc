@@ -40,11 +40,11 @@ std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
 // Every member of `comm` contributes `bytes` of `input` and gets all contributions.
 recovery::Outcome meet(const void* site, MPI_Comm comm, OpKind kind, const void* input,
                        std::size_t bytes) {
-  recovery::ReplicatedSpec u;
-  u.input = input;
-  u.input_bytes = bytes;
-  u.result_bytes = bytes * comm->comm->members.size;
-  return context->rank->replicated(*comm->comm, call_of(site, kind, -1, bytes), u);
+  recovery::ReplicatedSpec spec;
+  spec.input = input;
+  spec.input_bytes = bytes;
+  spec.result_bytes = bytes * comm->comm->members.size;
+  return context->rank->replicated(*comm->comm, call_of(site, kind, -1, bytes), spec);
 }
 
 // A handle on a new communicator that has nothing of `parent` but its error handler.

@@ -58,13 +58,13 @@ using recovery::Status;
 // The whole reduced vector, at every member.
 Outcome reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const BoundReduction& bound,
                           const void* input, void* early) {
-  recovery::ReplicatedSpec u;
-  u.input = input;
-  u.input_bytes = call.signature.bytes;
-  u.result_bytes = call.signature.bytes;
-  u.reduction = &bound.get();
-  u.early = early;
-  return context->rank->replicated(*comm->comm, call, u);
+  recovery::ReplicatedSpec spec;
+  spec.input = input;
+  spec.input_bytes = call.signature.bytes;
+  spec.result_bytes = call.signature.bytes;
+  spec.reduction = &bound.get();
+  spec.early = early;
+  return context->rank->replicated(*comm->comm, call, spec);
 }
 
 int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,

@@ -41,13 +41,13 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
   if (const int code = check_root(kName, comm, root)) return code;
   const std::size_t bytes = bytes_of(datatype, count);
   const bool at_root = comm->rank() == root;
-  ReplicatedSpec u;
-  u.input = at_root ? buffer : nullptr;
-  u.input_bytes = at_root ? bytes : 0;
-  u.result_bytes = bytes;
-  u.early = at_root ? nullptr : buffer;
+  ReplicatedSpec spec;
+  spec.input = at_root ? buffer : nullptr;
+  spec.input_bytes = at_root ? bytes : 0;
+  spec.result_bytes = bytes;
+  spec.early = at_root ? nullptr : buffer;
   const Outcome o =
-      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), u);
+      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), spec);
   if (o.status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, o.status);
   // What a replayed root brings may be something else than what everybody was given then.
@@ -71,14 +71,14 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
     if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
       return code;
   }
-  ReplicatedSpec u;
-  u.input =
+  ReplicatedSpec spec;
+  spec.input =
       in_place ? static_cast<std::byte*>(recvbuf) + block * comm->comm->members.rank : sendbuf;
-  u.input_bytes = block;
-  u.result_bytes = all;
-  u.early = apart(u.input, block, recvbuf, all) ? recvbuf : nullptr;
+  spec.input_bytes = block;
+  spec.result_bytes = all;
+  spec.early = apart(spec.input, block, recvbuf, all) ? recvbuf : nullptr;
   const Outcome o =
-      context->rank->replicated(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), u);
+      context->rank->replicated(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), spec);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   if (o.at != recvbuf && all > 0) memmove(recvbuf, o.data(), all);
   return MPI_SUCCESS;
@@ -112,17 +112,17 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
   }
   bool packed = true;
   for (std::uint32_t i = 0; i < n; ++i) packed &= place(i) == place(0) + begin[i];
-  ReplicatedSpec u;
-  u.input = in_place ? place(me) : sendbuf;
-  u.input_bytes = block;
-  u.result_bytes = begin[n];
-  u.blocks = begin;
-  u.early = packed && apart(u.input, block, place(0), begin[n]) ? place(0) : nullptr;
+  ReplicatedSpec spec;
+  spec.input = in_place ? place(me) : sendbuf;
+  spec.input_bytes = block;
+  spec.result_bytes = begin[n];
+  spec.blocks = begin;
+  spec.early = packed && apart(spec.input, block, place(0), begin[n]) ? place(0) : nullptr;
   const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
   const Outcome o = context->rank->replicated(
-      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), u);
+      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), spec);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  if (o.at == u.early && u.early != nullptr) return MPI_SUCCESS;
+  if (o.at == spec.early && spec.early != nullptr) return MPI_SUCCESS;
   const std::byte* result = o.data();
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::size_t bytes = begin[i + 1] - begin[i];

@@ -3,7 +3,7 @@
 // somebody else's death is still good, and one that is sent again is recognised and dropped.
 //
 // A receiver's record of message k of a channel is its `consumed` word: messages of one channel are
-// taken in order, so a count says all. The record of the operation itself, published at its end,
+// received in order, so a count says all. The record of the operation itself, published at its end,
 // says that it is over.
 #pragma once
 
@@ -128,7 +128,7 @@ class ChannelOp {
     if (mine.load(std::memory_order_relaxed) > k) return;  // a former incarnation has
     r_.host.step(Step::kConsumed);
     mine.store(k + 1, std::memory_order_release);
-    if (r_.header->limit_reached.load(std::memory_order_relaxed) != 0) {
+    if (r_.header->journal_full.load(std::memory_order_relaxed) != 0) {
       engine::ring_sleepers(r_.host, &from, 1);  // a sender may wait for this
     }
   }

@@ -29,7 +29,8 @@ struct Comm {
   std::uint32_t generation = 0;
   Comm* next = nullptr;  // of my communicators
   bool late = false;     // made after the first checkpoint
-  // What was last seen of a root's records: while that is ahead, the root's line is not read again.
+  // What was last seen of a root's records. While that is ahead, the root's cache line need not be
+  // read again.
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
 };

@@ -30,24 +30,24 @@ class FaultInjection {
   // Looks for the next operation, behind `ordinal`, in which something may fire.
   [[gnu::noinline]] void arm(std::uint64_t ordinal) {
     next_ = 0;
-    for (std::uint32_t i = 0; i < header_->kills; ++i) {
-      const journal::KillPoint& k = header_->kill[i];
-      if (!is_mine(k, PointKind::kOperation) || k.ordinal <= ordinal) continue;
-      if (next_ == 0 || k.ordinal < next_) next_ = k.ordinal;
+    for (std::uint32_t i = 0; i < header_->faults; ++i) {
+      const journal::FaultPoint& p = header_->fault[i];
+      if (!is_mine(p, PointKind::kOperation) || p.ordinal <= ordinal) continue;
+      if (next_ == 0 || p.ordinal < next_) next_ = p.ordinal;
     }
   }
 
  private:
-  bool is_mine(const journal::KillPoint& k, PointKind kind) const {
-    return k.rank == host_.rank() && k.life == incarnation_ && k.kind == kind;
+  bool is_mine(const journal::FaultPoint& p, PointKind kind) const {
+    return p.rank == host_.rank() && p.incarnation == incarnation_ && p.kind == kind;
   }
 
   [[gnu::noinline]] void maybe_die(PointKind kind, Moment moment, std::uint64_t ordinal) {
-    for (std::uint32_t i = 0; i < header_->kills; ++i) {
-      journal::KillPoint& k = header_->kill[i];
-      if (!is_mine(k, kind) || k.moment != moment) continue;
-      if (kind == PointKind::kOperation && k.ordinal != ordinal) continue;
-      k.fired.store(1, std::memory_order_seq_cst);
+    for (std::uint32_t i = 0; i < header_->faults; ++i) {
+      journal::FaultPoint& p = header_->fault[i];
+      if (!is_mine(p, kind) || p.moment != moment) continue;
+      if (kind == PointKind::kOperation && p.ordinal != ordinal) continue;
+      p.fired.store(1, std::memory_order_seq_cst);
       host_.die();
     }
     if (kind == PointKind::kOperation && moment == Moment::kAfter) arm(ordinal);

@@ -100,7 +100,7 @@ class BasicRank {
   bool has_loaded() const { return rooms_.progress.load_called; }
   bool is_replaying() const { return rooms_.incarnation > 0 && !rooms_.progress.live; }
 
-  // --- The life of MPI
+  // --- Init and Finalize
 
   // Fault injection at MPI_Init and MPI_Finalize.
   void point(PointKind kind, Moment moment) { rooms_.faults.point(kind, moment); }
@@ -112,7 +112,7 @@ class BasicRank {
         nullptr, 0);
   }
 
-  // --- People
+  // --- Diagnostics
 
   // Text of the newest failure, with call sites as in wire/messages.h.
   const char* last_error() const { return rooms_.diagnostics.error(); }

@@ -225,7 +225,7 @@ class ReplicatedOp {
     return other.found() ? mismatch(other) : Progress::kPending;
   }
 
-  // Takes the record that somebody has, or begins again.
+  // Adopts the record that somebody has, or begins again.
   Progress give_up(std::uint32_t holder) {
     if (holder == kNobody) {
       state_ = State::kMayBegin;

@@ -71,7 +71,7 @@ struct Rooms {
 
   // A death would end the job from now on: nothing is kept for one.
   void stop_keeping_if_full() {
-    if (header->limit_reached.load(std::memory_order_relaxed) == 0) [[likely]]
+    if (header->journal_full.load(std::memory_order_relaxed) == 0) [[likely]]
       return;
     if (journal.region().recycling()) return;
     journal.region().start_recycling();

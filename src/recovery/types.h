@@ -93,7 +93,7 @@ struct Loaded {
   const std::byte* local;
   std::size_t local_bytes;
   std::uint64_t observations;  // bytes of the log that lie before the version
-  bool restored;               // by an earlier life of this job, not by --resume
+  bool restored;               // by an earlier incarnation, not by --resume
 };
 
 // An operation whose result is the same bytes at every member that gets it: Barrier, Bcast,

@@ -67,7 +67,7 @@ def scenario(limit_s=90, labels=(), sweeps=False, **variants):
 
 
 class Kill:
-    """One ftrun --kill RANK@POINT.MOMENT#LIFE; `point` is an ordinal, "init" or "finalize"."""
+    """One ftrun --kill RANK@POINT.MOMENT#INCARNATION; `point`: an ordinal, "init" or "finalize"."""
 
     def __init__(self, rank, point, moment="inside", life=0):
         self.rank, self.point, self.moment, self.life = rank, point, moment, life

@@ -426,7 +426,7 @@ void Agent::report(const AgentAction& action) {
   Event event{Event::Kind::kEnded, action.at_ns, action.rank};
   event.cause = action.cause;
   event.position = position(action.rank);
-  if (engine::header_of(base_)->limit_reached.load() != 0) {
+  if (engine::header_of(base_)->journal_full.load() != 0) {
     queue_.push_back(Event{Event::Kind::kLimit, action.at_ns, action.rank});
   }
   queue_.push_back(std::move(event));

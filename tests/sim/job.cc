@@ -61,9 +61,9 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   engine::SegmentHeader* header = engine::header_of(base);
   for (const World::Kill& k : world_.kills) {
-    engine::KillPoint& point = header->kill[header->kills++];
+    engine::FaultPoint& point = header->fault[header->faults++];
     point.rank = k.rank;
-    point.life = k.life;
+    point.incarnation = k.life;
     point.ordinal = k.ordinal;
     point.kind = engine::PointKind::kOperation;
     point.moment = k.moment;
@@ -146,7 +146,7 @@ void Job::wipe_segment() {
 const char* Job::judge_end() {
   // With other deaths, lives are counted otherwise than the kills expect.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
-    if (engine::header_of(segment_.get())->kill[i].fired.load() == 0) {
+    if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
     }
   }

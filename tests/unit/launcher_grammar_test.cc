@@ -39,7 +39,7 @@ TEST(Grammar, KillsThatAreNone) {
     const auto parsed = parse_kill(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().exit_code, kExitUsage);
-    EXPECT_NE(parsed.error().text.find("RANK@POINT[#LIFE]"), std::string::npos);
+    EXPECT_NE(parsed.error().text.find("RANK@POINT[#INCARNATION]"), std::string::npos);
     EXPECT_EQ(parsed.error().text.find('\n'), std::string::npos);
   }
 }

@@ -63,7 +63,8 @@ TEST_F(Inspect, PrintsEveryRecordOfARank) {
       << text;
   EXPECT_TRUE(records.ends_with("[1] barrier (a.c:1::f#1x0) finished version 0, seq 2\n")) << text;
   EXPECT_NE(text.find("member 1 of 2 (0 1), 3 operations"), std::string::npos) << text;
-  EXPECT_NE(text.find("rank 1: 1 life, 1 communicator, 3 operations"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1: 1 incarnation, 1 communicator, 3 operations"), std::string::npos)
+      << text;
   EXPECT_EQ(text.find("[0]"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Output exactly once across restarts, and input kept for the next life.
+// Output exactly once across restarts, and input kept for the next incarnation.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -120,10 +120,10 @@ TEST(Output, RandomDeathsAndPieces) {
     for (std::size_t i = below(60); i > 0; --i) text += "\n0123456789"[below(11)];
     OutputStream stream;
     std::string shown;
-    const std::size_t lives = 1 + below(5);
-    for (std::size_t life = 0; life < lives; ++life) {
-      if (life > 0) stream.restart();
-      const std::size_t end = life + 1 == lives ? text.size() : below(text.size() + 1);
+    const std::size_t incarnations = 1 + below(5);
+    for (std::size_t i = 0; i < incarnations; ++i) {
+      if (i > 0) stream.restart();
+      const std::size_t end = i + 1 == incarnations ? text.size() : below(text.size() + 1);
       for (std::size_t at = 0; at < end;) {
         const std::size_t n = std::min(end - at, 1 + below(8));
         stream.feed(std::string_view(text).substr(at, n), shown);

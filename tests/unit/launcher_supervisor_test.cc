@@ -74,7 +74,7 @@ Event parse_event(const std::string& line) {
 std::string to_text(const Record& r) {
   std::ostringstream text;
   text << "record " << r.event;
-  if (r.rank) text << " rank " << *r.rank << " life " << r.incarnation;
+  if (r.rank) text << " rank " << *r.rank << " incarnation " << r.incarnation;
   text << " epoch " << r.epoch;
   if (r.cause) text << " (" << to_text(*r.cause) << ")";
   if (r.replayed_operations) text << " replayed " << *r.replayed_operations;
@@ -125,28 +125,28 @@ Policy ranks(std::uint32_t n) { return {n, 4, true, std::uint64_t{64} << 20}; }
 TEST(Supervisor, DeathAndReturn) {
   expect_transcript(ranks(2), R"(
 > 0 started 0
-record start rank 0 life 0 epoch 0
+record start rank 0 incarnation 0 epoch 0
 > 1 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 2 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 > 100 ended 0 signal=9 at=1234 in=Allreduce live
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) in Allreduce #1234; starting it again (1 of 4)
 > 101 started 0
-record respawn rank 0 life 1 epoch 1
+record respawn rank 0 incarnation 1 epoch 1
 > 105 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 109.1 initialized 0
-record init rank 0 life 1 epoch 1
+record init rank 0 incarnation 1 epoch 1
 > 113.1 live 0 replayed=1233
-record live rank 0 life 1 epoch 1 replayed 1233
+record live rank 0 incarnation 1 epoch 1 replayed 1233
 news: rank 0 is back after 13.1 ms (replayed 1233 operations in 4.0 ms)
 > 200 finalized 0
-record finalize rank 0 life 1 epoch 1 replayed 0
+record finalize rank 0 incarnation 1 epoch 1 replayed 0
 > 201 ended 0 exit=0
-record exit rank 0 life 1 epoch 1 (exit code 0)
+record exit rank 0 incarnation 1 epoch 1 (exit code 0)
 > 300 all-over 0
 finish 0
 )");
@@ -155,21 +155,21 @@ finish 0
 TEST(Supervisor, AReplacementWithNothingNewToDoIsBackAtFinalize) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 0 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 > 1 finalized 0
-record finalize rank 0 life 0 epoch 0
+record finalize rank 0 incarnation 0 epoch 0
 > 10 ended 0 signal=9 at=7
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
 > 11 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 12 initialized 0
-record init rank 0 life 1 epoch 1
+record init rank 0 incarnation 1 epoch 1
 > 15 finalized 0 replayed=7
-record finalize rank 0 life 1 epoch 1 replayed 7
+record finalize rank 0 incarnation 1 epoch 1 replayed 7
 news: rank 0 is back after 5.0 ms (replayed 7 operations in 3.0 ms)
 )");
 }
@@ -177,21 +177,21 @@ news: rank 0 is back after 5.0 ms (replayed 7 operations in 3.0 ms)
 TEST(Supervisor, SameFaultAtTheSamePlaceTwice) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=11 at=5 in=Reduce live
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 11, Segmentation fault) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 11, Segmentation fault) replayed 0
 news: rank 0 died (signal 11, Segmentation fault) in Reduce #5; starting it again (1 of 4)
 > 2 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 3 ended 0 signal=9 at=5 in=Reduce live
 respawn 0
-record death rank 0 life 1 epoch 2 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 1 epoch 2 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) in Reduce #5; starting it again (2 of 4)
 > 4 registered 0
-record register rank 0 life 2 epoch 2
+record register rank 0 incarnation 2 epoch 2
 > 5 ended 0 signal=11 at=5 in=Reduce live site={0:1:2a}
-record death rank 0 life 2 epoch 2 (signal 11, Segmentation fault) replayed 0
+record death rank 0 incarnation 2 epoch 2 (signal 11, Segmentation fault) replayed 0
 stop
 tell: rank 0 died (signal 11, Segmentation fault) in Reduce #5 at {0:1:2a}; it died there by the same cause before, so a restart cannot help and the job ends
 record stop epoch 2 code 139
@@ -203,24 +203,24 @@ finish 139
 TEST(Supervisor, OtherPlaceOrCauseIsNoLoop) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 0 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 > 1 ended 0 exit=3 at=5
 respawn 0
-record death rank 0 life 0 epoch 1 (exit code 3) replayed 0
+record death rank 0 incarnation 0 epoch 1 (exit code 3) replayed 0
 news: rank 0 died (exit code 3) after operation #5; starting it again (1 of 4)
 > 2 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 3 ended 0 exit=3 at=6 live
 respawn 0
-record death rank 0 life 1 epoch 2 (exit code 3) replayed 0
+record death rank 0 incarnation 1 epoch 2 (exit code 3) replayed 0
 news: rank 0 died (exit code 3) after operation #6; starting it again (2 of 4)
 > 4 registered 0
-record register rank 0 life 2 epoch 2
+record register rank 0 incarnation 2 epoch 2
 > 5 ended 0 exit=4 at=6
 respawn 0
-record death rank 0 life 2 epoch 3 (exit code 4) replayed 0
+record death rank 0 incarnation 2 epoch 3 (exit code 4) replayed 0
 news: rank 0 died (exit code 4) after operation #6 while catching up; starting it again (3 of 4)
 )");
 }
@@ -228,21 +228,21 @@ news: rank 0 died (exit code 4) after operation #6 while catching up; starting i
 TEST(Supervisor, KillAndTermAreNeverTheProgramsFault) {
   expect_transcript({1, 2, true, 0}, R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=15 at=0
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 15, Terminated) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 15, Terminated) replayed 0
 news: rank 0 died (signal 15, Terminated) before its first MPI operation; starting it again (1 of 2)
 > 0 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 1 ended 0 signal=15 at=0
 respawn 0
-record death rank 0 life 1 epoch 2 (signal 15, Terminated) replayed 0
+record death rank 0 incarnation 1 epoch 2 (signal 15, Terminated) replayed 0
 news: rank 0 died (signal 15, Terminated) before its first MPI operation while catching up; starting it again (2 of 2)
 > 0 registered 0
-record register rank 0 life 2 epoch 2
+record register rank 0 incarnation 2 epoch 2
 > 1 ended 0 signal=15 at=0
-record death rank 0 life 2 epoch 2 (signal 15, Terminated) replayed 0
+record death rank 0 incarnation 2 epoch 2 (signal 15, Terminated) replayed 0
 stop
 tell: rank 0 died (signal 15, Terminated) before its first MPI operation while catching up; it was started again twice already, so the job ends (--max-restarts)
 record stop epoch 2 code 143
@@ -252,17 +252,17 @@ record stop epoch 2 code 143
 TEST(Supervisor, OutOfMemoryTwiceIsFinal) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=9 oom peak=3145728 at=2
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 9, killed by the kernel for want of memory) replayed 0
-news: rank 0 died (signal 9, killed by the kernel for want of memory) after operation #2 (it had 3 MiB resident); starting it again (1 of 4)
+record death rank 0 incarnation 0 epoch 1 (signal 9, killed by the OOM killer) replayed 0
+news: rank 0 died (signal 9, killed by the OOM killer) after operation #2 (it had 3 MiB resident); starting it again (1 of 4)
 > 2 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 3 ended 0 signal=9 oom at=9 live
-record death rank 0 life 1 epoch 1 (signal 9, killed by the kernel for want of memory) replayed 0
+record death rank 0 incarnation 1 epoch 1 (signal 9, killed by the OOM killer) replayed 0
 stop
-tell: rank 0 died (signal 9, killed by the kernel for want of memory) after operation #9; it is the second time that there is not enough memory for it, so the job ends; use fewer ranks or more memory
+tell: rank 0 died (signal 9, killed by the OOM killer) after operation #9; it is the second time that there is not enough memory for it, so the job ends; use fewer ranks or more memory
 record stop epoch 1 code 137
 )");
 }
@@ -270,20 +270,20 @@ record stop epoch 1 code 137
 TEST(Supervisor, AfterTheJournalsLimitADeathIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 0 registered 1
-record register rank 1 life 0 epoch 0
+record register rank 1 incarnation 0 epoch 0
 > 5 limit 0
-record limit rank 0 life 0 epoch 0
+record limit rank 0 incarnation 0 epoch 0
 tell: the journal is full (64 MiB): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
 > 6 limit 1
 > 7 ended 1 signal=9 at=3
-record death rank 1 life 0 epoch 0 (signal 9, Killed) replayed 0
+record death rank 1 incarnation 0 epoch 0 (signal 9, Killed) replayed 0
 stop
 tell: rank 1 died (signal 9, Killed) after operation #3; the journal had met its limit of 64 MiB, so its past cannot be repeated and the job ends (--journal-limit makes it larger)
 record stop epoch 0 code 137
 > 8 ended 0 signal=15
-record exit rank 0 life 0 epoch 0 (signal 15, Terminated)
+record exit rank 0 incarnation 0 epoch 0 (signal 15, Terminated)
 > 9 all-over 0
 finish 137
 )");
@@ -292,9 +292,9 @@ finish 137
 TEST(Supervisor, AnExitCodeBeforeInitIsFinal) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 exit=7 at=0
-record exit rank 0 life 0 epoch 0 (exit code 7)
+record exit rank 0 incarnation 0 epoch 0 (exit code 7)
 stop
 tell: rank 0 ended with exit code 7, without calling MPI_Init
 record stop epoch 0 code 7
@@ -304,11 +304,11 @@ record stop epoch 0 code 7
 TEST(Supervisor, NoRestart) {
   expect_transcript({1, 4, false, 0}, R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 0 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 > 1 ended 0 exit=5 at=3
-record death rank 0 life 0 epoch 0 (exit code 5) replayed 0
+record death rank 0 incarnation 0 epoch 0 (exit code 5) replayed 0
 stop
 tell: rank 0 died (exit code 5) after operation #3; --no-restart ends the job
 record stop epoch 0 code 5
@@ -318,13 +318,13 @@ record stop epoch 0 code 5
 TEST(Supervisor, AProgramWithoutMpiIsNeverStartedAgain) {
   expect_transcript(ranks(2), R"(
 > 0 started 0
-record start rank 0 life 0 epoch 0
+record start rank 0 incarnation 0 epoch 0
 > 0 started 1
-record start rank 1 life 0 epoch 0
+record start rank 1 incarnation 0 epoch 0
 > 1 ended 0 exit=0
-record exit rank 0 life 0 epoch 0 (exit code 0)
+record exit rank 0 incarnation 0 epoch 0 (exit code 0)
 > 2 ended 1 exit=4
-record exit rank 1 life 0 epoch 0 (exit code 4)
+record exit rank 1 incarnation 0 epoch 0 (exit code 4)
 stop
 tell: rank 1 ended with exit code 4, without calling MPI_Init
 record stop epoch 0 code 4
@@ -337,10 +337,10 @@ TEST(Supervisor, KilledBeforeItRegisters) {
   expect_transcript(ranks(2), R"(
 > 0 ended 0 signal=9
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) before its first MPI operation; starting it again (1 of 4)
 > 1 ended 1 exit=4
-record exit rank 1 life 0 epoch 1 (exit code 4)
+record exit rank 1 incarnation 0 epoch 1 (exit code 4)
 stop
 tell: rank 1 ended with exit code 4, without calling MPI_Init
 record stop epoch 1 code 4
@@ -350,17 +350,17 @@ record stop epoch 1 code 4
 TEST(Supervisor, AReplacementIsARankBeforeItRegisters) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=9 at=5
 respawn 0
-record death rank 0 life 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) after operation #5; starting it again (1 of 4)
 > 2 ended 0 exit=1
 respawn 0
-record death rank 0 life 1 epoch 2 (exit code 1) replayed 0
+record death rank 0 incarnation 1 epoch 2 (exit code 1) replayed 0
 news: rank 0 died (exit code 1) before its first MPI operation while catching up; starting it again (2 of 4)
 > 3 ended 0 exit=1
-record death rank 0 life 2 epoch 2 (exit code 1) replayed 0
+record death rank 0 incarnation 2 epoch 2 (exit code 1) replayed 0
 stop
 tell: rank 0 died (exit code 1) before its first MPI operation while catching up; it died there by the same cause before, so a restart cannot help and the job ends
 record stop epoch 2 code 1
@@ -370,18 +370,18 @@ record stop epoch 2 code 1
 TEST(Supervisor, ExitCodesAfterFinalizeAreFinalAndTheFirstCounts) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 0 registered 1
-record register rank 1 life 0 epoch 0
+record register rank 1 incarnation 0 epoch 0
 > 1 finalized 0
-record finalize rank 0 life 0 epoch 0
+record finalize rank 0 incarnation 0 epoch 0
 > 1 finalized 1
-record finalize rank 1 life 0 epoch 0
+record finalize rank 1 incarnation 0 epoch 0
 > 2 ended 1 exit=7
-record exit rank 1 life 0 epoch 0 (exit code 7)
+record exit rank 1 incarnation 0 epoch 0 (exit code 7)
 tell: rank 1 ended with exit code 7
 > 3 ended 0 exit=8
-record exit rank 0 life 0 epoch 0 (exit code 8)
+record exit rank 0 incarnation 0 epoch 0 (exit code 8)
 > 4 all-over 0
 finish 7
 )");
@@ -390,19 +390,19 @@ finish 7
 TEST(Supervisor, ExitingWellBetweenInitAndFinalizeIsADeath) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 > 2 ended 0 exit=0 at=2
 respawn 0
-record death rank 0 life 0 epoch 1 (exit code 0) replayed 0
+record death rank 0 incarnation 0 epoch 1 (exit code 0) replayed 0
 news: rank 0 died (exit code 0) after operation #2; starting it again (1 of 4)
 > 3 registered 0
-record register rank 0 life 1 epoch 1
+record register rank 0 incarnation 1 epoch 1
 > 3 initialized 0
-record init rank 0 life 1 epoch 1
+record init rank 0 incarnation 1 epoch 1
 > 4 ended 0 exit=0 at=2
-record death rank 0 life 1 epoch 1 (exit code 0) replayed 0
+record death rank 0 incarnation 1 epoch 1 (exit code 0) replayed 0
 stop
 tell: rank 0 died (exit code 0) after operation #2 while catching up; it ended there before, so the job ends; a program has to call MPI_Finalize before it exits
 record stop epoch 1 code 1
@@ -412,13 +412,13 @@ record stop epoch 1 code 1
 TEST(Supervisor, IfOneInitializesAllMust) {
   expect_transcript(ranks(2), R"(
 > 0 registered 1
-record register rank 1 life 0 epoch 0
+record register rank 1 incarnation 0 epoch 0
 > 1 ended 1 exit=0
-record exit rank 1 life 0 epoch 0 (exit code 0)
+record exit rank 1 incarnation 0 epoch 0 (exit code 0)
 > 2 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 3 initialized 0
-record init rank 0 life 0 epoch 0
+record init rank 0 incarnation 0 epoch 0
 stop
 tell: rank 1 exited with code 0 without calling MPI_Init, but others called it
 record stop epoch 0 code 1
@@ -428,16 +428,16 @@ record stop epoch 0 code 1
 TEST(Supervisor, AbortIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
-record register rank 0 life 0 epoch 0
+record register rank 0 incarnation 0 epoch 0
 > 1 abort 0 code=-1
-record abort rank 0 life 0 epoch 0 code -1
+record abort rank 0 incarnation 0 epoch 0 code -1
 stop
 tell: rank 0 called MPI_Abort(-1)
 record stop epoch 0 code 255
 > 1 abort 1 code=3 : MPI_Bcast: MPI_ERR_ROOT
-record abort rank 1 life 0 epoch 0 code 3
+record abort rank 1 incarnation 0 epoch 0 code 3
 > 2 ended 0 signal=15 at=1
-record exit rank 0 life 0 epoch 0 (signal 15, Terminated)
+record exit rank 0 incarnation 0 epoch 0 (signal 15, Terminated)
 > 3 all-over 0
 finish 255
 )");
@@ -446,7 +446,7 @@ finish 255
 TEST(Supervisor, AFatalErrorIsToldInItsOwnWords) {
   expect_transcript(ranks(1), R"(
 > 1 abort 0 code=8 : MPI_Bcast: MPI_ERR_ROOT
-record abort rank 0 life 0 epoch 0 code 8
+record abort rank 0 incarnation 0 epoch 0 code 8
 stop
 tell: rank 0: MPI_Bcast: MPI_ERR_ROOT
 record stop epoch 0 code 8
@@ -462,7 +462,7 @@ record stop epoch 0 code 130
 > 2 signal 0 code=2
 kill now
 > 3 ended 0 signal=9
-record exit rank 0 life 0 epoch 0 (signal 9, Killed)
+record exit rank 0 incarnation 0 epoch 0 (signal 9, Killed)
 > 4 all-over 0
 finish 130
 )");
@@ -494,7 +494,7 @@ record stop epoch 0 code 1
 )");
   expect_transcript(ranks(1), R"(
 > 1 diverged 0 : operation 3 is another one
-record diverged rank 0 life 0 epoch 0
+record diverged rank 0 incarnation 0 epoch 0
 stop
 tell: operation 3 is another one
 record stop epoch 0 code 1
@@ -510,8 +510,8 @@ record stop epoch 0 code 141
 TEST(Supervisor, AKillThatDidNotFireIsAnError) {
   expect_transcript(ranks(1), R"(
 > 1 unfired 0 at=5 : 0@9.inside#0
-record kill_unfired rank 0 life 0 epoch 0
-tell: --kill 0@9.inside#0 did not fire: the rank ended after operation #5 in life 0
+record kill_unfired rank 0 incarnation 0 epoch 0
+tell: --kill 0@9.inside#0 did not fire: the rank ended after operation #5 in incarnation 0
 > 2 all-over 0
 finish 1
 )");

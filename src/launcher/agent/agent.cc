@@ -199,7 +199,7 @@ void Agent::carry_out(const AgentAction& a) {
 }
 
 void Agent::report_ended(const AgentAction& a) {
-  if (segment_.header()->limit_reached.load() != 0) {
+  if (segment_.header()->journal_full.load() != 0) {
     report({Event::Kind::kLimit, a.at_ns, a.rank});
   }
   Event ended{Event::Kind::kEnded, a.at_ns, a.rank};

@@ -1,5 +1,5 @@
-// The processes of one host: which one is which rank, and the order in which a rank's old life is
-// cleared away before its next one begins.
+// The processes of one host: which one is which rank, and the order in which what is left of an
+// incarnation is cleared away before the next one begins.
 //
 // A pure step function, like the supervisor's. Words: the *child* is what the agent started
 // (perhaps a shell); the *registered* process called MPI_Init (the child, or a descendant); the
@@ -107,7 +107,7 @@ class AgentCore {
   void on_register(const AgentEvent& event);
   void on_child_ended(const AgentEvent& event);
   void on_registered_ended(const AgentEvent& event);
-  // The rank's life is over, by `event.cause`.
+  // The rank's incarnation is over, by `event.cause`.
   void ended(const AgentEvent& event);
   void report(std::uint32_t rank);
   void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});

@@ -147,9 +147,9 @@ void Agent::tell_checkpoint_news() {
 
 void Agent::report_unfired() {
   const engine::SegmentHeader* header = segment_.header();
-  for (std::uint32_t i = 0; i < header->kills && !stopping_; ++i) {
-    if (header->kill[i].fired.load() != 0) continue;
-    Event unfired = event(Event::Kind::kUnfired, header->kill[i].rank);
+  for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
+    if (header->fault[i].fired.load() != 0) continue;
+    Event unfired = event(Event::Kind::kUnfired, header->fault[i].rank);
     unfired.text = to_text(plan_.faults[i]);
     unfired.position = segment_.position(unfired.rank);
     report(unfired);

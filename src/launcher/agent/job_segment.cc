@@ -51,13 +51,13 @@ int back_front(int file, const JobSegment::Shape& shape) {
   return 0;
 }
 
-void write_kills(engine::SegmentHeader* header, const std::vector<KillOrder>& kills) {
-  header->kills = static_cast<std::uint32_t>(kills.size());
+void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& kills) {
+  header->faults = static_cast<std::uint32_t>(kills.size());
   for (std::size_t i = 0; i < kills.size(); ++i) {
-    engine::KillPoint& point = header->kill[i];
+    engine::FaultPoint& point = header->fault[i];
     point.ordinal = kills[i].ordinal;
     point.rank = kills[i].rank;
-    point.life = kills[i].life;
+    point.incarnation = kills[i].incarnation;
     point.kind = kills[i].kind;
     point.moment = kills[i].moment;
   }
@@ -104,7 +104,7 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::header_of(base)->log_ops = shape.log_ops;
   engine::header_of(base)->light_publish =
       shape.ranks <= shape.processors && engine::can_publish_lightly();
-  write_kills(engine::header_of(base), kills);
+  write_faults(engine::header_of(base), kills);
   return JobSegment(std::move(file.value()), base);
 }
 

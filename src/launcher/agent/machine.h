@@ -19,7 +19,7 @@ std::uint32_t usable_processors();
 std::uint64_t default_journal_limit_bytes(const std::string& directory);
 
 // How many processes of this control group (of the machine, where the group does not tell) the
-// kernel has killed for want of memory so far.
+// OOM killer has killed so far.
 std::uint64_t out_of_memory_kills();
 
 // For ranks that fill more than half of the processors that this process may use, but not more than

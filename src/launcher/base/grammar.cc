@@ -37,8 +37,8 @@ const char* name_of(engine::Moment moment) {
 
 Error bad_kill(std::string_view text, const std::string& why) {
   return {"--kill " + std::string(text) + ": " + why +
-              "; write RANK@POINT[#LIFE], POINT a number of an operation, init or finalize, then "
-              ".before, .inside or .after if you like (2@1000, 0@init.after, 1@20.before#1)",
+              "; write RANK@POINT[#INCARNATION], POINT a number of an operation, init or finalize, "
+              "then .before, .inside or .after if you like (2@1000, 0@init.after, 1@20.before#1)",
           kExitUsage};
 }
 
@@ -54,9 +54,9 @@ Result<KillOrder> parse_kill(std::string_view text) {
 
   std::string_view point = text.substr(at + 1);
   if (const std::size_t hash = point.find('#'); hash != std::string_view::npos) {
-    const auto life = number<std::uint32_t>(point.substr(hash + 1));
-    if (!life) return bad_kill(text, "the life after # is not a number");
-    order.life = *life;
+    const auto incarnation = number<std::uint32_t>(point.substr(hash + 1));
+    if (!incarnation) return bad_kill(text, "the incarnation after # is not a number");
+    order.incarnation = *incarnation;
     point = point.substr(0, hash);
   }
   if (const std::size_t dot = point.find('.'); dot != std::string_view::npos) {
@@ -84,7 +84,7 @@ std::string to_text(const KillOrder& order) {
   if (order.kind == engine::PointKind::kInit) point = "init";
   if (order.kind == engine::PointKind::kFinalize) point = "finalize";
   return std::to_string(order.rank) + "@" + point + "." + name_of(order.moment) + "#" +
-         std::to_string(order.life);
+         std::to_string(order.incarnation);
 }
 
 Result<std::uint64_t> parse_size_bytes(std::string_view text) {

@@ -1,6 +1,6 @@
 // The small languages of ftrun's command line.
 //
-//     kill  := RANK "@" point ["#" LIFE]           LIFE from 0, default 0
+//     kill  := RANK "@" point ["#" INCARNATION]    INCARNATION from 0, default 0
 //     point := (ORDINAL | "init" | "finalize") ["." moment]     ORDINAL from 1
 //     moment:= "before" | "inside" | "after"       default inside
 //     size  := DIGITS [("K" | "M" | "G" | "T") ["i"] ["B"]]     powers of 1024, any case
@@ -17,7 +17,7 @@ namespace rejoin::launcher {
 
 struct KillOrder {
   std::uint32_t rank = 0;
-  std::uint32_t life = 0;
+  std::uint32_t incarnation = 0;
   engine::PointKind kind = engine::PointKind::kOperation;
   engine::Moment moment = engine::Moment::kInside;
   std::uint64_t ordinal = 0;  // 0 for init and finalize

@@ -39,8 +39,8 @@ constexpr const char* kFooter =
     "  ftrun -n 4 ./a.out input.dat            four ranks, up to four restarts of each\n"
     "  ftrun -n 4 --kill 2@1000 ./a.out        rank 2 dies in its 1000th operation\n"
     "  ftrun -n 4 --kill 0@init.after --kill 0@5.before#1 ./a.out\n"
-    "                                          rank 0 dies twice: after MPI_Init, and in its\n"
-    "                                          second life before its fifth operation\n"
+    "                                          rank 0 dies twice: after MPI_Init, and its second\n"
+    "                                          incarnation before its fifth operation\n"
     "  ftrun -n 4 --events log.jsonl --keep ./a.out\n"
     "                                          every death and return as a line of JSON; the\n"
     "                                          journal stays, for ftrun inspect\n"
@@ -182,8 +182,8 @@ void describe_own_options(CLI::App& app, Raw& raw) {
   app.add_flag("--resume", o.resume, "begin with the newest checkpoint in --checkpoint-dir")
       ->group(checkpoints);
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
-                 "most that a rank keeps for set-up operations that a\n"
-                 "restarted rank asks for again (default: 256M)")
+                 "most that a rank keeps of marked operations, which a\n"
+                 "restarted rank is given again (default: 256M)")
       ->type_name("BYTES")
       ->group(checkpoints);
   const std::string watching = "Watching and testing";
@@ -199,9 +199,10 @@ void describe_own_options(CLI::App& app, Raw& raw) {
   app.add_option("--kill", raw.kills,
                  "let a rank kill itself there: POINT is the number of\n"
                  "an MPI operation (from 1), init or finalize, with\n"
-                 ".before, .inside (default) or .after; LIFE counts\n"
-                 "from 0 (default). One that does not fire is an error")
-      ->type_name("RANK@POINT[#LIFE]")
+                 ".before, .inside (default) or .after; INCARNATION\n"
+                 "counts from 0 (default). One that does not fire is an\n"
+                 "error")
+      ->type_name("RANK@POINT[#INCARNATION]")
       ->allow_extra_args(false)
       ->group(watching);
   app.add_flag("--core-dumps", o.core_dumps, "let ranks dump core (delays recovery)")
@@ -320,8 +321,8 @@ Result<Command> finish(Raw& raw) {
     if (!limit.ok()) return usage("--journal-limit: " + limit.error().text);
     o.journal_limit_bytes = limit.value();
   }
-  if (raw.kills.size() > engine::kMaxKills) {
-    return usage("more than " + std::to_string(engine::kMaxKills) + " --kill");
+  if (raw.kills.size() > engine::kMaxFaults) {
+    return usage("more than " + std::to_string(engine::kMaxFaults) + " --kill");
   }
   for (const std::string& text : raw.kills) {
     const auto kill = parse_kill(text);

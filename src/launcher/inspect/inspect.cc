@@ -218,7 +218,7 @@ bool Printer::print_rank(std::uint32_t rank) {
                                                         rank * sizeof(engine::RankControl));
   if (control == nullptr) return false;
   out_("rank " + std::to_string(rank) + ": " + std::to_string(control->incarnation.load() + 1) +
-       (control->incarnation.load() == 0 ? " life, " : " lives, ") +
+       (control->incarnation.load() == 0 ? " incarnation, " : " incarnations, ") +
        counted(blocks.size(), "communicator") + ", " + counted(operations, "operation") + ", " +
        counted(messages, "message") + " sent, " + std::to_string(region->observations.tail.load()) +
        " bytes of observations, " + size_text(control->backed_bytes.load()) + "\n");

@@ -60,7 +60,7 @@ void OutputStream::mark(std::uint64_t version, std::string& show) {
   constexpr std::size_t kMostMarks = 6;  // more versions than a rank may go back to
   flush(show);
   for (const Mark& m : marks_) {
-    if (m.version == version) return;  // by a former life
+    if (m.version == version) return;  // by a former incarnation
   }
   if (swallowing_) return;  // it prints less than before; told at the end
   if (marks_.size() == kMostMarks) marks_.erase(marks_.begin());

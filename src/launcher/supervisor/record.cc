@@ -15,7 +15,7 @@ std::string to_text(const Cause& cause) {
     case Cause::Kind::kExit:
       return "exit code " + std::to_string(cause.value);
     case Cause::Kind::kSignal: {
-      if (cause.oom) return "signal 9, killed by the kernel for want of memory";
+      if (cause.oom) return "signal 9, killed by the OOM killer";
       const char* name = sigdescr_np(cause.value);
       return "signal " + std::to_string(cause.value) + (name ? std::string(", ") + name : "");
     }

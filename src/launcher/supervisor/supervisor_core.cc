@@ -196,7 +196,7 @@ void SupervisorCore::on_death(const Event& e) {
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
   if (!policy_.restart) return "--no-restart ends the job";
-  if (limit_reached_) {
+  if (journal_full_) {
     return "the journal had met its limit of " + size_text(policy_.journal_limit_bytes) +
            ", so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
@@ -261,7 +261,7 @@ void SupervisorCore::on_signal(const Event& e) {
 }
 
 void SupervisorCore::on_limit(const Event& e) {
-  if (std::exchange(limit_reached_, true)) return;
+  if (std::exchange(journal_full_, true)) return;
   record("limit", e);
   act(Action::Kind::kTell, e.rank,
       "the journal is full (" + size_text(policy_.journal_limit_bytes) +
@@ -273,8 +273,8 @@ void SupervisorCore::on_unfired(const Event& e) {
   record("kill_unfired", e).text = e.text;
   if (exit_code_ == 0) exit_code_ = kExitFailure;
   act(Action::Kind::kTell, e.rank,
-      "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) + " in life " +
-          std::to_string(ranks_[e.rank].incarnation));
+      "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) +
+          " in incarnation " + std::to_string(ranks_[e.rank].incarnation));
 }
 
 // MPI's rule: if one process calls MPI_Init, all must; the others would wait for ever.

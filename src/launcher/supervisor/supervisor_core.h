@@ -134,7 +134,7 @@ class SupervisorCore {
   std::uint32_t epoch_ = 0;
   bool stopping_ = false;
   bool interrupted_ = false;
-  bool limit_reached_ = false;
+  bool journal_full_ = false;
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;

@@ -1,10 +1,10 @@
 // A rank without MPI: speaks wire/messages.h and keeps the words of its control block, so that
 // ftrun can be tested alone. Its arguments are its program:
 //
-//     [RANK/]WORD[:VALUE][@LIFE]      only in that rank, only in that incarnation
+//     [RANK/]WORD[:VALUE][@INCARNATION]  only in that rank, only in that incarnation
 //
 //     register init finalize   as the shim does; init registers too
-//     op[:COUNT]               operations: live, or replayed if a former life did them
+//     op[:COUNT]               operations: live, or replayed if a former incarnation did them
 //     print write err          VALUE to stdout with newline, to stdout, to stderr with newline
 //     line cat                 a line (all) of standard input to standard output
 //     kill exit                dies of signal VALUE; exits with VALUE
@@ -46,7 +46,7 @@ using namespace rejoin::wire;
 
 struct FakeRank {
   std::uint32_t rank = 0;
-  std::uint32_t life = 0;
+  std::uint32_t incarnation = 0;
   int socket = -1;
   std::byte* base = nullptr;
   std::uint64_t ordinal = 0;
@@ -66,7 +66,7 @@ void tell(MessageType type, int code = 0, std::uint64_t value = 0, std::string_v
   memset(&m, 0, kMessageHeadBytes);
   m.type = type;
   m.rank = me.rank;
-  m.incarnation = me.life;
+  m.incarnation = me.incarnation;
   m.code = code;
   m.value = value;
   m.text_bytes = static_cast<std::uint32_t>(text.size());
@@ -111,7 +111,7 @@ bool register_here(const char* secret) {
   memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof fd);
   struct stat info;
   fstat(fd, &info);
-  me.life = m.incarnation;
+  me.incarnation = m.incarnation;
   void* p = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) die_of_misuse("no segment");
@@ -132,16 +132,17 @@ void sleep_often(int times) {
 
 void die_if_ordered(PointKind kind, Moment moment) {
   SegmentHeader* h = header_of(me.base);
-  for (std::uint32_t i = 0; i < h->kills; ++i) {
-    KillPoint& k = h->kill[i];
-    if (k.rank != me.rank || k.life != me.life || k.kind != kind || k.moment != moment) continue;
+  for (std::uint32_t i = 0; i < h->faults; ++i) {
+    FaultPoint& k = h->fault[i];
+    if (k.rank != me.rank || k.incarnation != me.incarnation) continue;
+    if (k.kind != kind || k.moment != moment) continue;
     if (kind == PointKind::kOperation && k.ordinal != me.ordinal) continue;
     k.fired = 1;
     kill(getpid(), SIGKILL);
   }
 }
 
-// How many operations were done by all lives is kept in a word of the rank that nobody else uses
+// How many operations all incarnations have done is kept in a word of the rank that nobody uses
 // here.
 void operate() {
   RankControl* c = me.control();
@@ -157,7 +158,7 @@ void operate() {
   }
   if (c->live_since == 0) {
     c->live_since = me.ordinal;
-    if (me.life > 0) tell(MessageType::kLive, 0, c->replayed);
+    if (me.incarnation > 0) tell(MessageType::kLive, 0, c->replayed);
   }
   c->phase = Phase::kInside;
   die_if_ordered(PointKind::kOperation, Moment::kInside);
@@ -236,7 +237,7 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     tell(MessageType::kAbort, number);
     for (;;) pause();
   } else if (word == "limit") {
-    header_of(me.base)->limit_reached = 1;
+    header_of(me.base)->journal_full = 1;
     tell(MessageType::kLimit);
   } else if (word == "notice") {
     tell(MessageType::kNotice, 0, 0, value);
@@ -311,7 +312,7 @@ int main(int argc, char** argv) {
       word = word.substr(slash + 1);
     }
     if (const std::size_t at = word.rfind('@'); at != std::string::npos) {
-      if (static_cast<std::uint32_t>(atoi(word.c_str() + at + 1)) != me.life) continue;
+      if (static_cast<std::uint32_t>(atoi(word.c_str() + at + 1)) != me.incarnation) continue;
       word.resize(at);
     }
     if (const std::size_t colon = word.find(':'); colon != std::string::npos) {
