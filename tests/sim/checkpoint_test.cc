@@ -13,7 +13,7 @@ namespace {
 class Together : public testing::TestWithParam<std::string> {};
 
 // All of them, or all but one, at every moment of the run, in several schedules: between prepare
-// and acknowledge, in a load, in the set-up, ...
+// and acknowledge, in a load, in the bootstrap phase, ...
 TEST_P(Together, AtEveryMoment) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
@@ -96,7 +96,7 @@ World steady(std::uint64_t iterations, std::size_t growth) {
   world.body = [iterations, growth](Player& p) {
     Player::Comm all = p.everyone(), pair = p.comm({2, 0});
     const std::uint64_t from = p.load();
-    p.end_set_up();
+    p.end_bootstrap_phase();
     p.grow_models(growth);
     for (std::uint64_t v = from; v < iterations; ++v) {
       p.allreduce(all, 5);

@@ -23,7 +23,7 @@ std::vector<Probe> with(std::vector<Probe> probes, std::initializer_list<Probe> 
 // Iterations `from` to `to`, a checkpoint behind each.
 template <class Iteration>
 void iterate(Player& p, Comm& all, std::uint64_t from, std::uint64_t to, Iteration&& iteration) {
-  p.end_set_up();
+  p.end_bootstrap_phase();
   for (std::uint64_t v = from; v < to; ++v) {
     iteration(v);
     p.checkpoint(all);
@@ -58,7 +58,7 @@ void bare(Player& p) {
 void lazy(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   for (std::uint64_t v = from; v < 7; ++v) {
     p.allreduce(all, 1 + v);
     if (v % 2 == 0) p.message(all, 0, 1, 3);
@@ -77,19 +77,19 @@ void bootstrap(Player& p) {
   for (const std::size_t count : {3, 1, 3}) p.allreduce(all, count);
   p.call_through(0);
   p.bcast(all, 2, 7);
-  p.end_set_up();
+  p.end_bootstrap_phase();
   if (from == 0) p.gather(all, 1, 2);
   iterate(p, all, from, 3, [&](std::uint64_t v) { p.allreduce(all, 1 + v); });
 }
 
-// One function makes the calls of the set-up and of the iterations.
+// One function makes the calls of the bootstrap phase and of the iterations.
 void wrapper(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
   p.call_through(kWrapper);
   p.mark(17);
   p.allreduce(all, 1);
-  p.end_set_up();
+  p.end_bootstrap_phase();
   if (from == 0) p.allreduce(all, 1);
   iterate(p, all, from, 3, [&](std::uint64_t) {
     p.allreduce(all, 1);
@@ -101,7 +101,7 @@ void wrapper(Player& p) {
 void unproven_repeated(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   p.call_through(kWrapper);
   p.allreduce(all, 2);
   p.call_through(0x9100);
@@ -118,7 +118,7 @@ void unproven_repeated(Player& p) {
 void unproven_roles(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   for (std::uint64_t v = from; v < 4; ++v) {
     if (v % 3 == 0) {
       p.call_through(p.rank() != 0 ? kWrapper + 8 * p.rank() : v == 0 ? 0x9200 : 0x9300);
@@ -149,13 +149,13 @@ void communicators(Player& p) {
   });
 }
 
-// In some iterations no member of the set-up's communicators is heard of in them.
+// In some iterations no member of the bootstrap phase's communicators is heard of in them.
 void seldom(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
   Comm pair = p.comm({1, 0});
   p.allreduce(pair, 2);
-  p.end_set_up();
+  p.end_bootstrap_phase();
   if (from == 0) p.gather(pair, 0, 1);
   iterate(p, all, from, 4, [&](std::uint64_t v) {
     p.allreduce(all, 1);
@@ -167,7 +167,7 @@ void messages(Player& p) {
   Comm all = p.everyone(), pair = p.comm({2, 0});
   p.gather(all, 0, 1);
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   if (from == 0) p.scatter(all, 1, 2);
   iterate(p, all, from, 3, [&](std::uint64_t v) {
     p.alltoall(all, 1);
@@ -181,7 +181,7 @@ void messages(Player& p) {
 void crossing(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   const auto root = [](std::uint64_t v) { return static_cast<std::uint32_t>(v % 2); };
   const auto is_early = [&](std::uint64_t v) { return p.rank() == 2 * root(v); };
   const auto send = [&](std::uint64_t v) {
@@ -203,7 +203,7 @@ void crossing(Player& p) {
 void wrapping(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   const std::uint64_t from = p.load();
-  p.end_set_up();
+  p.end_bootstrap_phase();
   const auto behind = [&] {
     for (int i = 0; i < 3; ++i) p.bcast(pair, 0, 1);
     for (int i = 0; i < 3; ++i) p.message(pair, 0, 1, 4);
@@ -247,7 +247,7 @@ std::vector<World> more_checkpoint_worlds() {
 }
 
 std::vector<World> checkpoint_worlds() {
-  const auto asked = with(kRestores, {Probe::kAskedAgain});
+  const auto asked = with(kRestores, {Probe::kBootstrapReplay});
   std::vector<World> worlds;
   const auto add = [&](const char* name, std::uint32_t ranks, void (*body)(Player&),
                        std::vector<Probe> must_reach) {

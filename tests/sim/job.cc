@@ -63,7 +63,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   for (const World::Kill& k : world_.kills) {
     engine::FaultPoint& point = header->fault[header->faults++];
     point.rank = k.rank;
-    point.incarnation = k.life;
+    point.incarnation = k.incarnation;
     point.ordinal = k.ordinal;
     point.kind = engine::PointKind::kOperation;
     point.moment = k.moment;
@@ -144,7 +144,7 @@ void Job::wipe_segment() {
 }
 
 const char* Job::judge_end() {
-  // With other deaths, lives are counted otherwise than the kills expect.
+  // With other deaths, incarnations are counted otherwise than the kills expect.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
     if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";

@@ -44,7 +44,7 @@ struct World {
   bool checkpoints = false;  // it makes some
   struct Kill {              // as by --kill
     std::uint32_t rank;
-    std::uint32_t life;
+    std::uint32_t incarnation;
     std::uint64_t ordinal;
     engine::Moment moment;
   };
@@ -54,7 +54,7 @@ struct World {
 
 struct Plan {
   SimOptions options;
-  bool tagged = false;  // contributions depend on life and attempt
+  bool tagged = false;  // contributions depend on incarnation and attempt
   std::vector<Death> deaths;
   std::uint32_t max_restarts = 1 << 16;  // of a rank
 };
@@ -93,7 +93,7 @@ class Job : private engine::SimObserver {
 
   const World& world() const { return world_; }
   Result run(const Plan& plan);
-  // The last steps of every rank in the same run, for people.
+  // The last steps of every rank in the same run, for diagnostics.
   std::string transcript(const Plan& plan, std::size_t lines_a_rank);
 
   const Probes& probes() const { return probes_; }  // of all runs

@@ -81,20 +81,20 @@ void Oracle::entered(Group& g, std::uint64_t sequence, std::uint32_t member) {
   if (g.operations[member] <= sequence) g.operations[member] = sequence + 1;
 }
 
-const char* Oracle::returned_uniform(Group& g, std::uint64_t sequence, std::uint64_t number,
-                                     std::uint32_t member, bool failed, bool synchronises,
-                                     const void* data, std::size_t bytes) {
+const char* Oracle::returned_replicated(Group& g, std::uint64_t sequence, std::uint64_t number,
+                                        std::uint32_t member, bool failed, bool synchronises,
+                                        const void* data, std::size_t bytes) {
   Key& key = g.keys[sequence];
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(data, bytes);
   const auto at = static_cast<unsigned long long>(sequence);
-  if (key.uniform && (key.hash != hash || key.failed != failed)) {
+  if (key.replicated && (key.hash != hash || key.failed != failed)) {
     return broken(
         "I1: rank %u is given other bytes for operation %llu of context %llx than somebody "
         "was before",
         g.members[member], at, static_cast<unsigned long long>(g.context));
   }
-  if (!key.uniform) {
-    key.uniform = true;
+  if (!key.replicated) {
+    key.replicated = true;
     key.failed = failed;
     key.bytes = bytes;
     key.hash = hash;
@@ -127,8 +127,9 @@ const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint
   const auto at = static_cast<unsigned long long>(sequence);
   if (failed) hash = 1;
   if (key.own[member] != 0 && key.own[member] != hash) {
-    return broken("I1: rank %u is given other bytes for operation %llu than in its former life",
-                  g.members[member], at);
+    return broken(
+        "I1: rank %u is given other bytes for operation %llu than in a former incarnation",
+        g.members[member], at);
   }
   key.own[member] = hash;
   key.failed = key.failed || failed;
@@ -289,9 +290,10 @@ bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequenc
     return it == v.next.end() ? 0 : it->second;
   };
   const Version& then = versions.at(from);
-  if (sequence < next(versions.begin()->second)) return true;  // set-up
+  if (sequence < next(versions.begin()->second)) return true;  // bootstrap phase
   if (then.next.contains(g.context)) return sequence >= next(then);
-  return g.born[member] == 0 || g.born[member] >= from;  // made and freed in the set-up, or later
+  // Made and freed in the bootstrap phase, or later.
+  return g.born[member] == 0 || g.born[member] >= from;
 }
 
 const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uint64_t from) {
@@ -299,7 +301,7 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
   const std::uint64_t tail = records.tail.load();
   for (std::uint64_t s = 0; s < tail && s < g.keys.size(); ++s) {
     const Key& key = g.keys[s];
-    if (!key.uniform || key.failed || !is_kept(g, member, s, from)) continue;
+    if (!key.replicated || key.failed || !is_kept(g, member, s, from)) continue;
     const Record& r = *engine::log_at<Record>(base_, records, s);
     const bool small = key.bytes <= engine::kInlineBytes;
     if (!small && r.value >= engine::header_of(base_)->segment_bytes) {

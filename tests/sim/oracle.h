@@ -1,9 +1,8 @@
 // What must be true of a job, judged from outside: only from the bytes that programs were given,
 // from when they entered and returned, and from the segment's published words.
 //
-//   I1        the outcome of a key is the same bytes at every member, in every life, and (untagged)
-//   those
-//             of the run without failures
+//   I1        the outcome of a key is the same bytes at every member, in every incarnation,
+//             and (untagged) those of the run without failures
 //   I2        a call that has returned has a published record
 //   barrier   nobody returns from an operation that synchronises before every member has entered it
 //   I5        published words never go back, and only their owner moves them
@@ -38,7 +37,7 @@ std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
 // One operation of a communicator.
 struct Key {
   bool failed = false;   // kMismatch, at somebody
-  bool uniform = false;  // has an outcome that is the same for all; then:
+  bool replicated = false;  // has an outcome that is the same for all; then:
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
   std::array<std::uint64_t, kMaxSimRanks / 64> entered = {};  // a bit a member
@@ -49,11 +48,11 @@ struct Key {
 struct Count {
   std::uint64_t context;  // 0: free
   std::uint64_t next;     // sequence number of the next operation
-  // Likewise, but not counting what was executed once more in the set-up of a later life: names an
-  // operation of the program whatever happened.
+  // Likewise, but not counting what was executed once more in the bootstrap phase of a later
+  // incarnation: names an operation of the program whatever happened.
   std::uint64_t number;
-  std::uint64_t set_up;  // number of the first operation in the set-up
-  std::uint64_t asked;   // operations in the set-up of this life
+  std::uint64_t bootstrap;  // number of the first operation in the bootstrap phase
+  std::uint64_t asked;      // operations in the bootstrap phase of this incarnation
 };
 
 struct Group {
@@ -61,7 +60,7 @@ struct Group {
   std::vector<std::uint32_t> members;         // world ranks
   std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has made its own
   std::vector<std::uint64_t> tails;           // of each member, as last seen
-  std::vector<std::uint64_t> operations;      // entered so far, by each member in any life
+  std::vector<std::uint64_t> operations;      // entered so far, by each member in any incarnation
   std::vector<std::uint64_t> born;            // the newest version of each when it made its own
   std::deque<Key> keys;
   const Group* reference = nullptr;  // the same in the run without failures
@@ -82,9 +81,9 @@ class Oracle {
 
   void entered(Group& g, std::uint64_t sequence, std::uint32_t member);
   // `number`: the sequence number in the run without failures.
-  const char* returned_uniform(Group& g, std::uint64_t sequence, std::uint64_t number,
-                               std::uint32_t member, bool failed, bool synchronises,
-                               const void* data, std::size_t bytes);
+  const char* returned_replicated(Group& g, std::uint64_t sequence, std::uint64_t number,
+                                  std::uint32_t member, bool failed, bool synchronises,
+                                  const void* data, std::size_t bytes);
   const char* returned_channel(Group& g, std::uint64_t sequence, std::uint64_t number,
                                std::uint32_t member, bool failed, std::uint64_t hash);
 
@@ -107,7 +106,7 @@ class Oracle {
   // Message k from one world rank to another is about to be sent. False: it is posted already.
   bool offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash);
   const char* posted(std::uint32_t from, std::uint32_t to, std::uint64_t k);
-  // *again: an earlier life has received it as well.
+  // *again: an earlier incarnation has received it as well.
   const char* received(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash,
                        bool* again);
 
@@ -131,7 +130,7 @@ class Oracle {
     std::uint64_t tail = 0;
     std::uint64_t consumed = 0;
   };
-  // A version of a rank, as the life gave it that prepared it.
+  // A version of a rank, as the incarnation gave it that prepared it.
   struct Version {
     std::uint64_t state = 0;
     Models models;

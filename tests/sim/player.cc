@@ -19,7 +19,7 @@ using recovery::Status;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{32} << 20;
-constexpr std::uint64_t kSetUpSite = 0x5000;
+constexpr std::uint64_t kBootstrapSite = 0x5000;
 
 std::uint32_t mix32(std::uint32_t a, std::uint32_t b) {
   std::uint32_t h = (a * 31 + b) * 0x9e3779b1u;
@@ -56,9 +56,11 @@ Player::Buffer Player::buffer(std::size_t count) {
 }
 
 void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation) {
-  // In the set-up the same in every life, long after the state has become another one.
-  const std::uint64_t from = setting_up_ ? engine::mix(set_up_state_ + set_up_operations_)
-                                         : engine::mix(state() + operations_);
+  // In the bootstrap phase the same in every incarnation, long after the state has become
+  // another one.
+  const std::uint64_t from = in_bootstrap_phase_
+                                 ? engine::mix(bootstrap_state_ + bootstrap_operations_)
+                                 : engine::mix(state() + operations_);
   const std::uint64_t seed = engine::mix(from ^ engine::mix(salt + rank() * 64));
   const auto low = static_cast<std::uint32_t>(seed);
   for (std::size_t i = 0; i < b.count; ++i) {
@@ -66,17 +68,18 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
   }
 }
 
-// by_life: may be another one in another life, if the run is tagged.
-Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_life) {
+// by_incarnation: may be another one in another incarnation, if the run is tagged.
+Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation) {
   const Buffer b = buffer(count);
   // Alone, a rank gets back what it brings: nothing of it is recorded.
-  fill(b, by_life && job_.tagged() && c.size() > 1 && !setting_up_ ? 1000 + life() : 0, 0);
+  const bool tagged = by_incarnation && job_.tagged() && c.size() > 1 && !in_bootstrap_phase_;
+  fill(b, tagged ? 1000 + incarnation() : 0, 0);
   return b;
 }
 
 void Player::retag() {
   if (retagged_comm_ == nullptr) return;
-  fill(retagged_, 2000 + life() * 64 + ++attempts_,
+  fill(retagged_, 2000 + incarnation() * 64 + ++attempts_,
        static_cast<std::uint16_t>(retagged_comm_->comm->generation));
 }
 
@@ -106,9 +109,9 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   c.signature.root = root;
   c.signature.bytes = bytes;
   // Where all members call from: a program has loops, and the same text on every rank.
-  const std::uint64_t site = site_ != 0    ? site_
-                             : setting_up_ ? kSetUpSite + 16 * of.count->asked
-                                           : 0x1000 + 16 * (of.count->number % 8);
+  const std::uint64_t site = site_ != 0            ? site_
+                             : in_bootstrap_phase_ ? kBootstrapSite + 16 * of.count->asked
+                                                   : 0x1000 + 16 * (of.count->number % 8);
   c.site = reinterpret_cast<const void*>(site);
   return c;
 }
@@ -165,7 +168,7 @@ Count* Player::count_of(std::uint64_t context) {
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
   // Asked for again, it is entered only if it is to be executed once more.
-  if (!asks_again()) job_.oracle().entered(*c.group, c.count->next, c.me);
+  if (!replays_bootstrap()) job_.oracle().entered(*c.group, c.count->next, c.me);
   job_.begin_operation(rank_.host(), *c.group, c.count->next, bcast, follower);
   retagged_comm_ = nullptr;
   attempts_ = 0;
@@ -176,30 +179,30 @@ Player::Given Player::given(const Comm& c, const recovery::Outcome& outcome) {
   const Count& count = *c.count;
   Given g = {outcome.sequence, count.number, false};
   if (outcome.status != Status::kOk) return {count.next, count.number, false};
-  if (c.size() == 1) {  // nothing is recorded: it is executed in every life
-    if (asks_again()) g.number = count.set_up + count.asked;
+  if (c.size() == 1) {  // nothing is recorded: it is executed in every incarnation
+    if (replays_bootstrap()) g.number = count.bootstrap + count.asked;
     job_.oracle().entered(*c.group, g.number, c.me);
     return {g.number, g.number, false};
   }
-  if (asks_again()) {
-    g.number = count.set_up + count.asked;
+  if (replays_bootstrap()) {
+    g.number = count.bootstrap + count.asked;
     g.out_of_turn = g.sequence != count.next;
-    if (g.sequence != g.number) job_.fail_if("set-up: it is given another operation");
+    if (g.sequence != g.number) job_.fail_if("bootstrap phase: it is given another operation");
     if (!g.out_of_turn) job_.oracle().entered(*c.group, g.sequence, c.me);
-    job_.hit(Probe::kAskedAgain);
+    job_.hit(Probe::kBootstrapReplay);
   } else if (g.sequence != count.next) {
-    job_.fail_if("set-up: an operation of the iterations is taken for one");
+    job_.fail_if("bootstrap phase: an operation of the iterations is taken for one");
   }
   return g;
 }
 
 void Player::end(Comm& c, const Given& g, std::uint64_t hash, bool common) {
-  if (setting_up_) ++c.count->asked;
-  if (!asks_again()) ++c.count->number;
+  if (in_bootstrap_phase_) ++c.count->asked;
+  if (!replays_bootstrap()) ++c.count->number;
   if (!g.out_of_turn) ++c.count->next;
-  if (setting_up_) {
-    set_up_state_ = engine::mix(set_up_state_ + hash);
-    ++set_up_operations_;
+  if (in_bootstrap_phase_) {
+    bootstrap_state_ = engine::mix(bootstrap_state_ + hash);
+    ++bootstrap_operations_;
   } else {
     state_ = engine::mix(state_ + hash);
     if (common && c.size() == ranks()) common_ = engine::mix(common_ + hash);
@@ -223,13 +226,13 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
             c.count->next % c.size() != c.me);
-  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1 && !setting_up_) {
+  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1 && !in_bootstrap_phase_) {
     retagged_ = in;
     retagged_comm_ = &c;
   }
   recovery::Call at = call(c, kind, bytes, root);
-  hint_.bootstrap = setting_up_;
-  if (setting_up_) at.hint = &hint_;
+  hint_.bootstrap = in_bootstrap_phase_;
+  if (in_bootstrap_phase_) at.hint = &hint_;
   const recovery::Outcome o = rank_.replicated(*c.comm, at, u);
   retagged_comm_ = nullptr;
   hint_ = {};
@@ -254,9 +257,9 @@ Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind, 
   Oracle& oracle = job_.oracle();
   const Given g = given(c, o);
   if (job_.world().disagreement != Disagreement::kSomewhere) {
-    const bool synchronises = kind != OpKind::kBcast && !asks_again();
-    job_.fail_if(oracle.returned_uniform(*c.group, g.sequence, g.number, c.me, failed, synchronises,
-                                         result, bytes));
+    const bool synchronises = kind != OpKind::kBcast && !replays_bootstrap();
+    job_.fail_if(oracle.returned_replicated(*c.group, g.sequence, g.number, c.me, failed,
+                                            synchronises, result, bytes));
   }
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(result, bytes);
   job_.simulation().note(rank_.host(), "has the outcome of operation", g.sequence, hash);
@@ -347,11 +350,11 @@ class SimPort {
   SimRank::ChannelOp& operation_;
 };
 
-// own_in_outcome: what I bring myself is the same in every life, so that all of `out` must be.
+// own_in_outcome: I bring the same in every incarnation, so that all of `out` must be the same.
 template <class Algorithm>
 Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const Buffer& out,
                        bool own_in_outcome, Algorithm&& algorithm) {
-  if (asks_again() && c.size() > 1) {
+  if (replays_bootstrap() && c.size() > 1) {
     job_.fail_if("a program repeats what gives every rank something else");
   }
   std::memset(static_cast<void*>(out.data), 0, out.bytes());

@@ -44,7 +44,7 @@ class Player {
 
   std::uint32_t rank() const { return rank_.rank(); }
   std::uint32_t ranks() const { return rank_.size(); }
-  std::uint32_t life() { return rank_.host().incarnation(); }
+  std::uint32_t incarnation() { return rank_.host().incarnation(); }
 
   // `id` tells communicators of the same members apart.
   Comm everyone(std::uint64_t id = 0);
@@ -72,31 +72,31 @@ class Player {
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
   // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
-  // from the models. What it does from here to end_set_up() it does in every life.
+  // from the models. What it does from here to end_bootstrap_phase() it does in every incarnation.
   std::uint64_t load();
-  void end_set_up() { setting_up_ = false; }
+  void end_bootstrap_phase() { in_bootstrap_phase_ = false; }
   // Global model: the same on all ranks. The models are overwritten as soon as it returns.
   void checkpoint(Comm& world);
   // The first of these and every `every`-th is written, the others are only numbers.
   void checkpoint_lazily(Comm& world, std::uint64_t every);
   // From now on models have so many elements more with every version.
   void grow_models(std::size_t elements) { growth_ = elements; }
-  // The key of the next operation of the set-up. 0, and without this: by its place. All that gives
-  // every rank the same is marked there.
+  // The key of the next operation of the bootstrap phase. 0, and without this: by its place. All
+  // that gives every rank the same is marked there.
   void mark(std::uint64_t key) { hint_.key = key; }
   // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
   void call_through(std::uint64_t site) { site_ = site; }
 
   bool is_restored() const { return restored_; }
   // A hash over all that the program has been given.
-  std::uint64_t state() const { return engine::mix(state_ + set_up_state_ + common_); }
+  std::uint64_t state() const { return engine::mix(state_ + bootstrap_state_ + common_); }
 
   // An attempt is about to be made: in tagged runs its contribution is another one.
   void retag();
 
  private:
   friend class SimPort;
-  // At the front of `memory`, for the life of the player.
+  // At the front of `memory`, as long as the player lasts.
   static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
   struct Given {
@@ -116,14 +116,14 @@ class Player {
   recovery::Call call(const Comm& of, recovery::OpKind kind, std::size_t bytes, int root) const;
   void* allocate(std::size_t bytes);
   Buffer buffer(std::size_t count);
-  Buffer contribution(const Comm& c, std::size_t count, bool by_life);
+  Buffer contribution(const Comm& c, std::size_t count, bool by_incarnation);
   void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
 
   void write_models(std::uint64_t v, Buffer* global, Buffer* local);
   void checkpoint(Comm& world, std::uint64_t next_lazy);
   void read_models();
   void check_loaded();
-  bool asks_again() const { return setting_up_ && restored_; }
+  bool replays_bootstrap() const { return in_bootstrap_phase_ && restored_; }
   Count* count_of(std::uint64_t context);
   void begin(Comm& c, bool bcast, bool follower);
   Given given(const Comm& c, const recovery::Outcome& outcome);
@@ -141,17 +141,17 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_;
-  // Of the program. A hash over all outcomes but those of the set-up; over those; and over those
-  // that all ranks were given.
+  // Of the program. A hash over all outcomes but those of the bootstrap phase; over those; and over
+  // those that all ranks were given.
   std::uint64_t state_;
-  std::uint64_t set_up_state_ = 0;
+  std::uint64_t bootstrap_state_ = 0;
   std::uint64_t common_ = 0;
   std::uint64_t operations_ = 0;
-  std::uint64_t set_up_operations_ = 0;
+  std::uint64_t bootstrap_operations_ = 0;
   std::uint64_t site_ = 0;
   recovery::Hint hint_;
   std::size_t growth_ = 0;
-  bool setting_up_ = false;
+  bool in_bootstrap_phase_ = false;
   bool restored_ = false;
   Count* const counts_;           // [kMaxCounts] of communicators that are there
   Count* const restored_counts_;  // likewise, of the version that was loaded

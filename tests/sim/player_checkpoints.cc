@@ -70,7 +70,7 @@ void Player::read_models() {
     for (std::size_t k = 0; k < kMaxCounts; ++k) {
       const Count& then = restored_counts_[k];
       if (then.context != 0 && then.context == counts_[i].context)
-        counts_[i] = {then.context, then.next, then.number, then.set_up, 0};
+        counts_[i] = {then.context, then.next, then.number, then.bootstrap, 0};
     }
   }
 }
@@ -84,10 +84,10 @@ std::uint64_t Player::load() {
   if (s != Status::kOk) job_.fail_if(rank_.last_error());
   job_.simulation().note(rank_.host(), "loads version", loaded_.version, 0);
   job_.fail_if(oracle.loaded(rank(), committed, loaded_));
-  set_up_state_ = engine::mix(state_ + 5);
-  setting_up_ = true;
+  bootstrap_state_ = engine::mix(state_ + 5);
+  in_bootstrap_phase_ = true;
   restored_ = loaded_.version != 0;
-  for (std::size_t i = 0; i < kMaxCounts; ++i) counts_[i].set_up = counts_[i].number;
+  for (std::size_t i = 0; i < kMaxCounts; ++i) counts_[i].bootstrap = counts_[i].number;
   if (!restored_) return 0;
   job_.hit(Probe::kRestored);
   loaded_hash_ = hash_of_bytes(loaded_.global, loaded_.global_bytes) +
@@ -117,7 +117,7 @@ void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
 void Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
   Oracle& oracle = job_.oracle();
   const std::uint64_t v = rank_.version() + 1;
-  setting_up_ = false;
+  in_bootstrap_phase_ = false;
   check_loaded();
   Buffer global, local;
   write_models(v, &global, &local);

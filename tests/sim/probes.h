@@ -17,7 +17,7 @@ enum class Probe : std::uint8_t {
   kProgressLost,     // an attempt through an extent was given up midway
   kExitedAsked,      // whoever had the record had left already
   kResent,           // a message was sent again, and recognised
-  kReceivedAgain,    // a message was received again by a later life
+  kReceivedAgain,    // a message was received again by a later incarnation
   kSlept,            // a rank went to sleep
   kRung,             // and was rung
   kWokenForNothing,  // or not
@@ -28,11 +28,11 @@ enum class Probe : std::uint8_t {
   kAllDead,           // all ranks were dead together
   kHalfWritten,       // a death left unpublished bytes
   kMismatch,          // members disagreed
-  kMismatchReplayed,  // and a later life was told so from the journal
-  kRestored,          // a life went on at a version
+  kMismatchReplayed,  // and a later incarnation was told so from the journal
+  kRestored,          // an incarnation went on at a version
   kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared
-  kAskedAgain,        // an operation of the set-up was answered out of turn
-  kDiedRestored,      // a life that had loaded a version died
+  kBootstrapReplay,   // an operation of the bootstrap phase was answered out of turn
+  kDiedRestored,      // an incarnation that had loaded a version died
   kDiedRegistering,   // a process died between its registration and its welcome
   kRegisteredLate,    // its registration was read when its replacement ran already
   kSecondRefused,     // a second process asked to be a rank

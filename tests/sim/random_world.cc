@@ -37,18 +37,18 @@ struct Line {
   How how;
 };
 
-// With checkpoints: lines[0..set_up) before the load, those up to `iterations` each life does
-// again, and of the rest `per_version` come before each checkpoint but the last lines.
+// With checkpoints: lines[0..bootstrap) before the load, those up to `iterations` each incarnation
+// does again, and of the rest `per_version` come before each checkpoint but the last lines.
 struct Program {
   std::vector<std::vector<std::uint32_t>> groups;
   std::vector<Line> lines;
   bool checkpoints = false;
-  std::size_t set_up = 0, iterations = 0;
-  std::size_t late_groups = 0;  // made in the set-up, not before it: from this one on
+  std::size_t bootstrap = 0, iterations = 0;
+  std::size_t late_groups = 0;  // made in the bootstrap phase, not before it: from this one on
   std::size_t versions = 0, per_version = 0;
   std::uint64_t lazily = 0;   // every so many; 0: all are written
-  std::uint64_t wrapper = 0;  // through which the set-up calls
-  std::size_t marked = 0;     // every so many operations of the set-up have a key; 0: none
+  std::uint64_t wrapper = 0;  // through which the bootstrap phase calls
+  std::size_t marked = 0;     // every so many operations of the bootstrap phase have a key; 0: none
 };
 
 constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
@@ -116,8 +116,8 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
 void add_checkpoints(Program& program, SimRandom& random, bool small) {
   const std::size_t lines = program.lines.size();
   program.checkpoints = true;
-  program.set_up = random.below(lines / 3 + 1);
-  program.iterations = program.set_up + random.below(lines / 3 + 1);
+  program.bootstrap = random.below(lines / 3 + 1);
+  program.iterations = program.bootstrap + random.below(lines / 3 + 1);
   program.late_groups = 1 + random.below(program.groups.size());
   program.per_version = random.below(small ? 3 : 5);
   program.versions = 1 + random.below(small ? 3 : 6);
@@ -210,7 +210,7 @@ void play_checkpoints(Player& p, const Program& program) {
     }
   };
   for (std::size_t g = 0; g < program.late_groups; ++g) comms[g] = make(g, g);
-  for (std::size_t i = 0; i < program.set_up; ++i) run(i, program.late_groups, 100 + i);
+  for (std::size_t i = 0; i < program.bootstrap; ++i) run(i, program.late_groups, 100 + i);
   const std::uint64_t from = p.load();
   const std::size_t groups = program.groups.size();
   for (std::size_t g = program.late_groups; g < groups; ++g) comms[g] = make(g, g);
@@ -218,7 +218,7 @@ void play_checkpoints(Player& p, const Program& program) {
   const auto can_be_marked = [&](std::size_t i) {
     return is_replicated(program.lines[i].kind) || program.lines[i].kind == Kind::kRemake;
   };
-  for (std::size_t i = program.set_up; i < program.iterations; ++i) {
+  for (std::size_t i = program.bootstrap; i < program.iterations; ++i) {
     if (!can_be_marked(i)) continue;
     const Line& l = program.lines[i];
     const bool key = program.marked != 0 && i % program.marked == 0 && is_replicated(l.kind) &&
@@ -226,10 +226,10 @@ void play_checkpoints(Player& p, const Program& program) {
     if (key) p.mark(i % 2 == 0 ? 0 : 1000 + i);
     run(i, groups, 100 + i);
   }
-  p.end_set_up();
+  p.end_bootstrap_phase();
   p.call_through(0);
   // What gives every rank something else cannot be marked: only the first incarnations do it.
-  for (std::size_t i = program.set_up; from == 0 && i < program.iterations; ++i) {
+  for (std::size_t i = program.bootstrap; from == 0 && i < program.iterations; ++i) {
     if (!can_be_marked(i)) run(i, groups, 100 + i);
   }
   const std::size_t rest = program.lines.size() - program.iterations;

@@ -62,7 +62,7 @@ TEST(Divergence, StopsTheJob) {
   world.ranks = 2;
   world.body = [](Player& p) {
     Player::Comm all = p.everyone();
-    p.allreduce(all, p.life() == 0 ? 1 : 2);
+    p.allreduce(all, p.incarnation() == 0 ? 1 : 2);
     p.message(all, 0, 1, 1);
     p.barrier(all);
   };
@@ -82,7 +82,7 @@ TEST(Divergence, OfAMessageStopsTheJob) {
   world.ranks = 2;
   world.body = [](Player& p) {
     Player::Comm all = p.everyone();
-    p.message(all, 0, 1, p.life() == 0 ? 3 : 4);
+    p.message(all, 0, 1, p.incarnation() == 0 ? 3 : 4);
     p.barrier(all);
   };
   Job job(world);

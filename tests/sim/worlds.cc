@@ -14,7 +14,7 @@ constexpr std::size_t kInlineCount = 1;         // in the slot; the result in th
 constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
 constexpr std::size_t kStagedCount = 5;         // through staging, everybody reads all of it
 constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
-constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging halves are used again
+constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are used again
 constexpr std::size_t kChunksCount = 34000;     // a broadcast in three chunks
 
 using Comm = Player::Comm;
