@@ -43,8 +43,9 @@ typedef struct {
   int in_place;
 } Step;
 
-// --- Operations
-// of the program's own. All are associative, so that every order of evaluation gives the same bits.
+// --- Operators of the program's own
+//
+// All are associative, so that every order of evaluation gives the same bits.
 
 static const uint64_t kPrime = UINT64_C(2147483647);
 
