@@ -104,9 +104,9 @@ int rejoin_incarnation(void);
  */
 
 /* Shows one line at once: ftrun prints it on its standard error, with this rank's number before it.
- * It is no part of the rank's output, so what a former incarnation has said is said again. Without ftrun,
- * before MPI_Init and after MPI_Finalize it goes to this process's standard error. What is longer
- * than 4,000 bytes is cut. */
+ * It is no part of the rank's output, so what a former incarnation has said is said again. Without
+ * ftrun, before MPI_Init and after MPI_Finalize it goes to this process's standard error. What is
+ * longer than 4,000 bytes is cut. */
 void rejoin_notice(const char* text);
 
 /* ------------------------------------------------------------------------------------ MPI_Pcontrol

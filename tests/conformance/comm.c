@@ -216,8 +216,8 @@ static void test_failing_dup(void) {
   OK(MPI_Comm_set_attr(comm, key, &key));
   for (int with_info = 0; with_info < 2; ++with_info) {
     MPI_Comm copy = MPI_COMM_WORLD;
-    int code = with_info ? MPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &copy)
-                         : MPI_Comm_dup(comm, &copy);
+    int code =
+        with_info ? MPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &copy) : MPI_Comm_dup(comm, &copy);
     int error_class = MPI_SUCCESS;
     OK(MPI_Error_class(code, &error_class));
     check_i64("error class", MPI_ERR_OTHER, error_class);

@@ -1,5 +1,5 @@
-// The interface between the headers and librabit.so: everything that crosses it is here, and all of it
-// is plain memory, numbers and functions. Programs use rabit.h.
+// The interface between the headers and librabit.so: everything that crosses it is here, and all of
+// it is plain memory, numbers and functions. Programs use rabit.h.
 #pragma once
 
 #include <cstddef>

@@ -57,17 +57,10 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       stop(e, e.code, e.text);
       break;
     case Kind::kRegistered:
-      r.state = State::kRegistered;
-      r.pid = e.pid;
-      r.replay_since_ns = e.at_ns;
-      record("register", e).pid = e.pid;
+      on_registered(e);
       break;
     case Kind::kInitialized:
-      r.state = State::kRunning;
-      r.replay_since_ns = e.at_ns;
-      somebody_initialized_ = true;
-      record("init", e);
-      check_everybody_initializes(e);
+      on_initialized(e);
       break;
     case Kind::kLive:
       on_back("live", e, e.value);
@@ -124,6 +117,23 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
   }
   return std::move(actions_);
+}
+
+void SupervisorCore::on_registered(const Event& e) {
+  Rank& r = ranks_[e.rank];
+  r.state = State::kRegistered;
+  r.pid = e.pid;
+  r.replay_since_ns = e.at_ns;
+  record("register", e).pid = e.pid;
+}
+
+void SupervisorCore::on_initialized(const Event& e) {
+  Rank& r = ranks_[e.rank];
+  r.state = State::kRunning;
+  r.replay_since_ns = e.at_ns;
+  somebody_initialized_ = true;
+  record("init", e);
+  check_everybody_initializes(e);
 }
 
 void SupervisorCore::on_ended(const Event& e) {

@@ -112,6 +112,8 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
+  void on_registered(const Event& event);
+  void on_initialized(const Event& event);
   void on_ended(const Event& event);
   void on_death(const Event& event);
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
