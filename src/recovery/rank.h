@@ -56,10 +56,11 @@ class BasicRank {
   // Runs or replays one replicated-result operation. Blocks until every member has entered (Bcast:
   // the root never waits). The result is valid until the next operation of this rank.
   Outcome replicated(Comm& comm, const Call& call, const ReplicatedSpec& spec) {
-    ReplicatedOp op(operations_, comm, call, spec);
+    Outcome outcome;
+    ReplicatedOp op(operations_, comm, call, spec, &outcome);
     engine::wait_until(rooms_.host,
                        [&](bool thorough) { return op.advance(thorough) != Progress::kPending; });
-    return op.outcome();
+    return outcome;
   }
 
   // Runs or replays a collective whose members get different bytes: `algorithm` is one of

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "engine/attempt.h"
 #include "engine/broadcast.h"
@@ -16,10 +17,11 @@ using engine::Progress;
 template <engine::Host H>
 class ReplicatedOp {
  public:
-  // Enters. Everything that `spec` points to, and the hint of `call`, stays until the operation is
-  // over. Operations of one communicator are entered in the order of the program's calls, and
+  // Enters. `spec`, everything that it points to, and the hint of `call` stay until the operation
+  // is over; *outcome is what it gave then. Operations of one communicator are entered in the order of the program's calls, and
   // complete in it, however they are advanced.
-  ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec)
+  ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
+               Outcome* outcome)
       : ops_(ops),
         r_(ops.r),
         c_(comm),
@@ -27,17 +29,8 @@ class ReplicatedOp {
         hint_(call.hint),
         is_bcast_(call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast)),
         root_(static_cast<std::uint32_t>(call.signature.root)),
-        attempt_spec_{spec.input,
-                      spec.input_bytes,
-                      spec.result_bytes,
-                      spec.reduction,
-                      spec.blocks,
-                      static_cast<std::byte*>(spec.early),
-                      ops.r.scratch,
-                      engine::Algorithm::kFlat},
-        attempt_(r_.host, r_.peers, comm.members, attempt_spec_),
-        copier_(static_cast<std::byte*>(spec.early), spec.result_bytes),
-        e_(enter(ops, comm, call, false)) {
+        e_(enter(ops, comm, call, false)),
+        outcome_(*outcome) {
     outcome_.sequence = e_.sequence;
   }
   ~ReplicatedOp() {
@@ -73,8 +66,6 @@ class ReplicatedOp {
     }
   }
 
-  const Outcome& outcome() const { return outcome_; }
-
  private:
   static constexpr std::uint64_t kSlotsAtOnce = journal::kSlots;
   enum class State : std::uint8_t {
@@ -108,10 +99,7 @@ class ReplicatedOp {
       state_ = c_.members.rank == root_ ? State::kRoot : State::kReceiver;
       return Progress::kPending;
     }
-    const std::size_t n = c_.members.size;
-    attempt_spec_.algorithm = engine::algorithm_for(
-        c_.members.size,
-        spec_.reduction != nullptr ? spec_.input_bytes : (spec_.result_bytes + n - 1) / n);
+    prepare_attempt();
     state_ = State::kMayBegin;
     return Progress::kPending;
   }
@@ -151,7 +139,7 @@ class ReplicatedOp {
       prove_mine();
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
     commit(record.value);
-    if (copier_.finish(r_.peers, record.value)) {
+    if (copier_ && copier_->finish(r_.peers, record.value)) {
       outcome_.at = static_cast<const std::byte*>(spec_.early);
     } else {
       give(record.value);
@@ -166,6 +154,22 @@ class ReplicatedOp {
   }
 
   // --- An attempt among all members
+
+  void prepare_attempt() {
+    const std::size_t n = c_.members.size;
+    attempt_spec_ = {spec_.input,
+                     spec_.input_bytes,
+                     spec_.result_bytes,
+                     spec_.reduction,
+                     spec_.blocks,
+                     static_cast<std::byte*>(spec_.early),
+                     r_.scratch,
+                     engine::algorithm_for(c_.members.size,
+                                           spec_.reduction != nullptr
+                                               ? spec_.input_bytes
+                                               : (spec_.result_bytes + n - 1) / n)};
+    attempt_.emplace(r_.host, r_.peers, c_.members, attempt_spec_);
+  }
 
   void begin_attempt() {
     const unsigned needed = engine::Attempt<H>::staging_needed(attempt_spec_);
@@ -187,21 +191,21 @@ class ReplicatedOp {
     } else {
       value_ = 0;
     }
-    attempt_.begin(e_.sequence, r_.comms.generation(c_), e_.chain, e_.call, staging_, out, extent);
+    attempt_->begin(e_.sequence, r_.comms.generation(c_), e_.chain, e_.call, staging_, out, extent);
     state_ = State::kAttempt;
   }
 
   Progress advance_attempt(bool thorough) {
-    switch (attempt_.advance()) {
+    switch (attempt_->advance()) {
       case engine::AttemptState::kComplete:
         if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
-          value_ = attempt_.extent();
+          value_ = attempt_->extent();
           in_early_ = spec_.reduction != nullptr && spec_.early != nullptr;
         }
         state_ = State::kComplete;
         return Progress::kPending;
       case engine::AttemptState::kMismatch:
-        return mismatch({attempt_.disagreeing(), attempt_.disagreeing_call()});
+        return mismatch({attempt_->disagreeing(), attempt_->disagreeing_call()});
       case engine::AttemptState::kNoMemory:
         r_.journal.out_of_memory();
       case engine::AttemptState::kBroken:
@@ -210,11 +214,11 @@ class ReplicatedOp {
         break;
     }
     if (!engine::breaks(r_.host, Rule::kNewGeneration) &&
-        (r_.comms.generation(c_) & 0xffffu) != attempt_.generation()) {
+        (r_.comms.generation(c_) & 0xffffu) != attempt_->generation()) {
       return give_up(r_.comms.find_record(c_, e_.sequence));
     }
     if (attempt_spec_.algorithm == engine::Algorithm::kLeader && !thorough) {
-      const std::uint32_t leader = attempt_.leader();
+      const std::uint32_t leader = attempt_->leader();
       if (r_.peers.tail(c_.members, leader) > e_.sequence) return give_up(leader);
     }
     if (!thorough) return Progress::kPending;
@@ -240,8 +244,8 @@ class ReplicatedOp {
   }
 
   Progress complete() {
-    if (attempt_.unproven() != kNobody) [[unlikely]] {
-      ops_.bootstrap.prove(c_, e_.sequence, attempt_.unproven(), attempt_.unproven_call());
+    if (attempt_->unproven() != kNobody) [[unlikely]] {
+      ops_.bootstrap.prove(c_, e_.sequence, attempt_->unproven(), attempt_->unproven_call());
     }
     if ((e_.call & journal::kUnproven) != 0) [[unlikely]]
       prove_mine();
@@ -316,7 +320,10 @@ class ReplicatedOp {
       holder = thorough ? r_.comms.find_record(c_, e_.sequence) : kNobody;
       if (holder == kNobody) {
         if (spec_.early != nullptr && spec_.result_bytes >= engine::kPipelinedBytes) {
-          copier_.advance(r_.host, r_.peers, c_.members, root_, e_.sequence);
+          if (!copier_) {
+            copier_.emplace(static_cast<std::byte*>(spec_.early), spec_.result_bytes);
+          }
+          copier_->advance(r_.host, r_.peers, c_.members, root_, e_.sequence);
         }
         if (!thorough) return Progress::kPending;
         const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, root_);
@@ -363,16 +370,16 @@ class ReplicatedOp {
   Operations<H>& ops_;
   Rooms<H>& r_;
   Comm<H>& c_;
-  const ReplicatedSpec spec_;
+  const ReplicatedSpec& spec_;
   const Hint* const hint_;
   const bool is_bcast_;
   const std::uint32_t root_;
   State state_ = State::kEntered;
   engine::AttemptSpec attempt_spec_;
-  engine::Attempt<H> attempt_;
-  engine::ChunkCopier copier_;
+  std::optional<engine::Attempt<H>> attempt_;
+  std::optional<engine::ChunkCopier> copier_;  // of a large broadcast
   Entry e_;
-  Outcome outcome_;
+  Outcome& outcome_;  // written where the caller reads it: it is on the path of 100 ns
   std::uint64_t value_ = 0;
   std::uint32_t fingerprint_ = 0;
   bool in_early_ = false;  // the result lies at spec_.early already

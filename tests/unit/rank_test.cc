@@ -224,6 +224,8 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
     for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
       constexpr int kOps = 6;
       std::vector<std::int64_t> in[kOps], out[kOps];
+      ReplicatedSpec specs[kOps];
+      Outcome outcomes[kOps];
       std::optional<Rank::ReplicatedOp> op[kOps];
       const auto comm_of = [&](int k) { return k % 2 == 0 ? &world : other; };
       for (int turn = 0; turn < kOps; ++turn) {
@@ -231,12 +233,13 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
         const int k = rank.rank() % 2 == 0 ? turn : turn ^ 1;
         in[k].assign(count, static_cast<std::int64_t>(rank.rank() + 10 * k));
         out[k].assign(count, -1);
-        ReplicatedSpec u;
+        ReplicatedSpec& u = specs[k];
         u.input = in[k].data();
         u.input_bytes = u.result_bytes = count * 8;
         u.reduction = &sum;
         u.early = k % 3 == 0 ? out[k].data() : nullptr;
-        op[k].emplace(rank.operations(), *comm_of(k), call(OpKind::kAllreduce, count * 8), u);
+        op[k].emplace(rank.operations(), *comm_of(k), call(OpKind::kAllreduce, count * 8), u,
+                      &outcomes[k]);
       }
       bool done[kOps] = {};
       journal::wait_until(rank.host(), [&](bool thorough) {
@@ -249,8 +252,8 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
       });
       const auto n = static_cast<std::int64_t>(world.members.size);
       for (int k = 0; k < kOps; ++k) {
-        ASSERT_EQ(op[k]->outcome().status, Status::kOk);
-        const auto* got = reinterpret_cast<const std::int64_t*>(op[k]->outcome().data());
+        ASSERT_EQ(outcomes[k].status, Status::kOk);
+        const auto* got = reinterpret_cast<const std::int64_t*>(outcomes[k].data());
         for (const std::size_t i : {std::size_t{0}, count / 2, count - 1}) {
           ASSERT_EQ(got[i], n * (n - 1) / 2 + 10 * k * n) << "operation " << k;
         }
