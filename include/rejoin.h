@@ -80,7 +80,8 @@ int rejoin_version(void);
  * iteration, a restarted one when the others are long past it, and is then given its result again.
  * key: a name of its own, for one operation. NULL: the call site, and how often an operation was
  * marked there. Barrier, Bcast, Allreduce, Allgather and making communicators only. Returns 0, or
- * an error if this process has used the key for another operation; that operation fails then, too. */
+ * an error if this process has used the key for another operation; that operation fails then, too.
+ */
 int rejoin_bootstrap(const char* key);
 
 /* It is called from here, not from where the MPI function is called; for libraries that wrap MPI.

@@ -13,13 +13,13 @@
 #include <cstring>
 
 #include "engine/copy.h"
-#include "journal/host.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
+#include "journal/host.h"
+#include "journal/peer_view.h"
 #include "journal/rules.h"
 #include "journal/step.h"
 #include "journal/waiting.h"
-#include "journal/peer_view.h"
 
 namespace rejoin::engine {
 
@@ -39,7 +39,7 @@ struct AttemptSpec {
   const Reduction* reduction;  // null: gather
   // Gather: byte offset of member i's block in the result, [size + 1]; null: all have input_bytes.
   const std::size_t* blocks;
-  std::byte* early;    // sliced reduction: chunks are copied there as they become whole; may be null
+  std::byte* early;  // sliced reduction: chunks are copied there as they become whole; may be null
   std::byte* scratch;  // kStageBytes of the rank's own, for operators that need stable operands
   Algorithm algorithm;
 };
@@ -331,7 +331,8 @@ class Attempt {
     if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
   }
 
-  // In round k chunk k is staged, chunk k-1 reduced, and chunk k-2, which is whole then, copied out.
+  // In round k chunk k is staged, chunk k-1 reduced, and chunk k-2, which is whole then, copied
+  // out.
   AttemptState reduce_sliced() {
     std::byte* result = host_.base() + extent_;
     for (; chunk_ < plan_.chunks + 2; ++chunk_, stage_ = 0) {
@@ -464,8 +465,8 @@ class Attempt {
   std::uint32_t chain_ = 0;
   std::uint32_t call_ = 0;
   std::uint32_t leader_ = 0;
-  std::uint32_t next_ = 0;        // flat: member that comes next; counts down in a reduction
-  const void* right_ = nullptr;   // flat reduction: what is folded so far
+  std::uint32_t next_ = 0;       // flat: member that comes next; counts down in a reduction
+  const void* right_ = nullptr;  // flat reduction: what is folded so far
   std::byte* out_ = nullptr;
   Offset staging_[2] = {};
   Offset extent_ = 0;

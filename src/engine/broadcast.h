@@ -1,7 +1,7 @@
 // A large broadcast: the root copies its payload into an extent chunk by chunk, and the others copy
 // the chunks out as they appear. That is only a head start: the broadcast is the root's record
-// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if the
-// record names the extent that it was copied from.
+// (PROTOCOL.md, Must 1), published when the payload is whole, and what was copied counts only if
+// the record names the extent that it was copied from.
 //
 // The hint is the root's slot: tag (sequence, incarnation, 2), the extent, and chunks done.
 #pragma once
@@ -13,9 +13,9 @@
 
 #include "engine/copy.h"
 #include "journal/host.h"
+#include "journal/peer_view.h"
 #include "journal/step.h"
 #include "journal/waiting.h"
-#include "journal/peer_view.h"
 
 namespace rejoin::engine {
 
@@ -84,8 +84,8 @@ class ChunkCopier {
       copied_ = 0;
       return;
     }
-    const std::size_t published = std::size_t{static_cast<std::uint32_t>(word)} *
-                                  kBroadcastChunkBytes;
+    const std::size_t published =
+        std::size_t{static_cast<std::uint32_t>(word)} * kBroadcastChunkBytes;
     copy_to(peers, std::min(published, bytes_));
   }
 

@@ -160,8 +160,8 @@ class Reduce {
   Progress advance(Port& port) {
     for (; at_ < bytes_ || !begun_; at_ += piece_, folded_ = 0) {
       const std::size_t size = bytes_ - at_ < piece_ ? bytes_ - at_ : piece_;
-      const Progress p = port.me() == root_ ? fold(port, size)
-                                            : port.send(root_, input_ + at_, size);
+      const Progress p =
+          port.me() == root_ ? fold(port, size) : port.send(root_, input_ + at_, size);
       if (p != Progress::kDone) return p;
       begun_ = true;
     }

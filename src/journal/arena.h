@@ -1,6 +1,6 @@
 // The shim's own memory: never the program's malloc, and never where the program's mappings go, so
-// that pointers replay. Power-of-two size classes over one reserved range. Threads may share it: the
-// main thread records libc while another one is inside MPI.
+// that pointers replay. Power-of-two size classes over one reserved range. Threads may share it:
+// the main thread records libc while another one is inside MPI.
 #pragma once
 
 #include <cstddef>

@@ -5,19 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "journal/step.h"
 #include "journal/layout.h"
+#include "journal/step.h"
 #include "wire/messages.h"
 
 namespace rejoin::journal {
 
-// Two of them: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost (transport/sim)
-// yields to a scheduler at every step.
+// Two of them: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost
+// (transport/sim) yields to a scheduler at every step.
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
-                        std::uint32_t rank, unsigned turn, const void* address,
-                        ModuleEntry* module, std::uint64_t* place, const char* text,
-                        wire::MessageType type) {
+                        std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
+                        std::uint64_t* place, const char* text, wire::MessageType type) {
   // The segment, and who I am.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;

@@ -6,17 +6,16 @@
 #include <cstdint>
 #include <cstring>
 
-#include "journal/host.h"
-#include "journal/rules.h"
-#include "journal/waiting.h"
 #include "journal/arena.h"
 #include "journal/contexts.h"
+#include "journal/host.h"
 #include "journal/log.h"
 #include "journal/region.h"
+#include "journal/rules.h"
 #include "journal/staging_pool.h"
+#include "journal/waiting.h"
 
 namespace rejoin::journal {
-
 
 template <Host H>
 class Journal {
@@ -68,7 +67,7 @@ class Journal {
   void commit(Records& records, std::uint64_t sequence, const Record& record) {
     // I5: the tail is the position, and moves by one.
     check(host_, records.tail() == sequence,
-                  "an operation was completed out of order: this is a defect of Rejoin");
+          "an operation was completed out of order: this is a defect of Rejoin");
     Record* r = records.next();
     if (r == nullptr) out_of_memory();
     host_.step(Step::kRecord);

@@ -101,9 +101,10 @@ struct RankControl {
   std::atomic<std::uint64_t> output_mark;
 
   // The owner. Allocation in its region; both outlive it.
-  alignas(kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
-  std::atomic<std::uint64_t> payload_bump;                   // likewise
-  std::atomic<std::uint64_t> backed_bytes;                   // with pages; counts to the limit
+  alignas(
+      kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
+  std::atomic<std::uint64_t> payload_bump;               // likewise
+  std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
 };
 
 // --- Logs
@@ -206,7 +207,8 @@ struct alignas(kLine) Slot {
 };
 static_assert(sizeof(Slot) == kLine);
 
-inline constexpr std::uint32_t kSlots = 2;  // operations of one context that may be attempted at once
+inline constexpr std::uint32_t kSlots =
+    2;  // operations of one context that may be attempted at once
 
 // A rank's part of one communicator. Outlives Comm_free, Finalize and the process.
 struct alignas(kLine) ContextBlock {
@@ -284,8 +286,8 @@ struct Version {
   std::uint64_t ordinal;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;
-  Buffer cursors;              // Cursor[contexts] u64 sent[ranks] u64 received[ranks]
-  Buffer global;               // rank 0's: for all of the host
+  Buffer cursors;  // Cursor[contexts] u64 sent[ranks] u64 received[ranks]
+  Buffer global;   // rank 0's: for all of the host
   Buffer local;
   std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next
   std::uint64_t global_bytes;  // as this rank gave it

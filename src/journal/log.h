@@ -139,7 +139,8 @@ class LogWriter {
     if (room == 0) {
       if (rings == kLogRings) return false;
       r = &log_->ring[rings];
-      const std::uint64_t least = std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
+      const std::uint64_t least =
+          std::max(kSmallestRing, 2 * (tail_ - std::min(tail_, keep_from_)));
       *r = {tail_, rings == 0 ? std::bit_ceil(least) : 2 * log_->ring[rings - 1].capacity, 0};
       r->at = room_for(r->capacity * sizeof(T));
       if (r->at == 0) return false;

@@ -84,9 +84,8 @@ class PeerView {
   }
   // The newest version that no rank, dead or alive, ever goes back behind.
   std::uint64_t kept_by_all() const {
-    return least([this](std::uint32_t r) {
-      return control(r).kept.load(std::memory_order_acquire);
-    });
+    return least(
+        [this](std::uint32_t r) { return control(r).kept.load(std::memory_order_acquire); });
   }
   Version* version(std::uint32_t world, std::uint64_t number) const {
     return find_version(base_, world, number);

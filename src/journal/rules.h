@@ -1,5 +1,6 @@
-// The rules of PROTOCOL.md that the code keeps in one place each: "Must" and re-reads. The simulator
-// breaks them one by one, to prove that each is noticed; on a real host nothing is left of this.
+// The rules of PROTOCOL.md that the code keeps in one place each: "Must" and re-reads. The
+// simulator breaks them one by one, to prove that each is noticed; on a real host nothing is left
+// of this.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +9,28 @@ namespace rejoin::journal {
 
 enum class Rule : std::uint8_t {
   kNone,
-  kSlotTagNone,          // Must 4: a slot's tag is none while its contents change
-  kStagingOwnerNone,     // Must 4: a staging buffer's owner is none while its bytes change
-  kRingAfterSlot,        // Must 3
-  kRingAfterProgress,    // Must 3
-  kRingAfterRecord,      // Must 3
-  kRingAfterMessage,     // Must 3
-  kValidateOperand,      // Must 4: re-read of a slot after its words were copied
-  kValidateStable,       // Must 4: of staging after it was copied for a user operator
-  kValidateAll,          // Must 4: of all staging that a flat reduction read in place
-  kValidateGathered,     // Must 4: of a block that a flat gather copied
-  kValidateExtent,       // Must 4: of the leader's slot after its extent was read
-  kValidateChunk,        // Must 4: of all staging that a slice was reduced from
-  kPayloadBeforeRecord,  // Must 1: of a broadcast
-  kRecordBeforeReturn,   // Must 2
-  kFreshExtent,          // Must 5: every attempt takes a fresh extent
-  kTruncateBehindAllTails,   // Must 6: records, by all members' tails
+  kSlotTagNone,                 // Must 4: a slot's tag is none while its contents change
+  kStagingOwnerNone,            // Must 4: a staging buffer's owner is none while its bytes change
+  kRingAfterSlot,               // Must 3
+  kRingAfterProgress,           // Must 3
+  kRingAfterRecord,             // Must 3
+  kRingAfterMessage,            // Must 3
+  kValidateOperand,             // Must 4: re-read of a slot after its words were copied
+  kValidateStable,              // Must 4: of staging after it was copied for a user operator
+  kValidateAll,                 // Must 4: of all staging that a flat reduction read in place
+  kValidateGathered,            // Must 4: of a block that a flat gather copied
+  kValidateExtent,              // Must 4: of the leader's slot after its extent was read
+  kValidateChunk,               // Must 4: of all staging that a slice was reduced from
+  kPayloadBeforeRecord,         // Must 1: of a broadcast
+  kRecordBeforeReturn,          // Must 2
+  kFreshExtent,                 // Must 5: every attempt takes a fresh extent
+  kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateMessagesByReceiver,  // Must 6
-  kZonesBehindAllMarks,  // Must 6: payload, by all readers' marks
-  kLookAtRecords,        // Must 7: every wait looks at records
-  kNewGeneration,        // an attempt of an older generation is given up
-  kResendRecognised,     // a message that was posted is not posted again
-  kProveBootstrapCall,   // an unproven call is looked into
+  kZonesBehindAllMarks,         // Must 6: payload, by all readers' marks
+  kLookAtRecords,               // Must 7: every wait looks at records
+  kNewGeneration,               // an attempt of an older generation is given up
+  kResendRecognised,            // a message that was posted is not posted again
+  kProveBootstrapCall,          // an unproven call is looked into
   kCount,
 };
 

@@ -1,7 +1,7 @@
-#include "journal/layout.h"
-
 #include <algorithm>
 #include <bit>
+
+#include "journal/layout.h"
 
 namespace rejoin::journal {
 namespace {

@@ -1,12 +1,12 @@
-// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers ring
-// only if it sleeps. PROTOCOL.md, "Doorbells".
+// Waiting and waking: spin briefly, then sleep, each rank only on its own doorbell, which peers
+// ring only if it sleeps. PROTOCOL.md, "Doorbells".
 #pragma once
 
 #include <cstdint>
 
 #include "journal/host.h"
-#include "journal/step.h"
 #include "journal/layout.h"
+#include "journal/step.h"
 
 namespace rejoin::journal {
 

@@ -38,8 +38,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "journal/log.h"
 #include "journal/layout.h"
+#include "journal/log.h"
 #include "libc_recording/observation.h"
 
 namespace rejoin::libc_recording {

@@ -40,10 +40,9 @@ std::byte* buffer_of(const void* program_memory) {
 template <class Algorithm>
 int run(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root, std::size_t bytes,
         Algorithm algorithm) {
-  const Status status = context->rank
-                            ->channel(*comm->comm, call_of(site, kind, root, bytes), nullptr, 0,
-                                      algorithm)
-                            .status;
+  const Status status =
+      context->rank->channel(*comm->comm, call_of(site, kind, root, bytes), nullptr, 0, algorithm)
+          .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
 }
 

@@ -75,8 +75,7 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
   *newcomm = MPI_COMM_NULL;
   const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
-  const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, o.sequence, 0);
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
   MPI_Comm c = open_child(comm, id, ranks_of(comm));
   if (const int code = copy_attributes(comm, c)) {
     close(c);
@@ -97,9 +96,8 @@ int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, 
   const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(o.data()), parent.size()},
                                 mine.colour, part);
   for (int i = 0; i < n; ++i) part[i] = parent[part[i]];
-  const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, o.sequence,
-                             static_cast<std::uint32_t>(mine.colour));
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
+                                                  static_cast<std::uint32_t>(mine.colour));
   *newcomm = open_child(comm, id, {part, static_cast<std::size_t>(n)});
   return MPI_SUCCESS;
 }
@@ -202,8 +200,8 @@ int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newc
   *newcomm = MPI_COMM_NULL;
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   // Disjoint groups may be given by different members, so the group is part of the name.
-  const std::uint64_t id = engine::derive_context(
-      comm->comm->members.context, o.sequence, colour_of(ranks_of(group), 0));
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
+                                                  colour_of(ranks_of(group), 0));
   *newcomm = open_child(comm, id, ranks_of(group));
   return MPI_SUCCESS;
 }

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "api.h"
-#include "wire/messages.h"
 #include "pmpi/context.h"
+#include "wire/messages.h"
 
 namespace rejoin::pmpi {
 namespace {
@@ -145,8 +145,7 @@ int call_handler(MPI_Comm comm, int code) {
 
 void end_job(int code, const char* text) {
   if (has_agent()) {
-    recovery::attached_rank()->host().tell(wire::MessageType::kAbort, code, 0, text,
-                                           strlen(text));
+    recovery::attached_rank()->host().tell(wire::MessageType::kAbort, code, 0, text, strlen(text));
     for (int s = 0; s < kSecondsToBeKilled; ++s) sleep(1);
   } else if (text[0] != '\0') {
     char line[1600];

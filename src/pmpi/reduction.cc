@@ -81,11 +81,10 @@ int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void
   Scratch copy(piece), inclusive(piece);
   engine::Scan algorithm(input.data(), bytes, bound.get(), recvbuf, exclusive, copy.data(),
                          inclusive.data());
-  const Status status =
-      context->rank
-          ->channel(*comm->comm, call_of(site, kind, -1, bytes, datatype, op), input.data(), bytes,
-                    algorithm)
-          .status;
+  const Status status = context->rank
+                            ->channel(*comm->comm, call_of(site, kind, -1, bytes, datatype, op),
+                                      input.data(), bytes, algorithm)
+                            .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
 }
 
@@ -102,9 +101,8 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
   if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
   void* early = apart(input.data(), bytes, recvbuf, bytes) ? recvbuf : nullptr;
-  const Outcome o =
-      reduce_everywhere(comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound,
-                        input.data(), early);
+  const Outcome o = reduce_everywhere(
+      comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound, input.data(), early);
   if (o.status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, o.status);
   if (o.at != recvbuf && bytes > 0) memmove(recvbuf, o.data(), bytes);
@@ -176,11 +174,11 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
   Scratch copy(overlaps ? engine::piece_bytes(bound.get().element_bytes) : 0);
   engine::Reduce algorithm(static_cast<std::uint32_t>(root), input.data(), bytes, bound.get(),
                            recvbuf, overlaps ? copy.data() : nullptr);
-  const Status status = context->rank
-                            ->channel(*comm->comm,
-                                      call_of(site, OpKind::kReduce, root, bytes, datatype, op),
-                                      input.data(), at_root ? bytes : 0, algorithm)
-                            .status;
+  const Status status =
+      context->rank
+          ->channel(*comm->comm, call_of(site, OpKind::kReduce, root, bytes, datatype, op),
+                    input.data(), at_root ? bytes : 0, algorithm)
+          .status;
   return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
 }
 

@@ -218,10 +218,11 @@ int rejoin_bootstrap(const char* key) {
   context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
   if (key == nullptr || !context->rank->is_bootstrap_key_used(context->hint.key)) return 0;
   char text[200];
-  snprintf(text, sizeof text,
-           "rejoin_bootstrap: the key \"%.100s\" was used for an operation before; each needs a key "
-           "of its own",
-           key);
+  snprintf(
+      text, sizeof text,
+      "rejoin_bootstrap: the key \"%.100s\" was used for an operation before; each needs a key "
+      "of its own",
+      key);
   return refuse(REJOIN_ERR_KEY, text);
 }
 

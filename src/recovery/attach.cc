@@ -12,8 +12,8 @@
 
 #include <new>
 
-#include "journal/layout.h"
 #include "engine/transport/shm/memory.h"
+#include "journal/layout.h"
 #include "wire/messages.h"
 
 namespace rejoin::recovery {

@@ -10,23 +10,22 @@
 
 namespace rejoin::recovery {
 
-// Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of operations
-// that are marked are kept for the life of the job, under a key, and given to every incarnation that
-// asks; nobody else takes part then.
+// Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of
+// operations that are marked are kept for the life of the job, under a key, and given to every
+// incarnation that asks; nobody else takes part then.
 template <engine::Host H>
 class BootstrapCache {
  public:
   explicit BootstrapCache(Rooms<H>& rooms) : r_(rooms) {}
 
   struct Found {
-    Status status = Status::kOk;             // kKey, kRefused: the operation was not entered
+    Status status = Status::kOk;              // kKey, kRefused: the operation was not entered
     const journal::Marked* marked = nullptr;  // the outcome of then
-    std::uint64_t keep_as = 0;               // key to keep the outcome under; 0: none
+    std::uint64_t keep_as = 0;                // key to keep the outcome under; 0: none
   };
 
   // The operation `call` of c, which is about to be entered, is marked.
-  [[gnu::noinline]] Found find(Comm<H>& c, std::uint32_t call, const Hint& hint,
-                               bool by_messages) {
+  [[gnu::noinline]] Found find(Comm<H>& c, std::uint32_t call, const Hint& hint, bool by_messages) {
     if (by_messages) return refuse_messages(call);
     std::uint64_t key = hint.key;
     if (key == 0) {  // by call site, and how often it was used
@@ -100,16 +99,15 @@ class BootstrapCache {
   void compare_places(const Comm<H>& c, std::uint32_t call, std::uint32_t recorded) {
     if ((recorded & journal::kCallIndex) == call || !is_unproven(c, call)) return;
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return;
-    r_.host.stop(
-        r_.diagnostics.unproven_call(r_.host.rank(), call, r_.host.rank(), recorded));
+    r_.host.stop(r_.diagnostics.unproven_call(r_.host.rank(), call, r_.host.rank(), recorded));
   }
   // An operation that no record answered is over. `call`: as in Record.
   void note_live(std::uint32_t call) {
     if (!r_.progress.load_called || (call & journal::kUnproven) != 0) [[likely]]
       return;
     const bool bootstrap = r_.progress.version == r_.header->first_version;
-    r_.calls.add_phase(call, bootstrap ? journal::kCalledInBootstrapPhase
-                                       : journal::kCalledInIterations);
+    r_.calls.add_phase(call,
+                       bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
   }
 
   // Member `who` (perhaps I) takes part in this operation by an unproven call. It counts if another

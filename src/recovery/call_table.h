@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "journal/arena.h"
 #include "journal/host.h"
 #include "journal/log.h"
 #include "journal/step.h"
-#include "journal/arena.h"
 #include "recovery/hash.h"
 #include "recovery/types.h"
 

@@ -56,8 +56,8 @@ class ChannelOp {
   std::uint32_t size() const { return c_.members.size; }
   std::uint32_t me() const { return c_.members.rank; }
 
-  // Posts one message. `peer`: rank in the communicator, not mine. Pending only while the journal is
-  // full and the receiver too far behind.
+  // Posts one message. `peer`: rank in the communicator, not mine. Pending only while the journal
+  // is full and the receiver too far behind.
   Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
     const std::uint32_t to = c_.members.world[peer];
     auto& channel = r_.journal.channel(to);
@@ -94,8 +94,8 @@ class ChannelOp {
     if (r_.peers.posted(from, me) <= k) {
       if (!thorough_) return Progress::kPending;
       if (finished) {
-        return fail({peer, r_.peers.record(c_.members, peer, e_.sequence).call &
-                               ~journal::kRecordFailed});
+        return fail(
+            {peer, r_.peers.record(c_.members, peer, e_.sequence).call & ~journal::kRecordFailed});
       }
       const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, peer);
       return other.found() ? fail(other) : Progress::kPending;
@@ -144,8 +144,7 @@ class ChannelOp {
   // The message is posted already, by a former incarnation: it must be the same.
   void compare_resent(const journal::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
                       std::uint32_t hash) {
-    const bool same_place =
-        posted.context == c_.members.context && posted.sequence == e_.sequence;
+    const bool same_place = posted.context == c_.members.context && posted.sequence == e_.sequence;
     if (same_place && posted.bytes == bytes && posted.hash == hash) return;
     const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), e_.call,
                                                     to, bytes, posted.bytes);
@@ -161,8 +160,7 @@ class ChannelOp {
       r_.diagnostics.recorded_mismatch();
       outcome_.status = Status::kMismatch;
     } else {
-      outcome_.status =
-          ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
+      outcome_.status = ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
     }
     return Progress::kFailed;
   }

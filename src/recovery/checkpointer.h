@@ -49,9 +49,8 @@ class Checkpointer {
   Status load(Loaded* loaded) {
     *loaded = {};
     if (r_.progress.load_called || r_.progress.version != 0) {
-      r_.diagnostics.set_error(
-          "a %s: a rank loads once, before its first checkpoint",
-          r_.progress.load_called ? "second load" : "load after a checkpoint");
+      r_.diagnostics.set_error("a %s: a rank loads once, before its first checkpoint",
+                               r_.progress.load_called ? "second load" : "load after a checkpoint");
       return Status::kRefused;
     }
     r_.progress.load_called = true;
@@ -94,8 +93,8 @@ class Checkpointer {
       return Status::kRefused;
     }
     const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
-    const bool first = r_.progress.load_called && r_.loaded_version == 0 &&
-                       v == r_.header->first_version + 1;
+    const bool first =
+        r_.progress.load_called && r_.loaded_version == 0 && v == r_.header->first_version + 1;
     const std::uint64_t bytes =
         r_.control->payload_bump.load(std::memory_order_relaxed) - payload_at_load_;
     if (!first || limit == 0 || bytes <= limit) return Status::kOk;
@@ -122,8 +121,8 @@ class Checkpointer {
     r_.host.step(Step::kModel);
     put_cursors(slot);
     slot.ordinal = r_.progress.ordinal;
-    slot.observations = r_.journal.region().head()->observations.tail.load(
-        std::memory_order_relaxed);
+    slot.observations =
+        r_.journal.region().head()->observations.tail.load(std::memory_order_relaxed);
     if (r_.host.rank() == 0) put_model(slot.global, m.global, m.global_bytes);
     put_model(slot.local, m.local, m.local_bytes);
     slot.next_lazy = m.next_lazy;
@@ -209,8 +208,8 @@ class Checkpointer {
                        const journal::Version& first) {
     if (!mine.has_hash || !first.has_hash) return;
     if (mine.global_bytes == first.global_bytes && mine.global_hash == first.global_hash) return;
-    r_.host.stop(r_.diagnostics.other_model(v, r_.host.rank(), mine.global_bytes,
-                                            first.global_bytes));
+    r_.host.stop(
+        r_.diagnostics.other_model(v, r_.host.rank(), mine.global_bytes, first.global_bytes));
   }
 
   // --- Load

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "journal/host.h"
-#include "journal/rules.h"
-#include "journal/step.h"
 #include "journal/journal.h"
 #include "journal/peer_view.h"
+#include "journal/rules.h"
+#include "journal/step.h"
 
 namespace rejoin::recovery {
 

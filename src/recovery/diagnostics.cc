@@ -91,8 +91,8 @@ const char* Diagnostics::other_key(std::uint32_t rank, std::uint32_t then, std::
              call(rank, now).text, call(rank, then).text);
 }
 
-const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank,
-                                     std::uint64_t bytes, std::uint64_t first_bytes) {
+const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank, std::uint64_t bytes,
+                                     std::uint64_t first_bytes) {
   return put(
       "checkpoint %llu: the global model of rank %u (%llu bytes) is not that of rank 0 (%llu "
       "bytes); what differs by rank belongs into the local model",
@@ -117,9 +117,7 @@ void Diagnostics::mismatch_at_checkpoint(std::uint64_t version, std::uint32_t ra
       rank, number(version), call(rank, now).text, other, call(other, other_call).text);
 }
 
-void Diagnostics::recorded_mismatch() {
-  set_error("the members disagree about this operation");
-}
+void Diagnostics::recorded_mismatch() { set_error("the members disagree about this operation"); }
 
 void Diagnostics::truncated(std::uint32_t rank, std::uint32_t now, std::uint32_t from,
                             std::uint64_t bytes, std::uint64_t max_bytes) {

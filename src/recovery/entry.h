@@ -1,6 +1,7 @@
 // Entering an operation: the one rule of recovery, up to the question whether I have a record.
 //
-//     entering an operation, look for my record of it; else for somebody's record of it; else run it
+//     entering an operation, look for my record of it; else for somebody's record of it; else run
+//     it
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ struct Entry {
   std::uint64_t sequence = 0;
   std::uint32_t call = 0;  // as in Record: with kUnproven if it is
   std::uint32_t signature_hash = 0;
-  std::uint32_t chain = 0;                    // with this operation
-  const journal::Record* record = nullptr;    // mine, or of a bootstrap replay; else null
-  std::uint64_t keep_as = 0;                  // bootstrap key for the outcome; 0: none
-  Status status = Status::kOk;                // else it was not entered
+  std::uint32_t chain = 0;                  // with this operation
+  const journal::Record* record = nullptr;  // mine, or of a bootstrap replay; else null
+  std::uint64_t keep_as = 0;                // bootstrap key for the outcome; 0: none
+  Status status = Status::kOk;              // else it was not entered
   bool entered() const { return status == Status::kOk; }
 };
 
@@ -59,8 +60,8 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
     if (found.marked != nullptr || !e.entered()) return e;
   }
   e.sequence = c.next_sequence++;
-  c.chain = static_cast<std::uint32_t>(
-      journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
+  c.chain =
+      static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
   e.chain = c.chain;
   // Of what a rank does alone nothing is recorded: an incarnation that has loaded a version repeats
   // its bootstrap phase, and is further on then than it was.
@@ -92,8 +93,7 @@ template <engine::Host H>
   const std::uint32_t recorded = record.call & journal::kCallIndex;
   if (recorded != e.call && !(r.calls.entry(recorded)->signature ==
                               r.calls.entry(e.call & journal::kCallIndex)->signature)) {
-    r.host.stop(
-        r.diagnostics.other_operation(r.progress.ordinal, r.host.rank(), recorded, e.call));
+    r.host.stop(r.diagnostics.other_operation(r.progress.ordinal, r.host.rank(), recorded, e.call));
   }
   *other_contribution = false;
   if ((record.call & journal::kRecordFailed) != 0) {  // it has no fingerprint

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "wire/messages.h"
 #include "journal/log.h"
 #include "recovery/types.h"
+#include "wire/messages.h"
 
 namespace rejoin::recovery {
 

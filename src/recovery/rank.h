@@ -42,8 +42,7 @@ class BasicRank {
   // from journal::derive_context; making the same context again in a new incarnation finds its
   // records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
-    const bool permanent =
-        !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0;
+    const bool permanent = !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0;
     Comm* c = rooms_.comms.make(context, members, size, permanent);
     if (c != nullptr) checkpointer_.adopt(*c);
     return c;
@@ -86,9 +85,7 @@ class BasicRank {
     return checkpointer_.checkpoint(world, call, models);
   }
   // Whether this process has used a bootstrap key for an operation.
-  bool is_bootstrap_key_used(std::uint64_t key) const {
-    return operations_.bootstrap.is_used(key);
-  }
+  bool is_bootstrap_key_used(std::uint64_t key) const { return operations_.bootstrap.is_used(key); }
   // Before this lazy checkpoint is reached, lazy checkpoints are only numbers.
   std::uint64_t next_lazy() const { return checkpointer_.next_lazy(); }
   void pass_checkpoint() { ++rooms_.progress.version; }
@@ -108,9 +105,8 @@ class BasicRank {
   // 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state) {
     rooms_.control->initialized.store(state, std::memory_order_relaxed);
-    rooms_.host.tell(
-        state == 1 ? wire::MessageType::kInitialized : wire::MessageType::kFinalized, 0, 0,
-        nullptr, 0);
+    rooms_.host.tell(state == 1 ? wire::MessageType::kInitialized : wire::MessageType::kFinalized,
+                     0, 0, nullptr, 0);
   }
 
   // --- Diagnostics
@@ -121,8 +117,7 @@ class BasicRank {
   void begin_log(const Call& call) {
     if (!rooms_.log.wanted()) [[likely]]
       return;
-    rooms_.log.begin(*rooms_.calls.entry(rooms_.calls.intern(call).call),
-                     rooms_.progress.replayed);
+    rooms_.log.begin(*rooms_.calls.entry(rooms_.calls.intern(call).call), rooms_.progress.replayed);
   }
   void end_log(Status status) {
     if (rooms_.log.wanted()) [[unlikely]]

@@ -18,8 +18,8 @@ template <engine::Host H>
 class ReplicatedOp {
  public:
   // Enters. `spec`, everything that it points to, and the hint of `call` stay until the operation
-  // is over; *outcome is what it gave then. Operations of one communicator are entered in the order of the program's calls, and
-  // complete in it, however they are advanced.
+  // is over; *outcome is what it gave then. Operations of one communicator are entered in the order
+  // of the program's calls, and complete in it, however they are advanced.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
                Outcome* outcome)
       : ops_(ops),
@@ -110,8 +110,7 @@ class ReplicatedOp {
 
   Progress replay() {
     const bool prepared = hint_ != nullptr && hint_->prepare != nullptr;
-    const Status s =
-        check_replay(r_, e_, !prepared, fingerprint(), &outcome_.replaces_input);
+    const Status s = check_replay(r_, e_, !prepared, fingerprint(), &outcome_.replaces_input);
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
     if (s == Status::kOk) give(e_.record->value);
     return end(s);
@@ -157,17 +156,17 @@ class ReplicatedOp {
 
   void prepare_attempt() {
     const std::size_t n = c_.members.size;
-    attempt_spec_ = {spec_.input,
-                     spec_.input_bytes,
-                     spec_.result_bytes,
-                     spec_.reduction,
-                     spec_.blocks,
-                     static_cast<std::byte*>(spec_.early),
-                     r_.scratch,
-                     engine::algorithm_for(c_.members.size,
-                                           spec_.reduction != nullptr
-                                               ? spec_.input_bytes
-                                               : (spec_.result_bytes + n - 1) / n)};
+    attempt_spec_ = {
+        spec_.input,
+        spec_.input_bytes,
+        spec_.result_bytes,
+        spec_.reduction,
+        spec_.blocks,
+        static_cast<std::byte*>(spec_.early),
+        r_.scratch,
+        engine::algorithm_for(c_.members.size, spec_.reduction != nullptr
+                                                   ? spec_.input_bytes
+                                                   : (spec_.result_bytes + n - 1) / n)};
     attempt_.emplace(r_.host, r_.peers, c_.members, attempt_spec_);
   }
 
@@ -285,7 +284,8 @@ class ReplicatedOp {
   // With a full journal records wrap and zones are used again, so readers must not be far behind.
   bool readers_have_room() {
     if (!all_within(journal::kReadersWithin)) return false;
-    // Who has a record of an operation may still be reading its bytes; who has one of the next, not.
+    // Who has a record of an operation may still be reading its bytes; who has one of the next,
+    // not.
     const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
                                                         e_.sequence > r_.recycled_at + 1);
     if (!past_recycling || r_.journal.region().has_room(spec_.result_bytes)) return true;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "journal/host.h"
 #include "journal/arena.h"
+#include "journal/host.h"
 #include "journal/journal.h"
 #include "journal/peer_view.h"
 #include "recovery/call_table.h"

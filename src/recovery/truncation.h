@@ -39,8 +39,7 @@ class Truncation {
   // A record goes when its owner's mark has passed it and every member has one.
   void truncate_records(Comm<H>& c) {
     if (c.late || c.members.size == 1) return;
-    std::uint64_t keep_from =
-        journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
+    std::uint64_t keep_from = journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (engine::breaks(r_.host, Rule::kTruncateBehindAllTails)) break;
       keep_from = std::min(keep_from, r_.peers.tail(c.members, i));
@@ -64,8 +63,7 @@ class Truncation {
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) contexts += c->members.size > 1;
     for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) ++contexts;
     const std::size_t sent_bytes = r_.header->ranks * sizeof(std::uint64_t);
-    if (!r_.journal.region().make_room(z.label,
-                                       contexts * sizeof(journal::Cursor) + sent_bytes)) {
+    if (!r_.journal.region().make_room(z.label, contexts * sizeof(journal::Cursor) + sent_bytes)) {
       return false;
     }
     z.contexts = contexts;

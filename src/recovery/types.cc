@@ -67,6 +67,4 @@ Shape shape_of(const Signature& s) {
   return {unit, s.bytes / unit};
 }
 
-
-
 }  // namespace rejoin::recovery

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "checkpoint_image.h"
-#include "journal/layout.h"
 #include "fuzz.h"
+#include "journal/layout.h"
 #include "launcher/agent/checkpoint_files.h"
 
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/collectives.h"
 #include "fuzz.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/inspect/symbolizer.h"
-#include "engine/collectives.h"
 #include "thread_job.h"
 
 namespace {

@@ -176,8 +176,8 @@ void messages(Player& p) {
   });
 }
 
-// Members stand at different operations when they make a checkpoint: roots and senders are past what
-// others are still given after it.
+// Members stand at different operations when they make a checkpoint: roots and senders are past
+// what others are still given after it.
 void crossing(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   const std::uint64_t from = p.load();
@@ -264,7 +264,8 @@ std::vector<World> checkpoint_worlds() {
   add("checkpoints-wrapper", 3, wrapper, asked);
   add("checkpoints-communicators", 3, communicators, asked);
   add("checkpoints-seldom", 3, seldom, asked);
-  add("checkpoints-messages", 3, messages, with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-messages", 3, messages,
+      with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
   add("checkpoints-ahead", 3, ahead, kRestores);
   add("checkpoints-crossing", 3, crossing, kRestores);
   add("checkpoints-large", 2, large, kRestores);

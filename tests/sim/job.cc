@@ -8,9 +8,9 @@
 #include <iterator>
 #include <new>
 
+#include "journal/arena.h"
 #include "journal/contexts.h"
 #include "player.h"
-#include "journal/arena.h"
 
 namespace rejoin::sim {
 

@@ -36,7 +36,7 @@ std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
 
 // One operation of a communicator.
 struct Key {
-  bool failed = false;   // kMismatch, at somebody
+  bool failed = false;      // kMismatch, at somebody
   bool replicated = false;  // has an outcome that is the same for all; then:
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;

@@ -94,8 +94,7 @@ TEST_F(Inspect, SurvivesAnyDamage) {
       words.push_back(static_cast<std::uint64_t*>(begin) + i);
   };
   add(region, sizeof *region);
-  auto* entries =
-      reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
+  auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
   for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
     if (entries[i].context.load() == 0) continue;
     add(&entries[i], sizeof entries[i]);
@@ -123,8 +122,7 @@ TEST_F(Inspect, RingsThatCannotBe) {
   const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
   auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
   std::vector<engine::Log*> logs = {&region->calls, &region->modules, channel};
-  auto* entries =
-      reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
+  auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
   for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
     if (entries[i].context.load() == 0) continue;
     logs.push_back(

@@ -16,9 +16,9 @@ namespace {
 
 using recovery::Call;
 using recovery::OpKind;
-using recovery::Status;
 using recovery::Outcome;
 using recovery::ReplicatedSpec;
+using recovery::Status;
 
 std::int64_t input_of(std::uint32_t rank, std::size_t i) {
   return static_cast<std::int64_t>((rank + 1) * 1000003 + i * 7 + (i >> 5) * rank);
@@ -59,7 +59,8 @@ void bcast(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count) 
   u.result_bytes = count * 8;
   u.early = is_root ? nullptr : data.data();
   const std::byte* result = nullptr;
-  const Outcome o = rank.replicated(comm, call(OpKind::kBcast, count * 8, static_cast<int>(root)), u);
+  const Outcome o =
+      rank.replicated(comm, call(OpKind::kBcast, count * 8, static_cast<int>(root)), u);
   ASSERT_EQ(o.status, Status::kOk);
   result = o.data();
   if (!is_root && count > 0 && result != reinterpret_cast<std::byte*>(data.data())) {
@@ -179,9 +180,10 @@ TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
       u.input_bytes = rank.rank() == 0 ? data.size() * 4 : 0;
       u.result_bytes = data.size() * 4;
       const std::byte* result = nullptr;
-      const Outcome o = rank.replicated(world, call(recovery::OpKind::kBcast, u.result_bytes, 0), u);
-  ASSERT_EQ(o.status, Status::kOk);
-  result = o.data();
+      const Outcome o =
+          rank.replicated(world, call(recovery::OpKind::kBcast, u.result_bytes, 0), u);
+      ASSERT_EQ(o.status, Status::kOk);
+      result = o.data();
       if (rank.rank() != 0) std::memcpy(data.data(), result, u.result_bytes);
       ASSERT_EQ(data.front(), i);
       ASSERT_EQ(data.back(), i);
@@ -218,8 +220,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, testing::Values(1, 2, 3, 5));
 TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
   ThreadJob job(GetParam());
   job.run([](Rank& rank, Rank::Comm& world) {
-    Rank::Comm* other = rank.make_comm(journal::derive_context(0, 1, 9), world.members.world,
-                                       world.members.size);
+    Rank::Comm* other =
+        rank.make_comm(journal::derive_context(0, 1, 9), world.members.world, world.members.size);
     const engine::Reduction sum = sum_of_int64();
     for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
       constexpr int kOps = 6;

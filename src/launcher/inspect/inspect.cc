@@ -193,8 +193,7 @@ bool Printer::print_rank(std::uint32_t rank) {
   }
   std::vector<const engine::ContextBlock*> blocks;
   std::uint64_t operations = 0;
-  const std::uint32_t tables =
-      std::min(region->contexts.tables.load(), journal::kContextTables);
+  const std::uint32_t tables = std::min(region->contexts.tables.load(), journal::kContextTables);
   for (std::uint32_t k = 0; k < tables; ++k) {
     const std::size_t size = std::size_t{journal::kFirstTableEntries} << k;
     const auto* table = reader_.at<journal::ContextEntry>(region->contexts.at[k], size);

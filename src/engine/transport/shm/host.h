@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "wire/messages.h"
 #include "journal/layout.h"
 #include "journal/step.h"
+#include "wire/messages.h"
 
 namespace rejoin::engine {
 
@@ -76,9 +76,9 @@ class ShmHost {
   int agent_socket_;
   int sleep_limit_ms_;
   bool light_publish_;
-  unsigned spins_;                         // looks with a pause between them
-  unsigned looks_;                         // until sleep
-  unsigned yield_every_;                   // looks in between
+  unsigned spins_;        // looks with a pause between them
+  unsigned looks_;        // until sleep
+  unsigned yield_every_;  // looks in between
   // Pieces of kTouchBytes of the segment that this process has touched: piece i, if it has, stands
   // at place i mod kTouched.
   static constexpr std::size_t kTouchBytes = 512 * 1024;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "journal/layout.h"
 #include "engine/transport/sim/random.h"
+#include "journal/layout.h"
 
 namespace rejoin::engine {
 

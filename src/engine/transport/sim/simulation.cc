@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "journal/contexts.h"
 #include "engine/transport/sim/half_written.h"
+#include "journal/contexts.h"
 
 namespace rejoin::engine {
 namespace {
