@@ -137,7 +137,7 @@ REJOIN_REPLACES pid_t gettid() noexcept { return told(REJOIN_CALLER, real_gettid
 REJOIN_REPLACES int kill(pid_t pid, int number) noexcept {
   return real_kill(meant(REJOIN_CALLER, pid), number);
 }
-REJOIN_REPLACES int tgkill(pid_t pid, pid_t thread, int number) noexcept {
+REJOIN_REPLACES int tgkill(pid_t pid, pid_t thread, int number) {
   return real_tgkill(meant(REJOIN_CALLER, pid), meant(REJOIN_CALLER, thread), number);
 }
 REJOIN_REPLACES int sigqueue(pid_t pid, int number, const sigval value) noexcept {

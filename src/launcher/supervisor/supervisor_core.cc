@@ -93,12 +93,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
       break;
     case Kind::kDeadlock:
-      if (stopping_) break;
-      act(Action::Kind::kReport);
-      record("deadlock", e, false);
-      stop(e, kExitFailure,
-           "deadlock: every rank waits in the operation named above, and none is left that could "
-           "wake another");
+      on_deadlock(e);
       break;
     case Kind::kTimeout:
       if (stopping_) break;
@@ -117,6 +112,15 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
   }
   return std::move(actions_);
+}
+
+void SupervisorCore::on_deadlock(const Event& e) {
+  if (stopping_) return;
+  act(Action::Kind::kReport);
+  record("deadlock", e, false);
+  stop(e, kExitFailure,
+       "deadlock: every rank waits in the operation named above, and none is left that could wake "
+       "another");
 }
 
 void SupervisorCore::on_registered(const Event& e) {
