@@ -323,9 +323,11 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
 }
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
-  engine::control_of(job_.base(), 0)->permanent_bump = std::uint64_t{1} << 62;
-  EXPECT_EXIT(incarnation([](Observations& o) { record(o, Series::kTime, 1); }),
-              testing::ExitedWithCode(1), "memory is used up");
+  const auto record_much = [this](Observations& o) {
+    engine::control_of(job_.base(), 0)->permanent_bump = std::uint64_t{1} << 62;
+    for (std::int64_t i = 0; i < 10'000'000; ++i) record(o, Series::kTime, i * i);
+  };
+  EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "memory is used up");
 }
 
 TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {

@@ -112,6 +112,7 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
+  void on_deadlock(const Event& event);
   void on_registered(const Event& event);
   void on_initialized(const Event& event);
   void on_ended(const Event& event);
