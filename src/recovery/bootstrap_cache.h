@@ -165,8 +165,9 @@ class BootstrapCache {
   }
 
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
-    // Of two that complete it at the same time one sees the other's record.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    // A full barrier between my record and my look at the others': of two that complete the
+    // operation at the same time one sees the other's record.
+    r_.header->unproven.exchange(1, std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
       const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;

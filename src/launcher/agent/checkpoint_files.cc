@@ -301,7 +301,7 @@ bool CheckpointWriter::write(std::uint64_t version) {
   }
   good = good && fsync(file.get()) == 0;
   // What was read counts only if nobody has begun to use its place again.
-  std::atomic_thread_fence(std::memory_order_acquire);
+  journal::order_stores();  // and loads
   for (std::uint32_t r = 0; r < ranks && good; ++r) {
     if (found[r]->number.load(std::memory_order_acquire) == version) continue;
     good = false;
