@@ -113,7 +113,7 @@ class BootstrapCache {
   // Member `who` (perhaps I) takes part in this operation by an unproven call. It counts if another
   // member, whose call is not unproven itself, calls from there too: then true. If all members are
   // known and none does, nobody can say what it is, and the job stops. Else the call stays unproven
-  // for now: whoever completes the operation last knows all.
+  // until somebody knows all: whoever completes the operation last does.
   [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
                                std::uint32_t call) {
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
