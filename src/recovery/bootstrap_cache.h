@@ -1,4 +1,4 @@
-// What a restarted rank asks for again out of order, and how an operation that should have been
+// What a restarted rank replays out of order, and how an operation that should have been
 // marked is found out. docs/checkpoints.md says the rule; PROTOCOL.md, "Bootstrap", why it holds.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace rejoin::recovery {
 
 // Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of
-// operations that are marked are kept for the life of the job, under a key, and given to every
+// operations that are marked are kept until the job ends, under a key, and given to every
 // incarnation that asks; nobody else takes part then.
 template <engine::Host H>
 class BootstrapCache {

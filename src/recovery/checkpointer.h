@@ -100,7 +100,7 @@ class Checkpointer {
     if (!first || limit == 0 || bytes <= limit) return Status::kOk;
     r_.diagnostics.set_error(
         "checkpoint %llu: the operations between the load and the first checkpoint left rank %u "
-        "%llu bytes to keep for the life of the job, more than the %llu of --bootstrap-limit; make "
+        "%llu bytes to keep until the job ends, more than the %llu of --bootstrap-limit; make "
         "the first checkpoint earlier or the limit larger",
         static_cast<unsigned long long>(v), r_.host.rank(), static_cast<unsigned long long>(bytes),
         static_cast<unsigned long long>(limit));

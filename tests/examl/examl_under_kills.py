@@ -67,7 +67,7 @@ def run_examl(options, name, flags=(), kills=()):
                 events.poll()
                 while kills and elapsed_s >= kills[0][0]:
                     pid = events.pids.pop(kills.pop(0)[1], None)
-                    # None: it is between two lives. Gone: it ended since the events were read.
+                    # None: between two incarnations. Gone: it ended since the events were read.
                     with contextlib.suppress(ProcessLookupError):
                         if pid is not None:
                             os.kill(pid, signal.SIGKILL)
@@ -104,15 +104,15 @@ def outside_kills(rng, duration_s):
 
 
 def logical_kills(rng, operations):
-    """--kill flags. Every life runs from the program's start, so it can die at any point."""
+    """--kill flags. Every incarnation starts at main, so it can die at any point."""
     flags = []
-    lives = [0] * RANKS
+    incarnations = [0] * RANKS
     for rank in random_ranks(rng):
         ordinal = str(rng.randint(1, operations))
         point = rng.choices([ordinal, "init", "finalize"], [8, 1, 1])[0]
         moment = rng.choice(["", ".before", ".inside", ".after"])
-        flags += ["--kill", f"{rank}@{point}{moment}#{lives[rank]}"]
-        lives[rank] += 1
+        flags += ["--kill", f"{rank}@{point}{moment}#{incarnations[rank]}"]
+        incarnations[rank] += 1
     return flags
 
 

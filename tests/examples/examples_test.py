@@ -85,7 +85,7 @@ def one_rank_twice(t, example):
     for rank, (second, moment) in enumerate(
         ((half, "after"), (half + 1, "before"), (half + half // 2, "inside"))
     ):
-        recovers(t, example, Kill(rank, half, "before"), Kill(rank, second, moment, life=1))
+        recovers(t, example, Kill(rank, half, "before"), Kill(rank, second, moment, incarnation=1))
 
 
 @scenario(LIMIT_S, example=EXAMPLES)
@@ -93,7 +93,8 @@ def all_ranks(t, example):
     """All ranks die in one operation, two of them once more."""
     half = operations(t, example, 0) // 2
     kills = [Kill(rank, half, MOMENTS[rank % 3]) for rank in range(RANKS)]
-    recovers(t, example, *kills, Kill(0, half + 2, life=1), Kill(2, half + 3, life=1))
+    again = (Kill(0, half + 2, incarnation=1), Kill(2, half + 3, incarnation=1))
+    recovers(t, example, *kills, *again)
 
 
 @scenario(LIMIT_S, example=EXAMPLES)

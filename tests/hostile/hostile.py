@@ -331,12 +331,12 @@ class Shape:
     def _count(self, result):
         self.counts["jobs"] += 1
         for death in result.named("death"):
-            rank, life = death["rank"], death["incarnation"]
-            seen = {e["event"] for e in result.events if e.get("incarnation") == life
+            rank, incarnation = death["rank"], death["incarnation"]
+            seen = {e["event"] for e in result.events if e.get("incarnation") == incarnation
                     and e.get("rank") == rank}
             self.counts["deaths"] += 1
             self.counts["before init"] += "init" not in seen
-            self.counts["before live"] += life > 0 and "live" not in seen
+            self.counts["before live"] += incarnation > 0 and "live" not in seen
 
 
 def command_again(options, shape, number):

@@ -69,15 +69,15 @@ def scenario(limit_s=90, labels=(), sweeps=False, **variants):
 class Kill:
     """One ftrun --kill RANK@POINT.MOMENT#INCARNATION; `point`: an ordinal, "init" or "finalize"."""
 
-    def __init__(self, rank, point, moment="inside", life=0):
-        self.rank, self.point, self.moment, self.life = rank, point, moment, life
+    def __init__(self, rank, point, moment="inside", incarnation=0):
+        self.rank, self.point, self.moment, self.incarnation = rank, point, moment, incarnation
 
     def __str__(self):
-        return f"{self.rank}@{self.point}.{self.moment}#{self.life}"
+        return f"{self.rank}@{self.point}.{self.moment}#{self.incarnation}"
 
     def is_death(self, death):
         """Whether an event of the log is the death that this orders."""
-        if (death["rank"], death["incarnation"]) != (self.rank, self.life):
+        if (death["rank"], death["incarnation"]) != (self.rank, self.incarnation):
             return False
         ordinal = death["position"]["ordinal"]
         if self.point == "init":
@@ -100,7 +100,7 @@ class Result:
         return [e for e in self.events if e["event"] == name and rank in (None, e.get("rank"))]
 
     def operations(self, rank):
-        """How many MPI operations the rank did in its last life."""
+        """How many MPI operations the rank did in its last incarnation."""
         return self.named("exit", rank)[-1]["position"]["ordinal"]
 
 
@@ -182,17 +182,17 @@ class Job:
                 raise Failure(f"the job ended before {what}")
             time.sleep(POLL_INTERVAL_S)
 
-    def until_event(self, name, rank=None, life=None):
-        """Waits for the first event of that name, rank and life."""
+    def until_event(self, name, rank=None, incarnation=None):
+        """Waits for the first event of that name, rank and incarnation."""
 
         def find():
             for event in self.events:
                 wanted = event["event"] == name and rank in (None, event.get("rank"))
-                if wanted and life in (None, event.get("incarnation")):
+                if wanted and incarnation in (None, event.get("incarnation")):
                     return event
             return None
 
-        return self.until(find, f"event {name} of rank {rank}, life {life}")
+        return self.until(find, f"event {name} of rank {rank}, incarnation {incarnation}")
 
     def until_output(self, pattern):
         return self.until(lambda: re.search(pattern, self.out()), f"output like {pattern}")
@@ -386,12 +386,13 @@ def check_deaths(result, kills):
 
 
 def check_returns(result, ranks):
-    """After every death the rank was started again, in the next life; and every rank ended well."""
+    """Every death was followed by the next incarnation, and every rank ended well."""
     for death in result.named("death"):
         after = result.events[result.events.index(death) + 1 :]
-        rank, life = death["rank"], death["incarnation"] + 1
-        news = [e["event"] for e in after if (e.get("rank"), e.get("incarnation")) == (rank, life)]
-        where = f"rank {rank} after its death in life {life - 1}"
+        rank, incarnation = death["rank"], death["incarnation"]
+        next_one = (rank, incarnation + 1)
+        news = [e["event"] for e in after if (e.get("rank"), e.get("incarnation")) == next_one]
+        where = f"rank {rank} after its death in incarnation {incarnation}"
         require(news[:1] == ["respawn"], f"{where} was not started again", result)
         back = "live" in news or "finalize" in news or "death" in news
         require(back, f"{where} did not come back: {news}", result)

@@ -264,7 +264,7 @@ class Killed(unittest.TestCase):
         self.recovers(*(Kill(rank, half) for rank in range(RANKS)))
         # An incarnation that has loaded counts the bootstrap operations again.
         later = half + self.bootstrap_operations + 1
-        self.recovers(Kill(1, half), Kill(1, later, "before", life=1), Kill(2, half + 2))
+        self.recovers(Kill(1, half), Kill(1, later, "before", incarnation=1), Kill(2, half + 2))
 
     def test_mock_failures(self):
         """The ancestor's own way: rank 1 dies after two checkpoints and one operation."""

@@ -67,7 +67,7 @@ void lazy(Player& p) {
   p.bcast(all, 2, 2);
 }
 
-// The ancestor's case: what a rank asks for again before it goes on.
+// The ancestor's case: what a rank replays before it goes on.
 void bootstrap(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -256,7 +256,7 @@ std::vector<World> checkpoint_worlds() {
     w.checkpoints = true;
     worlds.push_back(std::move(w));
   };
-  add("checkpoints", 3, three, with(kRestores, {Probe::kPreparedBefore, Probe::kTakenEntering}));
+  add("checkpoints", 3, three, with(kRestores, {Probe::kPreparedBefore, Probe::kAdoptedEntering}));
   add("checkpoints-two", 2, two, with(kRestores, {Probe::kPreparedBefore}));
   add("checkpoints-bare", 3, bare, with(kRestores, {Probe::kPreparedBefore}));
   add("checkpoints-lazy", 3, lazy, with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));

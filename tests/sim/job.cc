@@ -242,11 +242,11 @@ void Job::probe_record(Watched& w) {
   if (oracle_.only_done_hold(*w.group, w.sequence, done)) hit(Probe::kExitedAsked);
   if (w.bcast) return;
   if (!w.contributed) {
-    hit(Probe::kTakenEntering);
+    hit(Probe::kAdoptedEntering);
   } else if (w.follower) {
     hit(Probe::kFollowed);
   } else {
-    hit(Probe::kTakenWaiting);
+    hit(Probe::kAdoptedWaiting);
   }
   if (w.progressed) hit(Probe::kProgressLost);
 }

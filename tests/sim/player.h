@@ -102,7 +102,7 @@ class Player {
   struct Given {
     std::uint64_t sequence;  // the record's
     std::uint64_t number;    // of the operation, as Count has it
-    bool out_of_turn;        // asked for again, and answered
+    bool out_of_turn;        // replayed out of order, and answered
   };
   struct Buffer {
     Element* data = nullptr;

@@ -5,13 +5,13 @@ namespace rejoin::sim {
 const char* name_of(Probe p) {
   static constexpr const char* kNames[] = {
       "answered by its own record",
-      "record taken at entry",
-      "record taken in the wait",
-      "leader's record taken",
+      "record adopted at entry",
+      "record adopted in the wait",
+      "leader's record adopted",
       "attempt begun again",
       "operand overwritten while read",
       "attempt given up midway through an extent",
-      "record of an exited rank taken",
+      "record of an exited rank adopted",
       "message sent again and recognised",
       "message received again",
       "slept",

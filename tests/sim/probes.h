@@ -9,8 +9,8 @@ namespace rejoin::sim {
 
 enum class Probe : std::uint8_t {
   kReplayed,         // an operation was answered by the rank's own record
-  kTakenEntering,    // by another's record, before an attempt
-  kTakenWaiting,     // by another's record, after contributing to an attempt
+  kAdoptedEntering,  // by another's record, before an attempt
+  kAdoptedWaiting,   // by another's record, after contributing to an attempt
   kFollowed,         // by the leader's record
   kAttemptAgain,     // an attempt was given up, and another one begun
   kOverwritten,      // an operand changed while it was read

@@ -20,9 +20,10 @@ constexpr std::size_t kChunksCount = 34000;     // a broadcast in three chunks
 using Comm = Player::Comm;
 
 // What single deaths must lead to where there are attempts, beside what a world is made for.
-const std::vector<Probe> kAttempts = {
-    Probe::kReplayed, Probe::kTakenEntering, Probe::kTakenWaiting, Probe::kAttemptAgain,
-    Probe::kSlept,    Probe::kRung,          Probe::kDiedAsleep,   Probe::kHalfWritten};
+const std::vector<Probe> kAttempts = {Probe::kReplayed,       Probe::kAdoptedEntering,
+                                      Probe::kAdoptedWaiting, Probe::kAttemptAgain,
+                                      Probe::kSlept,          Probe::kRung,
+                                      Probe::kDiedAsleep,     Probe::kHalfWritten};
 const std::vector<Probe> kMessages = {Probe::kReplayed, Probe::kResent, Probe::kReceivedAgain,
                                       Probe::kSlept,    Probe::kRung,   Probe::kHalfWritten};
 
@@ -150,7 +151,7 @@ void add_large(Worlds& worlds) {
                 p.allreduce(all, kSlotCount);
                 p.barrier(all);
               }},
-             {Probe::kFollowed, Probe::kTakenEntering, Probe::kAttemptAgain, Probe::kReplayed});
+             {Probe::kFollowed, Probe::kAdoptedEntering, Probe::kAttemptAgain, Probe::kReplayed});
 }
 
 void add_channels(Worlds& worlds) {
@@ -181,7 +182,7 @@ void add_channels(Worlds& worlds) {
                 p.gather(odd, 1, 1);
                 p.bcast(all, 3, 2);
               }},
-             kMessages, {Probe::kTakenEntering, Probe::kAttemptAgain});
+             kMessages, {Probe::kAdoptedEntering, Probe::kAttemptAgain});
 }
 
 void add_communicators(Worlds& worlds) {

@@ -86,7 +86,7 @@ void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& tr
   EXPECT_EQ(core.all_over(), all_over);
 }
 
-TEST(Agent, ADeathIsClearedAwayBeforeTheNextLife) {
+TEST(Agent, ADeathIsClearedAwayBeforeTheNextIncarnation) {
   expect_transcript(1, false, R"(
 > 0 spawn 0
 admit 0

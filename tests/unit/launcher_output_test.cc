@@ -137,7 +137,7 @@ TEST(Output, RandomDeathsAndPieces) {
   }
 }
 
-TEST(Input, IsKeptForTheNextLife) {
+TEST(Input, IsKeptForTheNextIncarnation) {
   Input input;
   EXPECT_TRUE(input.wants_more());
   input.append("abc");

@@ -280,7 +280,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 7 ended 1 signal=9 at=3
 record death rank 1 incarnation 0 epoch 0 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #3; the journal had met its limit of 64 MiB, so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
 record stop epoch 0 code 137
 > 8 ended 0 signal=15
 record exit rank 0 incarnation 0 epoch 0 (signal 15, Terminated)

@@ -79,7 +79,7 @@ void AgentCore::on_child_ended(const AgentEvent& e) {
   r.child_cause = e.cause;
   if (r.state != State::kRunning) return;
   const bool somebody_else = r.registered != 0 && r.registered != r.child;
-  // A shell that left its program in the background: the rank lives on in the program.
+  // A shell that left its program in the background: the program is the rank from now on.
   if (somebody_else && !r.registered_over && !stopping_) return;
   ended(e);
 }

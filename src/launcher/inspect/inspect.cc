@@ -100,7 +100,7 @@ class Reader {
     return at<T>(log.chunk[chunk] + skipped * sizeof(T));
   }
 
-  // False: it was overwritten, behind a checkpoint or after the journal had met its limit.
+  // False: it was overwritten, behind a checkpoint or after the journal was full.
   static bool kept(const engine::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
     return k < 0 || index + log.ring[k].capacity >= end_of(log, k);

@@ -23,7 +23,7 @@ struct Module {
   Dwarf_Addr bias = 0;  // of libdw's addresses over the file's own
 };
 
-// One session for a file and the life of the process: opening is the expensive part.
+// One session for each file, kept until the process ends: opening is the expensive part.
 Module open_module(const char* path) {
   // Never ask a server on the network for debug information.
   unsetenv("DEBUGINFOD_URLS");

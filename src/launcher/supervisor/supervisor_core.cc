@@ -211,8 +211,8 @@ void SupervisorCore::on_death(const Event& e) {
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
   if (!policy_.restart) return "--no-restart ends the job";
   if (journal_full_) {
-    return "the journal had met its limit of " + size_text(policy_.journal_limit_bytes) +
-           ", so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
+    return "the journal was full (" + size_text(policy_.journal_limit_bytes) +
+           "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
       r.fault_at.same_as(e.position)) {

@@ -205,7 +205,7 @@ class Restart(LauncherTest):
                 self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
                 self.assertEqual(done.err.count("starting it again"), 1)
 
-    def test_kill_in_the_second_life(self):
+    def test_kill_in_the_second_incarnation(self):
         done = self.fake(2, "init", "op:5", "finalize",
                          flags=["--kill", "1@2", "--kill", "1@4#1", "--kill", "0@5"])
         self.assertEqual(done.code, 0, done.err)
@@ -223,7 +223,7 @@ class Restart(LauncherTest):
                          flags=["--journal-limit", "64M"])
         self.assertEqual(done.code, 128 + 9)
         self.assertIn("the journal is full (64 MiB)", done.err)
-        self.assertRegex(done.err, "rank 1 died.*the journal had met its limit")
+        self.assertRegex(done.err, "rank 1 died.*the journal was full")
 
     def test_environment_and_addresses_repeat(self):
         words = ["init", "op", "places", "env:REJOIN_RANK", "env:PYTHONHASHSEED"]
@@ -418,7 +418,7 @@ class StandardInput(LauncherTest):
         done = self.fake(2, "init", "cat", "print:end", "finalize", stdin=b"a\nb\n")
         self.assertEqual((done.code, sorted(done.out.split())), (0, ["a", "b", "end", "end"]))
 
-    def test_the_next_life_reads_it_from_the_start(self):
+    def test_the_next_incarnation_reads_it_from_the_start(self):
         done = self.fake(1, "init", "op", "line", "line", "kill:9@0", "op", "cat", "finalize",
                          flags=["-q"], stdin=b"1\n2\n3\n4\n")
         self.assertEqual((done.code, done.out), (0, "1\n2\n3\n4\n"))
@@ -651,7 +651,7 @@ class CommandLine(LauncherTest):
         self.assertEqual(done.code, 0)
         self.assertIn("-x SURELY_NOT_SET", done.err)
 
-    def test_world_off(self):
+    def test_libc_recording_off(self):
         done = self.fake(1, "env:REJOIN_LIBC_RECORDING", "env:LD_PRELOAD", flags=["--libc-recording", "off"])
         self.assertRegex(done.out, r"REJOIN_LIBC_RECORDING=off\nLD_PRELOAD=[^:]*/libmpi.so.40\n")
         done = self.fake(1, "env:LD_PRELOAD", env=dict(os.environ, LD_PRELOAD="libm.so.6"))
@@ -797,7 +797,7 @@ class Trees(LauncherTest):
         done = self.fake(2, "1/ghost", "init", "op", "print:done", "finalize")
         self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
 
-    def test_the_whole_tree_dies_before_the_next_life(self):
+    def test_the_whole_tree_dies_before_the_next_incarnation(self):
         # Children that lived on would hold the rank's output open, and with it the job.
         done = self.fake(2, "init", "0/child@0", "0/daemon@0", "op", "0/kill:9@0", "print:done",
                          "finalize")
@@ -835,8 +835,8 @@ class Trees(LauncherTest):
 
     def test_many_deaths_in_a_row(self):
         words = ["init"]
-        for life in range(40):
-            words += ["op", f"kill:9@{life}"]
+        for incarnation in range(40):
+            words += ["op", f"kill:9@{incarnation}"]
         done = self.fake(2, *words, "print:done", "finalize", flags=["--max-restarts", "40", "-q"])
         self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
 

@@ -1,10 +1,10 @@
 // checkpoints [versions=V] [steps=K] [lazy=1] [made=split|dup] [bytes=B] [model=B] [pause_us=U]
 //
-// A prologue, a load, a set-up, and V versions (default 4) of K rounds (default 1) of operations
-// that all receive what they check: on the world, and on the communicator that the set-up makes. A
-// message has B bytes (default 24), the global model at least B. Every rank prints a line after
-// every version; it says what everybody has received so far, and, unless lazy, what this rank alone
-// has, which travels in its local model.
+// A prologue, a load, a bootstrap phase, and V versions (default 4) of K rounds (default 1) of
+// operations that all receive what they check: on the world, and on the communicator that the
+// bootstrap phase makes. A message has B bytes (default 24), the global model at least B. Every
+// rank prints a line after every version; it says what everybody has received so far, and, unless
+// lazy, what this rank alone has, which travels in its local model.
 
 #include <rejoin.h>
 
@@ -61,7 +61,7 @@ static void prologue(void) {
   check_i64("prologue", check_state.size * (check_state.size + 1) / 2, sum);
 }
 
-static void set_up(const char* how) {
+static void bootstrap(const char* how) {
   int columns = 7 * (check_state.rank + 1), most = 0;
   rejoin_bootstrap(NULL);  // by its place
   OK(MPI_Allreduce(&columns, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
@@ -185,9 +185,9 @@ int main(int argc, char** argv) {
   size_t found_bytes, mine_bytes;
   int version = rejoin_load(&found, &found_bytes, &mine, &mine_bytes);
   check_true("the load", version >= 0 && version == rejoin_version());
-  set_up(argument_text(argc, argv, "made", "split"));
+  bootstrap(argument_text(argc, argv, "made", "split"));
   if (version > 0) read_models(version, found, found_bytes, mine, mine_bytes, lazy);
-  // What was checked before this differs by life.
+  // What was checked before this differs by incarnation.
   check_state.digest = version > 0 ? local->digest : 0;
   check_state.checks = version > 0 ? (long long)local->checks : 0;
 

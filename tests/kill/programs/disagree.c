@@ -58,7 +58,7 @@ static const Pair kPairs[] = {
     {"gather_root", &gather_to_0, &gather_to_1},
     {"gather_reduce", &gather_to_0, &reduce_to_0},
     {"scatter_gather", &gather_to_0, &scatter_from_0},
-    {"channel_uniform", &alltoall, &sum_of_1},
+    {"channel_replicated", &alltoall, &sum_of_1},
     {"one_more", &sum_of_1, &finalize},
     {"one_less", &finalize, &reduce_to_0},
     {"same", &nothing, &nothing},

@@ -128,7 +128,7 @@ static void broadcast_large(void) {
   free(buffer);
 }
 
-static void large_set_up(void) {
+static void large_unmarked(void) {
   load();
   broadcast_large();
   checkpoint();
@@ -165,7 +165,7 @@ static const struct {
     {"other_models", other_models},
     {"one_checkpoint", one_checkpoint},
     {"other_size", other_size},
-    {"large_set_up", large_set_up},
+    {"large_unmarked", large_unmarked},
     {"large_marked", large_marked},
     {"marked_gather", marked_gather},
 };

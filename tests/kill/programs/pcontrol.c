@@ -41,8 +41,8 @@ static void read_file(const char* directory, int version) {
   }
 }
 
-/** An operation of the set-up: every life asks for it. */
-static void set_up(void) {
+/** An operation of the bootstrap phase: every incarnation makes it. */
+static void bootstrap(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   MPI_Pcontrol(kBootstrap, "columns");
   OK(MPI_Allreduce(&columns, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     MPI_Pcontrol(kLoad, &version, NULL, (size_t)0);
     if (version > 0) read_file(directory, version);
   }
-  set_up();
+  bootstrap();
   if (version > 0) {
     check_context("state of version %d", version);
     check_i64("version", version, (long long)state.version);

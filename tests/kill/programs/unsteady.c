@@ -1,5 +1,5 @@
-// unsteady HOW: rank 1 is killed in its first life (from outside, or by --kill 1@8) and does not do
-// the same again in its second one. How it knows: a file that it makes with system calls that
+// unsteady HOW: rank 1 is killed in its first incarnation (from outside, or by --kill 1@8) and does
+// something else in its second one. How it knows: a file that it makes with system calls that
 // nobody records.
 //   HOW: operation  count  order (asks for another operation)    bytes  message (contributes
 //   others)
@@ -12,9 +12,9 @@
 
 enum { kSteps = 12, kUnsteadyStep = 3 };
 
-static int is_first_life(void) {
-  const long fd =
-      syscall(SYS_openat, AT_FDCWD, "first-life", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+static int is_first_incarnation(void) {
+  const long fd = syscall(SYS_openat, AT_FDCWD, "second-is-next",
+                          O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (fd >= 0) syscall(SYS_close, fd);
   return fd >= 0;
 }
@@ -39,7 +39,7 @@ static void unsteady_step(const char* how) {
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   const char* how = argc > 1 ? argv[1] : "operation";
-  const int unsteady = check_state.rank == 1 && !is_first_life();
+  const int unsteady = check_state.rank == 1 && !is_first_incarnation();
   for (int step = 0; step < kSteps; ++step) {
     if (unsteady && step == kUnsteadyStep) {
       unsteady_step(how);

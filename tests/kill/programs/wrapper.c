@@ -1,12 +1,12 @@
 // wrapper sizes|same|keys|sites|late [versions=V]
 //
-// All reductions go through one wrapper function, those of the set-up too. What tells them apart
-// when a restarted rank asks again:
+// All reductions go through one wrapper function, those of the bootstrap phase too. What tells
+// them apart when a restarted rank replays them:
 //   sizes   the number of elements; nothing is marked
 //   same    nothing
-//   keys    those of the set-up have keys (rejoin_bootstrap)
+//   keys    those of the bootstrap phase have keys (rejoin_bootstrap)
 //   sites   the wrapper names its caller (rejoin_call_site); nothing is marked
-//   late    as keys; one more operation of the set-up comes after the first checkpoint
+//   late    as keys; one more operation of the bootstrap phase comes after the first checkpoint
 
 #include <rejoin.h>
 
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   const int differ = is("sizes");
   const void* found;
   int version = rejoin_load(&found, NULL, NULL, NULL);
-  check_context("set-up");
+  check_context("bootstrap phase");
   uint64_t first = sum_of(-1, 4, "first", __LINE__);
   uint64_t second = sum_of(-2, differ ? 5 : 4, "second", __LINE__);
   uint64_t third = 0;

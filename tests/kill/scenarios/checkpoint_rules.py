@@ -1,4 +1,4 @@
-"""What checkpoints and the set-up demand of a program, and what they do to the journal."""
+"""What checkpoints and the bootstrap phase demand of a program, and what they do to the journal."""
 
 import re
 
@@ -82,7 +82,7 @@ def late_communicator(t):
         require("communicator of 3 ranks" in texts(result, rank, "checkpoint"), "why?", result)
     for point in range(1, result.operations(0) + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
-        # A life that went on at a checkpoint does not say again what the former one said.
+        # An incarnation that went on at a checkpoint does not say again what the former one said.
         result = t.run(3, "misuse", "late_communicator", kills=kills)
         check_deaths(result, kills)
 
@@ -127,15 +127,15 @@ def load_of_another_size(t):
     says(result, "rank 1: MPI_Pcontrol(load)", "8 bytes, not 16", "version 2")
 
 
-@scenario(case=["large_set_up", "large_marked"])
+@scenario(case=["large_unmarked", "large_marked"])
 def bootstrap_limit(t, case):
-    """Set-up of 3 MiB: within the default limit, and beyond one of 1 MiB, which is said."""
+    """3 MiB of bootstrap phase: within the default limit, and beyond one of 1 MiB, which is said."""
     t.undisturbed(3, "misuse", case)
     result = t.run(3, "misuse", case, flags=["--bootstrap-limit", "1M"])
     told = result.err + result.out
     for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
         require(word in told, f"it does not say '{word}'", result)
-    if case == "large_set_up":
+    if case == "large_unmarked":
         # It goes on to its next operation, which works if all have been told by then.
         require(codes(result, 0, "checkpoint") == [-4], "another code", result)
         all_told = all(codes(result, rank, "checkpoint") == [-3] for rank in (1, 2))
@@ -154,7 +154,7 @@ def marked_gather(t):
 
 # ----------------------------------------------------------------------- one wrapper for all calls
 
-SET_UP, VERSION = 2, 3  # operations of wrapper.c
+BOOTSTRAP, VERSION = 2, 3  # operations of wrapper.c
 
 
 @scenario(how=["keys", "late"], sweeps=True)
@@ -186,8 +186,8 @@ def not_marked(t, how):
     """What every incarnation repeats is not marked: no death before the first checkpoint matters,
     and after it the job stops, and says what to mark."""
     t.undisturbed(3, "wrapper", how)
-    t.recovers(3, "wrapper", how, kills=[Kill(1, SET_UP, "inside")], ordered=False)
-    first = SET_UP + VERSION + 1
+    t.recovers(3, "wrapper", how, kills=[Kill(1, BOOTSTRAP, "inside")], ordered=False)
+    first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "before"), Kill(2, first), Kill(0, first + 1, "after")):
         result = t.run(3, "wrapper", how, kills=[kill])
         require(result.code == 1, f"exit code {result.code}", result)
@@ -200,7 +200,7 @@ def not_marked(t, how):
 def wrapper_without_a_difference(t):
     """Nothing tells what is repeated from what comes later: where there is a record the job stops
     at the contribution that is another one."""
-    first = SET_UP + VERSION + 1
+    first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "after"), Kill(2, first + 1), Kill(0, first + 1, "before")):
         result = t.run(3, "wrapper", "same", kills=[kill])
         require(result.code == 1, f"exit code {result.code}", result)
@@ -213,16 +213,16 @@ def wrapper_without_a_difference(t):
 
 
 def stays_within(t, n, limit, volume, kill):
-    """The journal never meets its limit, and whoever dies at the end goes on at a checkpoint."""
+    """The journal never becomes full, and whoever dies at the end goes on at a checkpoint."""
     command = ("volume", *(f"{name}={value}" for name, value in volume.items()))
     flags = ["--journal-limit", limit]
     expected = t.run(n, *command, flags=flags, limit_s=100)
     require(expected.code == 0, f"exit code {expected.code}", expected)
-    require(FULL not in expected.err, "it met its limit", expected)
+    require(FULL not in expected.err, "the journal was full", expected)
     result = t.run(n, *command, flags=flags, kills=[kill], limit_s=100)
     require((result.code, result.out) == (0, expected.out), "not as undisturbed", result)
     check_deaths(result, [kill])
-    require(FULL not in result.err, "it met its limit", result)
+    require(FULL not in result.err, "the journal was full", result)
     [live] = result.named("live")
     require(live["replayed_ops"] <= volume["every"] + 2, "it went back too far", result)
 

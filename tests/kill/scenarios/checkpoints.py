@@ -10,12 +10,12 @@ from harness import MOMENTS, Kill, Skip, require, scenario
 from .deaths import all_points
 
 # What checkpoints.c does, in operations.
-PROLOGUE, SET_UP, STEP = 1, 3, 6
+PROLOGUE, BOOTSTRAP, STEP = 1, 3, 6
 
 
 def checkpoint_at(version):
-    """The operation that is the checkpoint of that version, in a first life."""
-    return PROLOGUE + SET_UP + version * (STEP + 1)
+    """The operation that is the checkpoint of that version, in a first incarnation."""
+    return PROLOGUE + BOOTSTRAP + version * (STEP + 1)
 
 
 def sweep_of(points, t, share):
@@ -23,35 +23,37 @@ def sweep_of(points, t, share):
 
 
 class LaterKill(Kill):
-    """In a later life. What its set-up asks for again shows no position, so any will do."""
+    """In a later incarnation. Its bootstrap replay shows no position, so any will do."""
 
     def is_death(self, death):
-        return (death["rank"], death["incarnation"]) == (self.rank, self.life)
+        return (death["rank"], death["incarnation"]) == (self.rank, self.incarnation)
 
 
 def check_resumes(result, lazy=False):
     """Whoever came back replayed no more than what lay behind its newest checkpoint.
 
-    And the prologue, and what its set-up asked for again. A lazy checkpoint may have been a number
-    only, but the first one never is.
+    And the prologue, and the bootstrap replay. A lazy checkpoint may have been a number only, but
+    the first one never is.
     """
     done = {}  # by rank: the newest version that it is known to have had
     for death in result.named("death"):
-        rank, life, ordinal = death["rank"], death["incarnation"], death["position"]["ordinal"]
-        if life == 0:
+        rank, incarnation = death["rank"], death["incarnation"]
+        ordinal = death["position"]["ordinal"]
+        if incarnation == 0:
             done[rank] = (ordinal - checkpoint_at(0) - 1) // (STEP + 1)
         if done.get(rank, 0) < 1:
             continue
-        if life > 0:  # its ordinals have gone another way
+        if incarnation > 0:  # its ordinals have gone another way
             behind = checkpoint_at(60) if lazy else STEP + 2
         else:
             behind = ordinal - checkpoint_at(1 if lazy else done[rank])
         for live in result.named("live", rank):
-            if live["incarnation"] != life + 1:
+            if live["incarnation"] != incarnation + 1:
                 continue
-            most = PROLOGUE + SET_UP + behind
-            text = f"rank {rank} replayed {live['replayed_ops']} operations after its death in life"
-            require(live["replayed_ops"] <= most, f"{text} {life}, more than {most}", result)
+            most = PROLOGUE + BOOTSTRAP + behind
+            replayed = live["replayed_ops"]
+            text = f"after its death in incarnation {incarnation} rank {rank} replayed {replayed}"
+            require(replayed <= most, f"{text} operations, more than {most}", result)
 
 
 def survives(t, n, program, **named):
@@ -116,10 +118,10 @@ def checkpoint_two_die(t, way):
 
 @scenario(sweeps=True, limit_s=180)
 def checkpoint_again(t):
-    """A rank that came back dies again: in its prologue, its set-up, and at all that follows."""
+    """A rank that came back dies again: in its prologue, its bootstrap replay, and wherever later."""
     program = ("checkpoints", "versions=3")
     first = Kill(1, checkpoint_at(2) + 2)
-    last = t.undisturbed(3, *program).operations(1) + SET_UP
+    last = t.undisturbed(3, *program).operations(1) + BOOTSTRAP
     points = [1, *range(checkpoint_at(2) + 1, last + 1), "init", "finalize"]
     points = [(point, moment) for point in points for moment in MOMENTS]
     for point, moment in sweep_of(points, t, 20):
@@ -127,11 +129,11 @@ def checkpoint_again(t):
 
 
 @scenario(moment=MOMENTS)
-def checkpoint_again_in_the_set_up(t, moment):
-    """A rank dies at the same operation of its set-up in all lives that it has left."""
+def checkpoint_again_in_bootstrap(t, moment):
+    """A rank dies at the same operation of its bootstrap phase in all its later incarnations."""
     program = ("checkpoints", "versions=3")
-    for point in range(checkpoint_at(2) + 1, checkpoint_at(2) + 2 + SET_UP):
-        kills = [LaterKill(1, point, moment, life) for life in (1, 2, 3)]
+    for point in range(checkpoint_at(2) + 1, checkpoint_at(2) + 2 + BOOTSTRAP):
+        kills = [LaterKill(1, point, moment, incarnation) for incarnation in (1, 2, 3)]
         survives(t, 3, program, kills=[Kill(1, checkpoint_at(2) + 2), *kills])
 
 
@@ -149,7 +151,7 @@ def checkpoint_others_die_meanwhile(t):
 
 @scenario(way=["n2", "n3", "lazy", "large"], sweeps=True, limit_s=240)
 def checkpoint_from_outside(t, way):
-    """Ranks are killed at any instruction, their next lives too."""
+    """Ranks are killed at any instruction, their next incarnations too."""
     n, program = program_of(way, 60)
     program = (*program, "pause_us=300")
     for _ in range(100 if t.long else 8):
@@ -166,16 +168,16 @@ def checkpoint_from_outside(t, way):
 
 @scenario(sweeps=True, limit_s=240)
 def checkpoint_replacement_from_outside(t):
-    """The next life is killed as soon as it is seen: at its load, in its set-up."""
+    """The next incarnation is killed as soon as it is seen: at its load, in its bootstrap phase."""
     program = ("checkpoints", "versions=60", "pause_us=300")
     for _ in range(100 if t.long else 8):
         delays_s = [t.rng.uniform(0, 0.0015) for _ in range(3)]
         rank = t.rng.randrange(3)
 
         def interfere(job):
-            for life, delay_s in enumerate(delays_s):
-                job.until_event("register" if life > 0 else "init", rank, life)
-                job.run_for(delay_s if life > 0 else 0.02)
+            for incarnation, delay_s in enumerate(delays_s):
+                job.until_event("register" if incarnation > 0 else "init", rank, incarnation)
+                job.run_for(delay_s if incarnation > 0 else 0.02)
                 job.kill(rank)
 
         result = survives(t, 3, program, interfere=interfere)
@@ -218,7 +220,7 @@ def checkpoint_by_pcontrol(t, keeps):
         kills = [kill for r in range(3) for kill in all_points(expected.operations(r), r)]
         for kill in sweep_of(kills, t, 30):
             result = t.recovers(3, *program, kills=[kill], ordered=False)
-            # Five versions of three operations; never more than two of them, and the set-up.
+            # Five versions of three operations; never more than two of them and the bootstrap.
             for live in result.named("live"):
                 require(live["replayed_ops"] <= 7, "it went back to the beginning", result)
 

@@ -12,10 +12,10 @@ def random_program(seed):
     return ("random_collectives", seed, RANDOM_OPERATIONS, 4096)
 
 
-def all_points(operations, rank, life=0):
+def all_points(operations, rank, incarnation=0):
     """Every place at which a rank can be told to die that makes so many operations."""
     points = [*range(1, operations + 1), "init", "finalize"]
-    return [Kill(rank, point, moment, life) for point in points for moment in MOMENTS]
+    return [Kill(rank, point, moment, incarnation) for point in points for moment in MOMENTS]
 
 
 @scenario(n=[2, 3, 4, 5], sweeps=True)
@@ -31,16 +31,16 @@ def random_one_death(t, n):
 
 @scenario(n=[2, 3, 4, 5], sweeps=True)
 def random_many_deaths(t, n):
-    """The random program; every rank dies in several of its lives."""
+    """The random program; every rank dies in several of its incarnations."""
     for run in range(400 if t.long else 12):
         program = random_program(run % 8 + 1)
         last = t.undisturbed(n, *program)
         kills = []
         for rank in range(n):
             points = all_points(last.operations(rank), rank)
-            for life in range(t.rng.randint(0, MAX_RESTARTS)):
+            for incarnation in range(t.rng.randint(0, MAX_RESTARTS)):
                 kill = t.rng.choice(points)
-                kills.append(Kill(rank, kill.point, kill.moment, life))
+                kills.append(Kill(rank, kill.point, kill.moment, incarnation))
         t.recovers(n, *program, kills=kills)
 
 
@@ -101,7 +101,7 @@ def all_ranks_at_a_random_moment(t):
 
 @scenario(sweeps=True)
 def one_rank_at_random_moments(t):
-    """The same rank, again and again, from outside: in its replay, between its lives, anywhere."""
+    """The same rank, again and again, from outside: in its replay, between incarnations, anywhere."""
     for _ in range(50 if t.long else 6):
         n = t.rng.choice([2, 3])
         rank = t.rng.randrange(n)
@@ -179,7 +179,7 @@ def second_death_when(t, event):
         ordinal = t.rng.randint(5, 80)
 
         def interfere(job):
-            job.until_event(event, rank=1, life=0 if event == "death" else 1)
+            job.until_event(event, rank=1, incarnation=0 if event == "death" else 1)
             job.kill(2)
 
         result = t.recovers(
@@ -198,9 +198,9 @@ def again_during_its_replay(t):
     for moment in MOMENTS:
         kills = [Kill(1, 50, moment, 0), Kill(1, 30, moment, 1), Kill(1, 10, moment, 2)]
         t.recovers(2, *program, kills=[*kills, Kill(1, "init", moment, 3)])
-        kills = [Kill(1, 10, moment, life) for life in range(MAX_RESTARTS)]
+        kills = [Kill(1, 10, moment, i) for i in range(MAX_RESTARTS)]
         t.recovers(2, *program, kills=kills)
-        kills = [Kill(1, 10 + life, moment, life) for life in range(MAX_RESTARTS)]
+        kills = [Kill(1, 10 + i, moment, i) for i in range(MAX_RESTARTS)]
         t.recovers(2, *program, kills=kills)
 
 
@@ -208,7 +208,7 @@ def again_during_its_replay(t):
 def again_once_too_often(t):
     """The death after the last restart ends the job with a report and the signal's exit code."""
     for restarts in (0, 1, 4):
-        kills = [Kill(1, 40 - life, "after", life) for life in range(restarts + 1)]
+        kills = [Kill(1, 40 - i, "after", i) for i in range(restarts + 1)]
         flags = ["--max-restarts", restarts]
         result = t.run(2, "steps", "count=60", kills=kills, flags=flags)
         require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
@@ -223,11 +223,11 @@ def again_once_too_often(t):
 
 
 def dies_around(t, point, who):
-    """One rank or all die at MPI_Init or MPI_Finalize; once, and then in every life that they have."""
+    """One rank or all die at MPI_Init or MPI_Finalize, once and in every incarnation."""
     for moment in MOMENTS:
-        for n, lives in ((2, 1), (4, 1), (4, MAX_RESTARTS)):
+        for n, incarnations in ((2, 1), (4, 1), (4, MAX_RESTARTS)):
             ranks = range(n) if who == "all" else [t.rng.randrange(n)]
-            kills = [Kill(r, point, moment, life) for r in ranks for life in range(lives)]
+            kills = [Kill(r, point, moment, i) for r in ranks for i in range(incarnations)]
             t.recovers(n, "steps", "count=12", kills=kills)
 
 
@@ -285,7 +285,7 @@ def stopped_all_but_one_killed(t):
         for rank in (0, 1, 2):
             job.signal(rank, signal.SIGSTOP)
         job.kill(2)
-        job.until_event("init", rank=2, life=1)
+        job.until_event("init", rank=2, incarnation=1)
         job.run_for(0.05)
         for rank in (1, 0):
             job.signal(rank, signal.SIGCONT)

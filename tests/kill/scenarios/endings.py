@@ -17,7 +17,7 @@ def messages(result):
 
 DISAGREEMENTS = [
     "kind", "count", "type", "operator", "bcast_count", "bcast_root", "bcast_roots", "gather_root",
-    "gather_reduce", "scatter_gather", "channel_uniform", "one_more", "one_less",
+    "gather_reduce", "scatter_gather", "channel_replicated", "one_more", "one_less",
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def disagree(t, how):
 
 @scenario(how=["kind", "count", "bcast_root", "gather_reduce"])
 def disagree_after_death(t, how):
-    """The same in a second life, and when the death is in the very operation."""
+    """The same in a second incarnation, and when the death is in the very operation."""
     for kill in (Kill(1, 3), Kill(0, 6, "before"), Kill(1, 6, "before"), Kill(0, 5, "after")):
         result = t.run(2, "disagree", how, kills=[kill])
         check_disagreement(result)
@@ -161,12 +161,12 @@ def output_once(t):
 
 
 def diverges(t, how, flags=()):
-    return t.run(2, "unsteady", how, kills=[Kill(1, 8)], flags=flags, leaves=["first-life"])
+    return t.run(2, "unsteady", how, kills=[Kill(1, 8)], flags=flags, leaves=["second-is-next"])
 
 
 @scenario(how=["operation", "count", "order"])
 def divergence(t, how):
-    """A second life that asks for another operation: the job stops and names both calls."""
+    """A second incarnation that asks for another operation: the job stops and names both calls."""
     result = diverges(t, how)
     require(result.code == 1, f"exit code {result.code}", result)
     [line] = [line for line in messages(result) if "replay" in line]

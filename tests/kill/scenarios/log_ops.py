@@ -1,4 +1,4 @@
-"""ftrun --log-ops: a line for every operation, in every life, and nothing else is different."""
+"""ftrun --log-ops: a line for every operation of every incarnation, and nothing else differs."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ def logged(result):
     return lines
 
 
-def check_one_life(result, lines, first=0):
+def check_one_incarnation(result, lines, first=0):
     """A rank's lines from operation `first` on, to the end."""
     require([line["name"] for line in lines] == NAMES[first:], "other operations", result)
     for seq, line in enumerate(lines, first):
@@ -57,7 +57,7 @@ def log_ops(t):
     require(not quiet.err, "lines that nobody asked for", quiet)
     for rank in range(RANKS):
         mine = [line for line in lines if line["rank"] == str(rank)]
-        check_one_life(result, mine)
+        check_one_incarnation(result, mine)
         require({line["how"] for line in mine} == {"finished"}, "not finished", result)
         for line in mine[:-2]:
             site = re.fullmatch(r"\S*steps\.c:(\d+)::(\w+)", line["site"])
@@ -75,7 +75,7 @@ def log_ops_without_debug_information(t):
         require(result.code == 0, f"exit code {result.code}", result)
         lines = logged(result)
         for rank in range(2):
-            check_one_life(result, [line for line in lines if line["rank"] == str(rank)])
+            check_one_incarnation(result, [line for line in lines if line["rank"] == str(rank)])
         places = {line["site"] for line in lines}
         for found in places:
             require(re.fullmatch(site, found), f"a place called {found}", result)
@@ -91,7 +91,7 @@ def log_ops_of_a_restarted_rank(t):
         done = kill.point if kill.moment == "after" else kill.point - 1
         former, later = lines[:done], lines[done:]
         require({line["how"] for line in former} <= {"finished"}, "recovered too soon", result)
-        check_one_life(result, later)
+        check_one_incarnation(result, later)
         replayed = result.named("live", kill.rank)[-1]["replayed_ops"]
         hows = ["recovered"] * replayed + ["finished"] * (len(NAMES) - replayed)
         require([line["how"] for line in later] == hows, f"not {replayed} recovered", result)

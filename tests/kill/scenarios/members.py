@@ -3,17 +3,17 @@
 from harness import MOMENTS, Kill, require, scenario
 
 LEFT_TAIL = 2  # operations of left.c after the last one on the pair: a section's and MPI_Finalize
-UNIFORM = ["allreduce", "barrier", "allgather", "bcast"]
+REPLICATED = ["allreduce", "barrier", "allgather", "bcast"]
 CHANNELS = ["gather", "scatter", "reduce", "alltoall"]
 
 
-@scenario(kind=UNIFORM + CHANNELS)
+@scenario(kind=REPLICATED + CHANNELS)
 def left_freed(t, kind):
-    """Rank 0 has freed the communicator when rank 1 asks again for the last operation on it."""
+    """Rank 0 has freed the communicator when rank 1 replays the last operation on it."""
     program = ("left", kind)
     last = t.undisturbed(3, *program).operations(1) - LEFT_TAIL
     for moment in MOMENTS:
-        # The second life sleeps before the operation, so that rank 0 is far away.
+        # The second incarnation sleeps before the operation, so that rank 0 is far away.
         late = (*program, "pause_ms=20")
         kills = [Kill(1, last, "inside"), Kill(1, last, moment, 1)]
         expected = t.undisturbed(3, *program)
@@ -23,10 +23,10 @@ def left_freed(t, kind):
         t.recovers(3, *program, kills=[Kill(1, last, moment), Kill(0, last, "after")])
 
 
-def died_after(result, rank, life, other):
-    """Whether the rank's death in that life came after the other rank's process had ended."""
+def died_after(result, rank, incarnation, other):
+    """Whether that incarnation of the rank died after the other rank's process had ended."""
     names = [(e["event"], e.get("rank"), e.get("incarnation")) for e in result.events]
-    return names.index(("death", rank, life)) > names.index(("exit", other, 0))
+    return names.index(("death", rank, incarnation)) > names.index(("exit", other, 0))
 
 
 @scenario()
@@ -43,7 +43,7 @@ def left_exited(t):
 
 @scenario()
 def left_finalized(t):
-    """The others have called MPI_Finalize and live on without MPI when rank 1 asks for its result."""
+    """The others have called MPI_Finalize and run on without MPI when rank 1 asks for its result."""
     program = ("left", "bcast", "pause_ms=20", "linger_ms=400")
     last = t.undisturbed(3, *program).operations(1)
     for moment in MOMENTS:
@@ -93,8 +93,9 @@ def crowd(t, n):
     for _ in range(200 if t.long else 6):
         kills = []
         for rank in t.rng.sample(range(n), t.rng.randint(1, n // 2)):
-            for life in range(t.rng.randint(1, 3)):
-                kills.append(Kill(rank, t.rng.randint(1, last // 2), t.rng.choice(MOMENTS), life))
+            for incarnation in range(t.rng.randint(1, 3)):
+                point, moment = t.rng.randint(1, last // 2), t.rng.choice(MOMENTS)
+                kills.append(Kill(rank, point, moment, incarnation))
         t.recovers(n, *program, kills=kills)
 
 

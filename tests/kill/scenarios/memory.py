@@ -79,7 +79,7 @@ def program_over(mib):
 
 @scenario()
 def journal_limit(t):
-    """A journal that meets its limit says so once, and the job goes on and ends right."""
+    """A journal that is full says so once, and the job goes on and ends right."""
     program = program_over(mib=64)
     expected = t.undisturbed(2, *program)
     result = t.run(2, *program, flags=["--journal-limit", "16M"])
@@ -122,12 +122,12 @@ def journal_limit_then_death(t, moment):
     require(not result.named("respawn"), "it was started again", result)
     pattern = r"rank 1 died .* in .*Allreduce|rank 1 died .* after .*Allreduce"
     require(re.search(pattern, result.err), "it does not say where rank 1 died", result)
-    require("had met its limit of 16 MiB" in result.err, "it does not say why it ends", result)
+    require("the journal was full (16 MiB)" in result.err, "it does not say why it ends", result)
 
 
 @scenario(kinds=["a", "B", "S", "G", "abrgxt"], sweeps=True)
 def journal_limit_about_a_death(t, kinds):
-    """A death about the time when the limit is met, while those who wait for nobody are far ahead.
+    """A death about the time when the journal is full, while those who wait for nobody are far ahead.
 
     Either it came early enough, and everything is as undisturbed, or the job ends and says why.
     """
@@ -143,7 +143,7 @@ def journal_limit_about_a_death(t, kinds):
             require((result.code, result.out) == (0, expected.out), "not as undisturbed", result)
         else:
             require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
-            require("had met its limit of 8 MiB" in result.err, "it does not say why", result)
+            require("the journal was full (8 MiB)" in result.err, "it does not say why", result)
     require(recovered > 0 or not t.long, "no death came early enough", result)
 
 

@@ -41,7 +41,7 @@ def root_of_a_replayed_broadcast(t):
 
 @scenario(limit_s=110)
 def many_communicators(t):
-    """More communicators than 65,536 in the life of a job, with deaths early and late."""
+    """More communicators than 65,536 in one job, with deaths early and late."""
     t.recovers(2, "rounds", "comms", kills=[Kill(1, 500), Kill(0, 70000, "after")], ordered=False)
 
 

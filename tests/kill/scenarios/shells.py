@@ -41,7 +41,7 @@ def shell_that_waits(t):
 
 @scenario()
 def shell_with_children(t):
-    """The whole tree of a life is gone before the next one registers."""
+    """The whole tree of an incarnation is gone before the next one registers."""
     script = t.script("children", WITH_CHILDREN % f"{t.program('steps')} {ARGUMENTS}")
 
     def interfere(job):
@@ -50,9 +50,9 @@ def shell_with_children(t):
         tree = job.processes(rank=1)
         require(len(tree) == 4, f"the tree is {tree}", job)
         job.kill(1)
-        job.until_event("register", rank=1, life=1)
+        job.until_event("register", rank=1, incarnation=1)
         alive = [pid for pid in tree if is_alive(pid)]
-        require(not alive, f"{alive} of {tree} outlived the life that they belong to", job)
+        require(not alive, f"{alive} of {tree} outlived their incarnation", job)
         require(len(job.processes(rank=0)) == 4, "the other rank's tree was harmed", job)
 
     t.recovers(2, script, interfere=interfere)
@@ -76,6 +76,6 @@ def shell_is_killed(t):
 
 @scenario()
 def shell_left_behind(t):
-    """The shell leaves its program in the background and ends: the rank lives on, and may die."""
+    """The shell leaves its program in the background and ends: the rank runs on, and may die."""
     command = f"{t.program('steps')} count=300 pause_us=1000 & sleep 0.1; exit 0"
     t.recovers(2, "/bin/sh", "-c", command, kills=[Kill(1, 250), Kill(0, 280, "before")])
