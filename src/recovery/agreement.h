@@ -44,12 +44,18 @@ class Agreement {
 
   // A member that waits for me inside an operation in front of which, or of an earlier one, I make
   // checkpoint `version`. The root of a broadcast waits for nobody, and of messages the receiver
-  // alone does.
+  // alone does. Or one that has come out of the operation behind the checkpoint without making it,
+  // with an error: it may have looked first, and wait for nobody any more.
   [[gnu::noinline]] Other find_at_checkpoint(Comm<H>& world, std::uint64_t sequence,
                                              std::uint64_t version) {
     for (std::uint32_t i = 0; i < world.members.size; ++i) {
+      if (i == world.members.rank) continue;
+      const std::uint32_t failed = failed_call(world, i, sequence);
+      if (failed != kNobody && r_.peers.prepared(world.members.world[i]) < version) {
+        return {i, failed};
+      }
       journal::Position p;
-      if (i == world.members.rank || !r_.peers.position(world.members.world[i], &p)) continue;
+      if (!r_.peers.position(world.members.world[i], &p)) continue;
       if (p.context != world.members.context || p.sequence < sequence) continue;
       const journal::CallEntry* theirs = r_.peers.call(world.members.world[i], p.call);
       if (theirs == nullptr || is_checkpoint(*theirs) || p.prepared >= version) continue;
@@ -81,6 +87,14 @@ class Agreement {
  private:
   static bool is_checkpoint(const journal::CallEntry& call) {
     return call.signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint);
+  }
+
+  // The call of an operation that member `i` has recorded as failed; else kNobody.
+  std::uint32_t failed_call(Comm<H>& c, std::uint32_t i, std::uint64_t sequence) {
+    if (engine::breaks(r_.host, Rule::kFailureAtCheckpoint)) return kNobody;
+    if (r_.peers.tail(c.members, i) <= sequence) return kNobody;
+    const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
+    return (call & journal::kRecordFailed) != 0 ? call & ~journal::kRecordFailed : kNobody;
   }
 
   // Whether member `i`, inside this operation, can come out of it without member `me`.

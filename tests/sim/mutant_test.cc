@@ -83,6 +83,7 @@ const RuleCase kRules[] = {
     {"RecordBeforeReturn", Rule::kRecordBeforeReturn, "two", "I2"},
     {"ZonesBehindAllMarks", Rule::kZonesBehindAllMarks, "checkpoints-crossing", ""},
     {"ProveBootstrapCall", Rule::kProveBootstrapCall, "unproven-repeated", "violation"},
+    {"FailureAtCheckpoint", Rule::kFailureAtCheckpoint, "disagree-checkpoint", "deadlock"},
     {"LookAtRecords", Rule::kLookAtRecords, "two", "deadlock"},
     {"NewGeneration", Rule::kNewGeneration, "two", "deadlock"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},

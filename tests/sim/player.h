@@ -76,7 +76,7 @@ class Player {
   std::uint64_t load();
   void end_bootstrap_phase() { in_bootstrap_phase_ = false; }
   // Global model: the same on all ranks. The models are overwritten as soon as it returns.
-  void checkpoint(Comm& world);
+  Status checkpoint(Comm& world);
   // The first of these and every `every`-th is written, the others are only numbers.
   void checkpoint_lazily(Comm& world, std::uint64_t every);
   // From now on models have so many elements more with every version.
@@ -86,6 +86,11 @@ class Player {
   void mark(std::uint64_t key) { hint_.key = key; }
   // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
   void call_through(std::uint64_t site) { site_ = site; }
+
+  // Members disagree about what has given this status: it has to say so.
+  void told(Status status) {
+    if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
+  }
 
   bool is_restored() const { return restored_; }
   // A hash over all that the program has been given.
@@ -120,7 +125,7 @@ class Player {
   void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
 
   void write_models(std::uint64_t v, Buffer* global, Buffer* local);
-  void checkpoint(Comm& world, std::uint64_t next_lazy);
+  Status checkpoint(Comm& world, std::uint64_t next_lazy);
   void read_models();
   void check_loaded();
   bool replays_bootstrap() const { return in_bootstrap_phase_ && restored_; }

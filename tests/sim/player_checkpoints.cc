@@ -104,17 +104,20 @@ void Player::check_loaded() {
   if (now != loaded_hash_) job_.fail_if("checkpoints: a model that was loaded changes too early");
 }
 
-void Player::checkpoint(Comm& world) { checkpoint(world, 0); }
+Status Player::checkpoint(Comm& world) { return checkpoint(world, 0); }
 
 void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
   const std::uint64_t v = rank_.version() + 1;
-  if (v == 1 || rank_.next_lazy() <= v) return checkpoint(world, v - v % every + every);
+  if (v == 1 || rank_.next_lazy() <= v) {
+    checkpoint(world, v - v % every + every);
+    return;
+  }
   job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
   rank_.pass_checkpoint();
 }
 
 // next_lazy: 0, or this checkpoint is a lazy one, and that is the next to be written.
-void Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
+Status Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
   Oracle& oracle = job_.oracle();
   const std::uint64_t v = rank_.version() + 1;
   in_bootstrap_phase_ = false;
@@ -141,11 +144,17 @@ void Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
   rank_.host().about_to(SimHost::Doing::kCheckpointing);
   const Status s = rank_.checkpoint(*world.comm, at, m);
   rank_.host().about_to(SimHost::Doing::kNothing);
-  if (s != Status::kOk) job_.fail_if(rank_.last_error());
+  if (s != Status::kOk) {
+    if (job_.world().disagreement == Disagreement::kNone) job_.fail_if(rank_.last_error());
+    job_.hit(Probe::kToldAtCheckpoint);
+    used_ = kKeptBytes;
+    return s;
+  }
   std::memset(static_cast<void*>(global.data), 0xa5, global.bytes());
   std::memset(static_cast<void*>(local.data), 0x5a, local.bytes());
   job_.fail_if(oracle.saved(rank(), v));
   used_ = kKeptBytes;
+  return s;
 }
 
 }  // namespace rejoin::sim

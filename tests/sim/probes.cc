@@ -25,6 +25,7 @@ const char* name_of(Probe p) {
       "unpublished bytes left",
       "mismatch",
       "mismatch replayed",
+      "told at a checkpoint",
       "version loaded",
       "checkpoint prepared by an earlier incarnation",
       "bootstrap replay",

@@ -29,6 +29,7 @@ enum class Probe : std::uint8_t {
   kHalfWritten,       // a death left unpublished bytes
   kMismatch,          // members disagreed
   kMismatchReplayed,  // and a later incarnation was told so from the journal
+  kToldAtCheckpoint,  // members disagreed, one of them in a checkpoint
   kRestored,          // an incarnation went on at a version
   kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared
   kBootstrapReplay,   // an operation of the bootstrap phase was answered out of turn

@@ -354,6 +354,18 @@ void add_disagreements(Worlds& worlds) {
                   }};
   leader.disagreement = Disagreement::kEverywhere;
   worlds.add(leader, kDisagreements);
+  // Whoever looks first, all are told, and then meet where nobody disagrees.
+  World checkpoint = {"disagree-checkpoint", 3, [](Player& p) {
+                        Comm all = p.everyone(), aside = p.everyone(1);
+                        p.load();
+                        p.end_bootstrap_phase();
+                        const bool makes_it = p.rank() == 0;
+                        if (makes_it) p.told(p.checkpoint(all));
+                        p.told(makes_it ? p.barrier(all) : p.allreduce(all, 1));
+                        p.barrier(aside);
+                      }};
+  checkpoint.disagreement = Disagreement::kEverywhere;
+  worlds.add(checkpoint, {Probe::kMismatch, Probe::kMismatchReplayed, Probe::kToldAtCheckpoint});
 }
 
 void add_limit(Worlds& worlds) {
