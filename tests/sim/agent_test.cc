@@ -23,18 +23,24 @@ bool ends_with_text(const Result& result, const char* text) {
   return result.ending == Ending::kStopped && result.why.find(text) != std::string::npos;
 }
 
+// Each incarnation dies at some step of all that it takes, up to its last. How many these are, the
+// run without its death tells: up to there the two are the same.
 TEST(Restarts, AreAsManyAsAllowed) {
   Job job(mix());
   constexpr std::uint32_t kMost = 3;
   for (std::uint64_t seed = 0; seed < scaled(40); ++seed) {
     Plan plan = plan_of(seed);
     plan.max_restarts = kMost;
-    for (std::uint32_t i = 0; i < kMost; ++i) plan.deaths.push_back({1, i, 1 + (seed + i) % 16});
-    const Result enough = job.run(plan);
-    ASSERT_TRUE(enough.good()) << seed << ": " << enough.why;
-    EXPECT_EQ(enough.ranks[1].incarnation, kMost);
-    plan.deaths.push_back({1, kMost, 1 + seed % 16});
+    for (std::uint32_t i = 0; i <= kMost; ++i) {
+      const Result so_far = job.run(plan);
+      ASSERT_TRUE(so_far.good()) << seed << ": " << so_far.why;
+      ASSERT_EQ(so_far.ranks[1].incarnation, i) << seed;
+      const std::uint64_t steps = so_far.ranks[1].steps;
+      ASSERT_GT(steps, kStartUpSteps);
+      plan.deaths.push_back({1, i, seed < 4 ? steps : 1 + engine::mix(seed * 8 + i) % steps});
+    }
     const Result one_more = job.run(plan);
+    EXPECT_EQ(one_more.deaths, kMost + 1);
     EXPECT_TRUE(ends_with_text(one_more, "3 times already, so the job ends (--max-restarts)"))
         << seed << ": " << one_more.why;
   }
