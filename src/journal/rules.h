@@ -31,6 +31,7 @@ enum class Rule : std::uint8_t {
   kNewGeneration,               // an attempt of an older generation is given up
   kResendRecognised,            // a message that was posted is not posted again
   kProveBootstrapCall,          // an unproven call is looked into
+  kFindWhyMembersDisagree,      // an unproven call before a disagreement is named instead of it
   kFailureAtCheckpoint,         // a member's failure ends a wait in the checkpoint in front of it
   kCount,
 };

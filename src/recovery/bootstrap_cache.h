@@ -114,8 +114,9 @@ class BootstrapCache {
   // member, whose call is not unproven itself, calls from there too: then true. If all members are
   // known and none does, nobody can say what it is, and the job stops. Else the call stays unproven
   // until somebody knows all: whoever completes the operation last does.
+  // wants_all: false to decide by those that are known.
   [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
-                               std::uint32_t call) {
+                               std::uint32_t call, bool wants_all = true) {
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
     const std::uint32_t world = c.members.world[who];
     std::uint32_t other = kNobody, other_call = 0;
@@ -132,7 +133,7 @@ class BootstrapCache {
         return true;
       }
     }
-    if (other == kNobody || !all_known) return false;
+    if (other == kNobody || (wants_all && !all_known)) return false;
     r_.host.stop(r_.diagnostics.unproven_call(world, call, other, other_call));
     return false;
   }
@@ -142,6 +143,16 @@ class BootstrapCache {
   void prove_others(Comm<H>& c, std::uint64_t sequence) {
     if (r_.header->unproven.load(std::memory_order_relaxed) != 0) [[unlikely]]
       prove_recorded(c, sequence);
+  }
+
+  // Members disagree. If there is an unproven call that nobody has made from there, of those who
+  // have come, and somebody from elsewhere, then that is why: whoever made it is one operation off,
+  // and is seen to be before the last has come. The job stops and says what to mark.
+  [[gnu::noinline]] void find_why_members_disagree() {
+    if (r_.header->unproven.load(std::memory_order_acquire) == 0) return;
+    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
+      if (c->members.size > 1) find_why_members_disagree(*c);
+    }
   }
 
  private:
@@ -172,6 +183,23 @@ class BootstrapCache {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
       const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
       if ((call & journal::kUnproven) != 0) prove(c, sequence, i, call);
+    }
+  }
+
+  void find_why_members_disagree(Comm<H>& c) {
+    if (breaks(r_.host, Rule::kFindWhyMembersDisagree)) return;
+    std::uint64_t end = 0, begin = 0;  // records that no member may have truncated
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      end = std::max(end, r_.peers.tail(c.members, i));
+      begin =
+          std::max(begin, journal::mark_of(r_.host.base(), c.members.world[i], c.members.context));
+    }
+    for (std::uint64_t s = begin; s < end; ++s) {
+      for (std::uint32_t i = 0; i < c.members.size; ++i) {
+        if (r_.peers.tail(c.members, i) <= s) continue;
+        const std::uint32_t call = r_.peers.record(c.members, i, s).call;
+        if ((call & journal::kUnproven) != 0) prove(c, s, i, call, false);
+      }
     }
   }
 

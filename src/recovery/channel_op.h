@@ -160,7 +160,7 @@ class ChannelOp {
       r_.diagnostics.recorded_mismatch();
       outcome_.status = Status::kMismatch;
     } else {
-      outcome_.status = ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
+      outcome_.status = ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
     }
     return Progress::kFailed;
   }

@@ -183,6 +183,7 @@ class Checkpointer {
       return other.found();
     });
     if (!other.found()) return Status::kOk;
+    ops_.bootstrap.find_why_members_disagree();
     r_.diagnostics.mismatch_at_checkpoint(v, r_.host.rank(), call,
                                           world.members.world[other.member], other.call);
     return Status::kMismatch;

@@ -17,6 +17,14 @@ namespace rejoin::recovery {
 template <engine::Host H>
 struct Operations {
   explicit Operations(Rooms<H>& rooms) : r(rooms), agreement(rooms), bootstrap(rooms) {}
+
+  // As Agreement's, unless the reason for the disagreement is another one.
+  Status mismatch(Comm<H>& c, std::uint64_t sequence, std::uint32_t call,
+                  std::uint32_t signature_hash, const typename Agreement<H>::Other& other) {
+    bootstrap.find_why_members_disagree();
+    return agreement.mismatch(c, sequence, call, signature_hash, other);
+  }
+
   Rooms<H>& r;
   Agreement<H> agreement;
   BootstrapCache<H> bootstrap;

@@ -129,8 +129,8 @@ class ReplicatedOp {
     const std::uint32_t world = c_.members.world[member];
     const journal::CallEntry* theirs = r_.peers.call(world, record.call);
     if ((record.call & journal::kRecordFailed) != 0 || theirs->hash != e_.signature_hash) {
-      return end(ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash,
-                                         {member, record.call & ~journal::kRecordFailed}));
+      return end(ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash,
+                               {member, record.call & ~journal::kRecordFailed}));
     }
     if ((record.call & journal::kUnproven) != 0) [[unlikely]]
       ops_.bootstrap.prove(c_, e_.sequence, member, record.call);
@@ -239,7 +239,7 @@ class ReplicatedOp {
 
   Progress mismatch(const typename Agreement<H>::Other& other) {
     if (c_.records.tail() != e_.sequence) return Progress::kPending;
-    return end(ops_.agreement.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other));
+    return end(ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other));
   }
 
   Progress complete() {
