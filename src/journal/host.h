@@ -25,6 +25,9 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   // The two store-load barriers of a doorbell, see waiting.h.
   host.fence_published();
   host.fence_announced();
+  // After a fruitless look behind fence_announced(): true where fence_published() is none, once
+  // every word whose publisher did not see me asleep is visible, or my bell rang: look again.
+  { host.settle() } -> std::same_as<bool>;
   // Called between two looks while waiting; false: time to sleep.
   { host.poll(turn) } -> std::same_as<bool>;
   // Waits for my bell; spurious returns are allowed.

@@ -58,7 +58,7 @@ struct SegmentHeader {
   std::uint32_t stop_on_divergence;  // 0: --on-divergence warn
   std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
   std::uint32_t log_ops;             // --log-ops
-  std::uint32_t light_publish;       // sleepers order publishers' stores for them (ShmHost)
+  std::uint32_t light_publish;       // publishers have no fence, sleepers look twice (ShmHost)
   FaultPoint fault[kMaxFaults];
 
   // Agent. The newest death; published before the next incarnation is admitted.

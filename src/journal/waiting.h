@@ -29,9 +29,10 @@ void wait_until(H& host, Ready&& ready) {
     if (host.poll(turn)) continue;
     bell.store(0, std::memory_order_relaxed);
     host.step(Step::kAnnounce);
-    asleep.store(1, std::memory_order_relaxed);
-    host.fence_announced();  // before the last look
-    const bool done = ready(true);
+    asleep.store(1, std::memory_order_release);  // the bell first: no answer to this is cleared
+    host.fence_announced();                      // before the last look
+    // Asleep stays announced between two looks: who publishes after the first sees it.
+    const bool done = ready(true) || (host.settle() && ready(true));
     if (!done) host.sleep();
     asleep.store(0, std::memory_order_relaxed);
     if (done) return;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -33,26 +32,12 @@ int advise(std::byte* begin, std::size_t bytes, int advice) {
   return r == 0 ? 0 : errno;
 }
 
-// 0 or more, or -1.
-long membarrier(int command) {
-  const int saved = errno;
-  const long r = syscall(SYS_membarrier, command, 0, 0);
-  errno = saved;
-  return r;
-}
-
 }  // namespace
-
-bool can_publish_lightly() {
-  const long commands = membarrier(MEMBARRIER_CMD_QUERY);
-  return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
-}
 
 ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int sleep_limit_ms)
     : base_(base), rank_(rank), agent_socket_(agent_socket), sleep_limit_ms_(sleep_limit_ms) {
   const SegmentHeader* h = header_of(base);
-  light_publish_ =
-      h->light_publish != 0 && membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+  light_publish_ = h->light_publish != 0;
   // With a processor each, peers answer within microseconds, unless one was put on our processor or
   // preempted: so give way now and then, and sleep after about a millisecond. With more ranks than
   // processors it is always somebody else's turn.
@@ -72,9 +57,23 @@ bool ShmHost::poll_slowly(unsigned turn) {
   return true;
 }
 
-void ShmHost::fence_announced() {
-  full_fence();
-  if (header_of(base_)->light_publish != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+bool ShmHost::settle() {
+  if (!light_publish_) return false;
+  const std::atomic<std::uint32_t>& bell = control_of(base_, rank_)->bell;
+  const std::uint64_t end = now_ns() + kSettleNs;
+  const timespec until{static_cast<time_t>(end / 1'000'000'000),
+                       static_cast<long>(end % 1'000'000'000)};
+  const int saved = errno;
+  // Signals wake us early.
+  while (bell.load(std::memory_order_relaxed) == 0) {
+    if (syscall(SYS_futex, &bell, FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY) !=
+            0 &&
+        errno == ETIMEDOUT) {
+      break;
+    }
+  }
+  errno = saved;
+  return true;
 }
 
 void ShmHost::sleep() {

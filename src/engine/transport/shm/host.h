@@ -15,6 +15,9 @@ class ShmHost {
  public:
   // No protocol needs the limit; a lost wake-up costs this instead of a hang.
   static constexpr int kSleepLimitMs = 200;
+  // A store buffer drains by itself, and before its processor runs anything else: within the time
+  // of some tens of cache misses. A thousand times as long, and nothing beside a sleep.
+  static constexpr std::uint64_t kSettleNs = 1'000'000;
   static constexpr int kNoLimit = -1;  // for the test that there is none
 
   // `agent_socket`: connected descriptor, or -1 (a world of one without an agent).
@@ -30,8 +33,8 @@ class ShmHost {
   void step(Step) {}
 
   // Publishing is frequent, sleeping is not: where there is a processor for each rank, only the
-  // compiler is told here, and who goes to sleep makes the kernel run a barrier on all processors
-  // of the job.
+  // compiler is told here. A word that is still in its publisher's store buffer, behind a load that
+  // did not see the sleeper, is what settle() waits for.
   void fence_published() {
     if (light_publish_) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -39,7 +42,8 @@ class ShmHost {
       full_fence();
     }
   }
-  void fence_announced();
+  void fence_announced() { full_fence(); }
+  bool settle();
 
   bool poll(unsigned turn) {
     if (turn < spins_) {
@@ -88,8 +92,5 @@ class ShmHost {
   std::atomic<unsigned> tsan_fence_{0};
 #endif
 };
-
-// Whether this kernel can order the stores of other processes (SegmentHeader::light_publish).
-bool can_publish_lightly();
 
 }  // namespace rejoin::engine

@@ -36,6 +36,7 @@ class SimHost {
   bool breaks(journal::Rule rule) const;
   void fence_published() {}  // one thread: memory is sequentially consistent
   void fence_announced() {}
+  bool settle() { return false; }
   bool poll(unsigned turn);
   // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
   void sleep() { reach(Point::kSleep); }
