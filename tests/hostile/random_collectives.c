@@ -223,7 +223,7 @@ static void checkpoint(int version) {
 }
 
 /** What every incarnation asks for behind its load, and says so. */
-static void set_up(void) {
+static void prepare(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   check_context("bootstrap");
   MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP, "columns");
@@ -277,7 +277,7 @@ static int begin(void) {
   slots[1].size = check_state.size;
   set_slot(&slots[2], split_from(&slots[1], draw()));
   const int version = load();
-  set_up();
+  prepare();
   return version;
 }
 

@@ -56,8 +56,7 @@ Player::Buffer Player::buffer(std::size_t count) {
 }
 
 void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation) {
-  // In the bootstrap phase the same in every incarnation, long after the state has become
-  // another one.
+  // In the bootstrap phase the same in every incarnation, whatever the state has become since.
   const std::uint64_t from = in_bootstrap_phase_
                                  ? engine::mix(bootstrap_state_ + bootstrap_operations_)
                                  : engine::mix(state() + operations_);
@@ -167,7 +166,7 @@ Count* Player::count_of(std::uint64_t context) {
 // --- Replicated-result operations
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
-  // Asked for again, it is entered only if it is to be executed once more.
+  // In a bootstrap replay it is entered only if it is to be executed once more.
   if (!replays_bootstrap()) job_.oracle().entered(*c.group, c.count->next, c.me);
   job_.begin_operation(rank_.host(), *c.group, c.count->next, bcast, follower);
   retagged_comm_ = nullptr;

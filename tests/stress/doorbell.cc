@@ -1,5 +1,5 @@
-// doorbell WHO FENCE RANKS WAKE_UPS [MUTANT]: a token goes round RANKS ranks, which are threads or
-// processes, over the doorbells of the real host, until they have announced WAKE_UPS sleeps.
+// doorbell WHO FENCE RANKS WAKE_UPS [MUTANT]: a token visits RANKS ranks in turn, which are threads
+// or processes, over the doorbells of the real host, until they have announced WAKE_UPS sleeps.
 //
 // Sleep has no time limit here: a wake-up that is lost is a token that stands still. Nobody
 // publishes while the token is elsewhere, so no later ring makes good for it. Random short delays

@@ -133,7 +133,7 @@ TEST(Loop, TimersByTheTimeThatWasSetLast) {
   EXPECT_EQ(done, "ba");
 }
 
-// What idle() posts is done, and idle() asked again, before anything is waited for.
+// What idle() posts is done, and idle() called again, before anything is waited for.
 TEST(Loop, IdleUntilNothingIsQueued) {
   Loop loop(monotonic_ns());
   int left = 3;

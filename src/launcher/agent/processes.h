@@ -55,7 +55,7 @@ class Processes {
   // SIGKILL to whatever the ranks left running, when all of them have ended.
   void kill_leftovers(pid_t spared);
 
-  // The process that is the rank, for people; 0: it has ended.
+  // The process that is the rank, for messages; 0: it has ended.
   pid_t pid_of(std::uint32_t rank) const;
   std::uint64_t peak_bytes(std::uint32_t rank) const { return ranks_[rank].peak_bytes; }
   // A child of ours that is no rank.

@@ -128,7 +128,7 @@ def load_of_another_size(t):
 
 @scenario(case=["large_unmarked", "large_marked"])
 def bootstrap_limit(t, case):
-    """3 MiB of bootstrap phase: within the default limit, and beyond one of 1 MiB, which is said."""
+    """3 MiB of bootstrap phase: within the default limit; beyond one of 1 MiB, which is said."""
     t.undisturbed(3, "misuse", case)
     result = t.run(3, "misuse", case, flags=["--bootstrap-limit", "1M"])
     told = result.err + result.out

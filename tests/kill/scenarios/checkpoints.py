@@ -118,7 +118,7 @@ def checkpoint_two_die(t, way):
 
 @scenario(sweeps=True, limit_s=180)
 def checkpoint_again(t):
-    """A rank that came back dies again: in its prologue, its bootstrap replay, and wherever later."""
+    """A rank that came back dies again: in its prologue, its bootstrap replay, and later."""
     program = ("checkpoints", "versions=3")
     first = Kill(1, checkpoint_at(2) + 2)
     last = t.undisturbed(3, *program).operations(1) + BOOTSTRAP

@@ -101,7 +101,7 @@ def all_ranks_at_a_random_moment(t):
 
 @scenario(sweeps=True)
 def one_rank_at_random_moments(t):
-    """The same rank, again and again, from outside: in its replay, between incarnations, anywhere."""
+    """The same rank, again and again, from outside: in its replay or between incarnations."""
     for _ in range(50 if t.long else 6):
         n = t.rng.choice([2, 3])
         rank = t.rng.randrange(n)

@@ -127,7 +127,7 @@ def journal_limit_then_death(t, moment):
 
 @scenario(kinds=["a", "B", "S", "G", "abrgxt"], sweeps=True)
 def journal_limit_about_a_death(t, kinds):
-    """A death about the time when the journal is full, while those who wait for nobody are far ahead.
+    """A death about the time when the journal becomes full, while some ranks are far ahead.
 
     Either it came early enough, and everything is as undisturbed, or the job ends and says why.
     """

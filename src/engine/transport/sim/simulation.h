@@ -40,7 +40,7 @@ enum class Mutant : std::uint8_t {
   kSilentDeath,         // nobody is rung after a death
   kNoEpoch,             // everybody is rung, but no epoch is published
   kLostRing,            // a rank's ring sets no bell
-  kForgetfulSleep,      // a ring between the last look and the sleep is forgotten
+  kForgetfulSleep,      // a ring between the last look and the sleep is lost
   kNotReaped,           // the old process runs on beside its replacement
   kTornCommit,          // a record that is half written at a death is visible
   kJournalLost,         // the replacement finds no records of its predecessor
