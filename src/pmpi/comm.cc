@@ -238,17 +238,8 @@ int comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
     *result = MPI_IDENT;
     return MPI_SUCCESS;
   }
-  switch (compare_groups(ranks_of(comm1), ranks_of(comm2))) {
-    case GroupOrder::kIdent:
-      *result = MPI_CONGRUENT;
-      break;
-    case GroupOrder::kSimilar:
-      *result = MPI_SIMILAR;
-      break;
-    case GroupOrder::kUnequal:
-      *result = MPI_UNEQUAL;
-      break;
-  }
+  const int groups = comparison(ranks_of(comm1), ranks_of(comm2));
+  *result = groups == MPI_IDENT ? MPI_CONGRUENT : groups;
   return MPI_SUCCESS;
 }
 

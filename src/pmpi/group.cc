@@ -85,6 +85,18 @@ int choose_ranges(const char* name, Choice choice, MPI_Group group, int n, int (
 
 }  // namespace
 
+int comparison(WorldRanks a, WorldRanks b) {
+  switch (compare_groups(a, b)) {
+    case GroupOrder::kIdent:
+      return MPI_IDENT;
+    case GroupOrder::kSimilar:
+      return MPI_SIMILAR;
+    case GroupOrder::kUnequal:
+      break;
+  }
+  return MPI_UNEQUAL;
+}
+
 int group_size(MPI_Group group, int* size) {
   constexpr const char* kName = "MPI_Group_size";
   require_active(kName);
@@ -105,17 +117,7 @@ int group_compare(MPI_Group group1, MPI_Group group2, int* result) {
   constexpr const char* kName = "MPI_Group_compare";
   require_active(kName);
   if (!is_group(group1) || !is_group(group2)) return fail_group(kName);
-  switch (compare_groups(ranks_of(group1), ranks_of(group2))) {
-    case GroupOrder::kIdent:
-      *result = MPI_IDENT;
-      break;
-    case GroupOrder::kSimilar:
-      *result = MPI_SIMILAR;
-      break;
-    case GroupOrder::kUnequal:
-      *result = MPI_UNEQUAL;
-      break;
-  }
+  *result = comparison(ranks_of(group1), ranks_of(group2));
   return MPI_SUCCESS;
 }
 

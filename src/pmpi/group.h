@@ -9,6 +9,9 @@ namespace rejoin::pmpi {
 inline WorldRanks ranks_of(MPI_Group g) { return {g->members, static_cast<std::size_t>(g->size)}; }
 inline WorldRanks ranks_of(MPI_Comm c) { return {c->comm->members.world, c->comm->members.size}; }
 
+// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+int comparison(WorldRanks a, WorldRanks b);
+
 // A copy of world ranks as a new handle; MPI_GROUP_EMPTY if there are none.
 MPI_Group make_group(const std::uint32_t* members, int size);
 

@@ -1,4 +1,4 @@
-// The agent as transcripts: ">" is an event or an order, the lines below it are the actions.
+// The agent as transcripts of events and orders.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launcher/agent/agent_core.h"
+#include "transcript.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -73,16 +74,9 @@ std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
 
 void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
   AgentCore core(ranks);
-  std::istringstream lines(transcript);
-  std::ostringstream played;
-  std::string line;
-  while (std::getline(lines, line)) {
-    if (line.empty()) played << "\n";
-    if (!line.starts_with("> ")) continue;
-    played << line << "\n";
-    for (const AgentAction& action : play(core, line.substr(2))) played << to_text(action) << "\n";
-  }
-  EXPECT_EQ(transcript, "\n" + played.str().substr(1));
+  expect_played(transcript, [&](const std::string& line, std::ostream& out) {
+    for (const AgentAction& action : play(core, line)) out << to_text(action) << "\n";
+  });
   EXPECT_EQ(core.all_over(), all_over);
 }
 

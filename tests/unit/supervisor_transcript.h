@@ -1,8 +1,6 @@
-// The supervisor as transcripts. A line with ">" is an event, the lines below it are the actions:
+// The supervisor as transcripts of events:
 //
 //     > [AT_MS] EVENT RANK [FIELD=VALUE]... [: TEXT]
-//
-// Every transcript is run again and must come out as it stands.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include <string>
 
 #include "launcher/supervisor/supervisor_core.h"
+#include "transcript.h"
 
 namespace rejoin::launcher {
 
@@ -106,17 +105,9 @@ inline std::string to_text(const Action& a) {
 
 inline void expect_transcript(const Policy& policy, const std::string& transcript) {
   SupervisorCore core(policy);
-  std::istringstream lines(transcript);
-  std::ostringstream played;
-  std::string line;
-  while (std::getline(lines, line)) {
-    if (line.empty()) played << "\n";
-    if (!line.starts_with("> ")) continue;
-    played << line << "\n";
-    for (const Action& action : core.step(parse_event(line.substr(2))))
-      played << to_text(action) << "\n";
-  }
-  EXPECT_EQ(transcript, "\n" + played.str().substr(1));
+  expect_played(transcript, [&](const std::string& line, std::ostream& out) {
+    for (const Action& action : core.step(parse_event(line))) out << to_text(action) << "\n";
+  });
 }
 
 }  // namespace rejoin::launcher

@@ -29,23 +29,23 @@ def says(result, *words):
 # --------------------------------------------------------------------------------- calls that fail
 
 
+def load_is_refused(t, case, load_codes, text):
+    """The load is refused in every rank, and the checkpoints are not."""
+    result = t.undisturbed(3, "misuse", case)
+    for rank in range(3):
+        require(codes(result, rank, "load") == load_codes, "other codes of loads", result)
+        require(codes(result, rank, "checkpoint") == [1, 2], "other versions", result)
+        require(text in texts(result, rank, "load"), "another text", result)
+
+
 @scenario()
 def load_twice(t):
-    """The second load is refused, and nothing else is."""
-    result = t.undisturbed(3, "misuse", "load_twice")
-    for rank in range(3):
-        require(codes(result, rank, "load") == [0, -2, -2], "other codes of loads", result)
-        require(codes(result, rank, "checkpoint") == [1, 2], "other versions", result)
-        require("second load" in texts(result, rank, "load"), "another text", result)
+    load_is_refused(t, "load_twice", [0, -2, -2], "second load")
 
 
 @scenario()
 def load_after_checkpoint(t):
-    result = t.undisturbed(3, "misuse", "load_late")
-    for rank in range(3):
-        require(codes(result, rank, "load") == [-2], "other codes of loads", result)
-        require(codes(result, rank, "checkpoint") == [1, 2], "other versions", result)
-        require("load after a checkpoint" in texts(result, rank, "load"), "another text", result)
+    load_is_refused(t, "load_late", [-2], "load after a checkpoint")
 
 
 @scenario()

@@ -63,6 +63,19 @@ def survives(t, n, program, **named):
     return result
 
 
+def random_killer(t, n):
+    """Kills some of n ranks from outside, up to four times at any moments."""
+    delays_s = [t.rng.uniform(0, 0.03) for _ in range(t.rng.randint(1, 4))]
+
+    def interfere(job):
+        job.until_event("init", rank=0)
+        for delay_s in delays_s:
+            job.run_for(delay_s)
+            job.kill(*t.rng.sample(range(n), t.rng.randint(1, n)))
+
+    return interfere
+
+
 WAYS = {
     "n1": (1, []),
     "n2": (2, []),
@@ -155,15 +168,7 @@ def checkpoint_from_outside(t, way):
     n, program = program_of(way, 60)
     program = (*program, "pause_us=300")
     for _ in range(100 if t.long else 8):
-        delays_s = [t.rng.uniform(0, 0.03) for _ in range(t.rng.randint(1, 4))]
-
-        def interfere(job):
-            job.until_event("init", rank=0)
-            for delay_s in delays_s:
-                job.run_for(delay_s)
-                job.kill(*t.rng.sample(range(n), t.rng.randint(1, n)))
-
-        survives(t, n, program, interfere=interfere)
+        survives(t, n, program, interfere=random_killer(t, n))
 
 
 @scenario(sweeps=True, limit_s=240)
@@ -231,12 +236,4 @@ def checkpoint_by_pcontrol_from_outside(t, keeps):
         where = "model" if keeps == "model" else directory
         program = ("pcontrol", where, "versions=80", "pause_us=400")
         for _ in range(60 if t.long else 6):
-            delays_s = [t.rng.uniform(0, 0.03) for _ in range(t.rng.randint(1, 4))]
-
-            def interfere(job):
-                job.until_event("init", rank=0)
-                for delay_s in delays_s:
-                    job.run_for(delay_s)
-                    job.kill(*t.rng.sample(range(3), t.rng.randint(1, 3)))
-
-            t.recovers(3, *program, interfere=interfere, ordered=False)
+            t.recovers(3, *program, interfere=random_killer(t, 3), ordered=False)

@@ -1,0 +1,28 @@
+// Transcripts of a core: a line that begins with ">" is given to it, the lines below it are what it
+// does then.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+namespace rejoin::launcher {
+
+// Runs a transcript again: it must come out as it stands. `play` is given what follows ">", and
+// writes a line for each action.
+template <class Play>
+void expect_played(const std::string& transcript, Play play) {
+  std::istringstream lines(transcript);
+  std::ostringstream played;
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.empty()) played << "\n";
+    if (!line.starts_with("> ")) continue;
+    played << line << "\n";
+    play(line.substr(2), played);
+  }
+  EXPECT_EQ(transcript, "\n" + played.str().substr(1));
+}
+
+}  // namespace rejoin::launcher
