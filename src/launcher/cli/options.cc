@@ -381,6 +381,9 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::CallForHelp&) {
     return Command(Answer{app.help()});
+  } catch (const CLI::ExtrasError& error) {
+    return usage(std::string("inspect: ") + error.what() +
+                 "; ftrun inspect FILE prints one journal at a time");
   } catch (const CLI::ParseError& error) {
     return usage(std::string("inspect: ") + error.what() + "; write ftrun inspect FILE");
   }

@@ -54,6 +54,7 @@ class CommandLine(LauncherTest):
             (["--events", "/no/where/e", "true"], 1, "cannot write --events /no/where/e"),
             (["inspect"], 2, "inspect"),
             (["inspect", "none"], 1, "cannot read none"),
+            (["inspect", "one", "two"], 2, "not expected: two; .* one journal at a time"),
             (["inspect", "plain"], 1, "plain is no journal"),
         ):
             with self.subTest(arguments):
@@ -158,7 +159,7 @@ class Journal(LauncherTest):
         done = self.fake(2, "init", "op:3", "0/kill:9@0", "finalize", flags=["--keep", "-q"])
         self.assertEqual(done.code, 0, done.err)
         [journal] = self.kept()
-        self.assertIn(os.path.basename(journal), done.err)
+        self.assertRegex(done.err, rf"{os.path.basename(journal)} \(\d+ KiB on disk, sparse\)")
         self.assertLess(os.stat(journal).st_blocks * 512, 64 << 20)
         shown = self.ftrun("inspect", journal)
         self.assertEqual(shown.code, 0, shown.err)
