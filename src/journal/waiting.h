@@ -17,32 +17,41 @@ enum class Progress : std::uint8_t {
   kFailed,
 };
 
-// Looks with `ready(thorough)` until it is true. While spinning, only every kThoroughEvery-th look
-// is thorough (records of other members, who stands where); the look before sleep always is.
+// wait_until(), after its first look.
 template <class H, class Ready>
-void wait_until(H& host, Ready&& ready) {
+[[gnu::noinline]] void wait_longer(H& host, Ready& ready) {
   constexpr unsigned kThoroughEvery = 32;
   std::atomic<std::uint8_t>& asleep = header_of(host.base())->asleep[host.rank()];
   std::atomic<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
-  for (unsigned turn = 0;; ++turn) {
+  for (unsigned turn = 0;;) {
+    if (!host.poll(turn)) {
+      bell.store(0, std::memory_order_relaxed);
+      host.step(Step::kAnnounce);
+      asleep.store(1, std::memory_order_release);  // the bell first: no answer to this is cleared
+      host.fence_announced();                      // before the last look
+      // Asleep stays announced between two looks: who publishes after the first sees it.
+      const bool done = ready(true) || (host.settle() && ready(true));
+      if (!done) host.sleep();
+      asleep.store(0, std::memory_order_relaxed);
+      if (done) return;
+      turn = 0;
+    }
+    ++turn;
     if (ready(turn % kThoroughEvery == kThoroughEvery - 1)) return;
-    if (host.poll(turn)) continue;
-    bell.store(0, std::memory_order_relaxed);
-    host.step(Step::kAnnounce);
-    asleep.store(1, std::memory_order_release);  // the bell first: no answer to this is cleared
-    host.fence_announced();                      // before the last look
-    // Asleep stays announced between two looks: who publishes after the first sees it.
-    const bool done = ready(true) || (host.settle() && ready(true));
-    if (!done) host.sleep();
-    asleep.store(0, std::memory_order_relaxed);
-    if (done) return;
-    turn = 0;
   }
+}
+
+// Looks with `ready(thorough)` until it is true. While spinning, only every 32nd look is thorough
+// (records of other members, who stands where); the look before sleep always is.
+template <class H, class Ready>
+[[gnu::always_inline]] inline void wait_until(H& host, Ready&& ready) {
+  if (!ready(false)) wait_longer(host, ready);
 }
 
 // After a publish: wakes those of `count` world ranks that sleep.
 template <class H>
-void ring_sleepers(H& host, const std::uint32_t* world, std::uint32_t count) {
+[[gnu::always_inline]] inline void ring_sleepers(H& host, const std::uint32_t* world,
+                                                 std::uint32_t count) {
   host.fence_published();  // before we read who sleeps
   host.step(Step::kRing);
   const SegmentHeader* h = header_of(host.base());

@@ -80,7 +80,7 @@ class ReplicatedOp {
   // --- Look-up
 
   // kPending: it has to be executed; state_ says how.
-  Progress begin() {
+  [[gnu::always_inline]] Progress begin() {
     if (!e_.entered()) return end(e_.status);
     if (e_.record != nullptr) return replay();
     if (c_.members.size == 1) return alone();
@@ -108,7 +108,7 @@ class ReplicatedOp {
     return spec_.input != nullptr ? hash_bytes(spec_.input, spec_.input_bytes) : 0;
   }
 
-  Progress replay() {
+  [[gnu::noinline]] Progress replay() {
     const bool prepared = hint_ != nullptr && hint_->prepare != nullptr;
     const Status s = check_replay(r_, e_, !prepared, fingerprint(), &outcome_.replaces_input);
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
@@ -194,7 +194,7 @@ class ReplicatedOp {
     state_ = State::kAttempt;
   }
 
-  Progress advance_attempt(bool thorough) {
+  [[gnu::noinline]] Progress advance_attempt(bool thorough) {
     switch (attempt_->advance()) {
       case engine::AttemptState::kComplete:
         if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
@@ -260,7 +260,7 @@ class ReplicatedOp {
 
   // --- Broadcast: the root's published record is the broadcast; the root waits for nobody
 
-  Progress advance_root() {
+  [[gnu::always_inline]] Progress advance_root() {
     if (r_.journal.region().recycling() && !readers_have_room()) return Progress::kPending;
     if (c_.records.tail() != e_.sequence) return Progress::kPending;
     std::uint64_t value;
@@ -300,13 +300,16 @@ class ReplicatedOp {
     }
     return true;
   }
+  [[gnu::noinline]] void recycle_if_all_entered() {
+    if (c_.members.size == r_.header->ranks && !is_bcast_) recycle();
+  }
   void recycle() {
     r_.recycled_in = c_.members.context;
     r_.recycled_at = e_.sequence;
     r_.journal.region().recycle();
   }
 
-  Progress advance_receiver(bool thorough) {
+  [[gnu::always_inline]] Progress advance_receiver(bool thorough) {
     if (c_.root_seen != root_) {
       c_.root_seen = root_;
       c_.root_tail = 0;
@@ -356,8 +359,8 @@ class ReplicatedOp {
   Progress end(Status status) {
     if (status == Status::kOk && e_.record == nullptr && e_.entered()) {
       ops_.bootstrap.note_live(e_.call);
-      const bool all_entered = c_.members.size == r_.header->ranks && !is_bcast_;
-      if (all_entered && r_.journal.region().recycling()) recycle();
+      if (r_.journal.region().recycling()) [[unlikely]]
+        recycle_if_all_entered();
     }
     if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
       status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
