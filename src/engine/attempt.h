@@ -51,8 +51,9 @@ class Attempt {
       : host_(host), peers_(peers), m_(members), spec_(spec) {}
 
   // Begins, or begins again in a newer generation. `staging`: of mine, as many as staging_needed().
-  // `out`: flat algorithms: result_bytes of memory. `extent`: sliced: the fresh extent, reserved,
-  // if I am the leader: some record may already refer to the former attempt's.
+  // `out`: flat algorithms: result_bytes of memory, which nobody else writes. `extent`: sliced: a
+  // fresh extent, reserved, if I am the leader: some record may already refer to the former
+  // attempt's.
   void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
              std::uint32_t call, const Offset* staging, std::byte* out, Offset extent) {
     sequence_ = sequence;
@@ -399,11 +400,11 @@ class Attempt {
     if (bytes == 0) return AttemptState::kComplete;
     std::byte* out = result + plan_.chunk_begin(k) + own.begin;
     if (!host_.touch(m_.world[leader_], out, bytes)) return AttemptState::kNoMemory;
-    host_.step(Step::kCollect);
     const auto* mine = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
     const auto source = [&](std::uint32_t i) -> const std::byte* {
       if (i == m_.rank) return mine + own.begin;
       const StagingBuffer* s = chunk_of(i, k);
+      host_.step(Step::kCollect);  // it may be filled again from now on
       return s == nullptr ? nullptr : s->bytes + own.begin;
     };
     const void* right = source(m_.size - 1);

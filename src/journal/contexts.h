@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "journal/layout.h"
+#include "journal/step.h"
 
 namespace rejoin::journal {
 
@@ -79,27 +80,27 @@ inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t 
   return nullptr;
 }
 
-// Calls read(version) with the version that the rank keeps, until that version was kept all the
-// time; returns what it gave, or 0 if the rank goes back to main.
-template <class Read>
-std::uint64_t read_mark(std::byte* base, std::uint32_t rank, Read&& read) {
-  const std::atomic<std::uint64_t>& kept = control_of(base, rank)->kept;
-  for (;;) {
-    const std::uint64_t number = kept.load(std::memory_order_acquire);
-    if (number == 0) return 0;
-    const Version* v = find_version(base, rank, number);
-    const std::uint64_t mark = v != nullptr ? read(*v) : 0;
-    order_stores();  // and loads
-    if (kept.load(std::memory_order_acquire) == number) return mark;
-  }
+// What read(version) gives for the version that the rank keeps, or 0 if the rank goes back to main.
+// Whoever reads is a rank of the job and makes no checkpoint meanwhile, so the version stays in its
+// slot, also if the rank keeps a newer one by then (PROTOCOL.md, "Truncation").
+template <class Host, class Read>
+std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
+  std::byte* base = host.base();
+  const std::uint64_t number = control_of(base, rank)->kept.load(std::memory_order_acquire);
+  if (number == 0) return 0;
+  const Version* v = find_version(base, rank, number);
+  host.step(Step::kMark);
+  return v != nullptr ? read(*v) : 0;
 }
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 
 // The sequence that rank never goes back behind in `context`. kPast: it has freed the context and
 // never goes back behind that.
-inline std::uint64_t mark_of(std::byte* base, std::uint32_t rank, std::uint64_t context) {
-  return read_mark(base, rank, [&](const Version& v) -> std::uint64_t {
+template <class Host>
+std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
+  std::byte* base = host.base();
+  return read_mark(host, rank, [&](const Version& v) -> std::uint64_t {
     if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
     const FoundContext found = find_context(base, rank, context);
     if (found.reclaimed()) return kPast;
@@ -110,24 +111,28 @@ inline std::uint64_t mark_of(std::byte* base, std::uint32_t rank, std::uint64_t 
 }
 
 // The message of `from` that rank never goes back behind.
-inline std::uint64_t received_mark_of(std::byte* base, std::uint32_t rank, std::uint32_t from) {
-  return read_mark(base, rank, [&](const Version& v) { return received_of(base, v)[from]; });
+template <class Host>
+std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
+  return read_mark(host, rank, [&](const Version& v) { return received_of(host.base(), v)[from]; });
 }
 
-// Whether all that a closed zone of `rank` may have been used for lies behind everybody's marks.
-inline bool is_past(std::byte* base, std::uint32_t rank, const Zone& zone) {
+// Whether all that a closed zone of mine may have been used for lies behind everybody's marks.
+template <class Host>
+bool is_past(Host& host, const Zone& zone) {
+  std::byte* base = host.base();
+  const std::uint32_t rank = host.rank();
   const auto* c = reinterpret_cast<const Cursor*>(base + zone.label.at);
   for (std::uint64_t i = 0; i < zone.contexts; ++i) {
     const ContextBlock* block = find_block(base, rank, c[i].context);
     if (block == nullptr) continue;  // reclaimed, so it is past
     const auto* world = reinterpret_cast<const std::uint32_t*>(base + block->members);
     for (std::uint32_t m = 0; m < block->size; ++m) {
-      if (mark_of(base, world[m], c[i].context) < c[i].sequence) return false;
+      if (mark_of(host, world[m], c[i].context) < c[i].sequence) return false;
     }
   }
   const auto* sent = reinterpret_cast<const std::uint64_t*>(c + zone.contexts);
   for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
-    if (sent[to] != 0 && received_mark_of(base, to, rank) < sent[to]) return false;
+    if (sent[to] != 0 && received_mark_of(host, to, rank) < sent[to]) return false;
   }
   return true;
 }

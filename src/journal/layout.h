@@ -278,7 +278,9 @@ struct Zone {
 
 // --- Checkpoints
 
-inline constexpr std::uint32_t kVersions = 4;  // kept of a rank: at most three are needed at a time
+// Kept of a rank: at most three are needed at a time. The fourth lets others read marks
+// (read_mark).
+inline constexpr std::uint32_t kVersions = 4;
 
 // Where a rank goes on when it loads this version. Whole if `number` is not 0.
 struct Version {

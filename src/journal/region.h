@@ -196,7 +196,7 @@ class Region {
   bool is_free(const Zone& z) const {
     if (z.interval == 0) return false;
     if (recycling_) return z.interval <= over_;
-    return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_.base(), host_.rank(), z);
+    return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_, z);
   }
 
   // Goes on in a zone that a former incarnation has left open, else in the free one that was closed

@@ -23,10 +23,11 @@ enum class Rule : std::uint8_t {
   kValidateChunk,               // Must 4: of all staging that a slice was reduced from
   kPayloadBeforeRecord,         // Must 1: of a broadcast
   kRecordBeforeReturn,          // Must 2
-  kFreshExtent,                 // Must 5: every attempt takes a fresh extent
+  kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateMessagesByReceiver,  // Must 6
   kZonesBehindAllMarks,         // Must 6: payload, by all readers' marks
+  kOldestVersionSlot,           // Must 6: a new version takes the slot of the oldest
   kLookAtRecords,               // Must 7: every wait looks at records
   kNewGeneration,               // an attempt of an older generation is given up
   kResendRecognised,            // a message that was posted is not posted again

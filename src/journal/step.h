@@ -30,6 +30,7 @@ enum class Step : std::uint8_t {
   kModel,         // a model goes to the store
   kPrepare,       // publishing that my models of a version are whole
   kAcknowledge,   // publishing that I am past a version
+  kMark,          // reading a rank's low-water mark
   kCount,
 };
 

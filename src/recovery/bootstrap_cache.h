@@ -191,8 +191,7 @@ class BootstrapCache {
     std::uint64_t end = 0, begin = 0;  // records that no member may have truncated
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       end = std::max(end, r_.peers.tail(c.members, i));
-      begin =
-          std::max(begin, journal::mark_of(r_.host.base(), c.members.world[i], c.members.context));
+      begin = std::max(begin, journal::mark_of(r_.host, c.members.world[i], c.members.context));
     }
     for (std::uint64_t s = begin; s < end; ++s) {
       for (std::uint32_t i = 0; i < c.members.size; ++i) {

@@ -75,7 +75,7 @@ class Checkpointer {
 
   // Bytes of the observation log that I never go back behind.
   std::uint64_t observations_mark() const {
-    return journal::read_mark(r_.host.base(), r_.host.rank(),
+    return journal::read_mark(r_.host, r_.host.rank(),
                               [](const journal::Version& v) { return v.observations; });
   }
 
@@ -133,8 +133,9 @@ class Checkpointer {
     slot.number.store(v, std::memory_order_release);
   }
 
-  // The oldest slot that nobody needs: what a rank has loaded lasts until its second checkpoint.
-  // But first of all what a former incarnation has left of this very version.
+  // The oldest slot that nobody needs: what a rank has loaded lasts until its second checkpoint,
+  // and a mark that somebody is reading stays whole. But first of all what a former
+  // incarnation has left of this very version.
   journal::Version& free_version(std::uint64_t v) {
     journal::Version* slot = nullptr;
     std::uint64_t oldest = r_.peers.kept_by_all();
@@ -143,7 +144,7 @@ class Checkpointer {
       if (number != v && number >= oldest && number != 0) continue;
       slot = &other;
       if (number == v) break;
-      oldest = number;
+      if (!engine::breaks(r_.host, Rule::kOldestVersionSlot)) oldest = number;
     }
     engine::check(r_.host, slot != nullptr,
                   "more checkpoints are in use than can be: this is a defect of Rejoin");

@@ -136,7 +136,7 @@ class Communicators {
   bool everybody_is_past(const journal::ContextBlock& block) {
     const auto* world = reinterpret_cast<const std::uint32_t*>(host_.base() + block.members);
     for (std::uint32_t i = 0; i < block.size; ++i) {
-      if (journal::mark_of(host_.base(), world[i], block.context) != journal::kPast) return false;
+      if (journal::mark_of(host_, world[i], block.context) != journal::kPast) return false;
     }
     return true;
   }

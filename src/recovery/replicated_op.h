@@ -180,12 +180,13 @@ class ReplicatedOp {
     const bool small = spec_.result_bytes <= journal::kInlineBytes;
     std::byte* out = reinterpret_cast<std::byte*>(&value_);
     journal::Offset extent = 0;
-    // Every attempt takes a fresh extent: a record may already refer to the former one.
-    const bool fresh = value_ == 0 || !engine::breaks(r_.host, Rule::kFreshExtent);
     if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
+      // All members write to the leader's: a record may already refer to the former attempt's.
+      const bool fresh = value_ == 0 || !engine::breaks(r_.host, Rule::kFreshExtent);
       if (leads) value_ = extent = fresh ? r_.journal.reserve(spec_.result_bytes) : value_;
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
-      if (fresh) value_ = r_.journal.allocate(spec_.result_bytes);
+      // I alone write there, and only a record of mine could refer to it.
+      if (value_ == 0) value_ = r_.journal.allocate(spec_.result_bytes);
       out = r_.host.base() + value_;
     } else {
       value_ = 0;

@@ -39,7 +39,7 @@ class Truncation {
   // A record goes when its owner's mark has passed it and every member has one.
   void truncate_records(Comm<H>& c) {
     if (c.late || c.members.size == 1) return;
-    std::uint64_t keep_from = journal::mark_of(r_.host.base(), r_.host.rank(), c.members.context);
+    std::uint64_t keep_from = journal::mark_of(r_.host, r_.host.rank(), c.members.context);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (engine::breaks(r_.host, Rule::kTruncateBehindAllTails)) break;
       keep_from = std::min(keep_from, r_.peers.tail(c.members, i));
@@ -52,7 +52,7 @@ class Truncation {
     auto& channel = r_.journal.channel(to);
     channel.truncate(engine::breaks(r_.host, Rule::kTruncateMessagesByReceiver)
                          ? channel.tail()
-                         : journal::received_mark_of(r_.host.base(), to, r_.host.rank()));
+                         : journal::received_mark_of(r_.host, to, r_.host.rank()));
   }
 
  private:

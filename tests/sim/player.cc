@@ -68,11 +68,12 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
 }
 
 // by_incarnation: may be another one in another incarnation, if the run is tagged.
-Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation) {
+Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation,
+                                    std::uint16_t label) {
   const Buffer b = buffer(count);
   // Alone, a rank gets back what it brings: nothing of it is recorded.
   const bool tagged = by_incarnation && job_.tagged() && c.size() > 1 && !in_bootstrap_phase_;
-  fill(b, tagged ? 1000 + incarnation() : 0, 0);
+  fill(b, tagged ? 1000 + incarnation() : 0, tagged ? 0 : label);
   return b;
 }
 
@@ -93,6 +94,11 @@ void Player::combine(const Reduction& self, const void* a, const void* b, void* 
   const std::uint64_t before = self.user ? hash_of_bytes(a, count * sizeof(Element)) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (i == count / 2) host.operate();
+    // It may be anything that computes: on bytes that nobody gave it, it could as well crash.
+    const bool alike = x[i].oldest == x[i].newest && x[i].oldest == y[i].oldest;
+    if (self.user && !(alike && x[i].oldest == y[i].newest)) {
+      player->job_.fail_if("operand: a user operator is given what nobody contributed to this");
+    }
     z[i] = combined(x[i], y[i]);
   }
   if (self.user && before != hash_of_bytes(a, count * sizeof(Element))) {
@@ -269,8 +275,10 @@ Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind, 
 Status Player::allreduce(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   const Reduction r = reduction(how.user);
-  return replicated(c, OpKind::kAllreduce, -1, contribution(c, count, true), count, &r, nullptr,
-                    how.early);
+  const auto label = static_cast<std::uint16_t>(
+      how.user && !in_bootstrap_phase_ ? c.count->number % 60000 + 1 : 0);
+  return replicated(c, OpKind::kAllreduce, -1, contribution(c, count, true, label), count, &r,
+                    nullptr, how.early);
 }
 
 Status Player::barrier(Comm& c) {
@@ -301,200 +309,6 @@ Status Player::allgatherv(Comm& c, std::size_t count) {
   const std::size_t mine = (blocks[c.me + 1] - blocks[c.me]) / sizeof(Element);
   return replicated(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
                     blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
-}
-
-// --- Channel operations
-
-// A ChannelOp whose messages are shown to the oracle.
-class SimPort {
- public:
-  SimPort(Player& player, Player::Comm& comm, SimRank::ChannelOp& operation)
-      : player_(player), job_(player.job_), comm_(comm), operation_(operation) {}
-
-  std::uint32_t size() const { return operation_.size(); }
-  std::uint32_t me() const { return operation_.me(); }
-
-  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
-    const std::uint32_t from = player_.rank(), to = comm_.group->members[peer];
-    const std::uint64_t k = player_.sent_[to];
-    const bool fresh = job_.oracle().offered(from, to, k, hash_of_bytes(data, bytes));
-    const std::uint64_t posts = job_.posts(from);
-    const Progress p = operation_.send(peer, data, bytes);
-    if (p != Progress::kDone) return p;
-    ++player_.sent_[to];
-    job_.fail_if(job_.oracle().posted(from, to, k));
-    if (fresh == (job_.posts(from) == posts))
-      job_.fail_if("messages: one is posted twice, or never");
-    if (!fresh) job_.hit(Probe::kResent);
-    return p;
-  }
-
-  Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
-                   std::size_t* bytes) {
-    const Progress p = operation_.receive(peer, max_bytes, data, bytes);
-    if (p != Progress::kDone) return p;
-    const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
-    const std::uint64_t hash = hash_of_bytes(*data, *bytes);
-    player_.messages_ = engine::mix(player_.messages_ + hash);
-    bool again = false;
-    job_.fail_if(job_.oracle().received(from, to, player_.received_[from]++, hash, &again));
-    if (again) job_.hit(Probe::kReceivedAgain);
-    return p;
-  }
-
- private:
-  Player& player_;
-  Job& job_;
-  Player::Comm& comm_;
-  SimRank::ChannelOp& operation_;
-};
-
-// own_in_outcome: I bring the same in every incarnation, so that all of `out` must be the same.
-template <class Algorithm>
-Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const Buffer& out,
-                       bool own_in_outcome, Algorithm&& algorithm) {
-  if (replays_bootstrap() && c.size() > 1) {
-    job_.fail_if("a program repeats what gives every rank something else");
-  }
-  std::memset(static_cast<void*>(out.data), 0, out.bytes());
-  begin(c, false, false);
-  SimRank::ChannelOp operation(rank_.operations(), *c.comm, call(c, kind, in.bytes(), root),
-                               in.data, in.bytes());
-  SimPort port(*this, c, operation);
-  journal::wait_until(rank_.host(), [&](bool thorough) {
-    return operation.advance(thorough, [&] { return algorithm.advance(port); }) !=
-           Progress::kPending;
-  });
-  const recovery::Outcome& o = operation.outcome();
-  const bool failed = o.status != Status::kOk;
-  job_.end_operation(rank_.host(), failed);
-  if (failed && job_.world().disagreement == Disagreement::kNone) {
-    job_.fail_if(rank_.last_error());
-  }
-  std::uint64_t hash = failed ? 1 : messages_ | 1;
-  if (!failed && (own_in_outcome || !job_.tagged())) {
-    hash = engine::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
-  }
-  const Given g = given(c, o);
-  if (job_.world().disagreement != Disagreement::kSomewhere) {
-    job_.fail_if(
-        job_.oracle().returned_channel(*c.group, g.sequence, g.number, c.me, failed, hash));
-  }
-  job_.simulation().note(rank_.host(), "has its part of operation", g.sequence, hash);
-  end(c, g, hash, false);
-  return o.status;
-}
-
-Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, false);
-  const Buffer out = buffer(c.me == root ? count : 0);
-  const Reduction r = reduction(false);
-  return channel(c, OpKind::kReduce, static_cast<int>(root), in, out, true,
-                 engine::Reduce(root, in.data, in.bytes(), r, out.data, nullptr));
-}
-
-Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
-  const Buffer out = buffer(c.me == root ? count * c.size() : 0);
-  const auto place = [&](std::uint32_t i) {
-    return Block{reinterpret_cast<std::byte*>(out.data + i * count), in.bytes()};
-  };
-  return channel(c, OpKind::kGather, static_cast<int>(root), in, out, false,
-                 engine::Gather(root, in.data, in.bytes(), place));
-}
-
-Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  Buffer in = contribution(c, c.me == root ? count * c.size() : count, true);
-  const Buffer out = buffer(count);
-  Buffer signature = in;
-  signature.count = count;
-  const auto place = [&](std::uint32_t i) {
-    return Block{reinterpret_cast<std::byte*>(in.data + i * count), out.bytes()};
-  };
-  return channel(c, OpKind::kScatter, static_cast<int>(root), signature, out, false,
-                 engine::Scatter(root, out.data, out.bytes(), place));
-}
-
-Status Player::alltoall(Comm& c, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count * c.size(), true);
-  const Buffer out = buffer(count * c.size());
-  const auto block = [count](const Buffer& b) {
-    return [&b, count](std::uint32_t i) {
-      return Block{reinterpret_cast<std::byte*>(b.data + i * count), count * sizeof(Element)};
-    };
-  };
-  return channel(c, OpKind::kAlltoall, -1, in, out, false, engine::Alltoall(block(in), block(out)));
-}
-
-Status Player::scan(Comm& c, std::size_t count) { return scan(c, count, false); }
-Status Player::exscan(Comm& c, std::size_t count) { return scan(c, count, true); }
-
-Status Player::scan(Comm& c, std::size_t count, bool exclusive) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, false), out = buffer(count);
-  const Reduction r = reduction(false);
-  const std::size_t piece = engine::piece_bytes(sizeof(Element)) / sizeof(Element);
-  const Buffer copy = buffer(std::min(piece, count)), inclusive = buffer(std::min(piece, count));
-  return channel(c, exclusive ? OpKind::kExscan : OpKind::kScan, -1, in, out, true,
-                 engine::Scan(in.data, in.bytes(), r, out.data, exclusive,
-                              reinterpret_cast<std::byte*>(copy.data),
-                              reinterpret_cast<std::byte*>(inclusive.data)));
-}
-
-namespace {
-
-struct OneMessage {
-  std::uint32_t from, to;
-  const void* data;
-  std::size_t bytes;
-  void* out;
-
-  template <class Port>
-  Progress advance(Port& port) {
-    if (port.me() == from) return port.send(to, data, bytes);
-    if (port.me() != to) return Progress::kDone;
-    const std::byte* got = nullptr;
-    std::size_t got_bytes = 0;
-    const Progress p = port.receive(from, bytes, &got, &got_bytes);
-    if (p == Progress::kDone && got_bytes > 0) std::memcpy(out, got, got_bytes);
-    return p;
-  }
-};
-
-struct Echo {
-  OneMessage there, back;
-  bool is_there = false;
-
-  template <class Port>
-  Progress advance(Port& port) {
-    const Progress p = is_there ? Progress::kDone : there.advance(port);
-    if (p != Progress::kDone) return p;
-    is_there = true;
-    return back.advance(port);
-  }
-};
-
-}  // namespace
-
-Status Player::echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
-  const Buffer out = buffer(c.me == from || c.me == to ? count : 0);
-  return channel(
-      c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
-      Echo{{from, to, in.data, in.bytes(), out.data}, {to, from, in.data, in.bytes(), out.data}});
-}
-
-Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
-  if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
-  const Buffer out = buffer(c.me == to ? count : 0);
-  return channel(c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
-                 OneMessage{from, to, in.data, in.bytes(), out.data});
 }
 
 }  // namespace rejoin::sim

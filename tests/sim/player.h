@@ -17,7 +17,9 @@ namespace rejoin::sim {
 
 // What is reduced. Not commutative, not associative: any other order gives other bits.
 struct Element {
-  std::uint16_t oldest;  // tagged: least and greatest generation of the attempts it comes from
+  // Tagged: least and greatest generation of the attempts it comes from. Else what tells operations
+  // with the program's own operator from others.
+  std::uint16_t oldest;
   std::uint16_t newest;
   std::uint32_t hash;
 };
@@ -121,7 +123,8 @@ class Player {
   recovery::Call call(const Comm& of, recovery::OpKind kind, std::size_t bytes, int root) const;
   void* allocate(std::size_t bytes);
   Buffer buffer(std::size_t count);
-  Buffer contribution(const Comm& c, std::size_t count, bool by_incarnation);
+  Buffer contribution(const Comm& c, std::size_t count, bool by_incarnation,
+                      std::uint16_t label = 0);
   void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
 
   void write_models(std::uint64_t v, Buffer* global, Buffer* local);

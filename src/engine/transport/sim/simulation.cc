@@ -83,6 +83,8 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   at_last_death_ = ranks_;
   current_ = last_ = kNobody;
   in_turn_ = 0;
+  move_ = 0;
+  reached_ = 0;
   lowest_priority_ = std::uint64_t{1} << 32;
   agent_priority_ = random_.next() | lowest_priority_;
   ended_ = false;
@@ -98,7 +100,9 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
   while (!ended_) {
     kill_by_time();
     if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
-    const std::uint32_t actor = pick();
+    std::uint32_t actor = kNobody;
+    if (!make_moves(&actor)) actor = pick();
+    if (ended_) break;
     if (actor == kNobody) {
       end(Ending::kDeadlock, who_sleeps());
       break;
@@ -110,6 +114,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
       observer_.on_agent();
     } else {
       process_turn(*processes_[actor]);
+      count_move(actor);
     }
     if (time_ - last_change_ > options_.turn_limit) end(Ending::kNoProgress, who_sleeps());
   }
@@ -129,6 +134,8 @@ void Simulation::fail(const char* why) {
 }
 
 void Simulation::finish(int code, const std::string& why) {
+  if (code == 0 && move_ < options_.moves.size())
+    fail("directed schedule: the job ended before it");
   end(code == 0 ? Ending::kFinished : Ending::kStopped, why);
 }
 
@@ -379,6 +386,41 @@ void Simulation::leave_for_good(std::uint32_t actor) {
 }
 
 // --- Scheduler
+
+// Whose turn it is in the directed schedule. False: that is over.
+bool Simulation::make_moves(std::uint32_t* actor) {
+  for (; move_ < options_.moves.size(); ++move_) {
+    const Move& m = options_.moves[move_];
+    const bool agent_can = agent_.due() != SimAgent::kNever;
+    Process* p = newest_[m.rank];
+    switch (m.kind) {
+      case Move::Kind::kAgent:
+        if (!agent_can) continue;
+        *actor = kAgent;
+        return true;
+      case Move::Kind::kDies:
+        die(*p, 9);
+        continue;
+      case Move::Kind::kRuns:
+        const bool can = p != nullptr && p->state == Process::State::kReady;
+        if (!can && !agent_can) {
+          fail(("directed schedule: move " + std::to_string(move_) + " can not be made").c_str());
+        }
+        *actor = can ? p->actor : kAgent;
+        return true;
+    }
+  }
+  return false;
+}
+
+void Simulation::count_move(std::uint32_t actor) {
+  if (move_ == options_.moves.size()) return;
+  const Move& m = options_.moves[move_];
+  if (m.kind != Move::Kind::kRuns || processes_[actor]->point != m.until) return;
+  if (processes_[actor]->host->rank() != m.rank || ++reached_ < m.times) return;
+  ++move_;
+  reached_ = 0;
+}
 
 bool Simulation::agent_is_due() const {
   if (options_.agent_last) return false;

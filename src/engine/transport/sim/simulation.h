@@ -52,6 +52,26 @@ enum class Mutant : std::uint8_t {
   kCount,
 };
 
+// One move of a directed schedule. A rank takes turns, and nobody else, until it has reached a
+// point for the `times`-th time from now on (the agent does what the rank waits for); or it dies
+// where it is; or the agent does all that it has to do.
+struct Move {
+  enum class Kind : std::uint8_t { kRuns, kDies, kAgent };
+  Kind kind;
+  std::uint32_t rank;
+  Point until;
+  unsigned times;
+
+  static constexpr Move to(std::uint32_t rank, Point until, unsigned times = 1) {
+    return {Kind::kRuns, rank, until, times};
+  }
+  static constexpr Move to(std::uint32_t rank, Step until, unsigned times = 1) {
+    return {Kind::kRuns, rank, point_of(until), times};
+  }
+  static constexpr Move death(std::uint32_t rank) { return {Kind::kDies, rank, Point::kCount, 1}; }
+  static constexpr Move agent() { return {Kind::kAgent, 0, Point::kCount, 1}; }
+};
+
 struct SimOptions {
   std::uint64_t seed = 0;
   Schedule schedule = Schedule::kRoundRobin;
@@ -67,6 +87,7 @@ struct SimOptions {
   Mutant mutant = Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;  // by the engine or the recovery
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
+  std::vector<Move> moves = {};        // come first; then `schedule`
 };
 
 // The options that a seed stands for. 0: round robin, prompt agent.
@@ -196,6 +217,8 @@ class Simulation {
   [[noreturn]] void leave_for_good(std::uint32_t actor);
 
   // Scheduler.
+  bool make_moves(std::uint32_t* actor);
+  void count_move(std::uint32_t actor);
   bool agent_is_due() const;
   std::uint32_t pick();
   std::uint32_t pick_in_turn(bool agent_can);  // these: REQUIRES somebody ready
@@ -229,6 +252,8 @@ class Simulation {
 
   std::uint32_t current_ = kNobody;  // whose fiber runs
   std::uint32_t last_ = kNobody;     // who took the last turn
+  std::size_t move_ = 0;             // the one that is being made
+  unsigned reached_ = 0;             // how often its point was reached so far
   std::uint32_t in_turn_ = 0;        // kRoundRobin: whose turn was last
   std::uint64_t agent_priority_ = 0;
   std::uint64_t lowest_priority_ = 0;

@@ -1,0 +1,224 @@
+// Schedules that chance does not come by, move by move: each leads to a place where one re-read, or
+// one rule about memory, is all that stands between the job and a wrong result. As it is built the
+// job comes through; with the rule left out it does not.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "player.h"
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+using engine::Move;
+using journal::Rule;
+using Comm = Player::Comm;
+using Moves = std::vector<Move>;
+
+constexpr std::size_t kSlicedCount = 2100;   // through one extent
+constexpr std::size_t kChunksCount = 34000;  // a broadcast in chunks; its slot names the extent
+constexpr std::size_t kThreeChunks = 66000;  // the last chunk is staged where the first was
+
+struct Directed {
+  const char* name;
+  Rule rule;
+  const char* says;  // a part of the failure
+  World world;
+  bool tagged;
+  Moves moves;
+};
+
+std::ostream& operator<<(std::ostream& out, const Directed& d) { return out << d.name; }
+
+// Rank r is about to ring after it has said that it has reduced a chunk more.
+void reduces(Moves& moves, std::uint32_t r) {
+  moves.push_back(Move::to(r, Step::kReduced));
+  moves.push_back(Move::to(r, Step::kRing));
+}
+
+// Rank 1 has found the leader's slot, and reads from it only when the leader broadcasts from an
+// extent that the same slot names: without the re-read it writes its block there.
+Directed extent() {
+  Moves m;
+  reduces(m, 0);
+  reduces(m, 1);
+  m.push_back(Move::to(2, Step::kRecord));  // has seen everybody in the first attempt
+  m.push_back(Move::death(0));
+  m.push_back(Move::agent());
+  reduces(m, 0);  // in the second attempt
+  m.push_back(Move::to(1, Step::kSlotTag));
+  m.push_back(Move::to(1, Step::kCollect, 2));
+  m.push_back(Move::to(2, Step::kCommit));
+  m.push_back(Move::to(2, Step::kRing));
+  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for nobody
+  World world = {"extent", 3, [](Player& p) {
+                   Comm all = p.everyone();
+                   p.allgather(all, kSlicedCount);
+                   p.bcast(all, 0, 1);
+                   p.bcast(all, 0, kChunksCount);
+                   p.barrier(all);
+                 }};
+  return {"ValidateExtent", Rule::kValidateExtent, "I1", world, false, m};
+}
+
+// Rank 2 completes the first attempt when the others are in the second, which the replacement of
+// rank 1 enters with other bytes: no record of it had been made.
+Directed fresh_extent() {
+  Moves m;
+  reduces(m, 0);
+  reduces(m, 1);
+  m.push_back(Move::to(2, Step::kRecord));
+  m.push_back(Move::death(1));
+  m.push_back(Move::agent());
+  m.push_back(Move::to(1, Point::kPoll));
+  m.push_back(Move::to(0, Step::kSlotTag));
+  m.push_back(Move::to(2, Step::kCommit));
+  m.push_back(Move::to(2, Step::kEnter));  // it has returned
+  m.push_back(Move::to(0, Step::kReduced));
+  World world = {"fresh-extent", 3, [](Player& p) {
+                   Comm all = p.everyone();
+                   p.allgather(all, kSlicedCount);
+                   p.barrier(all);
+                 }};
+  return {"FreshExtent", Rule::kFreshExtent, "mixed", world, true, m};
+}
+
+// Everybody has reduced the last chunk but rank 3, which is in the middle of it. `left`: how it
+// comes there, to what rank 1 has staged.
+Moves last_chunk(std::initializer_list<Move> left) {
+  Moves m = {Move::to(0, Step::kRing)};         // it has broadcast
+  for (const std::uint32_t r : {1, 0, 2, 3}) {  // the leader first
+    m.push_back(Move::to(r, Step::kStaged));
+    m.push_back(Move::to(r, Step::kRing));
+  }
+  for (unsigned chunk = 0; chunk < 2; ++chunk) {
+    for (std::uint32_t r = 0; r < 4; ++r) reduces(m, r);
+  }
+  for (std::uint32_t r = 0; r < 3; ++r) reduces(m, r);
+  m.insert(m.end(), left);
+  // Rank 0 has seen that all others have; it waits for rank 3 alone.
+  m.push_back(Move::to(0, Point::kPoll));
+  // Rank 2 dies, and rank 1, which leads, begins again: its first chunk goes where the last one
+  // was.
+  m.push_back(Move::death(2));
+  m.push_back(Move::agent());
+  m.push_back(Move::to(1, Step::kStaged));
+  m.push_back(Move::to(3, Step::kRing));
+  m.push_back(Move::to(0, Step::kRing));
+  return m;
+}
+
+World three_chunks(bool user) {
+  return {"three-chunks", 4, [user](Player& p) {
+            Comm all = p.everyone();
+            p.bcast(all, 0, 1);
+            p.allreduce(all, kThreeChunks, {.user = user});
+            p.barrier(all);
+          }};
+}
+
+// Rank 0 completes with a slice that rank 3 has made of two different chunks.
+Directed chunk() {
+  const Moves m = last_chunk({Move::to(3, Point::kOperator, 2)});
+  return {"ValidateChunk", Rule::kValidateChunk, "I1", three_chunks(false), false, m};
+}
+
+// The same with an operator of the program's, which must not even see such operands.
+Directed stable_chunk() {
+  const Moves m = last_chunk({Move::to(3, Point::kOperator), Move::to(3, Step::kCollect)});
+  return {"ValidateStableChunk", Rule::kValidateStable, "operand", three_chunks(true), true, m};
+}
+
+// Rank 2 is slow; the staging buffer of rank 1 has come to the second operation after.
+Directed stable_operand() {
+  const Moves m = {Move::to(0, Point::kPoll),      Move::to(1, Point::kPoll),
+                   Move::to(2, Step::kCollect, 2), Move::to(1, Step::kRecord),
+                   Move::to(0, Step::kRecord),     Move::to(0, Point::kPoll),
+                   Move::to(1, Step::kRecord),     Move::to(1, Step::kSlotTag)};
+  World world = {"stable-operand", 3, [](Player& p) {
+                   Comm all = p.everyone(), pair = p.comm({1, 0});
+                   p.allreduce(all, 6, {.user = true});
+                   p.allreduce(pair, 7);
+                   p.allreduce(pair, 8);
+                   p.barrier(all);
+                 }};
+  return {"ValidateStableOperand", Rule::kValidateStable, "operand", world, false, m};
+}
+
+// Rank 0 reads the mark of rank 1 for as long as that needs to make version 3, and does what that
+// says with the payload of version 2; then rank 1 dies, and goes on at version 2.
+Directed oldest_slot() {
+  Moves m;
+  for (const std::uint32_t r : {0, 2, 1, 0, 2, 1}) {
+    m.push_back(Move::to(r, Step::kPrepare));
+    m.push_back(Move::to(r, Step::kRing));
+    if (r == 1) m.push_back(Move::to(1, Step::kAcknowledge));
+  }
+  m.push_back(Move::to(2, Step::kMark));  // it keeps version 2, as rank 0 does
+  m.push_back(Move::to(0, Step::kAcknowledge));
+  m.push_back(Move::to(0, Step::kMark, 4));
+  m.push_back(Move::to(1, Step::kPrepare));
+  m.push_back(Move::to(0, Step::kRecord));
+  m.push_back(Move::death(1));
+  m.push_back(Move::agent());
+  World world = {"marks", 3, [](Player& p) {
+                   Comm all = p.everyone(), pair = p.comm({0, 1});
+                   const std::uint64_t from = p.load();
+                   p.end_bootstrap_phase();
+                   const bool late = p.rank() == 1;
+                   if (from > 0 && late) p.bcast(pair, 0, 12);
+                   for (std::uint64_t v = from; v < 4; ++v) {
+                     if (!late) p.bcast(pair, 0, 12);
+                     p.checkpoint(all);
+                     if (late) p.bcast(pair, 0, 12);
+                   }
+                 }};
+  world.checkpoints = true;
+  return {"OldestVersionSlot", Rule::kOldestVersionSlot, "", world, false, m};
+}
+
+// Rank 2 is in checkpoint 2, and is given only behind it what rank 0 has made before; meanwhile
+// that makes so much that its logs wrap.
+Directed truncated(const char* name, Rule rule) {
+  Moves m;
+  for (const std::uint32_t r : {0, 1, 2, 0, 1, 2}) {
+    m.push_back(Move::to(r, Step::kPrepare));
+    m.push_back(Move::to(r, Step::kRing));
+  }
+  m.push_back(Move::to(2, Step::kAcknowledge));
+  m.push_back(Move::to(0, Step::kPrepare));
+  World world;
+  find_world("wrapping", &world);
+  return {name, rule, "", world, false, m};
+}
+
+class DirectedSchedule : public testing::TestWithParam<Directed> {};
+
+TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
+  const Directed& d = GetParam();
+  Job job(d.world);
+  ASSERT_TRUE(job.reference().good()) << job.reference().why;
+  Plan plan;
+  plan.options.moves = d.moves;
+  plan.tagged = d.tagged;
+  const Result whole = job.run(plan);
+  ASSERT_TRUE(whole.good()) << whole.why << "\n" << job.transcript(plan, 60);
+  plan.options.broken = d.rule;
+  const Result broken = job.run(plan);
+  ASSERT_FALSE(broken.good()) << "not noticed\n" << job.transcript(plan, 60);
+  EXPECT_EQ(broken.why.find("directed schedule"), std::string::npos) << broken.why;
+  EXPECT_NE(broken.why.find(d.says), std::string::npos) << broken.why;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, DirectedSchedule,
+    testing::Values(extent(), fresh_extent(), chunk(), stable_chunk(), stable_operand(),
+                    oldest_slot(),
+                    truncated("TruncateBehindAllTails", Rule::kTruncateBehindAllTails),
+                    truncated("TruncateMessagesByReceiver", Rule::kTruncateMessagesByReceiver)),
+    [](const testing::TestParamInfo<Directed>& d) { return std::string(d.param.name); });
+
+}  // namespace
+}  // namespace rejoin::sim
