@@ -130,18 +130,33 @@ static void other_size(void) {
   }
 }
 
-static void broadcast_large(void) {
+static void broadcast_large_of(int root) {
   const int bytes = 3 << 20;
   char* buffer = calloc((size_t)bytes, 1);
-  OK(MPI_Bcast(buffer, bytes, MPI_BYTE, 0, MPI_COMM_WORLD));
+  OK(MPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD));
   free(buffer);
 }
+
+static void broadcast_large(void) { broadcast_large_of(0); }
 
 static void large_unmarked(void) {
   load();
   broadcast_large();
   checkpoint();
   sum();
+}
+
+/** All are refused, and go on as if they had not asked: the others wait for rank 0, and look where
+ * it stands. */
+static void large_everywhere(void) {
+  load();
+  for (int root = 0; root < check_state.size; ++root) broadcast_large_of(root);
+  for (int i = 0; i < 2; ++i) {
+    checkpoint();
+    says("version", rejoin_version());
+    if (check_state.rank == 0) pause_us(300000);
+    sum();
+  }
 }
 
 static void large_marked(void) {
@@ -175,6 +190,7 @@ static const struct {
     {"one_checkpoint", one_checkpoint},
     {"other_size", other_size},
     {"large_unmarked", large_unmarked},
+    {"large_everywhere", large_everywhere},
     {"large_marked", large_marked},
     {"marked_gather", marked_gather},
 };

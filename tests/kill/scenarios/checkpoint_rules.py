@@ -144,6 +144,20 @@ def bootstrap_limit(t, case):
 
 
 @scenario()
+def refused_by_limit(t):
+    """A checkpoint that is refused is over: nobody is taken to be in it still, its line is in the log
+    of operations, and the version is the one before."""
+    flags = ["--bootstrap-limit", "1M", "--log-ops"]
+    result = t.run(3, "misuse", "large_everywhere", flags=flags)
+    require(result.code == 0, f"exit code {result.code}", result)
+    for rank in range(3):
+        require(codes(result, rank, "checkpoint") == [-4, -4], "other codes", result)
+        require(codes(result, rank, "version") == [0, 0], "another version", result)
+    lines = re.findall(r"^\[\d\] checkpoint \(", result.err + result.out, re.MULTILINE)
+    require(len(lines) == 6, f"{len(lines)} lines of the log of operations", result)
+
+
+@scenario()
 def marked_gather(t):
     """After the first checkpoint what gives each rank something else cannot be marked."""
     result = t.run(3, "misuse", "marked_gather")
