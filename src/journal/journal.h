@@ -102,8 +102,10 @@ class Journal {
     if (found.entry != nullptr) return found.block;
     ContextEntry* entry = free_entry(context);
     ContextBlock* block = entry == nullptr ? nullptr : free_block();
-    const Offset list =
-        block == nullptr ? 0 : region_.allocate_permanent(size * sizeof(std::uint32_t));
+    if (block == nullptr) return nullptr;
+    const std::uint64_t bytes = size * sizeof(std::uint32_t);
+    const bool has_room = bytes <= round_up_line(block->size * sizeof(std::uint32_t));
+    const Offset list = has_room ? block->members : region_.allocate_permanent(bytes);
     if (list == 0) return nullptr;
     block->context = context;
     block->size = size;
@@ -171,7 +173,7 @@ class Journal {
     return &table[i & mask];
   }
 
-  // A new block, or a reclaimed one: then with its memory for records.
+  // A new block, or a reclaimed one: then with its memory for members and records.
   ContextBlock* free_block() {
     Offset& first = region_.head()->reclaimed_blocks;
     if (first == 0) {

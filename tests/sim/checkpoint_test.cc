@@ -129,6 +129,27 @@ World steady(std::uint64_t iterations, std::size_t growth) {
   return world;
 }
 
+// A communicator of every iteration.
+World made_and_freed(std::uint64_t iterations) {
+  World world;
+  world.name = "made-and-freed";
+  world.ranks = 3;
+  world.body = [iterations](Player& p) {
+    Player::Comm all = p.everyone();
+    const std::uint64_t from = p.load();
+    p.end_bootstrap_phase();
+    for (std::uint64_t v = from; v < iterations; ++v) {
+      Player::Comm once = p.comm({2, 0, 1}, 100 + v);
+      p.allreduce(once, 1);
+      p.allreduce(once, 5);
+      p.bcast(once, static_cast<std::uint32_t>(v % 3), 20);
+      p.free(once);
+      p.checkpoint(all);
+    }
+  };
+  return world;
+}
+
 struct Used {
   std::uint64_t permanent, payload;
   std::uint64_t zones;   // of all ranks
@@ -179,6 +200,31 @@ TEST(Memory, IsUsedAgainAfterDeaths) {
     constexpr std::uint64_t kZonesBytes = 12 << 20;
     EXPECT_LT(used(job).payload, undisturbed.payload + kZonesBytes) << deaths;
     EXPECT_LT(used(job).permanent, undisturbed.permanent + (64 << 10)) << deaths;
+  }
+}
+
+// Bytes of the tables of contexts: they keep an entry of every communicator that there was.
+std::uint64_t tables(const Job& job) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
+    const std::uint32_t count = engine::region_of(job.base(), r)->contexts.tables.load();
+    for (std::uint32_t k = 0; k < count; ++k) {
+      bytes += (std::uint64_t{journal::kFirstTableEntries} << k) * sizeof(journal::ContextEntry);
+    }
+  }
+  return bytes;
+}
+
+// Blocks of communicators that were freed are those of later ones, with all that belongs to them.
+TEST(Memory, OfCommunicatorsIsUsedAgain) {
+  Job shorter(made_and_freed(40)), longer(made_and_freed(240));
+  for (std::uint64_t seed = 0; seed < scaled(6); ++seed) {
+    const Result a = shorter.run(plan_of(seed)), b = longer.run(plan_of(seed));
+    ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
+    const std::uint64_t before = used(shorter).permanent - tables(shorter);
+    const std::uint64_t after = used(longer).permanent - tables(longer);
+    // How many are not past at a time is the schedule's doing; 200 blocks more would be more.
+    EXPECT_LE(after, before + 3 * longer.world().ranks * sizeof(engine::ContextBlock)) << seed;
   }
 }
 

@@ -149,6 +149,20 @@ void communicators(Player& p) {
   });
 }
 
+// The blocks of communicators that were freed are used again: for others of as many members, and of
+// fewer, which find nothing in them.
+void reclaimed(Player& p) {
+  Comm all = p.everyone();
+  iterate(p, all, p.load(), 7, [&](std::uint64_t v) {
+    Comm once = p.comm({2, 0, 1}, 10 + v), pair = p.comm({1, 0}, 30 + v);
+    p.allreduce(once, 1);
+    p.allreduce(pair, 2);
+    p.bcast(once, static_cast<std::uint32_t>(v % 3), 9);
+    p.free(once);
+    p.free(pair);
+  });
+}
+
 // In some iterations no member of the bootstrap phase's communicators is heard of in them.
 void seldom(Player& p) {
   Comm all = p.everyone();
@@ -263,6 +277,7 @@ std::vector<World> checkpoint_worlds() {
   add("checkpoints-bootstrap", 3, bootstrap, asked);
   add("checkpoints-wrapper", 3, wrapper, asked);
   add("checkpoints-communicators", 3, communicators, asked);
+  add("checkpoints-reclaimed", 3, reclaimed, kRestores);
   add("checkpoints-seldom", 3, seldom, asked);
   add("checkpoints-messages", 3, messages,
       with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));

@@ -1,0 +1,232 @@
+// The ground floor: what a process remembers of the segment and reads again, memory that several
+// threads ask for, and memory that is used again.
+#include "journal/journal.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "thread_job.h"
+
+namespace rejoin::test {
+namespace {
+
+using recovery::Call;
+using recovery::OpKind;
+using recovery::Outcome;
+using recovery::ReplicatedSpec;
+using recovery::Status;
+
+// One message to rank 1.
+struct ToRankOne {
+  const void* data;
+  std::size_t bytes;
+
+  template <class Port>
+  journal::Progress advance(Port& port) {
+    return port.send(1, data, bytes);
+  }
+};
+
+// One process that may be rank 0 of a job of two: it keeps its own cursors while others are the
+// rank. Rank 0 is root of all that it does, so that it waits for nobody.
+class Process {
+ public:
+  explicit Process(std::byte* base)
+      : memory_(std::size_t{64} << 20, MAP_PRIVATE),
+        host_(base, 0, -1),
+        arena_(memory_.get(), std::size_t{64} << 20),
+        rank_(host_, arena_),
+        journal_(host_, arena_) {
+    const std::uint32_t both[] = {0, 1};
+    const std::uint32_t size = rank_.size();
+    world_ = rank_.make_comm(journal::derive_context(0, 0, 1), both, size);
+  }
+
+  Rank& rank() { return rank_; }
+  journal::Journal<engine::ShmHost>& journal() { return journal_; }
+  journal::Region<engine::ShmHost>& region() { return rank_.region(); }
+  int done() const { return done_; }
+
+  // The program up to operation `end`: broadcasts and messages of several lengths, by turns, from
+  // ever new places in ever new files.
+  void run_to(int end) {
+    for (; done_ < end; ++done_) {
+      const std::size_t count = 1 + done_ % 7 * 40;
+      std::vector<std::int64_t> data(count);
+      for (std::size_t i = 0; i < count; ++i) data[i] = value(done_, i);
+      if (done_ % 2 == 0) {
+        ReplicatedSpec u;
+        u.input = data.data();
+        u.input_bytes = u.result_bytes = count * 8;
+        const Outcome o = rank_.replicated(*world_, here(OpKind::kBcast, count * 8), u);
+        ASSERT_EQ(o.status, Status::kOk) << rank_.last_error();
+        ASSERT_EQ(std::memcmp(o.data(), data.data(), count * 8), 0) << "operation " << done_;
+      } else {
+        const Call at = here(OpKind::kScatter, count * 8);
+        const Outcome o =
+            rank_.channel(*world_, at, data.data(), count * 8, ToRankOne{data.data(), count * 8});
+        ASSERT_EQ(o.status, Status::kOk) << rank_.last_error();
+      }
+    }
+  }
+
+  static std::int64_t value(int operation, std::size_t i) {
+    return operation * 1000 + static_cast<std::int64_t>(i);
+  }
+
+ private:
+  Call here(OpKind kind, std::size_t bytes) {
+    Call c = call(kind, bytes, 0);
+    site_[done_ / 4] = "file" + std::to_string(done_ / 4);
+    c.site = site_[done_ / 4].c_str();
+    c.function = "function";
+    c.line = static_cast<std::uint32_t>(done_);
+    return c;
+  }
+
+  Mapping memory_;
+  engine::ShmHost host_;
+  journal::Arena arena_;
+  Rank rank_;
+  journal::Journal<engine::ShmHost> journal_;  // beside the rank's, for what is asked of it alone
+  Rank::Comm* world_;
+  std::string site_[200];
+  int done_ = 0;
+};
+
+// Two processes are the rank by turns. Each goes through what the other one has done, which the
+// journal answers, and does more.
+TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
+  ThreadJob job(2);
+  Process first(job.base()), second(job.base());
+  constexpr int kStride = 60, kTurns = 10;
+  const auto* control = engine::control_of(job.base(), 0);
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    Process& now = turn % 2 == 1 ? first : second;
+    now.rank().rebase();
+    now.run_to(turn * kStride);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  // Nothing was written over: an incarnation that knows nothing yet finds all of it.
+  job.restart(0);
+  Process last(job.base());
+  last.run_to(kTurns * kStride);
+  EXPECT_EQ(control->replayed.load(), std::uint64_t{kTurns * kStride});
+  EXPECT_EQ(control->live_since.load(), 0u);
+  // Calls and modules are there once, and whole.
+  const engine::RegionHead* head = engine::region_of(job.base(), 0);
+  EXPECT_EQ(head->calls.tail.load(), std::uint64_t{kTurns * kStride});
+  EXPECT_EQ(head->modules.tail.load(), std::uint64_t{kTurns * kStride / 4});
+  journal::PeerView peers(job.base());
+  for (std::uint32_t i = 0; i < head->modules.tail.load(); ++i) {
+    EXPECT_EQ(std::string(peers.module(0, i)->path), "file" + std::to_string(i) + "::function");
+  }
+  ASSERT_EQ(peers.posted(0, 1), std::uint64_t{kTurns * kStride / 2});
+  for (std::uint64_t k = 0; k < peers.posted(0, 1); ++k) {
+    const journal::ChannelEntry& e = peers.message(0, 1, k);
+    std::int64_t first_word;
+    std::memcpy(&first_word, e.bytes > 8 ? peers.at(e.value) : (const std::byte*)&e.value, 8);
+    EXPECT_EQ(first_word, Process::value(static_cast<int>(2 * k + 1), 0));
+  }
+}
+
+TEST(Rebase, OutcomesOfMarkedOperationsAreAppended) {
+  ThreadJob job(1);
+  Process first(job.base()), second(job.base());
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    auto& journal = (i / 30 % 2 == 0 ? first : second).journal();
+    if (i % 30 == 0) journal.rebase();
+    ASSERT_EQ(journal.marked().tail(), i);
+    journal.marked().next()->key = i;
+    journal.marked().publish();
+  }
+  for (std::uint64_t i = 0; i < 300; ++i) EXPECT_EQ(first.journal().marked().at(i)->key, i);
+}
+
+// Another process has closed the zone that this one used.
+TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
+  ThreadJob job(2);
+  Process first(job.base()), second(job.base());
+  journal::RegionHead* head = engine::region_of(job.base(), 0);
+  const auto is_open_at = [&](journal::Offset at) {
+    for (std::uint32_t i = 0; i < head->zones; ++i) {
+      const journal::Zone& z = head->zone[i];
+      if (at >= z.begin && at < z.begin + z.used) return z.interval == 0;
+    }
+    return false;
+  };
+  for (Process* p : {&first, &second}) p->region().start_zones();
+  ASSERT_TRUE(is_open_at(first.region().allocate(100)));
+  second.region().rebase();
+  ASSERT_TRUE(is_open_at(second.region().allocate(100)));
+  ASSERT_EQ(head->zones, 1u);
+  // Used for messages that rank 1 has not received.
+  ASSERT_TRUE(second.region().close_zones([&](journal::Zone& z) {
+    if (!second.region().make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+    z.contexts = 0;
+    reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[0] = 0;
+    reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[1] = 5;
+    return true;
+  }));
+  ASSERT_TRUE(is_open_at(second.region().allocate(100)));
+  ASSERT_EQ(head->zones, 2u);
+  first.region().rebase();
+  EXPECT_TRUE(is_open_at(first.region().allocate(100)));
+}
+
+// The main thread records libc while another one is inside MPI. Of a class of sizes both take what
+// either has given back.
+TEST(Arena, NothingIsHandedOutToTwoThreads) {
+  Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
+  journal::Arena arena(memory.get(), std::size_t{64} << 20);
+  constexpr std::size_t kHeld = 8;
+  const auto use = [&](std::uint64_t who) {
+    std::uint64_t* held[kHeld] = {};
+    for (std::uint64_t i = 0; i < 40000; ++i) {
+      std::uint64_t*& p = held[i % kHeld];
+      const std::size_t bytes = std::size_t{100} << i % 3;
+      if (p != nullptr) {
+        ASSERT_EQ(p[0], who);
+        ASSERT_EQ(p[1], i - kHeld);
+        arena.release(p, std::size_t{100} << (i - kHeld) % 3);
+      }
+      p = static_cast<std::uint64_t*>(arena.allocate(bytes));
+      ASSERT_NE(p, nullptr);
+      p[0] = who;
+      p[1] = i;
+    }
+  };
+  std::thread other(use, 1);
+  use(2);
+  other.join();
+}
+
+// A zone that is used again lies below others: its pages are made like any other's, in whatever
+// order addresses come.
+TEST(Touch, MakesPagesBelowThoseThatAreThere) {
+  ThreadJob job(1);
+  engine::ShmHost host(job.base(), 0, -1);
+  std::byte* payload = job.base() + engine::region_offset(engine::header_of(job.base()), 0) +
+                       engine::payload_begin(engine::header_of(job.base()));
+  const auto is_there = [](std::byte* page) {
+    unsigned char resident = 0;
+    EXPECT_EQ(mincore(page, 4096, &resident), 0);
+    return (resident & 1) != 0;
+  };
+  // Far apart, and such that they lie in the same place of what the host remembers.
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  for (const std::size_t at : {600 * kMiB, 300 * kMiB, 88 * kMiB, 599 * kMiB, 4 * kMiB}) {
+    std::byte* page = payload + at;
+    ASSERT_FALSE(is_there(page)) << at;
+    ASSERT_TRUE(host.touch(0, page, 4096));
+    EXPECT_TRUE(is_there(page)) << at;
+  }
+}
+
+}  // namespace
+}  // namespace rejoin::test
