@@ -90,8 +90,10 @@ class ChunkCopier {
   }
 
   // The record leads to `extent`, which is whole. Whether all of it lies at `to` now.
-  bool finish(const journal::PeerView& peers, Offset extent) {
-    if (tag_ == 0 || copied_ == 0 || extent != extent_) return false;
+  template <Host H>
+  bool finish(H& host, const journal::PeerView& peers, Offset extent) {
+    if (tag_ == 0 || copied_ == 0) return false;
+    if (extent != extent_ && !breaks(host, Rule::kHeadStartByExtent)) return false;
     copy_to(peers, bytes_);
     return true;
   }

@@ -22,6 +22,7 @@ enum class Rule : std::uint8_t {
   kValidateExtent,              // Must 4: of the leader's slot after its extent was read
   kValidateChunk,               // Must 4: of all staging that a slice was reduced from
   kPayloadBeforeRecord,         // Must 1: of a broadcast
+  kHeadStartByExtent,           // Must 1: chunks of a broadcast count by the record's extent
   kRecordBeforeReturn,          // Must 2
   kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails

@@ -138,7 +138,7 @@ class ReplicatedOp {
       prove_mine();
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
     commit(record.value);
-    if (copier_ && copier_->finish(r_.peers, record.value)) {
+    if (copier_ && copier_->finish(r_.host, r_.peers, record.value)) {
       outcome_.at = static_cast<const std::byte*>(spec_.early);
     } else {
       give(record.value);

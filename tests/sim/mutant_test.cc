@@ -80,6 +80,7 @@ const RuleCase kRules[] = {
     {"ValidateAll", Rule::kValidateAll, "staging", ""},
     {"ValidateGathered", Rule::kValidateGathered, "staging", "violation"},
     {"PayloadBeforeRecord", Rule::kPayloadBeforeRecord, "chunks", "I1", 40},
+    {"HeadStartByExtent", Rule::kHeadStartByExtent, "chunks", "I1"},
     {"RecordBeforeReturn", Rule::kRecordBeforeReturn, "two", "I2"},
     {"ZonesBehindAllMarks", Rule::kZonesBehindAllMarks, "checkpoints-crossing", ""},
     {"ProveBootstrapCall", Rule::kProveBootstrapCall, "unproven-repeated", "violation"},

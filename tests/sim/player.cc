@@ -224,7 +224,12 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   u.result_bytes = count * sizeof(Element);
   u.reduction = reduction;
   u.blocks = blocks;
-  if (early) u.early = buffer(count).data;
+  Buffer offered;
+  if (early) {
+    offered = buffer(count);
+    std::memset(static_cast<void*>(offered.data), 0xee, offered.bytes());
+    u.early = offered.data;
+  }
   const std::size_t bytes = kind == OpKind::kAllgather ? in.bytes() : blocks ? 0 : u.result_bytes;
   const std::size_t judged =
       reduction != nullptr ? u.input_bytes : (u.result_bytes + c.size() - 1) / c.size();
@@ -241,7 +246,18 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   const recovery::Outcome o = rank_.replicated(*c.comm, at, u);
   retagged_comm_ = nullptr;
   hint_ = {};
+  if (early && kind == OpKind::kBcast) probe_head_start(offered, o);
   return end_replicated(c, o, kind, u.result_bytes);
+}
+
+// Of a broadcast nobody but the copier of chunks writes to the buffer that is offered.
+void Player::probe_head_start(const Buffer& early, const recovery::Outcome& o) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(early.data);
+  if (o.data() == bytes) {
+    job_.hit(Probe::kHeadStart);
+  } else if (early.count > 0 && bytes[0] != std::byte{0xee}) {
+    job_.hit(Probe::kHeadStartLost);
+  }
 }
 
 Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind, std::size_t bytes) {

@@ -138,6 +138,7 @@ class Player {
   void end(Comm& c, const Given& g, std::uint64_t hash, bool common);
   Status replicated(Comm& c, recovery::OpKind kind, int root, const Buffer& in, std::size_t count,
                     const engine::Reduction* reduction, const std::size_t* blocks, bool early);
+  void probe_head_start(const Buffer& early, const recovery::Outcome& o);
   Status end_replicated(Comm& c, const recovery::Outcome& o, recovery::OpKind kind,
                         std::size_t bytes);
   Status scan(Comm& c, std::size_t count, bool exclusive);

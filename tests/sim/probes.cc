@@ -11,6 +11,8 @@ const char* name_of(Probe p) {
       "attempt begun again",
       "operand overwritten while read",
       "attempt given up midway through an extent",
+      "head start in a broadcast",
+      "head start lost",
       "record of an exited rank adopted",
       "message sent again and recognised",
       "message received again",

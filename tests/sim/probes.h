@@ -15,6 +15,8 @@ enum class Probe : std::uint8_t {
   kAttemptAgain,     // an attempt was given up, and another one begun
   kOverwritten,      // an operand changed while it was read
   kProgressLost,     // an attempt through an extent was given up midway
+  kHeadStart,        // chunks of a broadcast were copied before there was a record, and counted
+  kHeadStartLost,    // or did not: the record leads to another extent
   kExitedAsked,      // whoever had the record had left already
   kResent,           // a message was sent again, and recognised
   kReceivedAgain,    // a message was received again by a later incarnation
