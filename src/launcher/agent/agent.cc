@@ -30,8 +30,8 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
              std::unique_ptr<Guardian> guardian, SendReport report)
     : loop_(loop),
       plan_(std::move(plan)),
-      send_(std::move(report)),
       segment_(std::move(segment)),
+      reporter_(segment_, std::move(report)),
       guardian_(std::move(guardian)),
       core_(plan_.ranks),
       incarnations_(plan_.ranks, 0),
@@ -41,8 +41,9 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
              [this] {
                Report wanted;
                wanted.set_input_wanted(true);
-               send_(std::move(wanted));
+               reporter_.send(std::move(wanted));
              }),
+      messages_(loop, segment_, outputs_, message_calls()),
       connections_(loop, std::move(listener), plan_.ranks, plan_.secret, connection_calls()),
       symbolizer_(plan_.library_directory),
       oom_kills_seen_(out_of_memory_kills()),
@@ -116,7 +117,7 @@ void Agent::spawn(std::uint32_t rank) {
   if (rank == 0) input_.open(std::move(pipes.input));
   Event started = event(Event::Kind::kStarted, rank);
   started.pid = spawned.pid;
-  report(started);
+  reporter_.happened(started);
 }
 
 void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
@@ -128,7 +129,7 @@ void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
   failed.text = "cannot start rank " + std::to_string(rank) + ", " + plan_.command[0] + " (" +
                 spawned.failed_step + "): " + error_text(spawned.error) + hint;
-  report(failed);
+  reporter_.happened(failed);
 }
 
 void Agent::stop() {
@@ -144,7 +145,7 @@ void Agent::idle() {
   all_over_ = true;
   outputs_.finish(!stopping_);
   report_unfired();
-  report(event(Event::Kind::kAllOver, 0));
+  reporter_.happened(event(Event::Kind::kAllOver, 0));
 }
 
 // --- The core
@@ -200,7 +201,7 @@ void Agent::carry_out(const AgentAction& a) {
 
 void Agent::report_ended(const AgentAction& a) {
   if (segment_.header()->journal_full.load() != 0) {
-    report({Event::Kind::kLimit, a.at_ns, a.rank});
+    reporter_.happened({Event::Kind::kLimit, a.at_ns, a.rank});
   }
   Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
   ended.cause = a.cause;
@@ -211,7 +212,7 @@ void Agent::report_ended(const AgentAction& a) {
     if (ended.cause.oom) ++oom_kills_seen_;
   }
   ended.position = segment_.position(a.rank);
-  report(ended);
+  reporter_.happened(ended);
 }
 
 // --- At the end, and where
@@ -226,7 +227,7 @@ void Agent::finish() {
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   finished.mutable_finished();
-  send_(std::move(finished));
+  reporter_.send(std::move(finished));
 }
 
 void Agent::keep_journal(Report::Finished& finished) {

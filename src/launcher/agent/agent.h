@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
@@ -17,6 +15,8 @@
 #include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/agent/processes.h"
+#include "launcher/agent/rank_messages.h"
+#include "launcher/agent/reporter.h"
 #include "launcher/agent/standstill.h"
 #include "launcher/base/loop.h"
 #include "launcher/inspect/symbolizer.h"
@@ -56,33 +56,30 @@ class Agent {
   RankOutputs::Calls output_calls();
   Processes::Calls process_calls();
   Connections::Calls connection_calls();
+  RankMessages::Calls message_calls();
   void on_registered_ended(std::uint32_t rank);
   void welcome(const AgentAction& action);
-  void on_message(std::uint32_t rank, const wire::Message& message);
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
   void look_for_standstill();
-  void report(const Event& event);
-  // The modules that a text with call sites speaks of, each once.
-  void report_modules(const std::string& text);
   Event event(Event::Kind kind, std::uint32_t rank) const;
 
   Loop& loop_;
   const HostPlan plan_;
-  const SendReport send_;
   JobSegment segment_;
+  Reporter reporter_;
   std::unique_ptr<Guardian> guardian_;
   AgentCore core_;
   std::vector<std::uint32_t> incarnations_;
   Processes processes_;
   RankOutputs outputs_;
   RankInput input_;
+  RankMessages messages_;
   Connections connections_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
   Loop::Watch checkpoints_watch_;
   Symbolizer symbolizer_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> reported_modules_;
   std::uint64_t oom_kills_seen_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
   Loop::Timer look_timer_;

@@ -7,7 +7,6 @@ namespace rejoin::launcher {
 namespace {
 
 using wire::Message;
-using wire::MessageType;
 
 constexpr std::uint64_t kLookEveryNs = 200'000'000;
 const char* const kStreamNames[] = {"standard output", "standard error"};
@@ -20,7 +19,7 @@ RankOutputs::Calls Agent::output_calls() {
     Report shown;
     shown.mutable_output()->set_stream(static_cast<std::uint32_t>(stream));
     shown.mutable_output()->set_bytes(std::move(bytes));
-    send_(std::move(shown));
+    reporter_.send(std::move(shown));
   };
   // A shell learns of its program's death when we do, and may say something before it is killed.
   calls.is_late = [this](std::uint32_t rank) {
@@ -36,7 +35,7 @@ RankOutputs::Calls Agent::output_calls() {
     Event notice = event(Event::Kind::kNotice, rank);
     notice.text = std::string("its replay did not print the same to ") + kStreamNames[stream] +
                   " as the first time; what was printed first stands";
-    report(notice);
+    reporter_.happened(notice);
   };
   return calls;
 }
@@ -59,9 +58,22 @@ Connections::Calls Agent::connection_calls() {
   calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
     Event foreign = event(Event::Kind::kForeignAbi, rank);
     foreign.text = soname;
-    report(foreign);
+    reporter_.happened(foreign);
   };
-  calls.says = [this](std::uint32_t rank, const Message& message) { on_message(rank, message); };
+  calls.says = [this](std::uint32_t rank, const Message& message) {
+    messages_.read(rank, message);
+  };
+  return calls;
+}
+
+RankMessages::Calls Agent::message_calls() {
+  RankMessages::Calls calls;
+  calls.feed = [this](const AgentEvent& event) { feed(event); };
+  calls.report = [this](const Event& event) { reporter_.happened(event); };
+  calls.log = [this](const std::string& line) { reporter_.log_line(line); };
+  calls.committed = [this](std::uint64_t version) {
+    if (checkpoints_) checkpoints_->offer(version);
+  };
   return calls;
 }
 
@@ -85,64 +97,13 @@ void Agent::welcome(const AgentAction& action) {
   processes_.registered(action.rank, process->pid, std::move(process->process));
   Event registered = event(Event::Kind::kRegistered, action.rank);
   registered.pid = process->pid;
-  report(registered);
-}
-
-void Agent::on_message(std::uint32_t rank, const Message& message) {
-  Event said = event(Event::Kind::kNotice, rank);
-  said.code = message.code;
-  said.value = message.value;
-  said.text = text_of(message);
-  switch (message.type) {
-    case MessageType::kInitialized:
-      said.kind = Event::Kind::kInitialized;
-      feed({AgentEvent::Kind::kInitialized, rank, said.at_ns});
-      break;
-    case MessageType::kFinalized:
-      said.kind = Event::Kind::kFinalized;
-      said.position = segment_.position(rank);
-      feed({AgentEvent::Kind::kFinalized, rank, said.at_ns});
-      break;
-    case MessageType::kLive:
-      said.kind = Event::Kind::kLive;
-      break;
-    case MessageType::kMark:
-      outputs_.mark(rank, message.value);
-      segment_.set_output_mark(rank, message.value);
-      return;
-    case MessageType::kCommitted:
-      if (checkpoints_) checkpoints_->offer(message.value);
-      return;
-    case MessageType::kLog: {
-      report_modules(said.text);
-      Report line;
-      line.set_log_line(said.text);
-      send_(std::move(line));
-      return;
-    }
-    case MessageType::kAbort:
-      said.kind = Event::Kind::kAbort;
-      break;
-    case MessageType::kDiverged:
-      said.kind = Event::Kind::kDiverged;
-      break;
-    case MessageType::kLimit:
-      said.kind = Event::Kind::kLimit;
-      break;
-    case MessageType::kNotice:
-      break;
-    default:
-      return;  // not for a rank to say
-  }
-  report(said);
+  reporter_.happened(registered);
 }
 
 void Agent::tell_checkpoint_news() {
   const std::string news = checkpoints_->news();
   if (news.empty()) return;
-  Report told;
-  told.set_tell("no checkpoint: " + news);
-  send_(std::move(told));
+  reporter_.tell("no checkpoint: " + news);
 }
 
 void Agent::report_unfired() {
@@ -152,7 +113,7 @@ void Agent::report_unfired() {
     Event unfired = event(Event::Kind::kUnfired, header->fault[i].rank);
     unfired.text = to_text(plan_.faults[i]);
     unfired.position = segment_.position(unfired.rank);
-    report(unfired);
+    reporter_.happened(unfired);
   }
 }
 
@@ -189,32 +150,13 @@ void Agent::look_for_standstill() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
   if (!standstill_.judge(look(), loop_.now_ns()).empty()) return;
   look_timer_.clear();
-  report(event(Event::Kind::kDeadlock, 0));
+  reporter_.happened(event(Event::Kind::kDeadlock, 0));
 }
 
 // --- Reports
 
 Event Agent::event(Event::Kind kind, std::uint32_t rank) const {
   return Event{kind, loop_.now_ns(), rank};
-}
-
-void Agent::report(const Event& event) {
-  report_modules(event.text);
-  report_modules(event.position.site);
-  send_(to_report(event));
-}
-
-void Agent::report_modules(const std::string& text) {
-  expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t) {
-    const engine::ModuleEntry* module = segment_.module(rank, index);
-    if (module == nullptr || !reported_modules_.insert({rank, index}).second) return std::string();
-    Report report;
-    report.mutable_module()->set_rank(rank);
-    report.mutable_module()->set_index(index);
-    report.mutable_module()->set_entry(module, sizeof *module);
-    send_(std::move(report));
-    return std::string();
-  });
 }
 
 }  // namespace rejoin::launcher

@@ -1,0 +1,61 @@
+#include "launcher/agent/rank_messages.h"
+
+#include <utility>
+
+#include "launcher/agent/agent_socket.h"
+
+namespace rejoin::launcher {
+
+using wire::Message;
+using wire::MessageType;
+
+RankMessages::RankMessages(const Loop& loop, const JobSegment& segment, RankOutputs& outputs,
+                           Calls calls)
+    : loop_(loop), segment_(segment), outputs_(outputs), calls_(std::move(calls)) {}
+
+void RankMessages::read(std::uint32_t rank, const Message& message) {
+  Event said{Event::Kind::kNotice, loop_.now_ns(), rank};
+  said.code = message.code;
+  said.value = message.value;
+  said.text = text_of(message);
+  switch (message.type) {
+    case MessageType::kInitialized:
+      said.kind = Event::Kind::kInitialized;
+      calls_.feed({AgentEvent::Kind::kInitialized, rank, said.at_ns});
+      break;
+    case MessageType::kFinalized:
+      said.kind = Event::Kind::kFinalized;
+      said.position = segment_.position(rank);
+      calls_.feed({AgentEvent::Kind::kFinalized, rank, said.at_ns});
+      break;
+    case MessageType::kLive:
+      said.kind = Event::Kind::kLive;
+      break;
+    case MessageType::kMark:
+      outputs_.mark(rank, message.value);
+      segment_.set_output_mark(rank, message.value);
+      return;
+    case MessageType::kCommitted:
+      calls_.committed(message.value);
+      return;
+    case MessageType::kLog:
+      calls_.log(said.text);
+      return;
+    case MessageType::kAbort:
+      said.kind = Event::Kind::kAbort;
+      break;
+    case MessageType::kDiverged:
+      said.kind = Event::Kind::kDiverged;
+      break;
+    case MessageType::kLimit:
+      said.kind = Event::Kind::kLimit;
+      break;
+    case MessageType::kNotice:
+      break;
+    default:
+      return;  // not for a rank to say
+  }
+  calls_.report(said);
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,41 @@
+// What ranks say once they are welcome: told to the agent's core, to what it is about on this host,
+// and to the supervisor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/job_segment.h"
+#include "launcher/base/loop.h"
+#include "launcher/output/rank_outputs.h"
+#include "launcher/supervisor/supervisor_core.h"
+#include "wire/messages.h"
+
+namespace rejoin::launcher {
+
+class RankMessages {
+ public:
+  struct Calls {
+    std::function<void(const AgentEvent&)> feed;           // the core
+    std::function<void(const Event&)> report;              // to the supervisor
+    std::function<void(const std::string& line)> log;      // of --log-ops
+    std::function<void(std::uint64_t version)> committed;  // a checkpoint, to be written to files
+  };
+
+  // All of them outlive it.
+  RankMessages(const Loop& loop, const JobSegment& segment, RankOutputs& outputs, Calls calls);
+
+  // REQUIRES a message that was received, of the rank's welcome process. Whatever it holds: ranks
+  // are not trusted.
+  void read(std::uint32_t rank, const wire::Message& message);
+
+ private:
+  const Loop& loop_;
+  const JobSegment& segment_;
+  RankOutputs& outputs_;
+  const Calls calls_;
+};
+
+}  // namespace rejoin::launcher

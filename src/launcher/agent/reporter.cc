@@ -1,0 +1,39 @@
+#include "launcher/agent/reporter.h"
+
+#include "launcher/inspect/symbolizer.h"
+
+namespace rejoin::launcher {
+
+void Reporter::happened(const Event& event) {
+  modules(event.text);
+  modules(event.position.site);
+  send_(to_report(event));
+}
+
+void Reporter::log_line(const std::string& line) {
+  modules(line);
+  Report report;
+  report.set_log_line(line);
+  send_(std::move(report));
+}
+
+void Reporter::tell(const std::string& line) const {
+  Report report;
+  report.set_tell(line);
+  send_(std::move(report));
+}
+
+void Reporter::modules(const std::string& text) {
+  expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t) {
+    const engine::ModuleEntry* module = segment_.module(rank, index);
+    if (module == nullptr || !sent_.insert({rank, index}).second) return std::string();
+    Report report;
+    report.mutable_module()->set_rank(rank);
+    report.mutable_module()->set_index(index);
+    report.mutable_module()->set_entry(module, sizeof *module);
+    send_(std::move(report));
+    return std::string();
+  });
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,34 @@
+// Reports to the supervisor, with what their texts speak of.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "launcher/agent/job_segment.h"
+#include "launcher/orders.h"
+
+namespace rejoin::launcher {
+
+class Reporter {
+ public:
+  // `segment` outlives it.
+  Reporter(const JobSegment& segment, SendReport send)
+      : segment_(segment), send_(std::move(send)) {}
+
+  void send(Report report) const { send_(std::move(report)); }
+  void happened(const Event& event);
+  void log_line(const std::string& line);  // of --log-ops
+  void tell(const std::string& line) const;
+
+ private:
+  // The modules that a text with call sites speaks of, each once.
+  void modules(const std::string& text);
+
+  const JobSegment& segment_;
+  const SendReport send_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> sent_;  // modules: rank, index
+};
+
+}  // namespace rejoin::launcher
