@@ -1,45 +1,18 @@
-// What ranks say to their agent and how their processes end, in any order. Only the processes are
-// made up: connections, the messages on them, both cores, the output and the reports between agent
-// and supervisor are the real ones, over the real loop and a segment.
+// What ranks say to their agent and how their processes end, in any order.
 //
-// An input is a list of steps, each a byte and what it needs (Host::step). Whatever they are, one
-// process at a time is a rank, each end is reported once, and the job can be ended.
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstring>
-#include <optional>
-#include <utility>
-
-#include "fuzz.h"
-#include "launcher/agent/agent_core.h"
-#include "launcher/agent/connections.h"
-#include "launcher/agent/rank_messages.h"
-#include "launcher/agent/reporter.h"
-#include "launcher/inspect/symbolizer.h"
-#include "launcher/supervisor/supervisor_core.h"
+// An input is a list of steps, each a byte and what it needs (take_step).
+#include "agent_host.h"
 
 namespace {
 
 using namespace rejoin;
-using launcher::AgentAction;
-using launcher::AgentEvent;
+using fuzz::Host;
+using fuzz::kRanks;
+using fuzz::kSecret;
 using launcher::Cause;
-using launcher::Descriptor;
-using launcher::Event;
-using launcher::Report;
 using wire::MessageType;
 
-constexpr std::uint32_t kRanks = 3;
-constexpr int kMostSteps = 150, kMostClients = 12;
-constexpr std::string_view kSecret = "0123456789abcdef0123456789abcdef";
-static_assert(kSecret.size() == wire::kSecretBytes);
+constexpr int kMostSteps = 150;
 
 enum class Step : std::uint8_t {
   kConnect,      // whose process
@@ -79,447 +52,75 @@ class Input {
   std::size_t size_;
 };
 
-std::string socket_name() { return "rejoin-fuzz-agent-" + std::to_string(getpid()); }
-
-Descriptor connected() {
-  Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const std::string name = socket_name();
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
-  return client;
+Cause cause(Input& input) {
+  Cause cause;
+  cause.kind = static_cast<Cause::Kind>(input.below(3));
+  cause.value = input.byte();
+  return cause;
 }
 
-launcher::JobSegment made_segment() {
-  launcher::JobSegment::Shape shape;
-  shape.ranks = kRanks;
-  auto segment = launcher::JobSegment::create(shape, "", {});
-  REQUIRE(segment.ok());
-  return std::move(segment.value());
+void say(Input& input, Host& host) {
+  wire::Message m = {};
+  const std::uint32_t client = input.byte();
+  m.type = static_cast<MessageType>(input.byte());
+  m.rank = input.byte();
+  m.code = static_cast<std::int8_t>(input.byte());
+  m.value = input.byte();
+  const std::uint8_t flags = input.byte();
+  if ((flags & 1) != 0) m.value <<= 56;
+  std::string text = (flags & 2) == 0 ? std::string(kSecret) : "";
+  text += input.bytes(input.byte());
+  for (int times = flags >> 6; times > 0; --times) text += text;
+  m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), wire::kMaxText));
+  std::memcpy(m.text, text.data(), m.text_bytes);
+  host.say(client, &m, wire::kMessageHeadBytes + m.text_bytes);
 }
 
-// One for all inputs: making it takes longer than all the rest. Nothing of it is read back but
-// words that admit() sets, and the epoch.
-const launcher::JobSegment& the_segment() {
-  static const launcher::JobSegment segment = made_segment();
-  return segment;
-}
-
-Descriptor listener() {
-  auto made = launcher::listen_at(socket_name());
-  REQUIRE(made.ok());
-  return std::move(made.value());
-}
-
-launcher::Policy policy() {
-  launcher::Policy policy;
-  policy.ranks = kRanks;
-  return policy;
-}
-
-// A host with made-up processes, and the supervisor of its job.
-class Host {
- public:
-  Host(const std::uint8_t* data, std::size_t size)
-      : input_(data, size),
-        loop_(launcher::monotonic_ns()),
-        segment_(the_segment()),
-        epoch_before_(epoch()),
-        outputs_(loop_, kRanks, false, output_calls()),
-        connections_(loop_, listener(), kRanks, std::string(kSecret), connection_calls()),
-        reporter_(segment_, [this](Report report) { post_report(report); }),
-        messages_(loop_, segment_, outputs_, message_calls()),
-        always_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
-  void run() {
-    spawn_from(0);
-    // After everything else that is ready.
-    launcher::Loop::Watch turns(
-        loop_, always_.get(), EPOLLIN, [this](std::uint32_t) { turn(); },
-        launcher::Loop::Turn::kLast);
-    loop_.run([this] { idle(); });
-    for (const Rank& r : ranks_) REQUIRE(!r.tree);
-    REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
-  }
-
- private:
-  struct Rank {
-    bool tree = false;  // an incarnation was started, and its end is not reported
-    bool killing = false, child_over = false, program_over = false;
-    std::int64_t child = 0, registered = 0;
-    std::uint32_t incarnation = 0;
-    Descriptor prints[2];
-  };
-  struct Client {
-    Descriptor socket;
-    std::int64_t pid;
-  };
-
-  std::uint32_t epoch() const { return segment_.header()->epoch.load(); }
-
-  // --- What happens
-
-  void turn() {
-    if (input_.empty() || steps_++ == kMostSteps) {
-      end();
-    } else {
-      step();
+void take_step(Input& input, Host& host) {
+  const auto step = static_cast<Step>(input.below(static_cast<std::uint32_t>(Step::kCount)));
+  if (step == Step::kMessage) return say(input, host);
+  if (step == Step::kSignal) return host.signal_ftrun();
+  if (step == Step::kSpawnFails) return host.next_spawn_fails();
+  const std::uint32_t whom = input.byte();
+  switch (step) {
+    case Step::kConnect:
+      return host.connect(whom % kRanks, whom / kRanks % 2 == 0);
+    case Step::kDatagram: {
+      const std::string_view bytes = input.bytes(input.byte());
+      // An empty datagram would be the end of the connection.
+      return bytes.empty() ? host.hang_up(whom) : host.say(whom, bytes.data(), bytes.size());
     }
-  }
-
-  void step() {
-    switch (static_cast<Step>(input_.below(static_cast<std::uint32_t>(Step::kCount)))) {
-      case Step::kConnect: {
-        const std::uint32_t whose = input_.byte();
-        if (clients_.size() == kMostClients) break;
-        // The child of a rank, or a process of its tree.
-        const std::int64_t child = std::max<std::int64_t>(ranks_[whose % kRanks].child, 1);
-        clients_.push_back({connected(), child + (whose / kRanks) % 2});
-        break;
-      }
-      case Step::kMessage:
-        say();
-        break;
-      case Step::kDatagram: {
-        const std::uint32_t client = input_.byte();
-        const std::string_view bytes = input_.bytes(input_.byte());
-        if (!bytes.empty()) send_to_agent(client, bytes.data(), bytes.size());
-        break;
-      }
-      case Step::kHangUp: {
-        const std::uint32_t client = input_.byte();
-        if (!clients_.empty()) clients_[client % clients_.size()].socket.reset();
-        break;
-      }
-      case Step::kPrint: {
-        const std::uint32_t where = input_.byte();
-        const std::string_view bytes = input_.bytes(input_.byte());
-        const Descriptor& to = ranks_[where % kRanks].prints[where / kRanks % 2];
-        if (to.open() && write(to.get(), bytes.data(), bytes.size()) < 0) break;
-        break;
-      }
-      case Step::kClose: {
-        Rank& r = ranks_[input_.below(kRanks)];
-        for (Descriptor& to : r.prints) to.reset();
-        break;
-      }
-      case Step::kProgramEnds: {
-        const std::uint32_t rank = input_.below(kRanks);
-        program_ends(rank, cause());
-        break;
-      }
-      case Step::kChildEnds: {
-        const std::uint32_t rank = input_.below(kRanks);
-        child_ends(rank, cause());
-        break;
-      }
-      case Step::kTreeGone:
-        tree_gone(input_.below(kRanks));
-        break;
-      case Step::kSignal:
-        happened({Event::Kind::kSignal, loop_.now_ns(), 0, 0, SIGTERM});
-        break;
-      case Step::kSpawnFails:
-        spawn_fails_ = true;
-        break;
-      case Step::kCount:
-        break;
-    }
-  }
-
-  void say() {
-    wire::Message m = {};
-    const std::uint32_t client = input_.byte();
-    m.type = static_cast<MessageType>(input_.byte());
-    m.rank = input_.byte();
-    m.code = static_cast<std::int8_t>(input_.byte());
-    m.value = input_.byte();
-    const std::uint8_t flags = input_.byte();
-    if ((flags & 1) != 0) m.value <<= 56;
-    std::string text = (flags & 2) == 0 ? std::string(kSecret) : "";
-    text += input_.bytes(input_.byte());
-    for (std::uint8_t times = flags >> 6; times > 0; --times) text += text;
-    m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), wire::kMaxText));
-    std::memcpy(m.text, text.data(), m.text_bytes);
-    send_to_agent(client, &m, wire::kMessageHeadBytes + m.text_bytes);
-  }
-
-  void send_to_agent(std::uint32_t client, const void* data, std::size_t bytes) {
-    if (clients_.empty()) return;
-    const Descriptor& to = clients_[client % clients_.size()].socket;
-    if (to.open()) send(to.get(), data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
-
-  Cause cause() {
-    Cause cause;
-    cause.kind = static_cast<Cause::Kind>(input_.below(3));
-    cause.value = input_.byte();
-    return cause;
-  }
-
-  // The registered process, where the agent's child is another one.
-  void program_ends(std::uint32_t rank, const Cause& cause) {
-    Rank& r = ranks_[rank];
-    if (!r.tree || r.program_over || r.registered == 0 || r.registered == r.child) return;
-    connections_.read_all(rank);
-    r.program_over = true;
-    feed({AgentEvent::Kind::kRegisteredEnded, rank, loop_.now_ns(), r.registered, -1, cause});
-  }
-
-  void child_ends(std::uint32_t rank, const Cause& cause) {
-    Rank& r = ranks_[rank];
-    if (!r.tree || r.child_over) return;
-    connections_.read_all(rank);
-    r.child_over = true;
-    feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), r.child, -1, cause});
-  }
-
-  void tree_gone(std::uint32_t rank) {
-    Rank& r = ranks_[rank];
-    if (!r.killing) return;
-    r.killing = false;
-    feed({AgentEvent::Kind::kTreeGone, rank, loop_.now_ns()});
-  }
-
-  // Whoever wants the job to end can have it.
-  void end() {
-    constexpr int kEnough = 60;
-    REQUIRE(++turns_at_end_ < kEnough);
-    if (!supervisor_.stopping()) happened({Event::Kind::kSignal, loop_.now_ns(), 0, 0, SIGTERM});
-    for (std::uint32_t r = 0; r < kRanks; ++r) {
-      const Cause killed = {Cause::Kind::kSignal, SIGTERM};
-      program_ends(r, killed);
-      child_ends(r, killed);
-      tree_gone(r);
-      for (Descriptor& to : ranks_[r].prints) to.reset();
-    }
-  }
-
-  void idle() {
-    if (all_over_ || !core_.all_over()) return;
-    all_over_ = true;
-    outputs_.finish(true);
-    reporter_.happened({Event::Kind::kAllOver, loop_.now_ns()});
-  }
-
-  // --- The agent's core
-
-  void feed(const AgentEvent& event) {
-    loop_.post([this, event] { carry_out(core_.step(event)); });
-  }
-
-  void carry_out(const std::vector<AgentAction>& actions) {
-    for (const AgentAction& action : actions) carry_out(action);
-  }
-
-  void carry_out(const AgentAction& a) {
-    Rank& r = ranks_[a.rank];
-    switch (a.kind) {
-      case AgentAction::Kind::kSpawn:
-        spawn(a.rank);
-        break;
-      case AgentAction::Kind::kWelcome: {
-        const std::int64_t pid = clients_[static_cast<std::size_t>(a.connection - 1)].pid;
-        const bool taken = r.registered != 0 && !r.program_over && r.registered != pid;
-        REQUIRE(r.tree && !taken);
-        if (!connections_.welcome(a.connection, a.rank, r.incarnation, segment_.descriptor()))
-          break;
-        r.registered = pid;
-        r.program_over = false;
-        Event registered = {Event::Kind::kRegistered, loop_.now_ns(), a.rank};
-        registered.pid = pid;
-        reporter_.happened(registered);
-        break;
-      }
-      case AgentAction::Kind::kRefuse:
-        connections_.refuse(a.connection, a.rank, a.text);
-        break;
-      case AgentAction::Kind::kTerminate:
-        REQUIRE(r.tree && !r.child_over);
-        break;
-      case AgentAction::Kind::kKillTree:
-        REQUIRE(r.tree && !r.killing);
-        r.killing = true;
-        break;
-      case AgentAction::Kind::kAwaitOutput:
-        REQUIRE(r.tree && !r.killing);
-        outputs_.await_end(a.rank);
-        break;
-      case AgentAction::Kind::kDrain:
-        outputs_.drain(a.rank);
-        connections_.close_all(a.rank);
-        break;
-      case AgentAction::Kind::kPublishDeath:
-        REQUIRE(!r.tree);
-        engine::publish_death(segment_.base(), a.rank);
-        break;
-      case AgentAction::Kind::kRingAll:
-        segment_.ring_all();
-        break;
-      case AgentAction::Kind::kAdmit:
-        engine::admit(segment_.base(), a.rank, r.incarnation);
-        break;
-      case AgentAction::Kind::kReportEnded: {
-        REQUIRE(r.tree && !r.killing);
-        r.tree = false;
-        Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
-        ended.cause = a.cause;
-        ended.position = segment_.position(a.rank);
-        reporter_.happened(ended);
-        break;
-      }
-    }
-  }
-
-  void spawn_from(std::uint32_t rank) {
-    if (rank == kRanks || supervisor_.stopping()) return;
-    carry_out(core_.spawn(rank));
-    loop_.post([this, rank] { spawn_from(rank + 1); });
-  }
-
-  void spawn(std::uint32_t rank) {
-    Rank& r = ranks_[rank];
-    REQUIRE(!r.tree);
-    if (std::exchange(spawn_fails_, false)) {
-      core_.give_up(rank);
-      reporter_.happened({Event::Kind::kSpawnFailed, loop_.now_ns(), rank, 0, 1});
+    case Step::kHangUp:
+      return host.hang_up(whom);
+    case Step::kPrint:
+      return host.print(whom % kRanks, whom / kRanks % 2, input.bytes(input.byte()));
+    case Step::kClose:
+      return host.hang_up_output(whom % kRanks);
+    case Step::kProgramEnds:
+      return host.program_ends(whom % kRanks, cause(input));
+    case Step::kChildEnds:
+      return host.child_ends(whom % kRanks, cause(input));
+    case Step::kTreeGone:
+      return host.tree_gone(whom % kRanks);
+    default:
       return;
-    }
-    const std::uint32_t incarnation = r.incarnation;
-    r = Rank();
-    r.tree = true;
-    r.incarnation = incarnation;
-    r.child = next_pid_;
-    next_pid_ += 2;
-    Descriptor reads[2];
-    for (int s = 0; s < 2; ++s) {
-      int ends[2];
-      REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-      reads[s] = Descriptor(ends[0]);
-      r.prints[s] = Descriptor(ends[1]);
-    }
-    outputs_.open(rank, std::move(reads[0]), std::move(reads[1]));
-    core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), r.child});
-    Event started{Event::Kind::kStarted, loop_.now_ns(), rank};
-    started.pid = r.child;
-    reporter_.happened(started);
   }
-
-  // --- The supervisor, to whom only bytes come
-
-  void post_report(const Report& report) {
-    loop_.post([this, bytes = report.SerializeAsString()] {
-      Report read;
-      REQUIRE(read.ParseFromString(bytes));
-      on_report(read);
-    });
-  }
-
-  void on_report(const Report& report) {
-    if (report.has_module()) {
-      const Report::Module& m = report.module();
-      REQUIRE(m.rank() < kRanks && m.entry().size() == sizeof(engine::ModuleEntry));
-    }
-    if (!report.has_happened()) return;
-    const auto event = launcher::to_event(report.happened());
-    REQUIRE(event && event->rank < kRanks);
-    happened(*event);
-  }
-
-  void happened(const Event& event) {
-    for (const launcher::Action& a : supervisor_.step(event)) {
-      switch (a.kind) {
-        case launcher::Action::Kind::kRespawn:
-          REQUIRE(!supervisor_.stopping());
-          ranks_[a.rank].incarnation = supervisor_.incarnation(a.rank);
-          outputs_.forget_late(a.rank);
-          carry_out(core_.respawn(a.rank));
-          break;
-        case launcher::Action::Kind::kStop:
-          carry_out(core_.stop());
-          break;
-        case launcher::Action::Kind::kKillNow:
-          carry_out(core_.kill_all());
-          break;
-        case launcher::Action::Kind::kFinish:
-          REQUIRE(all_over_);
-          loop_.stop();
-          break;
-        case launcher::Action::Kind::kReport:
-        case launcher::Action::Kind::kNews:
-        case launcher::Action::Kind::kTell:
-        case launcher::Action::Kind::kRecord:
-          break;
-      }
-    }
-  }
-
-  // --- What the parts call back
-
-  launcher::RankOutputs::Calls output_calls() {
-    launcher::RankOutputs::Calls calls;
-    calls.show = [](int stream, const std::string& bytes) {
-      REQUIRE((stream == 0 || stream == 1) && !bytes.empty());
-    };
-    calls.is_late = [this](std::uint32_t rank) {
-      return ranks_[rank].killing || ranks_[rank].program_over;
-    };
-    calls.ended = [this](std::uint32_t rank) {
-      feed({AgentEvent::Kind::kOutputEnded, rank, loop_.now_ns()});
-    };
-    calls.differs = [](std::uint32_t rank, int) { REQUIRE(rank < kRanks); };
-    return calls;
-  }
-
-  launcher::Connections::Calls connection_calls() {
-    launcher::Connections::Calls calls;
-    calls.asks = [this](std::uint32_t rank, pid_t, int connection) {
-      const std::int64_t pid = clients_[static_cast<std::size_t>(connection - 1)].pid;
-      feed({AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection, {}});
-    };
-    calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
-      Event foreign{Event::Kind::kForeignAbi, loop_.now_ns(), rank};
-      foreign.text = soname;
-      reporter_.happened(foreign);
-    };
-    calls.says = [this](std::uint32_t rank, const wire::Message& m) {
-      REQUIRE(ranks_[rank].tree);
-      messages_.read(rank, m);
-    };
-    return calls;
-  }
-
-  launcher::RankMessages::Calls message_calls() {
-    return {[this](const AgentEvent& event) { feed(event); },
-            [this](const Event& event) { reporter_.happened(event); },
-            [this](const std::string& line) { reporter_.log_line(line); }, [](std::uint64_t) {}};
-  }
-
-  Input input_;
-  launcher::Loop loop_;
-  const launcher::JobSegment& segment_;
-  const std::uint32_t epoch_before_;
-  Rank ranks_[kRanks];
-  launcher::RankOutputs outputs_;
-  launcher::Connections connections_;
-  launcher::Reporter reporter_;
-  launcher::RankMessages messages_;
-  launcher::AgentCore core_{kRanks};
-  launcher::SupervisorCore supervisor_{policy()};
-  Descriptor always_;  // readable
-  std::vector<Client> clients_;
-  std::int64_t next_pid_ = 100;
-  int steps_ = 0, turns_at_end_ = 0;
-  bool spawn_fails_ = false, all_over_ = false;
-};
+}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   signal(SIGPIPE, SIG_IGN);  // the agent may have closed a pipe that a rank prints to
-  Host(data, size).run();
+  Input input(data, size);
+  int steps = 0;
+  Host* running = nullptr;
+  Host host([&] {
+    if (input.empty() || ++steps > kMostSteps) return false;
+    take_step(input, *running);
+    return true;
+  });
+  running = &host;
+  host.run();
   return 0;
 }
 
