@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -49,7 +50,8 @@ class Process {
 
   Rank& rank() { return rank_; }
   journal::Journal<engine::ShmHost>& journal() { return journal_; }
-  journal::Region<engine::ShmHost>& region() { return rank_.region(); }
+  // As they are, not as this process remembers them.
+  journal::Log& records() { return world_->members.mine->records; }
   int done() const { return done_; }
 
   // The program up to operation `end`: broadcasts and messages of several lengths, by turns, from
@@ -106,27 +108,36 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
   Process first(job.base()), second(job.base());
   constexpr int kStride = 60, kTurns = 10;
   const auto* control = engine::control_of(job.base(), 0);
-  for (int turn = 1; turn <= kTurns; ++turn) {
-    Process& now = turn % 2 == 1 ? first : second;
+  const engine::RegionHead* head = engine::region_of(job.base(), 0);
+  journal::PeerView peers(job.base());
+  const auto expect_there = [&](std::uint64_t operations) {
+    EXPECT_EQ(first.records().tail.load(), operations);
+    EXPECT_EQ(peers.posted(0, 1), operations / 2);
+    EXPECT_EQ(head->calls.tail.load(), operations);
+    EXPECT_EQ(head->modules.tail.load(), operations / 4);
+  };
+  for (int turn = 0; turn < kTurns && !HasFailure(); ++turn) {
+    Process& now = turn % 2 == 0 ? first : second;
+    const int there = turn * kStride;
     now.rank().rebase();
-    now.run_to(turn * kStride);
-    ASSERT_FALSE(HasFatalFailure());
+    // One operation of each kind: what is there already is found, and not appended again.
+    if (turn > 0) now.run_to(now.done() + 2);
+    expect_there(there);
+    now.run_to(there);
+    expect_there(there);
+    now.run_to(there + kStride);
   }
+  ASSERT_FALSE(HasFailure());
   // Nothing was written over: an incarnation that knows nothing yet finds all of it.
   job.restart(0);
   Process last(job.base());
   last.run_to(kTurns * kStride);
   EXPECT_EQ(control->replayed.load(), std::uint64_t{kTurns * kStride});
   EXPECT_EQ(control->live_since.load(), 0u);
-  // Calls and modules are there once, and whole.
-  const engine::RegionHead* head = engine::region_of(job.base(), 0);
-  EXPECT_EQ(head->calls.tail.load(), std::uint64_t{kTurns * kStride});
-  EXPECT_EQ(head->modules.tail.load(), std::uint64_t{kTurns * kStride / 4});
-  journal::PeerView peers(job.base());
+  expect_there(kTurns * kStride);
   for (std::uint32_t i = 0; i < head->modules.tail.load(); ++i) {
     EXPECT_EQ(std::string(peers.module(0, i)->path), "file" + std::to_string(i) + "::function");
   }
-  ASSERT_EQ(peers.posted(0, 1), std::uint64_t{kTurns * kStride / 2});
   for (std::uint64_t k = 0; k < peers.posted(0, 1); ++k) {
     const journal::ChannelEntry& e = peers.message(0, 1, k);
     std::int64_t first_word;
@@ -160,23 +171,23 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
     }
     return false;
   };
-  for (Process* p : {&first, &second}) p->region().start_zones();
-  ASSERT_TRUE(is_open_at(first.region().allocate(100)));
-  second.region().rebase();
-  ASSERT_TRUE(is_open_at(second.region().allocate(100)));
+  for (Process* p : {&first, &second}) p->journal().region().start_zones();
+  ASSERT_TRUE(is_open_at(first.journal().region().allocate(100)));
+  second.journal().rebase();
+  ASSERT_TRUE(is_open_at(second.journal().region().allocate(100)));
   ASSERT_EQ(head->zones, 1u);
   // Used for messages that rank 1 has not received.
-  ASSERT_TRUE(second.region().close_zones([&](journal::Zone& z) {
-    if (!second.region().make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+  ASSERT_TRUE(second.journal().region().close_zones([&](journal::Zone& z) {
+    if (!second.journal().region().make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
     z.contexts = 0;
     reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[0] = 0;
     reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[1] = 5;
     return true;
   }));
-  ASSERT_TRUE(is_open_at(second.region().allocate(100)));
+  ASSERT_TRUE(is_open_at(second.journal().region().allocate(100)));
   ASSERT_EQ(head->zones, 2u);
-  first.region().rebase();
-  EXPECT_TRUE(is_open_at(first.region().allocate(100)));
+  first.journal().rebase();
+  EXPECT_TRUE(is_open_at(first.journal().region().allocate(100)));
 }
 
 // The main thread records libc while another one is inside MPI. Of a class of sizes both take what
@@ -185,9 +196,11 @@ TEST(Arena, NothingIsHandedOutToTwoThreads) {
   Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
   journal::Arena arena(memory.get(), std::size_t{64} << 20);
   constexpr std::size_t kHeld = 8;
+  std::atomic<int> begun{0};
   const auto use = [&](std::uint64_t who) {
+    for (++begun; begun.load() < 2;) std::this_thread::yield();
     std::uint64_t* held[kHeld] = {};
-    for (std::uint64_t i = 0; i < 40000; ++i) {
+    for (std::uint64_t i = 0; i < 200000; ++i) {
       std::uint64_t*& p = held[i % kHeld];
       const std::size_t bytes = std::size_t{100} << i % 3;
       if (p != nullptr) {
