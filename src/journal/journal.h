@@ -184,12 +184,10 @@ class Journal {
     first = block->next_reclaimed;
     for (Slot& slot : block->slot) slot.tag.store(0, std::memory_order_relaxed);
     block->freed.store(0, std::memory_order_relaxed);
-    Log& log = block->records;
-    log.tail.store(0, std::memory_order_relaxed);
-    if (const std::uint32_t rings = log.rings.load(std::memory_order_relaxed); rings > 0) {
-      log.ring[0] = {0, log.ring[rings - 1].capacity, log.ring[rings - 1].at};
-      log.rings.store(1, std::memory_order_relaxed);
-    }
+    block->records.tail.store(0, std::memory_order_relaxed);
+    // Only what is made after the first checkpoint is reclaimed, and its records are not truncated.
+    check(host_, block->records.rings.load(std::memory_order_relaxed) == 0,
+          "a communicator's memory was given back with a wrapped log: this is a defect of Rejoin");
     return block;
   }
 
