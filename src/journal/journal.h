@@ -50,6 +50,13 @@ class Journal {
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
   Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
   Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
+  // Of a point-to-point message: nobody knows when it will be received, so with a full journal it
+  // must not lie in memory that comes round.
+  Offset allocate_message(std::size_t bytes) {
+    if (region_.recycling()) [[unlikely]]
+      return or_stop(region_.allocate_model(bytes));
+    return allocate(bytes);
+  }
 
   // The value of a record or message of these bytes: they themselves if they are few.
   std::uint64_t store(const void* data, std::size_t bytes) {
@@ -84,12 +91,34 @@ class Journal {
   }
   bool has_channel(std::uint32_t to) const { return open_[to]; }
 
-  void post(std::uint32_t to, const ChannelEntry& entry) {
-    ChannelEntry* e = channels_[to].next();
+  struct Message {
+    std::uint64_t context;
+    std::uint64_t key;
+    std::uint32_t call;
+    std::uint32_t hash;
+    std::uint32_t type;
+    std::uint64_t bytes;
+    std::uint64_t value;
+  };
+  void post(std::uint32_t to, const Message& m) {
+    LogWriter<ChannelEntry, H>& log = channels_[to];
+    if (region_.recycling()) [[unlikely]]
+      log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
+    ChannelEntry* e = log.next();
     if (e == nullptr) out_of_memory();
-    *e = entry;
+    e->context = m.context;
+    e->key = m.key;
+    e->call = m.call;
+    e->hash = m.hash;
+    e->bytes = m.bytes;
+    e->value = m.value;
+    e->type = m.type;
+    e->matched.store(0, std::memory_order_relaxed);
     host_.step(Step::kPost);
-    channels_[to].publish();
+    // The receiver looks here, so that a message takes it one cache line.
+    e->ready.store(log.tail() + 1, std::memory_order_release);
+    host_.step(Step::kPosted);
+    log.publish();
     if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
   }
 
@@ -151,7 +180,15 @@ class Journal {
     open_[to] = true;
     auto* logs = reinterpret_cast<Log*>(host_.base() + region_.head()->channels);
     if (!region_.back(offset_of(&logs[to]), sizeof(Log))) out_of_memory();
-    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to]);
+    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to], true);
+    // A former incarnation died between the two words of a message: it was seen, perhaps.
+    const std::uint64_t tail = channels_[to].tail();
+    std::uint64_t run;
+    const ChannelEntry* next = log_place<ChannelEntry>(host_.base(), logs[to], tail, &run);
+    if (next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1) {
+      logs[to].tail.store(tail + 1, std::memory_order_release);
+      channels_[to].rebase();
+    }
   }
 
   ContextEntry* free_entry(std::uint64_t context) {

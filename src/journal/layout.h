@@ -175,14 +175,35 @@ inline constexpr std::uint32_t kUnproven = 0x40000000u;
 inline constexpr std::uint32_t kCallIndex = 0x3fffffffu;
 inline constexpr std::size_t kInlineBytes = 8;
 
-// One message. Its index in the channel's log is its sequence number there.
-struct ChannelEntry {
+// One message. Its index in the channel's log is its number there. Complete when `ready` says so;
+// the log's tail follows.
+struct alignas(kLine) ChannelEntry {
   std::uint64_t context;
-  std::uint64_t sequence;  // of the collective it belongs to
-  std::uint32_t call;      // as in Record
-  std::uint32_t hash;      // of the payload
+  std::uint64_t key;    // kPointToPoint and the tag; else the sequence of the collective
+  std::uint32_t call;   // as in Record
+  std::uint32_t hash;   // of the payload
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
+  std::uint32_t type;   // hash of the type signature; 0 = not compared
+  // The receiver, 0 -> 1, of a kSynchronous message: a receive has matched it.
+  std::atomic<std::uint32_t> matched;
+  std::atomic<std::uint64_t> ready;  // index + 1
+};
+static_assert(sizeof(ChannelEntry) == kLine);
+inline constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kSynchronous = std::uint64_t{1} << 62;  // beside kPointToPoint
+
+// Which message a receive of any source was given: what nothing else determines.
+struct MatchWord {
+  static constexpr std::uint64_t make(std::uint32_t from, std::uint64_t index) {
+    return std::uint64_t{from} << 48 | (index + 1);
+  }
+  static constexpr std::uint32_t from(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 48);
+  }
+  static constexpr std::uint64_t index(std::uint64_t word) {
+    return (word & 0xffffffffffffu) - 1;
+  }
 };
 
 // --- Contexts and slots
@@ -288,7 +309,14 @@ struct Version {
   std::uint64_t ordinal;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;
-  Buffer cursors;  // Cursor[contexts] u64 sent[ranks] u64 received[ranks]
+  // Cursor[contexts] u64 sent[ranks] u64 received[ranks] u64 looked_at[ranks] u64 waiting[]:
+  // messages that have come, are not the next ones, and were not received yet (MatchWord)
+  Buffer cursors;
+  std::uint64_t waiting;    // of them
+  std::uint64_t receives;   // posted
+  std::uint64_t wildcards;  // of those, with any source
+  std::uint64_t outcomes;   // elements of the log
+  std::uint64_t cancelled;  // likewise
   Buffer global;   // rank 0's: for all of the host
   Buffer local;
   std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next
@@ -310,6 +338,9 @@ struct RegionHead {
   Log modules;       // ModuleEntry
   Log observations;  // bytes; see libc_recording/observations.h
   Log marked;        // Marked
+  Log matches;       // atomic u64, MatchWord: of each receive of any source; 0 = none yet
+  Log outcomes;      // atomic u64; see recovery/outcomes.h
+  Log cancelled;     // u64: which receives were cancelled, by their number
   Version version[kVersions];
   std::uint64_t marked_bytes;          // of results of marked operations
   std::uint64_t past_version;          // newest version behind which zones were closed
@@ -317,7 +348,7 @@ struct RegionHead {
   Offset resume_global, resume_local;  // models of first_version
   std::uint64_t resume_global_bytes, resume_local_bytes;
   Offset channels;          // Log[ranks]: to each rank
-  Offset consumed;          // atomic<u64>[ranks]: messages received from each rank
+  Offset consumed;          // atomic<u64>[ranks]: all messages of each rank below were received
   Offset reclaimed_blocks;  // first of them
   std::uint32_t zones;      // of them laid out
   std::uint32_t staging_buffers;
@@ -326,9 +357,9 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN02", and the sizes of what lies in it: an ftrun and a library of different builds find
+// "REJOIN03", and the sizes of what lies in it: an ftrun and a library of different builds find
 // out.
-inline constexpr std::uint64_t kSegmentMagic = 0x32304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+inline constexpr std::uint64_t kSegmentMagic = 0x33304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers
@@ -376,6 +407,10 @@ inline Offset region_offset(const SegmentHeader* h, std::uint32_t rank) {
 inline std::uint64_t payload_begin(const SegmentHeader* h) { return h->region_bytes / 4; }
 inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<RegionHead*>(base + region_offset(header_of(base), rank));
+}
+// Of messages that `rank` has received, by sender.
+inline std::atomic<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t rank) {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(base + region_of(base, rank)->consumed);
 }
 
 // Virtual size of one rank's region in such a segment. The regions are the segment's end.

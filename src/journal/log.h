@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,25 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
   }
   const std::uint32_t k = log_chunk(index);
   return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
+}
+
+// Where element `index` lies or is going to; null: nowhere yet. For readers that follow the tail
+// without looking at it. *run: so many elements from there on lie in a row.
+template <class T>
+T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run) {
+  for (std::uint32_t k = log.rings.load(std::memory_order_acquire); k-- > 0;) {
+    const LogRing& ring = log.ring[k];
+    if (index < ring.from) continue;
+    const std::uint64_t at = (index - ring.from) & (ring.capacity - 1);
+    *run = ring.capacity - at;
+    return reinterpret_cast<T*>(base + ring.at) + at;
+  }
+  const std::uint32_t k = log_chunk(index);
+  const Offset chunk = std::atomic_ref(log.chunk[k]).load(std::memory_order_acquire);
+  if (chunk == 0) return nullptr;
+  const std::uint64_t at = index - log_chunk_begin(k);
+  *run = log_chunk_size(k) - at;
+  return reinterpret_cast<T*>(base + chunk) + at;
 }
 
 // Appends to a log of mine. What it remembers of the log can be read again: rebase().
@@ -103,7 +123,7 @@ class LogWriter {
     if (log_->chunk[k] == 0) {
       const Offset at = room_for(chunk_bytes);
       if (at == 0) return false;
-      log_->chunk[k] = at;
+      std::atomic_ref(log_->chunk[k]).store(at, std::memory_order_release);
     }
     const std::uint64_t index = tail_ - log_chunk_begin(k);
     return run(log_->chunk[k] + index * sizeof(T), log_chunk_size(k) - index,

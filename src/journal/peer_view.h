@@ -65,14 +65,16 @@ class PeerView {
   std::uint64_t posted(std::uint32_t from, std::uint32_t to) const {
     return channel(from, to).tail.load(std::memory_order_acquire);
   }
-  // REQUIRES posted(from, to) > k.
-  const ChannelEntry& message(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
-    return *log_at<ChannelEntry>(base_, channel(from, to), k);
+  // Where message k of `from` to `to` lies or is going to: it is there when its `ready` is k + 1.
+  // Null: nowhere yet. A place may become another one (the log wraps), so look it up again before
+  // sleeping. *run: so many messages from k on lie there in a row.
+  ChannelEntry* message_place(std::uint32_t from, std::uint32_t to, std::uint64_t k,
+                              std::uint64_t* run) const {
+    return log_place<ChannelEntry>(base_, channel(from, to), k, run);
   }
-  // Messages of `from` that `by` has received.
+  // All messages of `from` below it have been received by `by`.
   std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) const {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ +
-                                                         region_of(base_, by)->consumed)[from];
+    return consumed_of(base_, by)[from];
   }
 
   std::uint64_t prepared(std::uint32_t world) const {

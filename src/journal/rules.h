@@ -32,6 +32,10 @@ enum class Rule : std::uint8_t {
   kLookAtRecords,               // Must 7: every wait looks at records
   kNewGeneration,               // an attempt of an older generation is given up
   kResendRecognised,            // a message that was posted is not posted again
+  kMatchRecorded,               // what a receive of any source was given is recorded at once
+  kMatchInOrder,                // of what a sender has sent, a receive is given the first that fits
+  kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns
+  kCancelRecorded,              // a receive that was cancelled is not given anything again
   kProveBootstrapCall,          // an unproven call is looked into
   kFindWhyMembersDisagree,      // an unproven call before a disagreement is named instead of it
   kFailureAtCheckpoint,         // a member's failure ends a wait in the checkpoint in front of it

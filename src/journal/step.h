@@ -21,9 +21,14 @@ enum class Step : std::uint8_t {
   kPayload,       // payload of a broadcast or a message goes to the store
   kRecord,        // writing a record
   kCommit,        // publishing it
-  kPost,          // publishing a message
-  kReceive,       // reading a channel's tail
+  kPost,          // publishing a message: its `ready`
+  kPosted,        // and the channel's tail
+  kReceive,       // reading whether the next message of a channel is there
+  kMatch,         // publishing what a receive of any source was given
+  kMatched,       // publishing that a synchronous message was matched
   kConsumed,      // publishing that a message was received
+  kOutcome,       // publishing what a Test, Waitany or probe said
+  kCancel,        // publishing that a receive was cancelled
   kAnnounce,      // asleep := 1
   kRing,          // reading who sleeps
   kIntern,        // publishing a call signature

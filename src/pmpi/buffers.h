@@ -37,6 +37,21 @@ inline int check_buffer(const char* function, MPI_Comm comm, const char* what, c
   return MPI_SUCCESS;
 }
 
+// Of a message. MPI_BOTTOM is a null pointer, and derived types may hold addresses.
+inline int check_message_buffer(const char* function, MPI_Comm comm, const char* what,
+                                const void* buffer, int count, MPI_Datatype type) {
+  if (count < 0) [[unlikely]]
+    return fail_count(function, comm, count);
+  if (!is_committed(type)) [[unlikely]]
+    return fail_type(function, comm, type);
+  if (buffer == nullptr && type->predefined && count > 0) [[unlikely]]
+    return fail_buffer(function, comm, what, buffer);
+  return MPI_SUCCESS;
+}
+
+// MPI_ANY_SOURCE, MPI_ANY_TAG and MPI_PROC_NULL are allowed.
+int check_source(const char* function, MPI_Comm comm, int source, int tag);
+
 inline int check_root(const char* function, MPI_Comm comm, int root) {
   if (root < 0 || root >= comm->size()) [[unlikely]]
     return fail_root(function, comm, root);

@@ -8,6 +8,7 @@
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
 #include "pmpi/context.h"
+#include "pmpi/request.h"
 #include "pmpi/errhandler.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
@@ -51,6 +52,7 @@ recovery::Outcome meet(const void* site, MPI_Comm comm, OpKind kind, const void*
 MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
   MPI_Comm c = make<ompi_communicator_t>();
   c->fortran = kNoFortranHandle;
+  c->references = 1;
   c->errhandler = parent->errhandler;
   ++c->errhandler->references;
   open_comm(
@@ -58,15 +60,21 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
   return c;
 }
 
+// The program has freed it; what is under way on it goes on.
 void close(MPI_Comm c) {
   forget(&context->comms, c->fortran);
+  c->fortran = kNoFortranHandle;
+  c->magic = Magic::kNone;
+  release_comm(c);
+}
+
+void dispose(MPI_Comm c) {
   drop(c->errhandler);
   while (GroupCreations* g = c->creations) {
     c->creations = g->next;
     destroy(g);
   }
   context->rank->free_comm(c->comm);
-  c->magic = Magic::kNone;
   destroy(c);
 }
 
@@ -145,6 +153,10 @@ int free_handle(const char* name, MPI_Comm* comm) {
 }
 
 }  // namespace
+
+void release_comm(MPI_Comm c) {
+  if (!c->predefined && --c->references == 0) dispose(c);
+}
 
 int comm_rank(MPI_Comm comm, int* rank) {
   if (!is_comm(comm)) return fail_comm("MPI_Comm_rank");

@@ -46,13 +46,17 @@ struct Context {
   int thread_level;
   bool finalized;
 
-  HandleTable comms, groups, types, ops, errhandlers, infos;
+  HandleTable comms, groups, types, ops, errhandlers, infos, requests, messages;
   Keyval* keyvals;
   int keyval_count;
   int keyval_capacity;
   AddedError* errors;
   int error_count;
   int error_capacity;
+
+  MPI_Request freed_requests;  // that are still active
+  void* attached;              // MPI_Buffer_attach
+  std::size_t attached_bytes;
 
   // Where predefined attributes point to.
   int universe_size;

@@ -40,13 +40,6 @@ MPI_Datatype derive(MPI_Datatype base, int count, int combiner) {
   return t;
 }
 
-void drop(MPI_Datatype t) {
-  if (t->predefined || --t->references > 0) return;
-  MPI_Datatype base = t->base;
-  destroy(t);
-  drop(base);
-}
-
 // Bytes from the first to behind the last byte of data. Only some of the predefined pairs end in a
 // gap.
 std::size_t true_extent(MPI_Datatype t) {
@@ -74,6 +67,39 @@ int get_extents(const char* name, MPI_Datatype type, Integer* lb, Integer* exten
 }
 
 }  // namespace
+
+void add_reference(MPI_Datatype t) {
+  if (!t->predefined) ++t->references;
+}
+
+void drop(MPI_Datatype t) {
+  if (t->predefined || --t->references > 0) return;
+  MPI_Datatype base = t->base;
+  destroy(t);
+  drop(base);
+}
+
+// Only predefined pairs have gaps, so these are not on a path that matters.
+void pack(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* to) {
+  const std::size_t element = engine::element_bytes(type->element);
+  const auto* from = static_cast<const std::byte*>(buffer);
+  for (std::size_t i = 0; i < count * type->elements; ++i, from += element) {
+    for (std::size_t at = 0; at < element; ++at) {
+      if ((type->gaps >> at & 1) == 0) *to++ = from[at];
+    }
+  }
+}
+
+void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer) {
+  const std::size_t element = engine::element_bytes(type->element);
+  auto* to = static_cast<std::byte*>(buffer);
+  const std::byte* end = from + bytes;
+  for (; from < end; to += element) {
+    for (std::size_t at = 0; at < element && from < end; ++at) {
+      if ((type->gaps >> at & 1) == 0) to[at] = *from++;
+    }
+  }
+}
 
 void copy_without_gaps(MPI_Datatype type, const void* from, std::size_t count, std::byte* to) {
   const std::size_t element = engine::element_bytes(type->element);

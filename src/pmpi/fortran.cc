@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "pmpi/request.h"
 
 namespace rejoin::pmpi {
 namespace {
@@ -20,6 +21,9 @@ MPI_Comm const kComms[] = {MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL};
 MPI_Group const kGroups[] = {MPI_GROUP_NULL, MPI_GROUP_EMPTY};
 MPI_Errhandler const kErrhandlers[] = {MPI_ERRHANDLER_NULL, MPI_ERRORS_ARE_FATAL,
                                        MPI_ERRORS_RETURN};
+MPI_Request const kRequests[] = {MPI_REQUEST_NULL};
+MPI_Message const kMessages[] = {MPI_MESSAGE_NULL,
+                                 OMPI_PREDEFINED_GLOBAL(MPI_Message, ompi_message_no_proc)};
 MPI_Info const kInfos[] = {MPI_INFO_NULL, MPI_INFO_ENV};
 
 // What is no usable handle becomes the integer of the null handle.
@@ -63,6 +67,8 @@ void init_fortran_tables(Context* c) {
   c->ops.first = count_of(kOps);
   c->errhandlers.first = count_of(kErrhandlers);
   c->infos.first = count_of(kInfos);
+  c->requests.first = count_of(kRequests);
+  c->messages.first = count_of(kMessages);
 }
 
 void forget(HandleTable* table, int fortran) {
@@ -90,16 +96,21 @@ MPI_Errhandler errhandler_f2c(MPI_Fint errhandler) {
 MPI_Fint info_c2f(MPI_Info info) { return to_fortran(&Context::infos, info, is_info(info), 0); }
 MPI_Info info_f2c(MPI_Fint info) { return to_c(&Context::infos, kInfos, info); }
 
-// Of these there are only null handles; all of them are 0 (MPI_MESSAGE_NO_PROC: 1).
-MPI_Fint request_c2f(MPI_Request) { return 0; }
-MPI_Request request_f2c(MPI_Fint) { return MPI_REQUEST_NULL; }
+MPI_Fint request_c2f(MPI_Request request) {
+  return to_fortran(&Context::requests, request, is_request(request), 0);
+}
+MPI_Request request_f2c(MPI_Fint request) {
+  return to_c(&Context::requests, kRequests, request);
+}
 MPI_Fint message_c2f(MPI_Message message) {
-  return message == OMPI_PREDEFINED_GLOBAL(MPI_Message, ompi_message_no_proc);
+  if (message == kMessages[1]) return 1;
+  return to_fortran(&Context::messages, message, is_message(message), 0);
 }
 MPI_Message message_f2c(MPI_Fint message) {
-  return message == 1 ? OMPI_PREDEFINED_GLOBAL(MPI_Message, ompi_message_no_proc)
-                      : MPI_MESSAGE_NULL;
+  return to_c(&Context::messages, kMessages, message);
 }
+
+// Of these there are only null handles; all of them are 0.
 MPI_Fint win_c2f(MPI_Win) { return 0; }
 MPI_Win win_f2c(MPI_Fint) { return MPI_WIN_NULL; }
 MPI_Fint file_c2f(MPI_File) { return 0; }

@@ -26,6 +26,8 @@ enum class Magic : std::uint64_t {
   kOp = 0x706f6e6a6572,
   kErrhandler = 0x7272656e6a6572,
   kInfo = 0x6f666e696e6a6572,
+  kRequest = 0x747365756e6a6572,
+  kMessage = 0x7373656d6e6a6572,
 };
 
 // Index of a handle in its Fortran table; what MPI_X_c2f returns.
@@ -64,6 +66,7 @@ struct ompi_communicator_t {
   ompi_errhandler_t* errhandler;
   rejoin::pmpi::Attribute* attributes;  // newest first
   rejoin::pmpi::GroupCreations* creations;
+  int references;  // the program's handle, and requests
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];

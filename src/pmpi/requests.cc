@@ -1,80 +1,466 @@
-// Completion of requests. There are none but MPI_REQUEST_NULL, which is complete.
+// Completion of requests. What depends on when the program asks - Test, Waitany and the like - is
+// recorded, so that a new incarnation is told the same.
+#include <limits.h>
+
 #include "api.h"
-#include "pmpi/context.h"
+#include "pmpi/call.h"
+#include "pmpi/datatype.h"
 #include "pmpi/errors.h"
+#include "pmpi/fortran.h"
+#include "pmpi/request.h"
 
 namespace rejoin::pmpi {
 namespace {
 
 int check(const char* name, int count, const MPI_Request requests[]) {
   require_active(name);
-  if (count < 0) return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the count is %d", count);
+  if (count < 0) {
+    return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the count is %d; it must be 0 or more", count);
+  }
+  if (requests == nullptr && count > 0) {
+    return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the requests are a null pointer");
+  }
   for (int i = 0; i < count; ++i) {
-    if (requests[i] != MPI_REQUEST_NULL) {
-      return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST, "request %d is not MPI_REQUEST_NULL", i);
-    }
+    if (requests[i] == MPI_REQUEST_NULL || is_request(requests[i])) [[likely]]
+      continue;
+    return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST, "request %d is no request, or was freed", i);
   }
   return MPI_SUCCESS;
 }
 
-void set_empty(MPI_Status* statuses, int count) {
-  if (statuses == MPI_STATUSES_IGNORE) return;
-  for (int i = 0; i < count; ++i) statuses[i] = {MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0, 0};
+bool is_active(MPI_Request r) { return r != MPI_REQUEST_NULL && r->active; }
+
+// Whether it is over. A request whose end depends on others is looked after here.
+bool advance(MPI_Request r, bool thorough) {
+  switch (r->kind) {
+    case RequestKind::kSynchronous:
+      return messages().is_matched(r->sent);
+    case RequestKind::kReceive:
+      return messages().advance(r->receive, thorough);
+    default:
+      return true;
+  }
+}
+
+void wait_for(MPI_Request r) {
+  messages().wait([&](bool thorough) {
+    if (thorough) messages().progress(true);
+    return advance(r, thorough);
+  });
+}
+
+void dispose(MPI_Request r) {
+  forget(&context->requests, r->fortran);
+  r->magic = Magic::kNone;
+  release_comm(r->comm);
+  drop(r->buffer.type);
+  destroy(r);
+}
+
+// An active request is over: gives its status and makes it inactive. Returns the code of an error
+// that was not raised yet.
+int complete(MPI_Request r, MPI_Status* status) {
+  int code = MPI_SUCCESS;
+  *status = r->status;
+  if (r->kind == RequestKind::kReceive) {
+    if (r->receive.cancelled) {
+      status->_cancelled = 1;
+    } else {
+      code = take_message(r->comm, r->receive, r->buffer, status);
+    }
+  }
+  if (r->kind == RequestKind::kReceive || r->kind == RequestKind::kSynchronous) messages().close();
+  r->active = false;
+  return code;
+}
+
+int raise(const char* name, MPI_Request r, const MPI_Status& status) {
+  return fail_truncated(name, r->comm, status, r->buffer);
+}
+
+void retire(MPI_Request* request) {
+  if ((*request)->persistent) return;
+  dispose(*request);
+  *request = MPI_REQUEST_NULL;
+}
+
+// Of one request, for functions that return its error.
+int finish(const char* name, MPI_Request* request, MPI_Status* status) {
+  MPI_Status got;
+  const int code = complete(*request, &got);
+  complete_freed_requests();
+  put_status(status, got);
+  const int raised = code == MPI_SUCCESS ? code : raise(name, *request, got);
+  retire(request);
+  return raised;
+}
+
+// Of several. MPI_ERR_IN_STATUS, with an error in each status, if one of them fails.
+class Finisher {
+ public:
+  Finisher(const char* name, MPI_Status* statuses) : name_(name), statuses_(statuses) {}
+
+  void finish(MPI_Request* request, int at) {
+    MPI_Status got;
+    const int code = complete(*request, &got);
+    if (code != MPI_SUCCESS && code_ == MPI_SUCCESS) {
+      code_ = MPI_ERR_IN_STATUS;
+      // A handler that ends the job should say what the matter is.
+      if ((*request)->comm->errhandler->kind != ErrhandlerKind::kReturn) {
+        raise(name_, *request, got);
+      }
+    }
+    set(at, got, code);
+    retire(request);
+  }
+  void set(int at, const MPI_Status& status, int code) {
+    if (statuses_ == MPI_STATUSES_IGNORE) return;
+    statuses_[at] = status;
+    statuses_[at].MPI_ERROR = code;
+  }
+  int code() {
+    complete_freed_requests();
+    return code_;
+  }
+
+ private:
+  const char* name_;
+  MPI_Status* statuses_;
+  int code_ = MPI_SUCCESS;
+};
+
+int count_active(int count, const MPI_Request requests[]) {
+  int active = 0;
+  for (int i = 0; i < count; ++i) active += is_active(requests[i]);
+  return active;
+}
+
+int find_over(int count, MPI_Request requests[], bool thorough) {
+  for (int i = 0; i < count; ++i) {
+    if (is_active(requests[i]) && advance(requests[i], thorough)) return i;
+  }
+  return -1;
+}
+
+int find_all_over(int count, MPI_Request requests[], bool thorough, int indices[]) {
+  int over = 0;
+  for (int i = 0; i < count; ++i) {
+    if (is_active(requests[i]) && advance(requests[i], thorough)) indices[over++] = i;
+  }
+  return over;
+}
+
+bool are_all_over(int count, MPI_Request requests[], bool thorough) {
+  bool all = true;
+  for (int i = 0; i < count; ++i) {
+    if (is_active(requests[i])) all = advance(requests[i], thorough) && all;
+  }
+  return all;
+}
+
+// A request that a recorded answer says is over.
+void await_recorded(int count, MPI_Request requests[], int i) {
+  if (i < 0 || i >= count || !is_active(requests[i])) {
+    context->rank->diverged(
+        "a replay completes other requests than were completed before: the program does not do the "
+        "same again when it receives the same; see docs/fault-model.md");
+  }
+  wait_for(requests[i]);
 }
 
 }  // namespace
 
-int wait(MPI_Request* request, MPI_Status* status) {
-  if (const int code = check("MPI_Wait", 1, request)) return code;
-  set_empty(status, 1);
-  return MPI_SUCCESS;
+void complete_freed_requests() {
+  for (MPI_Request* link = &context->freed_requests; *link != nullptr;) {
+    MPI_Request r = *link;
+    if (!advance(r, false)) {
+      link = &r->next_freed;
+      continue;
+    }
+    *link = r->next_freed;
+    MPI_Status status;
+    complete(r, &status);
+    dispose(r);
+  }
 }
 
-int waitall(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses) {
-  if (const int code = check("MPI_Waitall", count, array_of_requests)) return code;
-  set_empty(array_of_statuses, count);
-  return MPI_SUCCESS;
+// --- Wait
+
+int wait(const void* site, MPI_Request* request, MPI_Status* status) {
+  constexpr const char* kName = "MPI_Wait";
+  if (const int code = check(kName, 1, request)) return code;
+  if (!is_active(*request)) {
+    put_status(status, empty_status());
+    return MPI_SUCCESS;
+  }
+  messages().begin(call_of(site, OpKind::kWait, -1, 0));
+  messages().inside();
+  wait_for(*request);
+  const int code = finish(kName, request, status);
+  messages().end();
+  return code;
 }
 
-int waitany(int count, MPI_Request array_of_requests[], int* index, MPI_Status* status) {
-  if (const int code = check("MPI_Waitany", count, array_of_requests)) return code;
-  *index = MPI_UNDEFINED;
-  set_empty(status, 1);
-  return MPI_SUCCESS;
+int waitall(const void* site, int count, MPI_Request array_of_requests[],
+            MPI_Status* array_of_statuses) {
+  constexpr const char* kName = "MPI_Waitall";
+  if (const int code = check(kName, count, array_of_requests)) return code;
+  Finisher f(kName, array_of_statuses);
+  messages().begin(call_of(site, OpKind::kWaitall, -1, 0));
+  messages().inside();
+  for (int i = 0; i < count; ++i) {
+    if (is_active(array_of_requests[i])) {
+      wait_for(array_of_requests[i]);
+      f.finish(&array_of_requests[i], i);
+    } else {
+      f.set(i, empty_status(), MPI_SUCCESS);
+    }
+  }
+  const int code = f.code();
+  messages().end();
+  return code;
 }
 
-int waitsome(int incount, MPI_Request array_of_requests[], int* outcount, int[], MPI_Status[]) {
-  if (const int code = check("MPI_Waitsome", incount, array_of_requests)) return code;
-  *outcount = MPI_UNDEFINED;
-  return MPI_SUCCESS;
+int waitany(const void* site, int count, MPI_Request array_of_requests[], int* index,
+            MPI_Status* status) {
+  constexpr const char* kName = "MPI_Waitany";
+  if (const int code = check(kName, count, array_of_requests)) return code;
+  if (count_active(count, array_of_requests) == 0) {
+    *index = MPI_UNDEFINED;
+    put_status(status, empty_status());
+    return MPI_SUCCESS;
+  }
+  auto& m = messages();
+  m.begin(call_of(site, OpKind::kWaitany, -1, 0));
+  m.inside();
+  *index = m.observe_index(
+      [&](bool) {
+        int found = -1;
+        m.wait([&](bool thorough) {
+          found = find_over(count, array_of_requests, thorough);
+          return found >= 0;
+        });
+        return found;
+      },
+      [&](int i) { await_recorded(count, array_of_requests, i); });
+  const int code = finish(kName, &array_of_requests[*index], status);
+  m.end();
+  return code;
 }
+
+int waitsome(const void* site, int incount, MPI_Request array_of_requests[], int* outcount,
+             int array_of_indices[], MPI_Status array_of_statuses[]) {
+  constexpr const char* kName = "MPI_Waitsome";
+  if (const int code = check(kName, incount, array_of_requests)) return code;
+  if (count_active(incount, array_of_requests) == 0) {
+    *outcount = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+  }
+  auto& m = messages();
+  m.begin(call_of(site, OpKind::kWaitsome, -1, 0));
+  m.inside();
+  *outcount = m.observe_some(
+      array_of_indices,
+      [&](bool, int* indices) {
+        int over = 0;
+        m.wait([&](bool thorough) {
+          over = find_all_over(incount, array_of_requests, thorough, indices);
+          return over > 0;
+        });
+        return over;
+      },
+      [&](int i) { await_recorded(incount, array_of_requests, i); });
+  Finisher f(kName, array_of_statuses);
+  for (int i = 0; i < *outcount; ++i) f.finish(&array_of_requests[array_of_indices[i]], i);
+  const int code = f.code();
+  m.end();
+  return code;
+}
+
+// --- Test
 
 int test(MPI_Request* request, int* flag, MPI_Status* status) {
-  if (const int code = check("MPI_Test", 1, request)) return code;
-  *flag = 1;
-  set_empty(status, 1);
-  return MPI_SUCCESS;
+  constexpr const char* kName = "MPI_Test";
+  if (const int code = check(kName, 1, request)) return code;
+  if (!is_active(*request)) {
+    *flag = 1;
+    put_status(status, empty_status());
+    return MPI_SUCCESS;
+  }
+  auto& m = messages();
+  *flag = m.observe([&](bool thorough) { return advance(*request, thorough); },
+                    [&] { wait_for(*request); });
+  return *flag ? finish(kName, request, status) : MPI_SUCCESS;
 }
 
 int testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status array_of_statuses[]) {
-  if (const int code = check("MPI_Testall", count, array_of_requests)) return code;
+  constexpr const char* kName = "MPI_Testall";
+  if (const int code = check(kName, count, array_of_requests)) return code;
   *flag = 1;
-  set_empty(array_of_statuses, count);
-  return MPI_SUCCESS;
+  if (count_active(count, array_of_requests) > 0) {
+    *flag = messages().observe(
+        [&](bool thorough) { return are_all_over(count, array_of_requests, thorough); },
+        [&] {
+          for (int i = 0; i < count; ++i) {
+            if (is_active(array_of_requests[i])) wait_for(array_of_requests[i]);
+          }
+        });
+  }
+  if (!*flag) return MPI_SUCCESS;
+  Finisher f(kName, array_of_statuses);
+  for (int i = 0; i < count; ++i) {
+    if (is_active(array_of_requests[i])) {
+      f.finish(&array_of_requests[i], i);
+    } else {
+      f.set(i, empty_status(), MPI_SUCCESS);
+    }
+  }
+  return f.code();
 }
 
 int testany(int count, MPI_Request array_of_requests[], int* index, int* flag, MPI_Status* status) {
-  if (const int code = check("MPI_Testany", count, array_of_requests)) return code;
-  *flag = 1;
+  constexpr const char* kName = "MPI_Testany";
+  if (const int code = check(kName, count, array_of_requests)) return code;
   *index = MPI_UNDEFINED;
-  set_empty(status, 1);
+  if (count_active(count, array_of_requests) == 0) {
+    *flag = 1;
+    put_status(status, empty_status());
+    return MPI_SUCCESS;
+  }
+  const int over = messages().observe_index(
+      [&](bool thorough) { return find_over(count, array_of_requests, thorough); },
+      [&](int i) { await_recorded(count, array_of_requests, i); });
+  *flag = over >= 0;
+  if (over < 0) return MPI_SUCCESS;
+  *index = over;
+  return finish(kName, &array_of_requests[over], status);
+}
+
+int testsome(int incount, MPI_Request array_of_requests[], int* outcount, int array_of_indices[],
+             MPI_Status array_of_statuses[]) {
+  constexpr const char* kName = "MPI_Testsome";
+  if (const int code = check(kName, incount, array_of_requests)) return code;
+  if (count_active(incount, array_of_requests) == 0) {
+    *outcount = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+  }
+  *outcount = messages().observe_some(
+      array_of_indices,
+      [&](bool thorough, int* indices) {
+        return find_all_over(incount, array_of_requests, thorough, indices);
+      },
+      [&](int i) { await_recorded(incount, array_of_requests, i); });
+  Finisher f(kName, array_of_statuses);
+  for (int i = 0; i < *outcount; ++i) f.finish(&array_of_requests[array_of_indices[i]], i);
+  return f.code();
+}
+
+int request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  constexpr const char* kName = "MPI_Request_get_status";
+  if (const int code = check(kName, 1, &request)) return code;
+  *flag = 1;
+  if (!is_active(request)) {
+    put_status(status, empty_status());
+    return MPI_SUCCESS;
+  }
+  auto& m = messages();
+  *flag = m.observe([&](bool thorough) { return advance(request, thorough); },
+                    [&] { wait_for(request); });
+  if (!*flag) return MPI_SUCCESS;
+  MPI_Status got = request->status;
+  if (request->kind == RequestKind::kReceive) {
+    got._cancelled = request->receive.cancelled;
+    if (!request->receive.cancelled) got = status_of(request->comm, m.envelope(request->receive));
+  }
+  put_status(status, got);
   return MPI_SUCCESS;
 }
 
-int testsome(int incount, MPI_Request array_of_requests[], int* outcount, int[], MPI_Status[]) {
-  if (const int code = check("MPI_Testsome", incount, array_of_requests)) return code;
-  *outcount = MPI_UNDEFINED;
+// --- Other ends
+
+int request_free(MPI_Request* request) {
+  constexpr const char* kName = "MPI_Request_free";
+  if (const int code = check(kName, 1, request)) return code;
+  if (*request == MPI_REQUEST_NULL) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
+  }
+  MPI_Request r = *request;
+  *request = MPI_REQUEST_NULL;
+  const bool pending =
+      r->active && (r->kind == RequestKind::kReceive || r->kind == RequestKind::kSynchronous);
+  if (!pending) {
+    dispose(r);
+    return MPI_SUCCESS;
+  }
+  forget(&context->requests, r->fortran);
+  r->fortran = kNoFortranHandle;
+  r->magic = Magic::kNone;
+  r->next_freed = context->freed_requests;
+  context->freed_requests = r;
   return MPI_SUCCESS;
+}
+
+// Of receives; a send is in the journal already.
+int cancel(MPI_Request* request) {
+  constexpr const char* kName = "MPI_Cancel";
+  if (const int code = check(kName, 1, request)) return code;
+  if (!is_active(*request)) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is not active");
+  }
+  MPI_Request r = *request;
+  if (r->kind == RequestKind::kReceive) messages().cancel(*r->comm->comm, r->receive);
+  return MPI_SUCCESS;
+}
+
+namespace {
+
+int start_all(const char* name, const void* site, OpKind kind, int count, MPI_Request requests[]) {
+  if (const int code = check(name, count, requests)) return code;
+  for (int i = 0; i < count; ++i) {
+    MPI_Request r = requests[i];
+    if (r == MPI_REQUEST_NULL || !r->persistent || r->active) {
+      return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST,
+                  "request %d is not an inactive persistent request", i);
+    }
+  }
+  const std::uint32_t call = messages().begin(call_of(site, kind, -1, 0));
+  for (int i = 0; i < count; ++i) start_request(requests[i], call);
+  messages().end();
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int start(const void* site, MPI_Request* request) {
+  return start_all("MPI_Start", site, OpKind::kStart, 1, request);
+}
+int startall(const void* site, int count, MPI_Request array_of_requests[]) {
+  return start_all("MPI_Startall", site, OpKind::kStartall, count, array_of_requests);
+}
+
+// --- Statuses
+
+int test_cancelled(const MPI_Status* status, int* flag) {
+  *flag = status->_cancelled != 0;
+  return MPI_SUCCESS;
+}
+int status_set_cancelled(MPI_Status* status, int flag) {
+  status->_cancelled = flag != 0;
+  return MPI_SUCCESS;
+}
+int status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  constexpr const char* kName = "MPI_Status_set_elements";
+  require_active(kName);
+  if (!is_type(datatype)) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
+                "the datatype is MPI_DATATYPE_NULL, or it was freed");
+  }
+  const std::size_t element = datatype->elements > 0 ? datatype->size_bytes / datatype->elements : 0;
+  status->_ucount = static_cast<std::size_t>(count) * element;
+  return MPI_SUCCESS;
+}
+int status_set_elements(MPI_Status* status, MPI_Datatype datatype, int count) {
+  return status_set_elements_x(status, datatype, count);
 }
 
 int get_count(const MPI_Status* status, MPI_Datatype datatype, int* count) {
@@ -85,7 +471,7 @@ int get_count(const MPI_Status* status, MPI_Datatype datatype, int* count) {
                 "the datatype is MPI_DATATYPE_NULL, or it was freed");
   }
   const std::size_t size = datatype->size_bytes;
-  const bool whole = size > 0 && status->_ucount % size == 0;
+  const bool whole = size > 0 && status->_ucount % size == 0 && status->_ucount / size <= INT_MAX;
   *count = whole                  ? static_cast<int>(status->_ucount / size)
            : status->_ucount == 0 ? 0
                                   : MPI_UNDEFINED;

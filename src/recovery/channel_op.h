@@ -2,9 +2,8 @@
 // each message is accepted by (sender, sequence), never by generation: one that was sent before
 // somebody else's death is still good, and one that is sent again is recognised and dropped.
 //
-// A receiver's record of message k of a channel is its `consumed` word: messages of one channel are
-// received in order, so a count says all. The record of the operation itself, published at its end,
-// says that it is over.
+// What a receiver is given follows from the operation and the order of sending, so it needs no record
+// of a message. The record of the operation itself, published at its end, says that it is over.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +77,7 @@ class ChannelOp {
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
     const std::uint64_t value = r_.journal.store(data, bytes);
-    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, bytes, value});
+    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value});
     return Progress::kDone;
   }
 
@@ -87,11 +86,14 @@ class ChannelOp {
   Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
                    std::size_t* bytes) {
     const std::uint32_t from = c_.members.world[peer], me = r_.host.rank();
-    const std::uint64_t k = r_.progress.received[from];
     // Who has a record of this operation has sent all that it sends: so the record is read first.
     const bool finished = thorough_ && r_.peers.tail(c_.members, peer) > e_.sequence;
-    r_.host.step(Step::kReceive);
-    if (r_.peers.posted(from, me) <= k) {
+    Arrived* a = r_.mail.take(c_, from, e_.sequence);
+    if (a == nullptr) {
+      r_.mail.poll(from, thorough_);
+      a = r_.mail.take(c_, from, e_.sequence);
+    }
+    if (a == nullptr) {
       if (!thorough_) return Progress::kPending;
       if (finished) {
         return fail(
@@ -100,39 +102,30 @@ class ChannelOp {
       const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, peer);
       return other.found() ? fail(other) : Progress::kPending;
     }
-    const journal::ChannelEntry m = r_.peers.message(from, me, k);
+    const journal::ChannelEntry& m = *a->entry;
     const journal::CallEntry* theirs = r_.peers.call(from, m.call);
-    if (m.context != c_.members.context || m.sequence != e_.sequence ||
-        theirs->hash != e_.signature_hash) {
-      return fail({peer, m.call});
+    if (theirs->hash != e_.signature_hash) {
+      const std::uint32_t call = m.call;
+      r_.mail.consume(a);
+      return fail({peer, call});
     }
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
-    ++r_.progress.received[from];
-    consume(from, k);
     if (m.bytes > max_bytes) {
+      r_.mail.consume(a);
       r_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
       return Progress::kFailed;
     }
     *bytes = m.bytes;
     small_ = m.value;
+    r_.mail.consume(a);
     *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&small_)
                                              : r_.host.base() + m.value;
     return Progress::kDone;
   }
 
  private:
-  void consume(std::uint32_t from, std::uint64_t k) {
-    std::atomic<std::uint64_t>& mine = r_.peers.consumed(r_.host.rank(), from);
-    if (mine.load(std::memory_order_relaxed) > k) return;  // a former incarnation has
-    r_.host.step(Step::kConsumed);
-    mine.store(k + 1, std::memory_order_release);
-    if (r_.header->journal_full.load(std::memory_order_relaxed) != 0) {
-      engine::ring_sleepers(r_.host, &from, 1);  // a sender may wait for this
-    }
-  }
-
   void prove(std::uint32_t peer, std::uint32_t call) {
     if ((call & journal::kUnproven) != 0) ops_.bootstrap.prove(c_, e_.sequence, peer, call);
     if ((e_.call & journal::kUnproven) == 0) return;
@@ -144,7 +137,7 @@ class ChannelOp {
   // The message is posted already, by a former incarnation: it must be the same.
   void compare_resent(const journal::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
                       std::uint32_t hash) {
-    const bool same_place = posted.context == c_.members.context && posted.sequence == e_.sequence;
+    const bool same_place = posted.context == c_.members.context && posted.key == e_.sequence;
     if (same_place && posted.bytes == bytes && posted.hash == hash) return;
     const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), e_.call,
                                                     to, bytes, posted.bytes);

@@ -7,6 +7,7 @@
 
 #include "engine/copy.h"
 #include "recovery/entry.h"
+#include "recovery/point_to_point.h"
 #include "recovery/truncation.h"
 
 namespace rejoin::recovery {
@@ -14,7 +15,8 @@ namespace rejoin::recovery {
 template <engine::Host H>
 class Checkpointer {
  public:
-  Checkpointer(Operations<H>& ops) : ops_(ops), r_(ops.r), truncation_(ops.r) {}
+  Checkpointer(Operations<H>& ops, PointToPoint<H>& messages)
+      : ops_(ops), r_(ops.r), messages_(messages), truncation_(ops.r) {}
 
   // Collective over all ranks of the job; `world` is a communicator of all of them. Blocks until
   // every rank has prepared its models. kRefused, kMismatch: nothing was changed.
@@ -83,6 +85,13 @@ class Checkpointer {
   // --- Commit
 
   Status may_checkpoint(std::uint64_t v) {
+    if (const char* open = messages_.open_request()) {
+      r_.diagnostics.set_error(
+          "checkpoint %llu: %s is not over yet, and a restarted rank would not have it; complete "
+          "all requests before a checkpoint",
+          static_cast<unsigned long long>(v), open);
+      return Status::kRefused;
+    }
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
       if (!c->late) continue;
       r_.diagnostics.set_error(
@@ -155,14 +164,20 @@ class Checkpointer {
     std::uint64_t contexts = 0;
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) ++contexts;
     const std::size_t words = r_.header->ranks * sizeof(std::uint64_t);
-    make_room(slot.cursors, contexts * sizeof(journal::Cursor) + 2 * words);
+    slot.waiting = r_.mail.count_waiting();
+    slot.receives = r_.mail.receives();
+    slot.wildcards = r_.mail.wildcards();
+    slot.cancelled = r_.mail.cancellations();
+    slot.outcomes = messages_.outcomes().seal();
+    make_room(slot.cursors, contexts * sizeof(journal::Cursor) + 3 * words +
+                                slot.waiting * sizeof(std::uint64_t));
     auto* to = reinterpret_cast<journal::Cursor*>(r_.host.base() + slot.cursors.at);
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
       *to++ = {c->members.context, c->next_sequence, c->chain, 0};
     }
     slot.contexts = contexts;
     std::memcpy(to, r_.progress.sent, words);
-    std::memcpy(reinterpret_cast<std::byte*>(to) + words, r_.progress.received, words);
+    r_.mail.save(reinterpret_cast<std::uint64_t*>(to) + r_.header->ranks);
   }
 
   void put_model(journal::Buffer& buffer, const void* data, std::size_t bytes) {
@@ -204,6 +219,8 @@ class Checkpointer {
     r_.host.step(Step::kAcknowledge);
     r_.control->kept.store(v, std::memory_order_release);
     truncation_.close(v);
+    r_.mail.truncate(*mine);
+    messages_.outcomes().truncate(mine->outcomes);
   }
 
   void compare_globals(std::uint64_t v, const journal::Version& mine,
@@ -256,6 +273,8 @@ class Checkpointer {
     }
     r_.journal.region().start_zones();
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) restore(*c);
+    r_.mail.restore(v);
+    messages_.outcomes().restore(v.outcomes);
     for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
       if (r_.progress.sent[to] > 0) truncation_.truncate_messages(to);
     }
@@ -287,6 +306,7 @@ class Checkpointer {
 
   Operations<H>& ops_;
   Rooms<H>& r_;
+  PointToPoint<H>& messages_;
   Truncation<H> truncation_;
   const journal::Version* restored_ = nullptr;  // where this incarnation went on
   std::uint64_t next_lazy_ = 0;

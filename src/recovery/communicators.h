@@ -17,6 +17,9 @@ using engine::Step;
 
 inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
+struct Arrived;
+struct Receive;
+
 // The private state of one communicator in one incarnation. All of it can be rebuilt from the
 // segment and the program's own calls.
 template <engine::Host H>
@@ -28,11 +31,32 @@ struct Comm {
   std::uint32_t epoch_seen = 0;     // job epoch at which `generation` was computed
   std::uint32_t generation = 0;
   Comm* next = nullptr;  // of my communicators
+  Comm* same_bucket = nullptr;
   bool late = false;     // made after the first checkpoint
   // What was last seen of a root's records. While that is ahead, the root's cache line need not be
   // read again.
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
+  // Point-to-point messages that no receive has matched, receives that no message has, in order;
+  // and messages of collectives. recovery/mail.h's.
+  struct Mail {
+    Mail() = default;
+    Mail(const Mail&) = delete;
+    Mail& operator=(const Mail&) = delete;
+    void clear() {
+      arrived = collective = nullptr;
+      posted = nullptr;
+      last_arrived = &arrived;
+      last_collective = &collective;
+      last_posted = &posted;
+    }
+    Arrived* arrived = nullptr;
+    Arrived* collective = nullptr;
+    Receive* posted = nullptr;
+    Arrived** last_arrived = &arrived;
+    Arrived** last_collective = &collective;
+    Receive** last_posted = &posted;
+  } mail;
 };
 
 template <engine::Host H>
@@ -62,6 +86,8 @@ class Communicators {
     refresh_generation(*c);
     c->next = first_;
     first_ = c;
+    c->same_bucket = buckets_[bucket(context)];
+    buckets_[bucket(context)] = c;
     return c;
   }
 
@@ -72,10 +98,19 @@ class Communicators {
     Comm<H>** link = &first_;
     while (*link != c) link = &(*link)->next;
     *link = c->next;
+    for (link = &buckets_[bucket(c->members.context)]; *link != c;) link = &(*link)->same_bucket;
+    *link = c->same_bucket;
     const std::uint32_t size = c->members.size;
     arena_.release(const_cast<std::uint32_t*>(c->members.world), size * sizeof(std::uint32_t));
     arena_.release(c->members.block, size * sizeof(journal::ContextBlock*));
     arena_.destroy(c);
+  }
+
+  // Null: I have none of this context.
+  Comm<H>* find(std::uint64_t context) const {
+    Comm<H>* c = buckets_[bucket(context)];
+    while (c != nullptr && c->members.context != context) c = c->same_bucket;
+    return c;
   }
 
   // The generation of c, read again if there was a death since it was read.
@@ -145,7 +180,11 @@ class Communicators {
   journal::Arena& arena_;
   journal::PeerView& peers_;
   journal::Journal<H>& journal_;
+  static constexpr std::size_t kBuckets = 64;
+  static std::size_t bucket(std::uint64_t context) { return context >> 32 & (kBuckets - 1); }
+
   Comm<H>* first_ = nullptr;
+  Comm<H>* buckets_[kBuckets] = {};
   Retired* retired_ = nullptr;
 };
 

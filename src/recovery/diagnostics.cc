@@ -69,6 +69,14 @@ const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank
       number(ordinal), rank, call(rank, now).text, to, number(bytes), number(posted_bytes));
 }
 
+const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
+                                        const char* recorded, const char* asked) {
+  return put(
+      "after operation %llu of rank %u: its replay asks %s where it was told %s before. The program "
+      "does not do the same again when it receives the same; see docs/fault-model.md",
+      number(ordinal), rank, asked, recorded);
+}
+
 const char* Diagnostics::unproven_call(std::uint32_t rank, std::uint32_t now, std::uint32_t other,
                                        std::uint32_t other_call) {
   const CallText there = call(other, other_call);

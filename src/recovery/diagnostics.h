@@ -35,6 +35,8 @@ class Diagnostics {
                                  bool stops);
   const char* other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
                             std::uint32_t to, std::uint64_t bytes, std::uint64_t posted_bytes);
+  const char* other_question(std::uint64_t ordinal, std::uint32_t rank, const char* recorded,
+                             const char* asked);
   // `other`: a member that calls from elsewhere; the rank itself: it did so the first time.
   const char* unproven_call(std::uint32_t rank, std::uint32_t call, std::uint32_t other,
                             std::uint32_t other_call);

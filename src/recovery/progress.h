@@ -13,22 +13,19 @@ namespace rejoin::recovery {
 struct ProgramProgress {
   ProgramProgress(journal::Arena& arena, std::uint32_t ranks_of_job)
       : ranks(ranks_of_job),
-        sent(arena.make_array<std::uint64_t>(ranks_of_job)),
-        received(arena.make_array<std::uint64_t>(ranks_of_job)) {}
+        sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
 
   // Of the version in `v`, whose cursors lie in memory already.
   void restore(std::byte* base, const journal::Version& v) {
     ordinal = v.ordinal;
     version = v.number.load(std::memory_order_relaxed);
     std::memcpy(sent, journal::sent_of(base, v), ranks * sizeof *sent);
-    std::memcpy(received, journal::received_of(base, v), ranks * sizeof *received);
   }
 
   const std::uint32_t ranks;
   std::uint64_t ordinal = 0;  // operations entered
   std::uint64_t version = 0;  // checkpoints made
   std::uint64_t* sent;        // [ranks] messages sent to each
-  std::uint64_t* received;    // [ranks] messages received from each
 
   // Of this incarnation alone.
   std::uint64_t replayed = 0;  // operations answered by records

@@ -10,6 +10,7 @@
 
 #include "recovery/channel_op.h"
 #include "recovery/checkpointer.h"
+#include "recovery/point_to_point.h"
 #include "recovery/replicated_op.h"
 #include "recovery/rooms.h"
 
@@ -24,7 +25,10 @@ class BasicRank {
 
   // `arena` is the rank's private memory; both must outlive the rank.
   BasicRank(H& host, journal::Arena& arena)
-      : rooms_(host, arena), operations_(rooms_), checkpointer_(operations_) {}
+      : rooms_(host, arena),
+        operations_(rooms_),
+        messages_(operations_),
+        checkpointer_(operations_, messages_) {}
   BasicRank(const BasicRank&) = delete;
   BasicRank& operator=(const BasicRank&) = delete;
 
@@ -44,7 +48,9 @@ class BasicRank {
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
     const bool permanent = !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0;
     Comm* c = rooms_.comms.make(context, members, size, permanent);
-    if (c != nullptr) checkpointer_.adopt(*c);
+    if (c == nullptr) return nullptr;
+    checkpointer_.adopt(*c);
+    rooms_.mail.adopt(*c);
     return c;
   }
   // Drops the private state; records and position stay for the others.
@@ -74,6 +80,10 @@ class BasicRank {
     });
     return op.outcome();
   }
+
+  // --- Messages between two ranks
+
+  PointToPoint<H>& messages() { return messages_; }
 
   // For operations that are advanced by the caller.
   Operations<H>& operations() { return operations_; }
@@ -136,12 +146,15 @@ class BasicRank {
   void rebase() {
     rooms_.journal.rebase();
     rooms_.calls.rebase();
+    rooms_.mail.rebase();
+    messages_.outcomes().rebase();
     for (Comm* c = rooms_.comms.first(); c != nullptr; c = c->next) c->records.rebase();
   }
 
  private:
   mutable Rooms<H> rooms_;
   Operations<H> operations_;
+  PointToPoint<H> messages_;
   Checkpointer<H> checkpointer_;
 };
 

@@ -11,6 +11,7 @@
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
 #include "recovery/fault_injection.h"
+#include "recovery/mail.h"
 #include "recovery/operation_log.h"
 #include "recovery/progress.h"
 #include "recovery/types.h"
@@ -30,6 +31,7 @@ struct Rooms {
         calls(host, journal.region(), arena),
         progress(arena, header->ranks),
         comms(host, arena, peers, journal),
+        mail(host, arena, peers, journal, comms),
         diagnostics(peers),
         faults(host, incarnation),
         log(host),
@@ -88,6 +90,7 @@ struct Rooms {
   CallTable<H> calls;
   ProgramProgress progress;
   Communicators<H> comms;
+  Mail<H> mail;
   Diagnostics diagnostics;
   FaultInjection<H> faults;
   OperationLog<H> log;

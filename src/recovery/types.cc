@@ -1,5 +1,7 @@
 #include "recovery/types.h"
 
+#include "recovery/outcome_kind.h"
+
 #include "engine/kernels.h"
 
 namespace rejoin::recovery {
@@ -56,8 +58,72 @@ const char* name_of(OpKind kind) {
       return "Pcontrol(checkpoint)";
     case OpKind::kLoad:
       return "Pcontrol(load)";
+    case OpKind::kSend:
+      return "Send";
+    case OpKind::kSsend:
+      return "Ssend";
+    case OpKind::kBsend:
+      return "Bsend";
+    case OpKind::kRsend:
+      return "Rsend";
+    case OpKind::kIsend:
+      return "Isend";
+    case OpKind::kIssend:
+      return "Issend";
+    case OpKind::kIbsend:
+      return "Ibsend";
+    case OpKind::kIrsend:
+      return "Irsend";
+    case OpKind::kRecv:
+      return "Recv";
+    case OpKind::kIrecv:
+      return "Irecv";
+    case OpKind::kMrecv:
+      return "Mrecv";
+    case OpKind::kImrecv:
+      return "Imrecv";
+    case OpKind::kSendrecv:
+      return "Sendrecv";
+    case OpKind::kSendrecvReplace:
+      return "Sendrecv_replace";
+    case OpKind::kProbe:
+      return "Probe";
+    case OpKind::kMprobe:
+      return "Mprobe";
+    case OpKind::kImprobe:
+      return "Improbe";
+    case OpKind::kStart:
+      return "Start";
+    case OpKind::kStartall:
+      return "Startall";
+    case OpKind::kWait:
+      return "Wait";
+    case OpKind::kWaitall:
+      return "Waitall";
+    case OpKind::kWaitany:
+      return "Waitany";
+    case OpKind::kWaitsome:
+      return "Waitsome";
+    case OpKind::kCancel:
+      return "Cancel";
   }
   return "(unknown)";
+}
+
+const char* name_of(OutcomeKind kind) {
+  switch (kind) {
+    case OutcomeKind::kNotYet:
+      return "whether something is over (it was not)";
+    case OutcomeKind::kDone:
+      return "whether something is over (it was)";
+    case OutcomeKind::kIndex:
+      return "which of several is over";
+    case OutcomeKind::kCount:
+      return "which of several are over";
+    case OutcomeKind::kPair:
+      return "whether a message has come";
+  }
+  return "something else";
 }
 
 Shape shape_of(const Signature& s) {

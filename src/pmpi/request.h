@@ -1,0 +1,90 @@
+// Requests and matched messages: what MPI_Request and MPI_Message point to.
+#pragma once
+
+#include "pmpi/context.h"
+#include "pmpi/handles.h"
+#include "recovery/point_to_point.h"
+
+namespace rejoin::pmpi {
+
+using recovery::OpKind;
+
+// Where a message is put.
+struct Destination {
+  void* buffer;
+  int count;
+  MPI_Datatype type;
+};
+
+enum class RequestKind : std::uint8_t {
+  kSend,         // over at once: the message lies in the journal
+  kSynchronous,  // over when a receive has matched it
+  kReceive,
+  kNothing,  // to or from MPI_PROC_NULL: over at once
+};
+
+}  // namespace rejoin::pmpi
+
+struct ompi_request_t {
+  rejoin::pmpi::Magic magic;
+  rejoin::pmpi::RequestKind kind;
+  bool persistent;
+  bool active;  // begun and not completed
+  bool freed;   // by MPI_Request_free, while active
+  MPI_Comm comm;
+  rejoin::pmpi::Destination buffer;  // or where a send takes it from
+  rejoin::recovery::Receive receive;
+  rejoin::recovery::SentMessage sent;
+  MPI_Status status;  // of a send
+  // What MPI_Start begins.
+  rejoin::pmpi::OpKind call;
+  int peer;
+  int tag;
+  int fortran;
+  ompi_request_t* next_freed;
+};
+
+struct ompi_message_t {
+  rejoin::pmpi::Magic magic;
+  MPI_Comm comm;
+  rejoin::recovery::Receive receive;
+  int fortran;
+};
+
+namespace rejoin::pmpi {
+
+inline bool is_request(MPI_Request r) { return r != nullptr && r->magic == Magic::kRequest; }
+inline bool is_message(MPI_Message m) { return m != nullptr && m->magic == Magic::kMessage; }
+
+inline recovery::PointToPoint<engine::ShmHost>& messages() { return context->rank->messages(); }
+
+// What is known of a message that was sent to this rank, in terms of a communicator.
+MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e);
+// Of a null or inactive request, and of a message from MPI_PROC_NULL.
+MPI_Status empty_status();
+MPI_Status proc_null_status();
+inline void put_status(MPI_Status* to, const MPI_Status& status) {
+  if (to == MPI_STATUS_IGNORE) return;
+  const int error = to->MPI_ERROR;  // only functions that return MPI_ERR_IN_STATUS set it
+  *to = status;
+  to->MPI_ERROR = error;
+}
+
+// Copies the message of a receive that has one, and consumes it. The code is that of an error that
+// was not raised yet: MPI_ERR_TRUNCATE, with what fits copied.
+int take_message(MPI_Comm comm, recovery::Receive& receive, const Destination& to,
+                 MPI_Status* status);
+// Raises the error of take_message().
+int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
+                   const Destination& to);
+
+// Begins what an inactive request stands for. The operation is begun (PointToPoint::begin).
+void start_request(MPI_Request r, std::uint32_t call);
+// An active request for a message that a probe has matched; null: for none, from MPI_PROC_NULL.
+MPI_Request make_receive_request(MPI_Comm comm, const Destination& to, MPI_Message message);
+// Receives that the program has given away: their messages are copied when they are there.
+void complete_freed_requests();
+
+void release_comm(MPI_Comm comm);  // comm.cc: a request no longer needs it
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,412 @@
+// Messages that have come to this rank, and which receive is given which. PROTOCOL.md, "Messages".
+//
+// A message lies in its sender's region until its receiver has passed it for good; to receive it is
+// to copy it out and to move a mark. Which receive a message belongs to follows from the order of
+// sending and the order of posting, and is not recorded; but for receives of any source, whose match
+// is one word of a log, and for those that were cancelled. So a new incarnation posts the same
+// receives and is given the same messages.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "recovery/communicators.h"
+#include "recovery/progress.h"
+
+namespace rejoin::recovery {
+
+inline constexpr std::uint32_t kAnySource = ~std::uint32_t{0};
+inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
+
+// A message that has come and is not received yet.
+struct Arrived {
+  journal::ChannelEntry* entry;
+  std::uint64_t index;   // in its channel
+  std::uint32_t from;    // world rank
+  Arrived* next;         // of a communicator's that no receive has matched: by arrival
+  Arrived *older, *newer;  // of all of one sender's
+};
+
+// A posted receive. The caller's; stays where it is until it is over.
+struct Receive {
+  std::uint32_t source = kAnySource;  // world rank
+  std::uint64_t tag = kAnyTag;
+  Arrived* message = nullptr;  // that it has matched
+  std::uint64_t number = 0;    // of all receives that this rank has posted
+  std::uint64_t wildcard = 0;  // of those of any source
+  std::uint64_t bound = 0;     // MatchWord: what a former incarnation was given
+  bool cancelled = false;
+  bool posted = false;  // it is in its communicator's queue
+  Receive* next = nullptr;
+};
+
+template <engine::Host H>
+class Mail {
+ public:
+  Mail(H& host, journal::Arena& arena, journal::PeerView& peers, journal::Journal<H>& journal,
+       Communicators<H>& comms)
+      : host_(host),
+        arena_(arena),
+        peers_(peers),
+        header_(journal::header_of(host.base())),
+        region_(journal.region()),
+        comms_(comms),
+        senders_(arena.make_array<Sender>(header_->ranks)),
+        matches_(host, journal.region(), journal.region().head()->matches, true),
+        cancelled_(host, journal.region(), journal.region().head()->cancelled, true) {
+    load_cancelled(0);
+  }
+
+  // --- Receiving
+
+  // Gives r the first message that matches, or queues it. r.source and r.tag are set.
+  void post(Comm<H>& c, Receive& r) {
+    r.number = receives_++;
+    if (r.source == kAnySource) post_wildcard(r);
+    if (was_cancelled(r.number)) {
+      r.cancelled = true;
+      return;
+    }
+    for (Arrived** link = &c.mail.arrived; *link != nullptr; link = &(*link)->next) {
+      Arrived* a = *link;
+      if (!matches(r, *a)) continue;
+      unlink(c.mail, link);
+      match(r, a);
+      return;
+    }
+    r.posted = true;
+    r.next = nullptr;
+    *c.mail.last_posted = &r;
+    c.mail.last_posted = &r.next;
+  }
+
+  // Looks for what r waits for. thorough: wherever it may come from, and for what others need of me.
+  bool advance(const Receive& r, bool thorough) {
+    if (r.message != nullptr || r.cancelled) return true;
+    if (r.source == kAnySource || thorough) {
+      poll_all(thorough);
+    } else {
+      poll(r.source, false);
+    }
+    return r.message != nullptr;
+  }
+
+  // The receive is over, and its message is copied: a later incarnation is given it again.
+  void consume(Receive& r) {
+    consume(r.message);
+    r.message = nullptr;
+  }
+
+  // True: it will never be given a message. False: it has one.
+  bool cancel(Comm<H>& c, Receive& r) {
+    if (r.cancelled) return true;
+    if (r.message == nullptr) poll_all(true);
+    if (r.message != nullptr) return false;
+    std::uint64_t* at = cancelled_.next();
+    if (at == nullptr) return false;
+    *at = r.number;
+    host_.step(Step::kCancel);
+    cancelled_.publish();
+    Receive** link = &c.mail.posted;
+    while (*link != &r) link = &(*link)->next;
+    *link = r.next;
+    if (c.mail.last_posted == &r.next) c.mail.last_posted = link;
+    r.posted = false;
+    r.cancelled = true;
+    return true;
+  }
+
+  // The first message that such a receive would be given now; null: none has come. It stays.
+  Arrived* find(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
+    for (Arrived* a = c.mail.arrived; a != nullptr; a = a->next) {
+      if (fits(source, tag, *a)) return a;
+    }
+    return nullptr;
+  }
+
+  // The next message of member `from` in operation `sequence` of a collective; null: none has come.
+  // Then release() it.
+  Arrived* take(Comm<H>& c, std::uint32_t from, std::uint64_t sequence) {
+    for (Arrived** link = &c.mail.collective; *link != nullptr; link = &(*link)->next) {
+      Arrived* a = *link;
+      if (a->from != from || a->entry->key != sequence) continue;
+      *link = a->next;
+      if (c.mail.last_collective == &a->next) c.mail.last_collective = link;
+      return a;
+    }
+    return nullptr;
+  }
+  void consume(Arrived* a) {
+    Sender& s = senders_[a->from];
+    (a->older != nullptr ? a->older->newer : s.oldest) = a->newer;
+    (a->newer != nullptr ? a->newer->older : s.newest) = a->older;
+    const std::uint32_t from = a->from;
+    a->next = free_;
+    free_ = a;
+    show_consumed(from);
+  }
+
+  // --- Looking
+
+  void poll_all(bool thorough) {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) poll(r, thorough);
+  }
+
+  // Takes in what `from` has sent since. thorough: also if the place of the next message has moved.
+  void poll(std::uint32_t from, bool thorough) {
+    Sender& s = senders_[from];
+    host_.step(Step::kReceive);
+    if (thorough) s.place = nullptr;
+    for (;;) {
+      if (s.place == nullptr) {
+        s.place = peers_.message_place(from, host_.rank(), s.next, &s.run);
+        if (s.place == nullptr) return;
+      }
+      // The page of the next message may have no memory yet: then only the tail is safe to read.
+      if ((reinterpret_cast<std::uintptr_t>(s.place) & (kPageBytes - 1)) == 0 &&
+          peers_.posted(from, host_.rank()) <= s.next) {
+        return;
+      }
+      if (s.place->ready.load(std::memory_order_acquire) != s.next + 1) return;
+      deliver(s, from, s.place);
+      s.place = --s.run == 0 ? nullptr : s.place + 1;
+      ++s.next;
+    }
+  }
+
+  // A communicator that was made just now: messages may have come before it.
+  void adopt(Comm<H>& c) {
+    for (Arrived** link = &strangers_; *link != nullptr;) {
+      Arrived* a = *link;
+      if (a->entry->context != c.members.context) {
+        link = &a->next;
+        continue;
+      }
+      *link = a->next;
+      hand_over(c, a);
+    }
+  }
+
+  // --- Checkpoints
+
+  std::uint64_t receives() const { return receives_; }
+  std::uint64_t wildcards() const { return wildcards_; }
+  std::uint64_t cancellations() const { return cancelled_.tail(); }
+
+  // Messages that have come but are not received.
+  std::uint64_t count_waiting() const {
+    std::uint64_t n = 0;
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      for (const Arrived* a = senders_[r].oldest; a != nullptr; a = a->newer) ++n;
+    }
+    return n;
+  }
+  // Of a version: received[ranks] looked_at[ranks] waiting[].
+  void save(std::uint64_t* to) const {
+    const std::uint32_t n = header_->ranks;
+    std::uint64_t* waiting = to + 2 * std::size_t{n};
+    for (std::uint32_t r = 0; r < n; ++r) {
+      const Sender& s = senders_[r];
+      to[r] = s.oldest != nullptr ? s.oldest->index : s.next;
+      to[n + r] = s.next;
+      for (const Arrived* a = s.oldest; a != nullptr; a = a->newer) {
+        *waiting++ = journal::MatchWord::make(r, a->index);
+      }
+    }
+  }
+  void restore(const journal::Version& v) {
+    const std::uint32_t n = header_->ranks;
+    const std::uint64_t* from = journal::received_of(host_.base(), v);
+    const std::uint64_t* waiting = from + 2 * std::size_t{n};
+    forget_arrived();
+    receives_ = v.receives;
+    wildcards_ = v.wildcards;
+    load_cancelled(v.cancelled);
+    truncate(v);
+    for (std::uint32_t r = 0; r < n; ++r) senders_[r] = {from[n + r], nullptr, 0, nullptr, nullptr};
+    for (std::uint64_t i = 0; i < v.waiting; ++i) {
+      const std::uint32_t r = journal::MatchWord::from(waiting[i]);
+      const std::uint64_t index = journal::MatchWord::index(waiting[i]);
+      std::uint64_t run;
+      deliver(senders_[r], r, peers_.message_place(r, host_.rank(), index, &run), index);
+    }
+  }
+  // What lies behind a version that I keep.
+  void truncate(const journal::Version& v) {
+    matches_.truncate(v.wildcards);
+    cancelled_.truncate(v.cancelled);
+  }
+
+  // Reads the logs' words again.
+  void rebase() {
+    matches_.rebase();
+    cancelled_.rebase();
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].place = nullptr;
+  }
+
+ private:
+  static constexpr std::uintptr_t kPageBytes = 4096;
+  static constexpr std::uint64_t kUnrecorded = ~std::uint64_t{0};
+  static constexpr std::uint64_t kTagBits = ~journal::kSynchronous;
+
+  struct Sender {
+    std::uint64_t next;  // message that was not looked at yet
+    journal::ChannelEntry* place;
+    std::uint64_t run;  // so many from there on lie in a row
+    Arrived *oldest, *newest;
+  };
+
+  static bool fits(std::uint32_t source, std::uint64_t tag, const Arrived& a) {
+    return (source == kAnySource || source == a.from) &&
+           (tag == kAnyTag || tag == (a.entry->key & kTagBits));
+  }
+  static bool matches(const Receive& r, const Arrived& a) {
+    if (r.bound != 0) return r.bound == journal::MatchWord::make(a.from, a.index);
+    return fits(r.source, r.tag, a);
+  }
+
+  void deliver(Sender& s, std::uint32_t from, journal::ChannelEntry* e) {
+    deliver(s, from, e, s.next);
+  }
+  void deliver(Sender& s, std::uint32_t from, journal::ChannelEntry* e, std::uint64_t index) {
+    Arrived* a = free_;
+    if (a != nullptr) {
+      free_ = a->next;
+    } else {
+      a = arena_.template make<Arrived>();
+      engine::check(host_, a != nullptr, "the memory for messages that nobody receives is used up");
+    }
+    *a = {e, index, from, nullptr, s.newest, nullptr};
+    (s.newest != nullptr ? s.newest->newer : s.oldest) = a;
+    s.newest = a;
+    Comm<H>* c = comms_.find(e->context);
+    if (c == nullptr) {
+      append(&strangers_, a);
+    } else {
+      hand_over(*c, a);
+    }
+  }
+
+  void hand_over(Comm<H>& c, Arrived* a) {
+    a->next = nullptr;
+    if ((a->entry->key & journal::kPointToPoint) == 0) {
+      *c.mail.last_collective = a;
+      c.mail.last_collective = &a->next;
+      return;
+    }
+    for (Receive** link = &c.mail.posted; *link != nullptr; link = &(*link)->next) {
+      Receive* r = *link;
+      if (!matches(*r, *a)) continue;
+      *link = r->next;
+      if (c.mail.last_posted == &r->next) c.mail.last_posted = link;
+      r->posted = false;
+      match(*r, a);
+      return;
+    }
+    *c.mail.last_arrived = a;
+    c.mail.last_arrived = &a->next;
+  }
+
+  static void append(Arrived** link, Arrived* a) {
+    while (*link != nullptr) link = &(*link)->next;
+    a->next = nullptr;
+    *link = a;
+  }
+  static void unlink(typename Comm<H>::Mail& m, Arrived** link) {
+    Arrived* a = *link;
+    *link = a->next;
+    if (m.last_arrived == &a->next) m.last_arrived = link;
+  }
+
+  void match(Receive& r, Arrived* a) {
+    r.message = a;
+    if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
+        !engine::breaks(host_, Rule::kMatchRecorded)) {
+      // Before anything follows from it: the next message of that sender is another receive's.
+      host_.step(Step::kMatch);
+      r.bound = journal::MatchWord::make(a->from, a->index);
+      std::atomic_ref(*matches_.at(r.wildcard)).store(r.bound, std::memory_order_release);
+    }
+    if ((a->entry->key & journal::kSynchronous) != 0) {
+      if (a->entry->matched.load(std::memory_order_relaxed) != 0) return;
+      host_.step(Step::kMatched);
+      a->entry->matched.store(1, std::memory_order_release);
+      engine::ring_sleepers(host_, &a->from, 1);
+    }
+  }
+
+  void post_wildcard(Receive& r) {
+    if (region_.recycling()) {  // nobody will post it again
+      r.wildcard = kUnrecorded;
+      return;
+    }
+    r.wildcard = wildcards_++;
+    if (r.wildcard < matches_.tail()) {
+      r.bound = std::atomic_ref(*matches_.at(r.wildcard)).load(std::memory_order_acquire);
+      return;
+    }
+    std::uint64_t* word = matches_.next();
+    engine::check(host_, word != nullptr, "there is no more room for the journal");
+    *word = 0;
+    host_.step(Step::kMatch);
+    matches_.publish();
+  }
+
+  void show_consumed(std::uint32_t from) {
+    const Sender& s = senders_[from];
+    const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.next;
+    std::atomic<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
+    if (mine.load(std::memory_order_relaxed) >= all_below) return;  // a former incarnation was there
+    host_.step(Step::kConsumed);
+    mine.store(all_below, std::memory_order_release);
+    if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
+      engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
+    }
+  }
+
+  // --- Which receives former incarnations have cancelled: few, so a sorted array.
+
+  void load_cancelled(std::uint64_t from) {
+    arena_.release(known_, known_bytes_);
+    known_count_ = cancelled_.tail() - from;
+    known_bytes_ = known_count_ * sizeof(std::uint64_t);
+    known_ = known_count_ == 0 ? nullptr
+                               : static_cast<std::uint64_t*>(arena_.allocate(known_bytes_));
+    for (std::uint64_t i = 0; i < known_count_; ++i) known_[i] = *cancelled_.at(from + i);
+    std::sort(known_, known_ + known_count_);
+  }
+  bool was_cancelled(std::uint64_t number) const {
+    return known_count_ != 0 && std::binary_search(known_, known_ + known_count_, number);
+  }
+
+  void forget_arrived() {
+    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) c->mail.clear();
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      while (Arrived* a = senders_[r].oldest) {
+        senders_[r].oldest = a->newer;
+        a->next = free_;
+        free_ = a;
+      }
+    }
+    strangers_ = nullptr;
+  }
+
+  H& host_;
+  journal::Arena& arena_;
+  journal::PeerView& peers_;
+  journal::SegmentHeader* header_;
+  journal::Region<H>& region_;
+  Communicators<H>& comms_;
+  Sender* senders_;              // [ranks]
+  Arrived* strangers_ = nullptr;  // of communicators that I have not made yet
+  Arrived* free_ = nullptr;
+  std::uint64_t receives_ = 0;
+  std::uint64_t wildcards_ = 0;
+  journal::LogWriter<std::uint64_t, H> matches_;
+  journal::LogWriter<std::uint64_t, H> cancelled_;
+  std::uint64_t* known_ = nullptr;
+  std::uint64_t known_count_ = 0;
+  std::size_t known_bytes_ = 0;
+};
+
+}  // namespace rejoin::recovery

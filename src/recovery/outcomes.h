@@ -1,0 +1,130 @@
+// What the program was told that depends on when it asked: Test, Waitany, Waitsome, probes. In the
+// order of asking; a new incarnation is told the same.
+//
+//     log     := word*
+//     word    := KIND:8 COUNT:24 VALUE:32, from the top: COUNT times in a row the same was said.
+//                COUNT of the newest word changes in place, so that a loop that asks again and again
+//                leaves one word
+//              | 64 bits of any meaning, where the word before it says so (kPair)
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "journal/journal.h"
+#include "journal/rules.h"
+#include "journal/step.h"
+#include "recovery/outcome_kind.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+class Outcomes {
+ public:
+  struct Answer {
+    OutcomeKind kind;
+    std::uint32_t value;
+  };
+
+  Outcomes(H& host, journal::Region<H>& region)
+      : host_(host), region_(region), log_(host, region, region.head()->outcomes, true) {}
+
+  // What a former incarnation was told here. False: it did not ask.
+  bool recall(Answer* answer) {
+    if (position_ >= log_.tail()) return false;
+    const std::uint64_t word = std::atomic_ref(*log_.at(position_)).load(std::memory_order_acquire);
+    *answer = {static_cast<OutcomeKind>(word >> 56), static_cast<std::uint32_t>(word)};
+    if (++used_ >= count_of(word)) {
+      ++position_;
+      used_ = 0;
+    }
+    return true;
+  }
+  // After kPair.
+  std::uint64_t recall_word() {
+    return std::atomic_ref(*log_.at(position_++)).load(std::memory_order_acquire);
+  }
+
+  // What it is told now: before the program sees it.
+  void record(OutcomeKind kind, std::uint32_t value) {
+    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    const std::uint64_t word = make(kind, value);
+    if (open_ && (newest_ & ~kCountBits) == (word & ~kCountBits) &&
+        count_of(newest_) < kMostInARow) {
+      newest_ += make_count(1);
+      host_.step(journal::Step::kOutcome);
+      std::atomic_ref(*log_.at(log_.tail() - 1)).store(newest_, std::memory_order_release);
+      return;
+    }
+    open_ = true;
+    newest_ = word + make_count(1);
+    append(newest_);
+  }
+  void record_pair(std::uint64_t match) {
+    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    write(make(OutcomeKind::kPair, 0) + make_count(1));
+    write(match);
+    show();
+  }
+  // Several indices: visible together.
+  void record_some(const int* indices, int count) {
+    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    write(make(OutcomeKind::kCount, static_cast<std::uint32_t>(count)) + make_count(1));
+    for (int i = 0; i < count; ++i) {
+      write(make(OutcomeKind::kIndex, static_cast<std::uint32_t>(indices[i])) + make_count(1));
+    }
+    show();
+  }
+
+  // Elements of the log that a checkpoint made now has behind it.
+  std::uint64_t seal() {
+    open_ = false;
+    return log_.tail();
+  }
+  void restore(std::uint64_t position) {
+    position_ = position;
+    used_ = 0;
+    open_ = false;
+    truncate(position);
+  }
+  void truncate(std::uint64_t keep_from) { log_.truncate(keep_from); }
+  void rebase() { log_.rebase(); }
+
+ private:
+  static constexpr std::uint64_t kMostInARow = (1u << 24) - 1;
+  static constexpr std::uint64_t kCountBits = kMostInARow << 32;
+  static constexpr std::uint64_t make(OutcomeKind kind, std::uint32_t value) {
+    return std::uint64_t{static_cast<std::uint8_t>(kind)} << 56 | value;
+  }
+  static constexpr std::uint64_t make_count(std::uint64_t count) { return count << 32; }
+  static constexpr std::uint64_t count_of(std::uint64_t word) { return word >> 32 & kMostInARow; }
+
+  void append(std::uint64_t word) {
+    write(word);
+    host_.step(journal::Step::kOutcome);
+    log_.show();
+    position_ = log_.tail();
+  }
+  void write(std::uint64_t word) {
+    std::uint64_t* at = log_.next();
+    engine::check(host_, at != nullptr, "there is no more room for the journal");
+    *at = word;
+    log_.advance(1);
+  }
+  void show() {
+    host_.step(journal::Step::kOutcome);
+    log_.show();
+    open_ = false;
+    position_ = log_.tail();
+  }
+
+  H& host_;
+  journal::Region<H>& region_;
+  journal::LogWriter<std::uint64_t, H> log_;
+  std::uint64_t position_ = 0;  // of the next answer; the tail: there are no more
+  std::uint64_t used_ = 0;      // of its count
+  bool open_ = false;           // the newest word may still count on
+  std::uint64_t newest_ = 0;
+};
+
+}  // namespace rejoin::recovery

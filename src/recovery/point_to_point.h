@@ -1,0 +1,344 @@
+// Messages between two ranks: what the MPI face sends, receives and asks about. PROTOCOL.md,
+// "Messages".
+//
+// A send is over when its message lies in the journal; a synchronous one when a receive has matched
+// it. A receive is over when its message is whole: the caller copies it out then, and consumes it.
+#pragma once
+
+#include <cstdint>
+
+#include "recovery/entry.h"
+#include "recovery/outcomes.h"
+
+namespace rejoin::recovery {
+
+// What is sent: `bytes` that fill() writes to where they shall lie, in one piece.
+struct Payload {
+  std::size_t bytes;
+  const void* data;  // contiguous, if fill is null
+  void (*fill)(const Payload&, std::byte* to) = nullptr;
+  int count = 0;               // fill's
+  const void* type = nullptr;  // fill's
+};
+
+// A synchronous send that may not be over yet.
+struct SentMessage {
+  std::uint32_t to = 0;  // world rank
+  std::uint64_t index = 0;
+};
+
+// What a message says of itself.
+struct Envelope {
+  std::uint32_t from;  // world rank
+  std::int32_t tag;
+  std::uint64_t bytes;
+  std::uint32_t type;  // hash of its type signature
+};
+
+template <engine::Host H>
+class PointToPoint {
+ public:
+  explicit PointToPoint(Operations<H>& ops)
+      : r_(ops.r), outcomes_(ops.r.host, ops.r.journal.region()) {}
+
+  static std::uint64_t key_of(int tag) {
+    return journal::kPointToPoint | static_cast<std::uint32_t>(tag);
+  }
+
+  // --- A call of the program. Every blocking or posting call is one operation.
+
+  // Returns the call's index, for the messages that it sends.
+  std::uint32_t begin(const Call& call) {
+    ++r_.progress.ordinal;
+    r_.faults.point(r_.progress.ordinal, Moment::kBefore);
+    r_.stop_keeping_if_full();
+    r_.host.step(Step::kEnter);
+    const auto interned = r_.calls.intern(call);
+    if (interned.call == CallTable<H>::kNone) [[unlikely]]
+      r_.journal.out_of_memory();
+    if (r_.log.wanted()) [[unlikely]]
+      r_.log.begin(*r_.calls.entry(interned.call), r_.progress.replayed);
+    // Context 0: nobody stands inside an operation of a communicator because of a message.
+    r_.show_position(0, 0, interned.call);
+    r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
+    return interned.call;
+  }
+  void end() {
+    inside();
+    r_.leave(Status::kOk);
+  }
+  void inside() { r_.faults.point(r_.progress.ordinal, Moment::kInside); }
+
+  // Waits until ready(thorough), and lets everything else go on meanwhile.
+  template <class Ready>
+  void wait(Ready&& ready) {
+    if (ready(false)) return;
+    engine::wait_until(r_.host, [&](bool thorough) {
+      if (ready(thorough)) return true;
+      went_live();
+      return false;
+    });
+  }
+
+  // --- Sending
+
+  // Posts one message; never waits.
+  SentMessage send(Comm<H>& c, std::uint32_t call, std::uint32_t dest, int tag, bool synchronous,
+                   std::uint32_t type, const Payload& payload) {
+    const std::uint32_t to = c.members.world[dest];
+    const std::uint64_t key = key_of(tag) | (synchronous ? journal::kSynchronous : 0);
+    auto& channel = r_.journal.channel(to);
+    const std::uint64_t k = r_.progress.sent[to]++;
+    if (k < channel.tail() && !engine::breaks(r_.host, Rule::kResendRecognised)) {
+      compare_resent(*channel.at(k), c, call, to, key, payload);
+      r_.count_replayed();
+      return {to, k};
+    }
+    went_live();
+    r_.host.step(Step::kPayload);
+    std::uint64_t value = 0;
+    const std::byte* at = reinterpret_cast<const std::byte*>(&value);
+    if (payload.bytes > journal::kInlineBytes) {
+      value = r_.journal.allocate_message(payload.bytes);
+      at = r_.host.base() + value;
+      put(payload, r_.host.base() + value);
+    } else if (payload.bytes > 0) {
+      put(payload, reinterpret_cast<std::byte*>(&value));
+    }
+    const std::uint32_t hash = hash_bytes(at, payload.bytes);
+    inside();
+    r_.journal.post(to, {c.members.context, key, call, hash, type, payload.bytes, value});
+    return {to, k};
+  }
+
+  // Whether a receive has matched it.
+  bool is_matched(const SentMessage& m) {
+    r_.host.step(Step::kLook);
+    return r_.journal.channel(m.to).at(m.index)->matched.load(std::memory_order_acquire) != 0;
+  }
+
+  // --- Receiving
+
+  void post(Comm<H>& c, Receive& receive) { r_.mail.post(c, receive); }
+  bool advance(const Receive& receive, bool thorough) { return r_.mail.advance(receive, thorough); }
+  bool cancel(Comm<H>& c, Receive& receive) { return r_.mail.cancel(c, receive); }
+  // Of a receive that has its message: where it lies, until consume().
+  const std::byte* data(const Receive& receive) const {
+    const journal::ChannelEntry& e = *receive.message->entry;
+    return e.bytes > journal::kInlineBytes ? r_.host.base() + e.value
+                                           : reinterpret_cast<const std::byte*>(&e.value);
+  }
+  Envelope envelope(const Receive& receive) const { return envelope(*receive.message); }
+  void consume(Receive& receive) { r_.mail.consume(receive); }
+  // Lets everything go on that waits for nothing but a call of MPI.
+  void progress(bool thorough) { r_.mail.poll_all(thorough); }
+
+  // --- What depends on when the program asks
+
+  // Runs ask(), whose answer is recorded, or gives what it answered then. ask() -> bool: whether
+  // what is asked about is over now; finish() waits until it is.
+  template <class Ask, class Finish>
+  bool observe(Ask&& ask, Finish&& finish) {
+    typename Outcomes<H>::Answer then;
+    if (outcomes_.recall(&then)) [[unlikely]] {
+      r_.count_replayed();
+      if (then.kind == OutcomeKind::kNotYet) return false;
+      expect(then.kind, OutcomeKind::kDone);
+      finish();
+      return true;
+    }
+    const bool now = ask(is_thorough());
+    if (!now) pass_time();
+    outcomes_.record(now ? OutcomeKind::kDone : OutcomeKind::kNotYet, 0);
+    return now;
+  }
+
+  // Of several: ask() -> the index of one that is over, or -1. finish(i) waits until that one is.
+  template <class Ask, class Finish>
+  int observe_index(Ask&& ask, Finish&& finish) {
+    typename Outcomes<H>::Answer then;
+    if (outcomes_.recall(&then)) [[unlikely]] {
+      r_.count_replayed();
+      if (then.kind == OutcomeKind::kNotYet) return -1;
+      expect(then.kind, OutcomeKind::kIndex);
+      finish(static_cast<int>(then.value));
+      return static_cast<int>(then.value);
+    }
+    const int now = ask(is_thorough());
+    if (now < 0) {
+      pass_time();
+      outcomes_.record(OutcomeKind::kNotYet, 0);
+    } else {
+      outcomes_.record(OutcomeKind::kIndex, static_cast<std::uint32_t>(now));
+    }
+    return now;
+  }
+
+  // Of several, in order: ask(indices) -> how many are over, or 0. finish(i) as above.
+  template <class Ask, class Finish>
+  int observe_some(int* indices, Ask&& ask, Finish&& finish) {
+    typename Outcomes<H>::Answer then;
+    if (outcomes_.recall(&then)) [[unlikely]] {
+      r_.count_replayed();
+      if (then.kind == OutcomeKind::kNotYet) return 0;
+      // The count is recorded last, so that an answer is there as a whole or not at all.
+      return recall_some(then, indices, finish);
+    }
+    const int now = ask(is_thorough(), indices);
+    if (now == 0) {
+      pass_time();
+      outcomes_.record(OutcomeKind::kNotYet, 0);
+      return 0;
+    }
+    outcomes_.record_some(indices, now);
+    return now;
+  }
+
+  // Whether a message is there that such a receive would be given. *e: what it says of itself.
+  bool probe(Comm<H>& c, std::uint32_t source, std::uint64_t tag, Envelope* e) {
+    typename Outcomes<H>::Answer then;
+    if (outcomes_.recall(&then)) [[unlikely]] {
+      r_.count_replayed();
+      if (then.kind == OutcomeKind::kNotYet) return false;
+      expect(then.kind, OutcomeKind::kPair);
+      *e = recall_envelope();
+      return true;
+    }
+    const Arrived* a = look(c, source, tag, is_thorough());
+    if (a == nullptr) {
+      pass_time();
+      outcomes_.record(OutcomeKind::kNotYet, 0);
+      return false;
+    }
+    outcomes_.record_pair(journal::MatchWord::make(a->from, a->index));
+    *e = envelope(*a);
+    return true;
+  }
+  // The same without a record: for observe().
+  bool peek(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
+    return look(c, source, tag, thorough) != nullptr;
+  }
+  // Waits for one. A named source needs no record: its first message that fits is the one.
+  Envelope wait_for_message(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
+    typename Outcomes<H>::Answer then;
+    const bool recorded = source == kAnySource;
+    if (recorded && outcomes_.recall(&then)) [[unlikely]] {
+      r_.count_replayed();
+      expect(then.kind, OutcomeKind::kPair);
+      return recall_envelope();
+    }
+    const Arrived* a = nullptr;
+    wait([&](bool thorough) {
+      a = look(c, source, tag, thorough);
+      return a != nullptr;
+    });
+    if (recorded) outcomes_.record_pair(journal::MatchWord::make(a->from, a->index));
+    return envelope(*a);
+  }
+
+  // --- Checkpoints
+
+  // Requests that the program has begun and not completed.
+  void open() { ++open_; }
+  void close() { --open_; }
+  // One of them in words; null: there is none.
+  const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
+
+  Outcomes<H>& outcomes() { return outcomes_; }
+
+  void went_live() {
+    if (!r_.progress.live && r_.header->ranks > 1) [[unlikely]]
+      r_.went_live();
+  }
+
+ private:
+  static Envelope envelope(const Arrived& a) { return envelope(a.from, *a.entry); }
+  static Envelope envelope(std::uint32_t from, const journal::ChannelEntry& e) {
+    return {from, static_cast<std::int32_t>(static_cast<std::uint32_t>(e.key)), e.bytes, e.type};
+  }
+
+  void put(const Payload& p, std::byte* to) {
+    if (p.fill != nullptr) {
+      p.fill(p, to);
+    } else {
+      std::memcpy(to, p.data, p.bytes);
+    }
+  }
+
+  std::uint32_t hash_of(const Payload& p) {
+    if (p.fill == nullptr) return hash_bytes(p.data, p.bytes);
+    auto* packed = static_cast<std::byte*>(r_.arena.allocate(p.bytes));
+    engine::check(r_.host, packed != nullptr, "the MPI library's own memory is used up");
+    p.fill(p, packed);
+    const std::uint32_t hash = hash_bytes(packed, p.bytes);
+    r_.arena.release(packed, p.bytes);
+    return hash;
+  }
+
+  const Arrived* look(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
+    if (thorough || source == kAnySource) {
+      r_.mail.poll_all(thorough);
+    } else {
+      r_.mail.poll(source, false);
+    }
+    return r_.mail.find(c, source, tag);
+  }
+
+  // A program that asks again and again: now and then everything is looked at, and the processor is
+  // left to others as in a wait.
+  bool is_thorough() { return ++asked_ % kThoroughEvery == 0; }
+  void pass_time() { r_.host.poll(not_yet_++); }
+
+  // What was seen then was there, so it is there.
+  Envelope recall_envelope() {
+    const std::uint64_t word = outcomes_.recall_word();
+    const std::uint32_t from = journal::MatchWord::from(word);
+    std::uint64_t run;
+    return envelope(from, *r_.peers.message_place(from, r_.host.rank(),
+                                                  journal::MatchWord::index(word), &run));
+  }
+
+  template <class Finish>
+  int recall_some(typename Outcomes<H>::Answer count, int* indices, Finish&& finish) {
+    expect(count.kind, OutcomeKind::kCount);
+    for (std::uint32_t i = 0; i < count.value; ++i) {
+      typename Outcomes<H>::Answer one;
+      const bool there = outcomes_.recall(&one);
+      engine::check(r_.host, there, "half an answer was recorded: this is a defect of Rejoin");
+      expect(one.kind, OutcomeKind::kIndex);
+      indices[i] = static_cast<int>(one.value);
+      finish(indices[i]);
+    }
+    return static_cast<int>(count.value);
+  }
+
+  void expect(OutcomeKind recorded, OutcomeKind asked) {
+    if (recorded == asked) [[likely]]
+      return;
+    r_.host.stop(r_.diagnostics.other_question(r_.progress.ordinal, r_.host.rank(),
+                                               name_of(recorded), name_of(asked)));
+  }
+
+  // The message is posted already, by a former incarnation: it must be the same.
+  void compare_resent(const journal::ChannelEntry& posted, Comm<H>& c, std::uint32_t call,
+                      std::uint32_t to, std::uint64_t key, const Payload& payload) {
+    const bool same_place = posted.context == c.members.context && posted.key == key;
+    if (same_place && posted.bytes == payload.bytes && posted.hash == hash_of(payload)) return;
+    const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), call, to,
+                                                    payload.bytes, posted.bytes);
+    if (!same_place || posted.bytes != payload.bytes || r_.header->stop_on_divergence != 0) {
+      r_.host.stop(text);
+    }
+    if (!r_.told_difference) r_.notice(text);
+    r_.told_difference = true;
+  }
+
+  Rooms<H>& r_;
+  Outcomes<H> outcomes_;
+  static constexpr unsigned kThoroughEvery = 32;
+  std::uint64_t open_ = 0;
+  unsigned asked_ = 0;
+  unsigned not_yet_ = 0;
+};
+
+}  // namespace rejoin::recovery
