@@ -179,9 +179,9 @@ inline constexpr std::size_t kInlineBytes = 8;
 // the log's tail follows.
 struct alignas(kLine) ChannelEntry {
   std::uint64_t context;
-  std::uint64_t key;    // kPointToPoint and the tag; else the sequence of the collective
-  std::uint32_t call;   // as in Record
-  std::uint32_t hash;   // of the payload
+  std::uint64_t key;   // kPointToPoint and the tag; else the sequence of the collective
+  std::uint32_t call;  // as in Record
+  std::uint32_t hash;  // of the payload
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
   std::uint32_t type;   // hash of the type signature; 0 = not compared
@@ -201,9 +201,7 @@ struct MatchWord {
   static constexpr std::uint32_t from(std::uint64_t word) {
     return static_cast<std::uint32_t>(word >> 48);
   }
-  static constexpr std::uint64_t index(std::uint64_t word) {
-    return (word & 0xffffffffffffu) - 1;
-  }
+  static constexpr std::uint64_t index(std::uint64_t word) { return (word & 0xffffffffffffu) - 1; }
 };
 
 // --- Contexts and slots
@@ -317,7 +315,7 @@ struct Version {
   std::uint64_t wildcards;  // of those, with any source
   std::uint64_t outcomes;   // elements of the log
   std::uint64_t cancelled;  // likewise
-  Buffer global;   // rank 0's: for all of the host
+  Buffer global;            // rank 0's: for all of the host
   Buffer local;
   std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next
   std::uint64_t global_bytes;  // as this rank gave it

@@ -8,12 +8,12 @@
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
 #include "pmpi/context.h"
-#include "pmpi/request.h"
 #include "pmpi/errhandler.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
 #include "pmpi/group.h"
 #include "pmpi/info.h"
+#include "pmpi/request.h"
 
 namespace rejoin::pmpi {
 

@@ -99,16 +99,12 @@ MPI_Info info_f2c(MPI_Fint info) { return to_c(&Context::infos, kInfos, info); }
 MPI_Fint request_c2f(MPI_Request request) {
   return to_fortran(&Context::requests, request, is_request(request), 0);
 }
-MPI_Request request_f2c(MPI_Fint request) {
-  return to_c(&Context::requests, kRequests, request);
-}
+MPI_Request request_f2c(MPI_Fint request) { return to_c(&Context::requests, kRequests, request); }
 MPI_Fint message_c2f(MPI_Message message) {
   if (message == kMessages[1]) return 1;
   return to_fortran(&Context::messages, message, is_message(message), 0);
 }
-MPI_Message message_f2c(MPI_Fint message) {
-  return to_c(&Context::messages, kMessages, message);
-}
+MPI_Message message_f2c(MPI_Fint message) { return to_c(&Context::messages, kMessages, message); }
 
 // Of these there are only null handles; all of them are 0.
 MPI_Fint win_c2f(MPI_Win) { return 0; }

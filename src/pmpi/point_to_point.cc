@@ -34,8 +34,8 @@ int check_send(const char* name, MPI_Comm comm, const void* buffer, int count, M
   return MPI_SUCCESS;
 }
 
-int check_receive(const char* name, MPI_Comm comm, const void* buffer, int count,
-                  MPI_Datatype type, int source, int tag) {
+int check_receive(const char* name, MPI_Comm comm, const void* buffer, int count, MPI_Datatype type,
+                  int source, int tag) {
   if (!is_comm(comm)) [[unlikely]]
     return fail_comm(name);
   if (const int code = check_message_buffer(name, comm, "receive", buffer, count, type))
@@ -55,9 +55,9 @@ recovery::Payload payload_of(const void* buffer, int count, MPI_Datatype type) {
 }
 
 recovery::SentMessage send_message(std::uint32_t call, MPI_Comm comm, const void* buffer, int count,
-                            MPI_Datatype type, int dest, int tag, bool synchronous) {
-  return messages().send(*comm->comm, call, static_cast<std::uint32_t>(dest), tag, synchronous,
-                         0, payload_of(buffer, count, type));
+                                   MPI_Datatype type, int dest, int tag, bool synchronous) {
+  return messages().send(*comm->comm, call, static_cast<std::uint32_t>(dest), tag, synchronous, 0,
+                         payload_of(buffer, count, type));
 }
 
 void set_source(Receive* r, MPI_Comm comm, int source, int tag) {
@@ -153,7 +153,8 @@ int exchange(const char* name, const void* site, OpKind kind, const void* sent, 
 }
 
 int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type) {
-  const std::size_t bytes = is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
+  const std::size_t bytes =
+      is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
   if (bytes <= context->attached_bytes) return MPI_SUCCESS;
   return fail(name, is_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
               "a message of %zu bytes is more than the %zu that MPI_Buffer_attach has given", bytes,
@@ -238,8 +239,8 @@ void start_request(MPI_Request r, std::uint32_t call) {
 
 MPI_Request make_receive_request(MPI_Comm comm, const Destination& to, MPI_Message message) {
   const int peer = message == nullptr ? MPI_PROC_NULL : MPI_ANY_SOURCE;
-  MPI_Request r = make_request(OpKind::kImrecv, to.buffer, to.count, to.type, peer, MPI_ANY_TAG,
-                               comm, false);
+  MPI_Request r =
+      make_request(OpKind::kImrecv, to.buffer, to.count, to.type, peer, MPI_ANY_TAG, comm, false);
   r->active = true;
   r->status = proc_null_status();
   if (message != nullptr) r->receive = message->receive;

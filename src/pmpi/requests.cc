@@ -455,7 +455,8 @@ int status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count c
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
                 "the datatype is MPI_DATATYPE_NULL, or it was freed");
   }
-  const std::size_t element = datatype->elements > 0 ? datatype->size_bytes / datatype->elements : 0;
+  const std::size_t element =
+      datatype->elements > 0 ? datatype->size_bytes / datatype->elements : 0;
   status->_ucount = static_cast<std::size_t>(count) * element;
   return MPI_SUCCESS;
 }

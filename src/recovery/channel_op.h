@@ -2,8 +2,9 @@
 // each message is accepted by (sender, sequence), never by generation: one that was sent before
 // somebody else's death is still good, and one that is sent again is recognised and dropped.
 //
-// What a receiver is given follows from the operation and the order of sending, so it needs no record
-// of a message. The record of the operation itself, published at its end, says that it is over.
+// What a receiver is given follows from the operation and the order of sending, so it needs no
+// record of a message. The record of the operation itself, published at its end, says that it is
+// over.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,8 @@ const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank
 const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
                                         const char* recorded, const char* asked) {
   return put(
-      "after operation %llu of rank %u: its replay asks %s where it was told %s before. The program "
+      "after operation %llu of rank %u: its replay asks %s where it was told %s before. The "
+      "program "
       "does not do the same again when it receives the same; see docs/fault-model.md",
       number(ordinal), rank, asked, recorded);
 }

@@ -2,9 +2,9 @@
 //
 // A message lies in its sender's region until its receiver has passed it for good; to receive it is
 // to copy it out and to move a mark. Which receive a message belongs to follows from the order of
-// sending and the order of posting, and is not recorded; but for receives of any source, whose match
-// is one word of a log, and for those that were cancelled. So a new incarnation posts the same
-// receives and is given the same messages.
+// sending and the order of posting, and is not recorded; but for receives of any source, whose
+// match is one word of a log, and for those that were cancelled. So a new incarnation posts the
+// same receives and is given the same messages.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@ inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
 // A message that has come and is not received yet.
 struct Arrived {
   journal::ChannelEntry* entry;
-  std::uint64_t index;   // in its channel
-  std::uint32_t from;    // world rank
-  Arrived* next;         // of a communicator's that no receive has matched: by arrival
+  std::uint64_t index;     // in its channel
+  std::uint32_t from;      // world rank
+  Arrived* next;           // of a communicator's that no receive has matched: by arrival
   Arrived *older, *newer;  // of all of one sender's
 };
 
@@ -70,6 +70,10 @@ class Mail {
     for (Arrived** link = &c.mail.arrived; *link != nullptr; link = &(*link)->next) {
       Arrived* a = *link;
       if (!matches(r, *a)) continue;
+      if (a->next != nullptr && matches(r, *a->next) &&
+          engine::breaks(host_, Rule::kMatchInOrder)) {
+        continue;
+      }
       unlink(c.mail, link);
       match(r, a);
       return;
@@ -80,7 +84,8 @@ class Mail {
     c.mail.last_posted = &r.next;
   }
 
-  // Looks for what r waits for. thorough: wherever it may come from, and for what others need of me.
+  // Looks for what r waits for. thorough: wherever it may come from, and for what others need of
+  // me.
   bool advance(const Receive& r, bool thorough) {
     if (r.message != nullptr || r.cancelled) return true;
     if (r.source == kAnySource || thorough) {
@@ -102,11 +107,13 @@ class Mail {
     if (r.cancelled) return true;
     if (r.message == nullptr) poll_all(true);
     if (r.message != nullptr) return false;
-    std::uint64_t* at = cancelled_.next();
-    if (at == nullptr) return false;
-    *at = r.number;
-    host_.step(Step::kCancel);
-    cancelled_.publish();
+    if (!engine::breaks(host_, Rule::kCancelRecorded)) {
+      std::uint64_t* at = cancelled_.next();
+      if (at == nullptr) return false;
+      *at = r.number;
+      host_.step(Step::kCancel);
+      cancelled_.publish();
+    }
     Receive** link = &c.mail.posted;
     while (*link != &r) link = &(*link)->next;
     *link = r.next;
@@ -356,7 +363,8 @@ class Mail {
     const Sender& s = senders_[from];
     const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.next;
     std::atomic<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
-    if (mine.load(std::memory_order_relaxed) >= all_below) return;  // a former incarnation was there
+    if (mine.load(std::memory_order_relaxed) >= all_below)
+      return;  // a former incarnation was there
     host_.step(Step::kConsumed);
     mine.store(all_below, std::memory_order_release);
     if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
@@ -370,8 +378,8 @@ class Mail {
     arena_.release(known_, known_bytes_);
     known_count_ = cancelled_.tail() - from;
     known_bytes_ = known_count_ * sizeof(std::uint64_t);
-    known_ = known_count_ == 0 ? nullptr
-                               : static_cast<std::uint64_t*>(arena_.allocate(known_bytes_));
+    known_ =
+        known_count_ == 0 ? nullptr : static_cast<std::uint64_t*>(arena_.allocate(known_bytes_));
     for (std::uint64_t i = 0; i < known_count_; ++i) known_[i] = *cancelled_.at(from + i);
     std::sort(known_, known_ + known_count_);
   }
@@ -397,7 +405,7 @@ class Mail {
   journal::SegmentHeader* header_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
-  Sender* senders_;              // [ranks]
+  Sender* senders_;               // [ranks]
   Arrived* strangers_ = nullptr;  // of communicators that I have not made yet
   Arrived* free_ = nullptr;
   std::uint64_t receives_ = 0;

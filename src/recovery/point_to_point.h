@@ -111,6 +111,9 @@ class PointToPoint {
     return {to, k};
   }
 
+  // Messages that lie in the journal for world rank `to`.
+  std::uint64_t posted(std::uint32_t to) { return r_.journal.channel(to).tail(); }
+
   // Whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
     r_.host.step(Step::kLook);
@@ -294,8 +297,8 @@ class PointToPoint {
     const std::uint64_t word = outcomes_.recall_word();
     const std::uint32_t from = journal::MatchWord::from(word);
     std::uint64_t run;
-    return envelope(from, *r_.peers.message_place(from, r_.host.rank(),
-                                                  journal::MatchWord::index(word), &run));
+    return envelope(
+        from, *r_.peers.message_place(from, r_.host.rank(), journal::MatchWord::index(word), &run));
   }
 
   template <class Finish>

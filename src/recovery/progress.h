@@ -12,8 +12,7 @@ namespace rejoin::recovery {
 
 struct ProgramProgress {
   ProgramProgress(journal::Arena& arena, std::uint32_t ranks_of_job)
-      : ranks(ranks_of_job),
-        sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
+      : ranks(ranks_of_job), sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
 
   // Of the version in `v`, whose cursors lie in memory already.
   void restore(std::byte* base, const journal::Version& v) {

@@ -1,8 +1,7 @@
 #include "recovery/types.h"
 
-#include "recovery/outcome_kind.h"
-
 #include "engine/kernels.h"
+#include "recovery/outcome_kind.h"
 
 namespace rejoin::recovery {
 

@@ -51,7 +51,8 @@ Job::Job(const World& world)
 Job::~Job() = default;
 
 Result Job::run(const Plan& plan) {
-  const bool comparable = !plan.tagged && world_.disagreement != Disagreement::kSomewhere;
+  const bool comparable =
+      !plan.tagged && world_.disagreement != Disagreement::kSomewhere && !world_.unordered;
   return run_judged(plan, comparable ? &reference_ : nullptr);
 }
 
@@ -69,6 +70,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
     point.moment = k.moment;
   }
   oracle_.begin(base, reference);
+  messages_.begin(world_.ranks);
   tagged_ = plan.tagged;
   killed_ = !plan.deaths.empty();
   processes_ = 0;
@@ -150,6 +152,7 @@ const char* Job::judge_end() {
       return "a --kill has not fired";
     }
   }
+  if (messages_.left_over() > 0) return "messages: one was not received";
   return oracle_.end(world_.disagreement == Disagreement::kNone);
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent.h"
 #include "engine/transport/sim/simulation.h"
+#include "message_oracle.h"
 #include "oracle.h"
 #include "probes.h"
 #include "recovery/rank.h"
@@ -42,6 +43,7 @@ struct World {
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;  // it makes some
+  bool unordered = false;    // what it is given depends on the schedule: receives of any source
   struct Kill {              // as by --kill
     std::uint32_t rank;
     std::uint32_t incarnation;
@@ -104,6 +106,7 @@ class Job : private engine::SimObserver {
 
   // For players; inside fibers. fail() does not return if `why` is not null.
   Oracle& oracle() { return oracle_; }
+  MessageOracle& messages() { return messages_; }
   bool tagged() const { return tagged_; }
   void fail_if(const char* why) {
     if (why != nullptr) simulation_.fail(why);
@@ -151,6 +154,7 @@ class Job : private engine::SimObserver {
   Agent agent_;
   engine::Simulation simulation_;
   Oracle oracle_;
+  MessageOracle messages_;
   Oracle reference_;
   Result reference_result_;
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers

@@ -87,6 +87,10 @@ const RuleCase kRules[] = {
     {"FailureAtCheckpoint", Rule::kFailureAtCheckpoint, "disagree-checkpoint", "deadlock"},
     {"LookAtRecords", Rule::kLookAtRecords, "two", "deadlock"},
     {"NewGeneration", Rule::kNewGeneration, "two", "deadlock"},
+    {"MatchRecorded", Rule::kMatchRecorded, "messages-any", "messages"},
+    {"OutcomeRecorded", Rule::kOutcomeRecorded, "messages-asking", "messages"},
+    {"CancelRecorded", Rule::kCancelRecorded, "messages-cancelled", "messages"},
+    {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

@@ -227,8 +227,7 @@ const char* Oracle::check_channels(std::uint32_t rank) {
     const std::uint64_t taken = consumed(to, from);
     // A message is there when its own word says so; the tail follows.
     std::uint64_t run;
-    const auto* next =
-        journal::log_place<journal::ChannelEntry>(base_, log(from, to), tail, &run);
+    const auto* next = journal::log_place<journal::ChannelEntry>(base_, log(from, to), tail, &run);
     const bool one_more = next != nullptr && next->ready.load() == tail + 1;
     if (tail < c.tail || taken < c.consumed || taken > tail + one_more) {
       return broken("I5: the channel from rank %u to %u goes back, or is read past its end", from,

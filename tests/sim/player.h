@@ -73,6 +73,28 @@ class Player {
   // One message, and one back from whoever has received it.
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
+  // Messages between two ranks, `count` elements; from, tag < 0: any.
+  struct Pending {
+    enum Kind : std::uint8_t { kNone, kSynchronous, kReceive };
+    Kind kind = kNone;
+    Comm* comm = nullptr;
+    recovery::Receive receive;
+    recovery::SentMessage sent;
+  };
+  void send(Comm& c, std::uint32_t to, int tag, std::size_t count);
+  void ssend(Comm& c, std::uint32_t to, int tag, std::size_t count);
+  void isend(Comm& c, Pending* p, std::uint32_t to, int tag, std::size_t count, bool synchronous);
+  void irecv(Comm& c, Pending* p, int from, int tag);
+  void recv(Comm& c, int from, int tag);
+  void wait(Pending* p);
+  bool test(Pending* p);
+  int wait_any(Pending* all, int count);
+  int test_some(Pending* all, int count, int* indices);
+  bool iprobe(Comm& c, int from, int tag);
+  // Gives the member that the message is from.
+  int probe(Comm& c, int from, int tag, int* got_tag);
+  bool cancel(Pending* p);
+
   // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
   // from the models. What it does from here to end_bootstrap_phase() it does in every incarnation.
   std::uint64_t load();
@@ -142,6 +164,13 @@ class Player {
   Status end_replicated(Comm& c, const recovery::Outcome& o, recovery::OpKind kind,
                         std::size_t bytes);
   Status scan(Comm& c, std::size_t count, bool exclusive);
+  using SimMessages = recovery::PointToPoint<SimHost>;
+  std::uint32_t begin_message(recovery::OpKind kind);
+  bool is_over(Pending* p, bool thorough);
+  void await(Pending* p);
+  void finish(Pending* p);
+  void told(std::uint64_t answer);
+  void learn(std::uint64_t what);
   template <class Algorithm>
   Status channel(Comm& c, recovery::OpKind kind, int root, const Buffer& in, const Buffer& out,
                  bool own_in_outcome, Algorithm&& algorithm);
@@ -156,6 +185,7 @@ class Player {
   std::uint64_t bootstrap_state_ = 0;
   std::uint64_t common_ = 0;
   std::uint64_t operations_ = 0;
+  std::uint64_t questions_ = 0;
   std::uint64_t bootstrap_operations_ = 0;
   std::uint64_t site_ = 0;
   recovery::Hint hint_;

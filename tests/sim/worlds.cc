@@ -406,6 +406,10 @@ const std::vector<World>& named_worlds() {
     add_kills(worlds);
     add_disagreements(worlds);
     add_limit(worlds);
+    for (World& w : message_worlds()) {
+      std::vector<Probe> must_reach = w.must_reach;
+      worlds.add(std::move(w), std::move(must_reach));
+    }
     for (World& w : checkpoint_worlds()) {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));

@@ -15,6 +15,9 @@ const std::vector<World>& named_worlds();
 // Those of them that make checkpoints.
 std::vector<World> checkpoint_worlds();
 
+// Those that send messages between two ranks.
+std::vector<World> message_worlds();
+
 // For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 

@@ -1,0 +1,44 @@
+// What must hold of messages between two ranks, judged from what programs send and are given.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace rejoin::sim {
+
+class MessageOracle {
+ public:
+  void begin(std::uint32_t ranks);
+
+  // Message `index` of a channel, as a program sends it, perhaps again.
+  const char* sent(std::uint32_t from, std::uint32_t to, std::uint64_t index, int tag,
+                   std::uint64_t context, std::uint64_t hash);
+  // Receive `number` of a rank is given a message: in every incarnation the same, and no other
+  // receive is. It is the first of its sender's that fits and that no earlier receive was given.
+  const char* given(std::uint32_t rank, std::uint64_t number, std::uint32_t from,
+                    std::uint64_t index, std::uint64_t hash, bool* again);
+  // Answer `number` of a rank to a question that depends on when it is asked.
+  const char* told(std::uint32_t rank, std::uint64_t number, std::uint64_t answer);
+  // After the end: messages that nobody received.
+  std::uint64_t left_over() const;
+
+ private:
+  struct Message {
+    int tag;
+    std::uint64_t context;
+    std::uint64_t hash;
+    bool given = false;
+    std::uint64_t receive = 0;
+  };
+  using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // from, to, index
+  const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  std::map<Place, Message> messages_;
+  std::vector<std::map<std::uint64_t, Place>> receives_;         // of each rank, by number
+  std::vector<std::map<std::uint64_t, std::uint64_t>> answers_;  // likewise
+  char text_[300] = "";
+};
+
+}  // namespace rejoin::sim

@@ -1,0 +1,206 @@
+// Programs that send messages between two ranks.
+#include "player.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+using Comm = Player::Comm;
+using Pending = Player::Pending;
+
+const std::vector<Probe> kReached = {Probe::kReplayed, Probe::kResent, Probe::kReceivedAgain,
+                                     Probe::kSlept, Probe::kRung};
+
+// Of a loop that asks again and again: a scheduler may let it run for ever.
+constexpr int kPolls = 40;
+
+// Named sources, tags out of order, a synchronous send, one to itself.
+void run_named(Player& p) {
+  Comm all = p.everyone(), other = p.everyone(1);
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  const int before = static_cast<int>((p.rank() + n - 1) % n);
+  Pending in[3], out;
+  p.irecv(all, &in[0], before, 2);
+  p.irecv(all, &in[1], before, -1);
+  p.irecv(other, &in[2], before, 2);
+  p.send(all, next, 1, 1);
+  p.send(other, next, 2, 3);
+  p.isend(all, &out, next, 2, 40, true);
+  p.wait(&in[0]);
+  p.send(all, p.rank(), 5, 2);
+  p.wait(&in[2]);
+  p.wait(&out);
+  p.recv(all, static_cast<int>(p.rank()), 5);
+  p.wait(&in[1]);
+  p.allreduce(all, 1);
+}
+
+// Synchronous sends that go round in a chain.
+void run_ring(Player& p) {
+  Comm all = p.everyone();
+  const std::uint32_t n = p.ranks();
+  const int before = static_cast<int>((p.rank() + n - 1) % n);
+  for (int i = 0; i < 3; ++i) {
+    if (p.rank() == 0) p.ssend(all, 1, i, 2);
+    p.recv(all, before, i);
+    if (p.rank() != 0) p.ssend(all, (p.rank() + 1) % n, i, 2);
+  }
+}
+
+// Rank 0 takes from anybody, several at a time; what it answers depends on the order.
+void run_any(Player& p) {
+  Comm all = p.everyone();
+  const int n = static_cast<int>(p.ranks());
+  if (p.rank() == 0) {
+    Pending in[2];
+    for (int round = 0; round < 2; ++round) {
+      p.irecv(all, &in[0], -1, round);
+      p.irecv(all, &in[1], -1, -1);
+      p.wait(&in[1]);
+      p.wait(&in[0]);
+      for (int i = 3; i < n; ++i) p.recv(all, -1, round);
+      for (int i = 1; i < n; ++i) p.send(all, static_cast<std::uint32_t>(i), 7, 1);
+    }
+  } else {
+    for (int round = 0; round < 2; ++round) {
+      p.send(all, 0, round, 1);
+      p.recv(all, 0, 7);
+    }
+  }
+  p.barrier(all);
+}
+
+// Polling, waiting for any of several, probing; then what was seen is received.
+void run_asking(Player& p) {
+  Comm all = p.everyone();
+  const int n = static_cast<int>(p.ranks());
+  if (p.rank() == 0) {
+    Pending in[4];
+    for (int i = 1; i < n; ++i) p.irecv(all, &in[i], i, 1);
+    for (int i = 1; i < n; ++i) p.wait_any(&in[1], n - 1);
+    for (int more = n - 1; more > 0; --more) {
+      int tag = 0;
+      const int from = p.probe(all, -1, 2, &tag);
+      p.recv(all, from, tag);
+    }
+    for (int i = 1; i < n; ++i) p.irecv(all, &in[i], -1, 3);
+    int indices[3];
+    int left = n - 1;
+    for (int i = 0; i < kPolls && left > 0; ++i) left -= p.test_some(&in[1], n - 1, indices);
+    for (; left > 0; --left) p.wait_any(&in[1], n - 1);
+    for (int i = 1; i < n; ++i) p.send(all, static_cast<std::uint32_t>(i), 4, 1);
+  } else {
+    for (int tag = 1; tag <= 3; ++tag) p.send(all, 0, tag, static_cast<std::size_t>(tag));
+    Pending in;
+    p.irecv(all, &in, 0, 4);
+    bool over = false;
+    for (int i = 0; i < kPolls && !over; ++i) over = p.test(&in);
+    if (!over) p.wait(&in);
+  }
+  if (p.rank() == 1) p.send(all, 2, 6, 1);
+  if (p.rank() == 2) {
+    for (int i = 0; i < kPolls && !p.iprobe(all, 1, -1); ++i) {
+    }
+    p.recv(all, 1, 6);
+  }
+}
+
+// A receive is cancelled while its message may be on its way: the next one gets it then.
+void run_cancelled(Player& p) {
+  Comm all = p.everyone();
+  if (p.rank() == 0) {
+    for (int i = 0; i < 3; ++i) {
+      Pending in;
+      p.irecv(all, &in, i == 1 ? -1 : 1, i);
+      if (!p.cancel(&in))
+        p.wait(&in);
+      else
+        p.recv(all, 1, i);
+      p.send(all, 1, 9, 1);
+    }
+  } else if (p.rank() == 1) {
+    for (int i = 0; i < 3; ++i) {
+      p.send(all, 0, i, 2);
+      p.recv(all, 0, 9);
+    }
+  }
+  p.allreduce(all, 1);
+}
+
+// Several of one tag wait to be received, from any source and from one.
+void run_in_order(Player& p) {
+  Comm all = p.everyone();
+  const int n = static_cast<int>(p.ranks());
+  if (p.rank() != 0) {
+    for (int i = 0; i < 3; ++i) p.send(all, 0, 1, static_cast<std::size_t>(i + 1));
+    p.barrier(all);
+    return;
+  }
+  p.barrier(all);
+  for (int i = 1; i < n; ++i) p.recv(all, i, 1);
+  for (int i = 1; i < n; ++i) p.recv(all, -1, 1);
+  for (int i = 1; i < n; ++i) p.recv(all, -1, -1);
+}
+
+// A sends to C; an unrelated B dies; C receives. And a communicator that one side makes late.
+void run_late(Player& p) {
+  Comm all = p.everyone();
+  if (p.rank() == 0) {
+    Comm pair = p.comm({0, 2}, 5);
+    p.send(pair, 1, 1, 6);
+    p.send(all, 2, 2, 1);
+  } else if (p.rank() == 2) {
+    p.recv(all, 0, 2);
+    Comm pair = p.comm({0, 2}, 5);
+    p.recv(pair, 0, 1);
+  } else {
+    Comm own = p.comm({1}, 6);
+    p.allreduce(own, 1);
+  }
+  p.allreduce(all, 2);
+}
+
+// Checkpoints with messages on their way, received out of order and not at all yet.
+void run_checkpoints(Player& p) {
+  Comm all = p.everyone();
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  const int before = static_cast<int>((p.rank() + n - 1) % n);
+  std::uint64_t v = p.load();
+  p.end_bootstrap_phase();
+  for (; v < 4; ++v) {
+    if (v > 0) p.recv(all, before, 1);  // sent before the checkpoint
+    p.send(all, next, 2, 3);
+    p.send(all, next, 1, 40);
+    p.send(all, next, 3, 1);
+    p.recv(all, before, 3);
+    p.recv(all, -1, 2);
+    p.allreduce(all, 1);
+    p.checkpoint(all);
+  }
+  p.recv(all, before, 1);
+}
+
+}  // namespace
+
+std::vector<World> message_worlds() {
+  std::vector<World> worlds;
+  const auto add = [&](const char* name, std::uint32_t ranks, void (*body)(Player&), bool unordered,
+                       bool checkpoints = false) {
+    World w = {name, ranks, body};
+    w.unordered = unordered;
+    w.checkpoints = checkpoints;
+    w.must_reach = checkpoints ? std::vector<Probe>{Probe::kRestored, Probe::kResent} : kReached;
+    worlds.push_back(std::move(w));
+  };
+  add("messages", 3, run_named, false);
+  add("messages-ring", 3, run_ring, false);
+  add("messages-any", 4, run_any, true);
+  add("messages-asking", 4, run_asking, true);
+  add("messages-cancelled", 3, run_cancelled, true);
+  add("messages-in-order", 3, run_in_order, true);
+  add("messages-late", 3, run_late, false);
+  add("messages-checkpoints", 3, run_checkpoints, false, true);
+  return worlds;
+}
+
+}  // namespace rejoin::sim
