@@ -127,7 +127,7 @@ def coverage(sections):
         "of `MPI_COMM_WORLD`), and the text names the function; nothing is sent to another MPI library.",
         "A configure script that looks for a function by name (`AC_CHECK_FUNCS`, CMake's",
         "`check_function_exists`) therefore finds every one of them: that it exists says nothing about",
-        "whether it works here. Tell such a script what this page says (`ac_cv_func_MPI_Isend=no`), or let",
+        "whether it works here. Tell such a script what this page says (`ac_cv_func_MPI_Put=no`), or let",
         "it run a program.", "",
         "The tool interface (`MPI_T_`) has no error handlers: `MPI_T_init_thread` returns",
         "`MPI_T_ERR_CANNOT_INIT`.", "",
