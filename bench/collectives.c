@@ -1,4 +1,5 @@
-// Measures one collective operation over a list of sizes; the same source for every MPI.
+// Measures one collective operation, or messages between two ranks, over a list of sizes; the same
+// source for every MPI.
 //
 // For each size: verify the result once, warm up, find how many calls last long enough, then take
 // several repetitions. A repetition is a barrier, then the calls back to back with nothing between
@@ -7,7 +8,9 @@
 // over the repetitions. `bytes` is what one rank contributes (to allgather: its block; to alltoall:
 // its block for one other rank). Data are doubles, reductions are sums. The root of bcast and
 // reduce is rank 0 throughout, so that a root may run ahead of its receivers as far as the MPI lets
-// it; bcast_rotating takes the next rank as root at every call.
+// it; bcast_rotating takes the next rank as root at every call. pingpong is a message from rank 0
+// to rank 1 and back, both ways counted; messages is a window of 64 from rank 0 to rank 1, and one
+// back.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -100,6 +103,42 @@ static double expected_block_for_me(const Buffers* b, int block, int index) {
   return pattern(block, b->rank * b->count + index);
 }
 
+static void pingpong(const Buffers* b, long iteration) {
+  (void)iteration;
+  if (b->rank == 0) {
+    MPI_Send(b->send, b->count, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD);
+    MPI_Recv(b->receive, b->count, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else if (b->rank == 1) {
+    MPI_Recv(b->receive, b->count, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(b->send, b->count, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD);
+  }
+}
+
+static void messages(const Buffers* b, long iteration) {
+  enum { kWindow = 64 };
+  MPI_Request requests[kWindow];
+  (void)iteration;
+  if (b->rank > 1) return;
+  for (int i = 0; i < kWindow; ++i) {
+    if (b->rank == 0) {
+      MPI_Isend(b->send, b->count, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD, &requests[i]);
+    } else {
+      MPI_Irecv(b->receive, b->count, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, &requests[i]);
+    }
+  }
+  MPI_Waitall(kWindow, requests, MPI_STATUSES_IGNORE);
+  if (b->rank == 0) {
+    MPI_Recv(b->receive, b->count, MPI_DOUBLE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Send(b->send, b->count, MPI_DOUBLE, 0, 2, MPI_COMM_WORLD);
+  }
+}
+
+static double expected_of_the_other(const Buffers* b, int block, int index) {
+  (void)block;
+  return b->rank > 1 ? -1.0 : pattern(1 - b->rank, index);
+}
+
 static const Operation kOperations[] = {
     {"allreduce", 0, 0, allreduce, expected_sum, 0},
     {"reduce", 0, 0, reduce, expected_sum, 1},
@@ -108,6 +147,8 @@ static const Operation kOperations[] = {
     {"barrier", 0, 0, barrier, NULL, 0},
     {"allgather", 0, 1, allgather, expected_block, 0},
     {"alltoall", 1, 1, alltoall, expected_block_for_me, 0},
+    {"pingpong", 0, 0, pingpong, expected_of_the_other, 0},
+    {"messages", 0, 0, messages, expected_of_the_other, 0},
 };
 enum { kOperationsCount = sizeof(kOperations) / sizeof(kOperations[0]) };
 

@@ -1,112 +1,68 @@
 #include "recovery/types.h"
 
+#include <iterator>
+
 #include "engine/kernels.h"
 #include "recovery/outcome_kind.h"
 
 namespace rejoin::recovery {
 
 const char* name_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::kBarrier:
-      return "Barrier";
-    case OpKind::kBcast:
-      return "Bcast";
-    case OpKind::kAllreduce:
-      return "Allreduce";
-    case OpKind::kAllgather:
-      return "Allgather";
-    case OpKind::kAllgatherv:
-      return "Allgatherv";
-    case OpKind::kReduceScatter:
-      return "Reduce_scatter";
-    case OpKind::kReduceScatterBlock:
-      return "Reduce_scatter_block";
-    case OpKind::kReduce:
-      return "Reduce";
-    case OpKind::kGather:
-      return "Gather";
-    case OpKind::kGatherv:
-      return "Gatherv";
-    case OpKind::kScatter:
-      return "Scatter";
-    case OpKind::kScatterv:
-      return "Scatterv";
-    case OpKind::kAlltoall:
-      return "Alltoall";
-    case OpKind::kAlltoallv:
-      return "Alltoallv";
-    case OpKind::kAlltoallw:
-      return "Alltoallw";
-    case OpKind::kScan:
-      return "Scan";
-    case OpKind::kExscan:
-      return "Exscan";
-    case OpKind::kCommDup:
-      return "Comm_dup";
-    case OpKind::kCommSplit:
-      return "Comm_split";
-    case OpKind::kCommCreate:
-      return "Comm_create";
-    case OpKind::kCommCreateGroup:
-      return "Comm_create_group";
-    case OpKind::kInit:
-      return "Init";
-    case OpKind::kFinalize:
-      return "Finalize";
-    case OpKind::kCheckpoint:
-      return "Pcontrol(checkpoint)";
-    case OpKind::kLoad:
-      return "Pcontrol(load)";
-    case OpKind::kSend:
-      return "Send";
-    case OpKind::kSsend:
-      return "Ssend";
-    case OpKind::kBsend:
-      return "Bsend";
-    case OpKind::kRsend:
-      return "Rsend";
-    case OpKind::kIsend:
-      return "Isend";
-    case OpKind::kIssend:
-      return "Issend";
-    case OpKind::kIbsend:
-      return "Ibsend";
-    case OpKind::kIrsend:
-      return "Irsend";
-    case OpKind::kRecv:
-      return "Recv";
-    case OpKind::kIrecv:
-      return "Irecv";
-    case OpKind::kMrecv:
-      return "Mrecv";
-    case OpKind::kImrecv:
-      return "Imrecv";
-    case OpKind::kSendrecv:
-      return "Sendrecv";
-    case OpKind::kSendrecvReplace:
-      return "Sendrecv_replace";
-    case OpKind::kProbe:
-      return "Probe";
-    case OpKind::kMprobe:
-      return "Mprobe";
-    case OpKind::kImprobe:
-      return "Improbe";
-    case OpKind::kStart:
-      return "Start";
-    case OpKind::kStartall:
-      return "Startall";
-    case OpKind::kWait:
-      return "Wait";
-    case OpKind::kWaitall:
-      return "Waitall";
-    case OpKind::kWaitany:
-      return "Waitany";
-    case OpKind::kWaitsome:
-      return "Waitsome";
-    case OpKind::kCancel:
-      return "Cancel";
-  }
-  return "(unknown)";
+  // By value, from kBarrier on.
+  static constexpr const char* kNames[] = {
+      "Barrier",
+      "Bcast",
+      "Allreduce",
+      "Allgather",
+      "Allgatherv",
+      "Reduce_scatter",
+      "Reduce_scatter_block",
+      "Reduce",
+      "Gather",
+      "Gatherv",
+      "Scatter",
+      "Scatterv",
+      "Alltoall",
+      "Alltoallv",
+      "Alltoallw",
+      "Scan",
+      "Exscan",
+      "Comm_dup",
+      "Comm_split",
+      "Comm_create",
+      "Comm_create_group",
+      "Init",
+      "Finalize",
+      "Pcontrol(checkpoint)",
+      "Pcontrol(load)",
+      "Send",
+      "Ssend",
+      "Bsend",
+      "Rsend",
+      "Isend",
+      "Issend",
+      "Ibsend",
+      "Irsend",
+      "Recv",
+      "Irecv",
+      "Mrecv",
+      "Imrecv",
+      "Sendrecv",
+      "Sendrecv_replace",
+      "Probe",
+      "Mprobe",
+      "Improbe",
+      "Start",
+      "Startall",
+      "Wait",
+      "Waitall",
+      "Waitany",
+      "Waitsome",
+      "Cancel",
+  };
+  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kCancel));
+  const auto i = static_cast<std::size_t>(kind) - 1;
+  return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }
 
 const char* name_of(OutcomeKind kind) {

@@ -182,7 +182,8 @@ static void complete(enum Completion how, int count, MPI_Request* all, MPI_Statu
       break;
     case kTestall:
       while (!flag) {
-        if (MPI_Testall(count, all, &flag, statuses) != MPI_SUCCESS) check_fail("testall", "0", "?");
+        if (MPI_Testall(count, all, &flag, statuses) != MPI_SUCCESS)
+          check_fail("testall", "0", "?");
       }
       break;
   }
@@ -205,7 +206,8 @@ static void test_requests(const TestComm* on, enum Completion how, int count, in
     }
     OK(MPI_Send_init(out, count, MPI_INT, next, 0, on->comm, &all[4]));
     OK(MPI_Ssend_init(out, count, MPI_INT, next, 1, on->comm, &all[5]));
-    OK(MPI_Send_init(out, count, MPI_INT, next, 2, on->comm, &all[6]));  // Open MPI loses a Bsend_init
+    OK(MPI_Send_init(out, count, MPI_INT, next, 2, on->comm,
+                     &all[6]));  // Open MPI loses a Bsend_init
     OK(MPI_Send_init(out, count, MPI_INT, next, 3, on->comm, &all[7]));
   }
   for (int round = 0; round < (persistent ? 3 : 1); ++round) {
@@ -256,7 +258,8 @@ static void test_probes(const TestComm* on) {
   OK(MPI_Mprobe(before, 3, on->comm, &message, &status));
   check_status("mprobe", &status, before, 3, 3);
   while (!flag) {
-    if (MPI_Iprobe(before, 4, on->comm, &flag, &status) != MPI_SUCCESS) check_fail("iprobe", "", "");
+    if (MPI_Iprobe(before, 4, on->comm, &flag, &status) != MPI_SUCCESS)
+      check_fail("iprobe", "", "");
   }
   check_status("iprobe", &status, before, 4, 4);
   MPI_Message other;

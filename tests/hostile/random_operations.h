@@ -1,8 +1,10 @@
 #pragma once
 
-// Every collective once, as a function of a Step. Each makes its contribution from this rank's
-// history and adds to it all of the buffers that MPI may have written.
+// Every operation once, as a function of a Step; messages are in random_messages.h. Each makes its
+// contribution from this rank's history and adds to it all of the buffers that MPI may have
+// written.
 
+#include "random_messages.h"
 #include "random_step.h"
 
 static const Buffer kNoBuffer = {NULL, 0};
@@ -255,5 +257,11 @@ static const Collective kCollectives[] = {
     {"alltoall", run_alltoall},
     {"alltoallv", run_alltoallv},
     {"alltoallw", run_alltoallw},
+    {"sendrecv", run_sendrecv},
+    {"chain", run_chain},
+    {"exchange", run_exchange},
+    {"gather_any", run_gather_any},
+    {"exchange", run_exchange},
+    {"gather_any", run_gather_any},
 };
 enum { kCollectiveCount = sizeof kCollectives / sizeof *kCollectives };
