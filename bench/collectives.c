@@ -126,7 +126,7 @@ static void messages(const Buffers* b, long iteration) {
       MPI_Irecv(b->receive, b->count, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, &requests[i]);
     }
   }
-  MPI_Waitall(kWindow, requests, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < kWindow; ++i) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
   if (b->rank == 0) {
     MPI_Recv(b->receive, b->count, MPI_DOUBLE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   } else {

@@ -139,7 +139,9 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     EXPECT_EQ(std::string(peers.module(0, i)->path), "file" + std::to_string(i) + "::function");
   }
   for (std::uint64_t k = 0; k < peers.posted(0, 1); ++k) {
-    const journal::ChannelEntry& e = peers.message(0, 1, k);
+    std::uint64_t run;
+    const journal::ChannelEntry& e = *peers.message_place(0, 1, k, &run);
+    EXPECT_EQ(e.ready.load(), k + 1);
     std::int64_t first_word;
     std::memcpy(&first_word, e.bytes > 8 ? peers.at(e.value) : (const std::byte*)&e.value, 8);
     EXPECT_EQ(first_word, Process::value(static_cast<int>(2 * k + 1), 0));
