@@ -120,9 +120,9 @@ class ChannelOp {
     }
     *bytes = m.bytes;
     small_ = m.value;
-    r_.mail.consume(a);
     *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&small_)
                                              : r_.host.base() + m.value;
+    r_.mail.consume(a);
     return Progress::kDone;
   }
 

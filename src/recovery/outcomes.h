@@ -3,8 +3,8 @@
 //
 //     log     := word*
 //     word    := KIND:8 COUNT:24 VALUE:32, from the top: COUNT times in a row the same was said.
-//                COUNT of the newest word changes in place, so that a loop that asks again and
-//                again leaves one word
+//                COUNT of the newest word changes in place, so that a loop that polls
+//                leaves one word
 //              | 64 bits of any meaning, where the word before it says so (kPair)
 #pragma once
 

@@ -287,7 +287,7 @@ class PointToPoint {
     return r_.mail.find(c, source, tag);
   }
 
-  // A program that asks again and again: now and then everything is looked at, and the processor is
+  // A program that polls: now and then everything is looked at, and the processor is
   // left to others as in a wait.
   bool is_thorough() { return ++asked_ % kThoroughEvery == 0; }
   void pass_time() { r_.host.poll(not_yet_++); }

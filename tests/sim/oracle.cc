@@ -160,10 +160,19 @@ std::uint64_t Oracle::consumed(std::uint32_t by, std::uint32_t from) {
   return words[from].load();
 }
 
+// A message is there when its own word says so; the tail follows.
+bool Oracle::is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k) {
+  const std::uint64_t tail = log(from, to).tail.load();
+  if (tail != k) return tail > k;
+  std::uint64_t run;
+  const auto* e = journal::log_place<journal::ChannelEntry>(base_, log(from, to), k, &run);
+  return e != nullptr && e->ready.load() == k + 1;
+}
+
 bool Oracle::offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash) {
   Channel& c = channels_[{from, to}];
   if (c.messages.size() <= k) c.messages.resize(k + 1);
-  if (log(from, to).tail.load() > k) return false;
+  if (is_posted(from, to, k)) return false;
   c.messages[k].offered = hash;
   return true;
 }
@@ -225,10 +234,7 @@ const char* Oracle::check_channels(std::uint32_t rank) {
     if (from != rank && to != rank) continue;
     const std::uint64_t tail = log(from, to).tail.load();
     const std::uint64_t taken = consumed(to, from);
-    // A message is there when its own word says so; the tail follows.
-    std::uint64_t run;
-    const auto* next = journal::log_place<journal::ChannelEntry>(base_, log(from, to), tail, &run);
-    const bool one_more = next != nullptr && next->ready.load() == tail + 1;
+    const bool one_more = is_posted(from, to, tail);
     if (tail < c.tail || taken < c.consumed || taken > tail + one_more) {
       return broken("I5: the channel from rank %u to %u goes back, or is read past its end", from,
                     to);

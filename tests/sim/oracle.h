@@ -146,6 +146,7 @@ class Oracle {
   const char* check_journal(const Group& g);
   engine::Log& log(std::uint32_t from, std::uint32_t to);
   std::uint64_t consumed(std::uint32_t by, std::uint32_t from);
+  bool is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k);
 
   std::byte* base_ = nullptr;
   const Oracle* reference_ = nullptr;

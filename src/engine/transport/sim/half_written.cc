@@ -61,6 +61,11 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
   for (Version& v : region->version) places += spoil_version(base, v, random);
   auto* channels = reinterpret_cast<Log*>(base + region->channels);
   for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
+    const std::uint64_t tail = channels[to].tail.load(std::memory_order_relaxed);
+    std::uint64_t run;
+    const auto* next = log_place<ChannelEntry>(base, channels[to], tail, &run);
+    // One that says itself that it is there is whole, though the tail does not count it yet.
+    if (next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1) continue;
     places += spoil_next<ChannelEntry>(base, channels[to], random);
   }
   for (ContextBlock* block : blocks) {
