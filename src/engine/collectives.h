@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "engine/reduction.h"
 #include "journal/waiting.h"
@@ -139,6 +140,50 @@ class Alltoall {
   In in_;
   std::uint32_t sent_ = 1;
   std::uint32_t received_ = 0;
+};
+
+// Message k goes to targets[k], and what comes from sources[k] is put into place k: among those of
+// the same two members, the i-th that is sent is the i-th that is received. A member may be its own
+// target as often as it is its own source. out(k): what is sent, until it is called again. in:
+// room(k) bytes, and put(k, data, bytes). Whoever cannot send receives meanwhile.
+template <class Out, class In>
+class Exchange {
+ public:
+  using Members = std::span<const std::uint32_t>;
+  Exchange(Members targets, Out out, Members sources, In in)
+      : targets_(targets), out_(out), sources_(sources), in_(in) {}
+
+  template <class Port>
+  Progress advance(Port& port) {
+    for (; sent_ < targets_.size(); ++sent_) {
+      if (targets_[sent_] == port.me()) continue;
+      const Block block = out_(sent_);
+      if (port.send(targets_[sent_], block.data, block.bytes) != Progress::kDone) break;
+    }
+    for (; received_ < sources_.size(); ++received_) {
+      if (sources_[received_] == port.me()) {
+        while (targets_[own_] != port.me()) ++own_;
+        const Block own = out_(own_++);
+        in_.put(received_, own.data, own.bytes);
+        continue;
+      }
+      const std::byte* data;
+      std::size_t bytes;
+      const Progress p = port.receive(sources_[received_], in_.room(received_), &data, &bytes);
+      if (p != Progress::kDone) return p;
+      in_.put(received_, data, bytes);
+    }
+    return sent_ == targets_.size() ? Progress::kDone : Progress::kPending;
+  }
+
+ private:
+  Members targets_;
+  Out out_;
+  Members sources_;
+  In in_;
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+  std::size_t own_ = 0;  // of `targets`, the next that may be mine
 };
 
 // Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)).

@@ -14,6 +14,7 @@
 #include "pmpi/group.h"
 #include "pmpi/info.h"
 #include "pmpi/request.h"
+#include "pmpi/topologies.h"
 
 namespace rejoin::pmpi {
 
@@ -26,29 +27,18 @@ void open_comm(MPI_Comm handle, Rank::Comm* comm) {
   handle->magic = Magic::kComm;
 }
 
-namespace {
-
 using recovery::OpKind;
 using recovery::Status;
 
-// The colour of a part of a communicator that is known by its members.
-std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
-  std::uint64_t h = engine::mix(start ^ members.size());
-  for (const std::uint32_t r : members) h = engine::mix(h + r);
-  return h;
-}
-
-// Every member of `comm` contributes `bytes` of `input` and gets all contributions.
 recovery::Outcome meet(const void* site, MPI_Comm comm, OpKind kind, const void* input,
-                       std::size_t bytes) {
+                       std::size_t bytes, std::uint32_t layout) {
   recovery::ReplicatedSpec spec;
   spec.input = input;
   spec.input_bytes = bytes;
   spec.result_bytes = bytes * comm->comm->members.size;
-  return context->rank->replicated(*comm->comm, call_of(site, kind, -1, bytes), spec);
+  return context->rank->replicated(*comm->comm, call_of(site, kind, -1, bytes, layout), spec);
 }
 
-// A handle on a new communicator that has nothing of `parent` but its error handler.
 MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
   MPI_Comm c = make<ompi_communicator_t>();
   c->fortran = kNoFortranHandle;
@@ -58,6 +48,15 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
   open_comm(
       c, context->rank->make_comm(id, members.data(), static_cast<std::uint32_t>(members.size())));
   return c;
+}
+
+namespace {
+
+// The colour of a part of a communicator that is known by its members.
+std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
+  std::uint64_t h = engine::mix(start ^ members.size());
+  for (const std::uint32_t r : members) h = engine::mix(h + r);
+  return h;
 }
 
 // The program has freed it; what is under way on it goes on.
@@ -75,6 +74,7 @@ void dispose(MPI_Comm c) {
     destroy(g);
   }
   context->rank->free_comm(c->comm);
+  release_topology(c->topology);
   destroy(c);
 }
 
@@ -85,6 +85,7 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
   MPI_Comm c = open_child(comm, id, ranks_of(comm));
+  c->topology = share(comm->topology);
   if (const int code = copy_attributes(comm, c)) {
     close(c);
     return fail(name, comm, code, "the copy function of an attribute returned %d", code);
@@ -310,12 +311,6 @@ int comm_remote_group(MPI_Comm comm, MPI_Group*) {
 int comm_get_parent(MPI_Comm* parent) {
   require_active("MPI_Comm_get_parent");
   *parent = MPI_COMM_NULL;
-  return MPI_SUCCESS;
-}
-
-int topo_test(MPI_Comm comm, int* status) {
-  if (!is_comm(comm)) return fail_comm("MPI_Topo_test");
-  *status = MPI_UNDEFINED;
   return MPI_SUCCESS;
 }
 

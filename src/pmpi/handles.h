@@ -35,6 +35,7 @@ inline constexpr int kNoFortranHandle = -1;
 
 struct Attribute;  // attributes.cc
 struct InfoEntry;  // info.cc
+struct Topology;   // topologies.h
 
 // Rows of the table in MPI 3.1 section 5.9.2, which says what operations a type allows.
 enum class TypeClass : std::uint8_t {
@@ -66,6 +67,7 @@ struct ompi_communicator_t {
   ompi_errhandler_t* errhandler;
   rejoin::pmpi::Attribute* attributes;  // newest first
   rejoin::pmpi::GroupCreations* creations;
+  rejoin::pmpi::Topology* topology;  // null: none
   int references;  // the program's handle, and requests
   int fortran;
   bool predefined;

@@ -116,11 +116,11 @@ extern "C" {
 
 // Filled in by MPI_Init.
 constinit ompi_predefined_communicator_t ompi_mpi_comm_world = {
-    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, 1, 0, true, "MPI_COMM_WORLD"}, {}}};
+    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 0, true, "MPI_COMM_WORLD"}, {}}};
 constinit ompi_predefined_communicator_t ompi_mpi_comm_self = {
-    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, 1, 1, true, "MPI_COMM_SELF"}, {}}};
+    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 1, true, "MPI_COMM_SELF"}, {}}};
 constinit ompi_predefined_communicator_t ompi_mpi_comm_null = {
-    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, 1, 2, true, "MPI_COMM_NULL"}, {}}};
+    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 2, true, "MPI_COMM_NULL"}, {}}};
 
 constinit ompi_predefined_group_t ompi_mpi_group_null = {
     {{Magic::kNone, nullptr, 0, MPI_UNDEFINED, 0, true}, {}}};

@@ -109,6 +109,11 @@ class Agreement {
       case OpKind::kCommDup:
       case OpKind::kCommSplit:
       case OpKind::kCommCreate:
+      case OpKind::kCartCreate:
+      case OpKind::kCartSub:
+      case OpKind::kGraphCreate:
+      case OpKind::kDistGraphCreate:
+      case OpKind::kDistGraphCreateAdjacent:
       case OpKind::kAlltoall:
       case OpKind::kAlltoallv:
       case OpKind::kAlltoallw:

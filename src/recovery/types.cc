@@ -59,8 +59,18 @@ const char* name_of(OpKind kind) {
       "Waitany",
       "Waitsome",
       "Cancel",
+      "Cart_create",
+      "Cart_sub",
+      "Graph_create",
+      "Dist_graph_create",
+      "Dist_graph_create_adjacent",
+      "Neighbor_allgather",
+      "Neighbor_allgatherv",
+      "Neighbor_alltoall",
+      "Neighbor_alltoallv",
+      "Neighbor_alltoallw",
   };
-  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kCancel));
+  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kNeighborAlltoallw));
   const auto i = static_cast<std::size_t>(kind) - 1;
   return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }

@@ -63,6 +63,16 @@ enum class OpKind : std::uint16_t {
   kWaitany,
   kWaitsome,
   kCancel,
+  kCartCreate,
+  kCartSub,
+  kGraphCreate,
+  kDistGraphCreate,
+  kDistGraphCreateAdjacent,
+  kNeighborAllgather,
+  kNeighborAllgatherv,
+  kNeighborAlltoall,
+  kNeighborAlltoallv,
+  kNeighborAlltoallw,
 };
 // What an operation moves, as far as all members agree on it.
 struct Shape {

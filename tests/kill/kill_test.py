@@ -22,6 +22,7 @@ from scenarios import (  # noqa: E402, F401
     memory,
     rounds,
     shells,
+    topologies,
 )
 
 if __name__ == "__main__":

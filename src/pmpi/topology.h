@@ -1,0 +1,69 @@
+// Arithmetic of process topologies (MPI 3.1 chapter 7). Pure. Ranks are those of the communicator
+// that has the topology.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace rejoin::pmpi {
+
+using Ints = std::span<const int>;
+
+inline constexpr int kNowhere = -1;  // no rank: beyond the border of a grid
+
+// --- Cartesian: ranks in row-major order, the last coordinate runs fastest
+
+struct Grid {
+  Ints dims;     // each at least 1
+  Ints periods;  // as many; not 0: the coordinate wraps
+};
+
+// How many ranks a grid has; INT_MAX: that many or more; 0: a dimension is less than 1.
+int positions_of(Ints dims);
+
+// The rank at as many coordinates as there are dimensions; kNowhere.
+int rank_at(const Grid& grid, Ints coords);
+
+// The first coords.size() coordinates of a rank, or all if they are fewer.
+void coords_of(Ints dims, int rank, std::span<int> coords);
+
+// The rank that is `displacement` further in a dimension; kNowhere.
+int shifted(const Grid& grid, int rank, int dimension, std::int64_t displacement);
+
+// Which of the grids of MPI_Cart_sub a rank is in: those agree in the coordinates that do not
+// remain. Inside one, ranks keep their order.
+int part_of(Ints dims, Ints remain, int rank);
+
+// Replaces the zeros in `dims` so that the product is `nodes`, as Open MPI does: the prime factors,
+// largest first, each into the smallest factor so far; in falling order. False: it cannot be done.
+bool balance_dims(int nodes, std::span<int> dims);
+
+// --- Graphs: the neighbours of node i are edges[index[i - 1]..index[i]), index[-1] being 0
+
+bool is_index(Ints index);  // begins at 0 or more and never falls
+bool are_ranks(Ints ranks, int size);
+// REQUIRES is_index(index), and rank < index.size().
+Ints neighbours_of(Ints index, Ints edges, int rank);
+
+// --- Distributed graphs
+
+struct Edge {
+  int from;
+  int to;
+  int weight;
+};
+
+// What one rank knows of a distributed graph. Edges between the same two ranks are in the same
+// order at both.
+struct Neighbours {
+  std::span<int> sources, source_weights;
+  std::span<int> destinations, destination_weights;
+};
+
+std::size_t in_degree(std::span<const Edge> edges, int rank);
+std::size_t out_degree(std::span<const Edge> edges, int rank);
+// REQUIRES in_degree() sources and out_degree() destinations, and as many weights.
+void collect_neighbours(std::span<const Edge> edges, int rank, const Neighbours& out);
+
+}  // namespace rejoin::pmpi
