@@ -68,7 +68,7 @@ struct ompi_communicator_t {
   rejoin::pmpi::Attribute* attributes;  // newest first
   rejoin::pmpi::GroupCreations* creations;
   rejoin::pmpi::Topology* topology;  // null: none
-  int references;  // the program's handle, and requests
+  int references;                    // the program's handle, and requests
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];

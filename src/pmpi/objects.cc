@@ -116,7 +116,8 @@ extern "C" {
 
 // Filled in by MPI_Init.
 constinit ompi_predefined_communicator_t ompi_mpi_comm_world = {
-    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 0, true, "MPI_COMM_WORLD"}, {}}};
+    {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 0, true, "MPI_COMM_WORLD"},
+     {}}};
 constinit ompi_predefined_communicator_t ompi_mpi_comm_self = {
     {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 1, true, "MPI_COMM_SELF"}, {}}};
 constinit ompi_predefined_communicator_t ompi_mpi_comm_null = {

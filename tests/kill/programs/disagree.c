@@ -8,6 +8,10 @@ enum { kBefore = 5 };
 
 static int in[64];
 static int out[64];
+static const int one = 1;
+static const int two = 2;
+static MPI_Comm grid;  // of pairs that need one
+static MPI_Comm new_grid;
 
 typedef struct {
   void (*make)(void);
@@ -38,6 +42,10 @@ CALL(gather_to_1, MPI_Gather(in, 1, MPI_INT, out, 1, MPI_INT, 1, MPI_COMM_WORLD)
 CALL(reduce_to_0, MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD))
 CALL(scatter_from_0, MPI_Scatter(in, 1, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD))
 CALL(alltoall, MPI_Alltoall(in, 1, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD))
+CALL(grid_of_1, MPI_Cart_create(MPI_COMM_WORLD, 1, &one, in, 0, &new_grid))
+CALL(grid_of_2, MPI_Cart_create(MPI_COMM_WORLD, 1, &two, in, 0, &new_grid))
+CALL(neighbours, MPI_Neighbor_alltoall(in, 1, MPI_INT, out, 1, MPI_INT, grid))
+CALL(grid_sum, MPI_Allreduce(in, out, 1, MPI_INT, MPI_SUM, grid))
 CALL(nothing, (void)0)
 CALL(finalize, MPI_Finalize())
 
@@ -59,6 +67,8 @@ static const Pair kPairs[] = {
     {"gather_reduce", &gather_to_0, &reduce_to_0},
     {"scatter_gather", &gather_to_0, &scatter_from_0},
     {"channel_replicated", &alltoall, &sum_of_1},
+    {"grid", &grid_of_1, &grid_of_2},
+    {"neighbours", &neighbours, &grid_sum},
     {"one_more", &sum_of_1, &finalize},
     {"one_less", &finalize, &reduce_to_0},
     {"same", &nothing, &nothing},
@@ -72,6 +82,9 @@ int main(int argc, char** argv) {
   }
   if (pair == NULL) check_fail("argument", "how to disagree", argc > 1 ? argv[1] : "nothing");
   for (int i = 0; i < kBefore; ++i) sum_of_2.make();
+  if (pair->rank_0 == &neighbours) {
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 1, &check_state.size, &one, 0, &grid));
+  }
   note("lines %d and %d", pair->rank_0->line, pair->others->line);
   (check_state.rank == 0 ? pair->rank_0 : pair->others)->make();
   // Where both went through: the next operation meets whoever is elsewhere by now.
