@@ -29,9 +29,7 @@ int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], 
     return fail(name, comm, MPI_ERR_ARG, "the index falls, or begins below 0");
   }
   const int count = index[nnodes - 1];
-  if (count > 0) {
-    if (const int code = check_pointers(name, comm, {edges})) return code;
-  }
+  if (const int code = check_lists(name, comm, count, {edges})) return code;
   if (!are_ranks(ints(edges, count), nnodes)) {
     return fail(name, comm, MPI_ERR_ARG, "an edge ends at a rank outside of 0 to %d", nnodes - 1);
   }
@@ -167,11 +165,9 @@ int graph_create(const void* site, MPI_Comm comm_old, int nnodes, const int inde
   if (const int code = check_graph(kName, comm_old, nnodes, index, edges)) return code;
   if (const int code = check_pointers(kName, comm_old, {comm_graph})) return code;
   const Ints ends = ints(index, nnodes), all = ints(edges, nnodes > 0 ? index[nnodes - 1] : 0);
-  const std::uint32_t given = recovery::hash_bytes(ends.data(), ends.size_bytes()) ^
-                              31 * recovery::hash_bytes(all.data(), all.size_bytes());
   return create_with_topology(kName, site, comm_old, OpKind::kGraphCreate,
-                              2 * given + (reorder != 0), nnodes, MPI_GRAPH, {ends, all},
-                              comm_graph);
+                              digest(digest(reorder != 0, ends), all), nnodes, MPI_GRAPH,
+                              {ends, all}, comm_graph);
 }
 
 int graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], int* newrank) {
@@ -200,10 +196,8 @@ int graph_get(MPI_Comm comm, int maxindex, int maxedges, int index[], int edges[
   const Topology& t = *comm->topology;
   const auto nodes = std::min(t.index().size(), static_cast<std::size_t>(maxindex));
   const auto ends = std::min(t.edges().size(), static_cast<std::size_t>(maxedges));
-  if (const int code = check_pointers(
-          kName, comm, {nodes > 0 ? index : &maxindex, ends > 0 ? edges : &maxedges})) {
-    return code;
-  }
+  if (const int code = check_lists(kName, comm, nodes, {index})) return code;
+  if (const int code = check_lists(kName, comm, ends, {edges})) return code;
   std::copy_n(t.index().begin(), nodes, index);
   std::copy_n(t.edges().begin(), ends, edges);
   return MPI_SUCCESS;
@@ -226,9 +220,7 @@ int graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) 
   if (const int code = check_room(kName, comm, maxneighbors)) return code;
   const Ints all = neighbours_of(comm->topology->index(), comm->topology->edges(), rank);
   const auto n = std::min(all.size(), static_cast<std::size_t>(maxneighbors));
-  if (n > 0) {
-    if (const int code = check_pointers(kName, comm, {neighbors})) return code;
-  }
+  if (const int code = check_lists(kName, comm, n, {neighbors})) return code;
   std::copy_n(all.begin(), n, neighbors);
   return MPI_SUCCESS;
 }
@@ -279,9 +271,7 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
   MPI_Comm comm = comm_old;
   if (!is_comm(comm)) return fail_comm(kName);
   if (const int code = check_degree(kName, comm, n)) return code;
-  if (n > 0) {
-    if (const int code = check_pointers(kName, comm, {nodes, degrees})) return code;
-  }
+  if (const int code = check_lists(kName, comm, n, {nodes, degrees})) return code;
   if (!are_ranks(ints(nodes, n), comm->size())) {
     return fail(kName, comm, MPI_ERR_ARG, "an edge begins at a rank outside of 0 to %d",
                 comm->size() - 1);

@@ -6,7 +6,6 @@
 #include "api.h"
 #include "pmpi/comm.h"
 #include "pmpi/group.h"
-#include "recovery/hash.h"
 
 namespace rejoin::pmpi {
 
@@ -102,9 +101,7 @@ int check_grid(const char* name, MPI_Comm comm, int ndims, const int dims[], con
     return fail(name, comm, MPI_ERR_ARG, "the number of dimensions is %d; it must be 0 or more",
                 ndims);
   }
-  if (ndims > 0) {
-    if (const int code = check_pointers(name, comm, {dims, periods})) return code;
-  }
+  if (const int code = check_lists(name, comm, ndims, {dims, periods})) return code;
   const int positions = positions_of(ints(dims, ndims));
   if (positions == 0) {
     return fail(name, comm, MPI_ERR_DIMS, "a dimension is less than 1");
@@ -163,9 +160,7 @@ int dims_create(int nnodes, int ndims, int dims[]) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_DIMS,
                 "the number of dimensions is %d; it must be 0 or more", ndims);
   }
-  if (ndims > 0) {
-    if (const int code = check_pointers(kName, MPI_COMM_WORLD, {dims})) return code;
-  }
+  if (const int code = check_lists(kName, MPI_COMM_WORLD, ndims, {dims})) return code;
   if (balance_dims(nnodes, {dims, static_cast<std::size_t>(ndims)})) return MPI_SUCCESS;
   return fail(kName, MPI_COMM_WORLD, MPI_ERR_DIMS,
               "%d ranks cannot be the product of %d dimensions with those that are given", nnodes,
@@ -179,11 +174,11 @@ int cart_create(const void* site, MPI_Comm old_comm, int ndims, const int dims[]
   if (const int code = check_grid(kName, old_comm, ndims, dims, periods)) return code;
   if (const int code = check_pointers(kName, old_comm, {comm_cart})) return code;
   const Ints sizes = ints(dims, ndims), wraps = ints(periods, ndims);
-  std::uint32_t given = recovery::hash_bytes(sizes.data(), sizes.size_bytes());
+  // Any number but 0 says that a dimension is periodic.
+  std::uint32_t given = digest(reorder != 0, sizes);
   for (const int p : wraps) given = 2 * given + (p != 0);
-  return create_with_topology(kName, site, old_comm, OpKind::kCartCreate,
-                              2 * given + (reorder != 0), positions_of(sizes), MPI_CART,
-                              {sizes, wraps}, comm_cart);
+  return create_with_topology(kName, site, old_comm, OpKind::kCartCreate, given,
+                              positions_of(sizes), MPI_CART, {sizes, wraps}, comm_cart);
 }
 
 int cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int* newrank) {
@@ -199,9 +194,7 @@ int cart_sub(const void* site, MPI_Comm comm, const int remain_dims[], MPI_Comm*
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
   const Topology& t = *comm->topology;
   if (const int code = check_pointers(kName, comm, {new_comm})) return code;
-  if (t.ndims() > 0) {
-    if (const int code = check_pointers(kName, comm, {remain_dims})) return code;
-  }
+  if (const int code = check_lists(kName, comm, t.ndims(), {remain_dims})) return code;
   return cart_sub(kName, site, comm, t, ints(remain_dims, t.ndims()), new_comm);
 }
 
@@ -219,9 +212,7 @@ int cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]
   if (const int code = check_room(kName, comm, maxdims)) return code;
   const Grid grid = comm->topology->grid();
   const auto n = std::min(grid.dims.size(), static_cast<std::size_t>(maxdims));
-  if (n > 0) {
-    if (const int code = check_pointers(kName, comm, {dims, periods, coords})) return code;
-  }
+  if (const int code = check_lists(kName, comm, n, {dims, periods, coords})) return code;
   std::copy_n(grid.dims.begin(), n, dims);
   std::copy_n(grid.periods.begin(), n, periods);
   coords_of(grid.dims, comm->rank(), {coords, n});
@@ -235,9 +226,7 @@ int cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
   if (const int code = check_room(kName, comm, maxdims)) return code;
   const Topology& t = *comm->topology;
   const auto n = static_cast<std::size_t>(std::min(t.ndims(), maxdims));
-  if (n > 0) {
-    if (const int code = check_pointers(kName, comm, {coords})) return code;
-  }
+  if (const int code = check_lists(kName, comm, n, {coords})) return code;
   coords_of(t.grid().dims, rank, {coords, n});
   return MPI_SUCCESS;
 }
@@ -247,9 +236,7 @@ int cart_rank(MPI_Comm comm, const int coords[], int* rank) {
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
   if (const int code = check_pointers(kName, comm, {rank})) return code;
   const Topology& t = *comm->topology;
-  if (t.ndims() > 0) {
-    if (const int code = check_pointers(kName, comm, {coords})) return code;
-  }
+  if (const int code = check_lists(kName, comm, t.ndims(), {coords})) return code;
   const int found = rank_at(t.grid(), ints(coords, t.ndims()));
   if (found == kNowhere) {
     return fail(kName, comm, MPI_ERR_ARG,

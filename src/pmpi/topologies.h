@@ -39,6 +39,13 @@ void release_topology(Topology* topology);
 inline int null_or_rank(int rank) { return rank == kNowhere ? MPI_PROC_NULL : rank; }
 inline Ints ints(const int* first, int count) { return {first, static_cast<std::size_t>(count)}; }
 
+// A hash of all of a list.
+inline std::uint32_t digest(std::uint32_t start, Ints list) {
+  std::uint64_t h = engine::mix(start + list.size());
+  for (const int v : list) h = engine::mix(h + static_cast<std::uint32_t>(v));
+  return static_cast<std::uint32_t>(h);
+}
+
 // Collective: the first `members` ranks of `comm` get a communicator with the topology, the others
 // MPI_COMM_NULL. `layout`: a hash of what all ranks must pass alike.
 int create_with_topology(const char* function, const void* site, MPI_Comm comm,
@@ -52,6 +59,12 @@ int check_topology(const char* function, MPI_Comm comm, int kind);
 int check_rank(const char* function, MPI_Comm comm, int rank);
 int check_pointers(const char* function, MPI_Comm comm,
                    std::initializer_list<const void*> pointers);
+// The same, of lists of `elements`: they may be null if there are none.
+template <class Count>
+int check_lists(const char* function, MPI_Comm comm, Count elements,
+                std::initializer_list<const void*> lists) {
+  return elements == 0 ? MPI_SUCCESS : check_pointers(function, comm, lists);
+}
 // How much room the program says that it has.
 int check_room(const char* function, MPI_Comm comm, int room);
 

@@ -66,6 +66,8 @@ class Player {
   Status gather(Comm& c, std::uint32_t root, std::size_t count);
   Status scatter(Comm& c, std::uint32_t root, std::size_t count);
   Status alltoall(Comm& c, std::size_t count);
+  // In a ring: two messages to the next member, one to the one before, one to myself.
+  Status neighbours(Comm& c, std::size_t count);
   Status scan(Comm& c, std::size_t count);
   Status exscan(Comm& c, std::size_t count);
   // One message from one member to another; the other members only pass by.

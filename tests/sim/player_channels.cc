@@ -1,4 +1,5 @@
 // Operations whose members get different bytes: everything about messages is shown to the oracle.
+#include <array>
 #include <cstring>
 
 #include "engine/collectives.h"
@@ -135,6 +136,29 @@ Status Player::alltoall(Comm& c, std::size_t count) {
     };
   };
   return channel(c, OpKind::kAlltoall, -1, in, out, false, engine::Alltoall(block(in), block(out)));
+}
+
+Status Player::neighbours(Comm& c, std::size_t count) {
+  if (c.comm == nullptr) return Status::kOk;
+  const std::uint32_t n = c.size(), next = (c.me + 1) % n, before = (c.me + n - 1) % n;
+  const std::array<std::uint32_t, 4> targets = {next, next, before, c.me};
+  const std::array<std::uint32_t, 4> sources = {before, before, next, c.me};
+  const Buffer in = contribution(c, count * targets.size(), true);
+  const Buffer out = buffer(count * sources.size());
+  const std::size_t bytes = count * sizeof(Element);
+  const auto send = [&](std::size_t i) {
+    return Block{reinterpret_cast<std::byte*>(in.data + i * count), bytes};
+  };
+  struct {
+    Element* to;
+    std::size_t bytes;
+    std::size_t room(std::size_t) const { return bytes; }
+    void put(std::size_t i, const std::byte* data, std::size_t size) const {
+      std::memcpy(reinterpret_cast<std::byte*>(to) + i * bytes, data, size);
+    }
+  } const receive = {out.data, bytes};
+  return channel(c, OpKind::kNeighborAlltoall, -1, in, out, false,
+                 engine::Exchange(targets, send, sources, receive));
 }
 
 Status Player::scan(Comm& c, std::size_t count) { return scan(c, count, false); }

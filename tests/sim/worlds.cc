@@ -167,6 +167,14 @@ void add_channels(Worlds& worlds) {
                 p.exscan(all, 1);
               }},
              kMessages);
+  worlds.add({"neighbours", 3,
+              [](Player& p) {
+                Comm all = p.everyone(), pair = p.comm({2, 0});
+                p.neighbours(all, 2);
+                p.neighbours(pair, 20);
+                p.gather(all, 1, 1);
+              }},
+             kMessages);
   worlds.add({"echo", 2,
               [](Player& p) {
                 Comm all = p.everyone();
