@@ -20,3 +20,12 @@ def halo(t, n):
         again = t.rng.randint(1, max(1, first.point - 1))
         kills.append(Kill(first.rank, again, t.rng.choice(MOMENTS), 1))
         t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[2, 3])
+def topology_errors(t, n):
+    """Wrong arguments that Open MPI takes; and the same answers in a second incarnation."""
+    program = ("topology_errors",)
+    last = t.undisturbed(n, *program).operations(n - 1)
+    for ordinal in range(1, last + 1):
+        t.recovers(n, *program, kills=[Kill(n - 1, ordinal)])
