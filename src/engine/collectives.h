@@ -20,9 +20,14 @@
 
 namespace rejoin::engine {
 
+// What a Place returns has these members. `put` may do something else than copy.
 struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
+
+  void put(const std::byte* from, std::size_t size) const {
+    if (size > 0) std::memmove(data, from, size);
+  }
 };
 
 inline constexpr std::size_t kPieceBytes = 256 * 1024;  // of a vector, in messages of one size
@@ -45,14 +50,14 @@ class Gather {
   Progress advance(Port& port) {
     if (port.me() != root_) return port.send(root_, own_, own_bytes_);
     for (; next_ < port.size(); ++next_) {
-      const Block to = place_(next_);
+      const auto to = place_(next_);
       const std::byte* data = static_cast<const std::byte*>(own_);
       std::size_t bytes = own_bytes_;
       if (next_ != root_) {
         const Progress p = port.receive(next_, to.bytes, &data, &bytes);
         if (p != Progress::kDone) return p;
       }
-      if (data != nullptr && bytes > 0) std::memmove(to.data, data, bytes);
+      if (data != nullptr) to.put(data, bytes);
     }
     return Progress::kDone;
   }
@@ -66,39 +71,39 @@ class Gather {
 };
 
 // Root sends block i, at place(i), to member i. 1 step, (n-1) S bytes from the root.
-// own: where a member's block goes; null at the root: it stays where it is.
-template <class Place>
+// own: where a member's block goes, a Block; of null at the root: it stays where it is.
+template <class Own, class Place>
 class Scatter {
  public:
-  Scatter(std::uint32_t root, void* own, std::size_t own_bytes, Place place)
-      : root_(root), own_(own), own_bytes_(own_bytes), place_(place) {}
+  Scatter(std::uint32_t root, Own own, Place place) : root_(root), own_(own), place_(place) {}
 
   template <class Port>
   Progress advance(Port& port) {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
     if (port.me() != root_) {
-      const Progress p = port.receive(root_, own_bytes_, &data, &bytes);
+      const Progress p = port.receive(root_, own_.bytes, &data, &bytes);
       if (p != Progress::kDone) return p;
+      own_.put(data, bytes);
     } else {
       for (; next_ < port.size(); ++next_) {
         if (next_ == root_) continue;
-        const Block from = place_(next_);
+        const auto from = place_(next_);
         if (const Progress p = port.send(next_, from.data, from.bytes); p != Progress::kDone) {
           return p;
         }
       }
-      data = place_(root_).data;
-      bytes = place_(root_).bytes;
+      if (own_.data != nullptr) {
+        const auto own = place_(root_);
+        own_.put(own.data, own.bytes);
+      }
     }
-    if (own_ != nullptr && bytes > 0) std::memmove(own_, data, bytes);
     return Progress::kDone;
   }
 
  private:
   std::uint32_t root_;
-  void* own_;
-  std::size_t own_bytes_;
+  Own own_;
   Place place_;
   std::uint32_t next_ = 0;
 };
@@ -115,22 +120,23 @@ class Alltoall {
     const std::uint32_t n = port.size(), me = port.me();
     for (; sent_ < n; ++sent_) {
       const std::uint32_t to = (me + sent_) % n;
-      const Block block = out_(to);
+      const auto block = out_(to);
       const Progress p = port.send(to, block.data, block.bytes);
       if (p != Progress::kDone) return p;
     }
     if (received_ == 0) {
-      const Block own = out_(me);
-      if (own.bytes > 0) std::memmove(in_(me).data, own.data, own.bytes);
+      const auto own = out_(me);
+      in_(me).put(own.data, own.bytes);
       received_ = 1;
     }
     for (; received_ < n; ++received_) {
       const std::uint32_t from = (me + n - received_) % n;
       const std::byte* data;
       std::size_t bytes;
-      const Progress p = port.receive(from, in_(from).bytes, &data, &bytes);
+      const auto to = in_(from);
+      const Progress p = port.receive(from, to.bytes, &data, &bytes);
       if (p != Progress::kDone) return p;
-      if (bytes > 0) std::memcpy(in_(from).data, data, bytes);
+      to.put(data, bytes);
     }
     return Progress::kDone;
   }

@@ -14,8 +14,21 @@ inline bool apart(const void* a, std::size_t a_bytes, const void* b, std::size_t
   return pa + a_bytes <= pb || pb + b_bytes <= pa;
 }
 
+// Of data.
 inline std::size_t bytes_of(MPI_Datatype type, int count) {
-  return static_cast<std::size_t>(count) * type->extent_bytes;
+  return static_cast<std::size_t>(count) * type->size_bytes;
+}
+// Of the operands of a reduction.
+inline std::size_t reduced_bytes_of(MPI_Datatype type, int count) {
+  return static_cast<std::size_t>(count) * type->reduced_bytes;
+}
+// Where value `index` of a buffer is.
+inline std::byte* value_at(const void* buffer, MPI_Datatype type, std::ptrdiff_t index) {
+  return static_cast<std::byte*>(const_cast<void*>(buffer)) + index * type->extent_bytes;
+}
+// A null pointer is MPI_BOTTOM, and derived types may hold addresses.
+inline bool needs_buffer(MPI_Datatype type, std::size_t bytes) {
+  return bytes > 0 && type->predefined;
 }
 
 int fail_count(const char* function, MPI_Comm comm, int count);
@@ -31,7 +44,8 @@ inline int check_buffer(const char* function, MPI_Comm comm, const char* what, c
     return fail_count(function, comm, count);
   if (!is_committed(type)) [[unlikely]]
     return fail_type(function, comm, type);
-  if (buffer == MPI_IN_PLACE || (buffer == nullptr && bytes_of(type, count) > 0)) [[unlikely]] {
+  if (buffer == MPI_IN_PLACE || (buffer == nullptr && needs_buffer(type, bytes_of(type, count))))
+      [[unlikely]] {
     return fail_buffer(function, comm, what, buffer);
   }
   return MPI_SUCCESS;
@@ -60,11 +74,11 @@ inline int check_root(const char* function, MPI_Comm comm, int root) {
 
 // Send and receive buffers of a reduction whose arguments are bound: `send` may be MPI_IN_PLACE.
 inline int check_reduction_buffers(const char* function, MPI_Comm comm, const void* send,
-                                   const void* receive, std::size_t bytes) {
-  if (receive == MPI_IN_PLACE || (receive == nullptr && bytes > 0)) [[unlikely]] {
+                                   const void* receive, MPI_Datatype type, std::size_t bytes) {
+  if (receive == MPI_IN_PLACE || (receive == nullptr && needs_buffer(type, bytes))) [[unlikely]] {
     return fail_buffer(function, comm, "receive", receive);
   }
-  if (send == nullptr && bytes > 0) [[unlikely]] {
+  if (send == nullptr && needs_buffer(type, bytes)) [[unlikely]] {
     return fail_buffer(function, comm, "send", send);
   }
   if (send == receive && bytes > 0) [[unlikely]]

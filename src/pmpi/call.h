@@ -2,7 +2,7 @@
 #pragma once
 
 #include "pmpi/context.h"
-#include "pmpi/handles.h"
+#include "pmpi/datatype.h"
 
 namespace rejoin::pmpi {
 
@@ -37,7 +37,7 @@ inline recovery::Call call_of(const void* site, recovery::OpKind kind, int root,
 // Of a reduction of `bytes`. Every operation of a program's own is the same one.
 inline recovery::Call call_of(const void* site, recovery::OpKind kind, int root, std::size_t bytes,
                               MPI_Datatype type, MPI_Op op, std::uint32_t layout = 0) {
-  return call_from({static_cast<std::uint16_t>(kind), static_cast<std::uint16_t>(type->element),
+  return call_from({static_cast<std::uint16_t>(kind), type_code(type),
                     static_cast<std::uint16_t>(op->op), 0, root, layout, bytes},
                    site);
 }

@@ -1,39 +1,67 @@
 // Gather(v), Scatter(v), Alltoall(v, w): every member gets something else.
-#include <string.h>
-
 #include "api.h"
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/packed.h"
 
 namespace rejoin::pmpi {
 namespace {
 
-using engine::Block;
 using recovery::OpKind;
 using recovery::Status;
 
+// A block as the engine wants it.
+struct Block {
+  std::byte* data;  // of one that is sent: without gaps. Else only whether there is one.
+  std::size_t bytes;
+  MPI_Datatype type;
+  void* values;
+
+  void put(const std::byte* from, std::size_t size) const { put_values(type, from, size, values); }
+};
+
+Block block_of(void* values, int count, MPI_Datatype type) {
+  return {first_byte(type, values), bytes_of(type, count), type, values};
+}
+
 // The blocks of one buffer, one per member.
 struct Blocks {
-  std::byte* buffer;
+  void* buffer;
   MPI_Datatype type;
   int count;          // of each block, if counts is null
-  const int* counts;  // in elements
-  const int* displs;  // in elements; in bytes if types is not null
+  const int* counts;  // in values
+  const int* displs;  // in extents; in bytes if types is not null
   const MPI_Datatype* types = nullptr;
+  std::byte* packed = nullptr;  // where a block with gaps is packed when it is asked for
+
+  MPI_Datatype type_of(std::uint32_t i) const { return types != nullptr ? types[i] : type; }
+  int count_of(std::uint32_t i) const { return counts != nullptr ? counts[i] : count; }
+  std::size_t bytes(std::uint32_t i) const { return bytes_of(type_of(i), count_of(i)); }
+  std::byte* values(std::uint32_t i) const {
+    if (types != nullptr) return static_cast<std::byte*>(buffer) + displs[i];
+    return value_at(buffer, type, displs != nullptr ? displs[i] : std::ptrdiff_t{i} * count);
+  }
 
   Block operator()(std::uint32_t i) const {
-    const MPI_Datatype t = types ? types[i] : type;
-    const std::size_t bytes = bytes_of(t, counts ? counts[i] : count);
-    const std::ptrdiff_t unit = types ? 1 : static_cast<std::ptrdiff_t>(t->extent_bytes);
-    const std::ptrdiff_t at = displs ? displs[i] * unit : static_cast<std::ptrdiff_t>(i * bytes);
-    return {buffer + at, bytes};
+    Block block = block_of(values(i), count_of(i), type_of(i));
+    if (packed != nullptr && !is_contiguous(block.type)) {
+      pack(block.type, block.values, static_cast<std::size_t>(count_of(i)), packed);
+      block.data = packed;
+    }
+    return block;
+  }
+  // Before blocks are sent. A message is copied when it is sent, so memory for one is enough.
+  void reserve(std::uint32_t members, Scratch* memory) {
+    std::size_t most = 0;
+    for (std::uint32_t i = 0; i < members; ++i) {
+      if (!is_contiguous(type_of(i)) && bytes(i) > most) most = bytes(i);
+    }
+    if (most > 0) packed = memory->reserve(most);
   }
 };
 
-std::byte* buffer_of(const void* program_memory) {
-  return static_cast<std::byte*>(const_cast<void*>(program_memory));
-}
+void* buffer_of(const void* program_memory) { return const_cast<void*>(program_memory); }
 
 // What is sent is compared message by message, so the operation needs no fingerprint. `bytes`: of a
 // block where all are equal, else 0.
@@ -61,15 +89,19 @@ int gather_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind
 }
 
 int scatter_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind, int root,
-                   std::size_t common, void* own, std::size_t own_bytes, const Blocks& places) {
+                   std::size_t common, const Block& own, Blocks places) {
+  Scratch memory;
+  if (comm->rank() == root) places.reserve(comm->comm->members.size, &memory);
   return run(name, site, comm, kind, root, common,
-             engine::Scatter(static_cast<std::uint32_t>(root), own, own_bytes, places));
+             engine::Scatter(static_cast<std::uint32_t>(root), own, places));
 }
 
 int alltoall_blocks(const char* name, const void* site, MPI_Comm comm, OpKind kind,
-                    std::size_t common, const Blocks& out, const Blocks& in) {
+                    std::size_t common, Blocks out, const Blocks& in) {
   const auto me = comm->comm->members.rank;
-  if (const int code = check_own(name, comm, out(me).bytes, in(me).bytes)) return code;
+  if (const int code = check_own(name, comm, out.bytes(me), in.bytes(me))) return code;
+  Scratch memory;
+  out.reserve(comm->comm->members.size, &memory);
   return run(name, site, comm, kind, -1, common, engine::Alltoall(out, in));
 }
 
@@ -93,8 +125,10 @@ int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype se
   const std::size_t own = in_place ? 0 : bytes_of(sendtype, sendcount);
   const std::size_t common = at_root ? bytes_of(recvtype, recvcount) : own;
   if (const int code = check_own(kName, comm, own, common)) return code;
+  const PackedInput input(in_place ? MPI_BYTE : sendtype, sendbuf,
+                          in_place ? 0 : static_cast<std::size_t>(sendcount));
   return gather_blocks(kName, site, comm, OpKind::kGather, root, common,
-                       in_place ? nullptr : sendbuf, own,
+                       in_place ? nullptr : input.data(), own,
                        {buffer_of(recvbuf), recvtype, recvcount, nullptr, nullptr});
 }
 
@@ -119,8 +153,11 @@ int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype s
       return code;
     }
   }
-  return gather_blocks(kName, site, comm, OpKind::kGatherv, root, 0, in_place ? nullptr : sendbuf,
-                       own, {buffer_of(recvbuf), recvtype, 0, recvcounts, displs});
+  const PackedInput input(in_place ? MPI_BYTE : sendtype, sendbuf,
+                          in_place ? 0 : static_cast<std::size_t>(sendcount));
+  return gather_blocks(kName, site, comm, OpKind::kGatherv, root, 0,
+                       in_place ? nullptr : input.data(), own,
+                       {buffer_of(recvbuf), recvtype, 0, recvcounts, displs});
 }
 
 int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
@@ -144,7 +181,7 @@ int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype s
     if (const int code = check_own(kName, comm, common, own)) return code;
   }
   return scatter_blocks(kName, site, comm, OpKind::kScatter, root, common,
-                        in_place ? nullptr : recvbuf, own,
+                        in_place ? Block{} : block_of(recvbuf, recvcount, recvtype),
                         {buffer_of(sendbuf), sendtype, sendcount, nullptr, nullptr});
 }
 
@@ -168,8 +205,9 @@ int scatterv(const void* site, const void* sendbuf, const int sendcounts[], cons
     const std::size_t sent = in_place ? 0 : bytes_of(sendtype, sendcounts[root]);
     if (const int code = check_own(kName, comm, sent, own)) return code;
   }
-  return scatter_blocks(kName, site, comm, OpKind::kScatterv, root, 0, in_place ? nullptr : recvbuf,
-                        own, {buffer_of(sendbuf), sendtype, 0, sendcounts, displs});
+  return scatter_blocks(kName, site, comm, OpKind::kScatterv, root, 0,
+                        in_place ? Block{} : block_of(recvbuf, recvcount, recvtype),
+                        {buffer_of(sendbuf), sendtype, 0, sendcounts, displs});
 }
 
 int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,

@@ -46,6 +46,8 @@ struct Context {
   int thread_level;
   bool finalized;
 
+  const datatypes::Type** maps;  // of the predefined datatypes; made when they are needed
+
   HandleTable comms, groups, types, ops, errhandlers, infos, requests, messages;
   Keyval* keyvals;
   int keyval_count;

@@ -1,19 +1,20 @@
-// Datatypes: what communication needs of them.
+// Datatypes: what communication needs of them, and what the files datatype*.cc share.
 #pragma once
 
+#include "pmpi/context.h"
 #include "pmpi/handles.h"
 
 namespace rejoin::pmpi {
 
 // Copies `count` values to `to` (count * extent_bytes) and clears the padding in them: what the
 // program contributes to a reduction is then a function of the values alone, also when it does it
-// again.
+// again. REQUIRES an element.
 void copy_without_gaps(MPI_Datatype type, const void* from, std::size_t count, std::byte* to);
 
 // Whether the data of any number of values is one piece of memory, and where that begins.
-inline bool is_contiguous(MPI_Datatype type) { return type->size_bytes == type->extent_bytes; }
-inline std::byte* first_byte(MPI_Datatype, const void* buffer) {
-  return static_cast<std::byte*>(const_cast<void*>(buffer));
+inline bool is_contiguous(MPI_Datatype type) { return type->contiguous; }
+inline std::byte* first_byte(MPI_Datatype type, const void* buffer) {
+  return static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte;
 }
 
 // Copies the data of `count` values to `to`, without what lies between; count * size_bytes.
@@ -24,5 +25,40 @@ void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* b
 // A request or another type uses it; it may be freed meanwhile.
 void add_reference(MPI_Datatype type);
 void drop(MPI_Datatype type);
+
+// The type map. REQUIRES has_map(type): some of the predefined names have no values.
+const datatypes::Type& map_of(MPI_Datatype type);
+inline bool has_map(MPI_Datatype type) {
+  return !type->predefined || type->element != engine::Element::kNone;
+}
+// MPI 1's MPI_LB and MPI_UB: ends of a type that the program says.
+bool is_lower_mark(MPI_Datatype type);
+bool is_upper_mark(MPI_Datatype type);
+// Of a reduction's signature.
+std::uint16_t type_code(MPI_Datatype type);
+
+// The arguments of the function that made a type, as MPI_Type_get_contents gives them back.
+struct Contents {
+  int combiner;
+  int integer_count, address_count, type_count;
+  int* integers;
+  MPI_Aint* addresses;
+  MPI_Datatype* types;  // each of them is referred to
+};
+
+inline constexpr datatypes::Memory kTypeMemory = {allocate, release};
+
+// An error of a function whose type is null or was freed, raised.
+int fail_no_type(const char* name);
+inline int check_type(const char* name, MPI_Datatype type) {
+  require_active(name);
+  return is_type(type) ? MPI_SUCCESS : fail_no_type(name);
+}
+
+// With room for the arguments.
+Contents* make_contents(int combiner, int integers, int addresses, int types);
+// The new type; `contents` has all arguments, and is its own from now on, as the map is. A null
+// map: the type is too large, which is raised.
+int make_type(const char* name, datatypes::Type* map, Contents* contents, MPI_Datatype* newtype);
 
 }  // namespace rejoin::pmpi

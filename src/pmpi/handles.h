@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "datatypes/type.h"
 #include "engine/kernels.h"
 #include "pmpi/mpi_api.h"
 #include "recovery/attach.h"
@@ -34,6 +35,7 @@ enum class Magic : std::uint64_t {
 inline constexpr int kNoFortranHandle = -1;
 
 struct Attribute;  // attributes.cc
+struct Contents;   // datatype.h
 struct InfoEntry;  // info.cc
 struct Topology;   // topologies.h
 
@@ -88,17 +90,20 @@ struct ompi_group_t {
 
 struct ompi_datatype_t {
   rejoin::pmpi::Magic magic;
-  std::size_t size_bytes;    // of its data
-  std::size_t extent_bytes;  // from one to the next; they differ only by gaps in predefined types
-  std::size_t elements;      // predefined elements in one
-  ompi_datatype_t* base;     // what it was made of; null if predefined
-  int contiguous_count;
-  int combiner;    // MPI_COMBINER_*
-  int handles;     // that the program holds
-  int references;  // those, and types made of it
+  std::size_t size_bytes;              // of its data
+  std::ptrdiff_t extent_bytes;         // from one to the next
+  std::ptrdiff_t first_byte;           // of the data: the true lower bound
+  std::size_t reduced_bytes;           // from one to the next in the operands of a reduction
+  std::size_t elements;                // of `element` in one
+  const rejoin::datatypes::Type* map;  // null if predefined: see map_of()
+  rejoin::pmpi::Contents* contents;    // what it was made of; null if predefined
+  int handles;                         // that the program holds
+  int references;                      // those, requests, and types made of it
   int fortran;
-  rejoin::engine::Element element;  // canonical: MPI_INT and MPI_INTEGER are the same
+  rejoin::engine::Element element;  // canonical: MPI_INT and MPI_INTEGER are the same. kNone: the
+                                    // elements are of several kinds, or lie apart
   rejoin::pmpi::TypeClass type_class;
+  bool contiguous;  // the data of any number of values is one piece of memory
   bool committed;
   bool predefined;
   std::uint32_t gaps;  // bit i: byte i of an element is padding

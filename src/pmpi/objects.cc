@@ -84,9 +84,10 @@ consteval ompi_predefined_datatype_t predefined(int fortran, const char* name, T
   ompi_datatype_t& d = t.body;
   d.magic = fortran == 0 ? Magic::kNone : Magic::kType;
   d.size_bytes = size_bytes;
-  d.extent_bytes = rejoin::engine::element_bytes(element);
+  d.extent_bytes = static_cast<std::ptrdiff_t>(rejoin::engine::element_bytes(element));
+  d.reduced_bytes = rejoin::engine::element_bytes(element);
   d.elements = 1;
-  d.combiner = MPI_COMBINER_NAMED;
+  d.contiguous = size_bytes == d.reduced_bytes;
   d.handles = 1;
   d.references = 1;
   d.fortran = fortran;

@@ -15,20 +15,29 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
                                void* out, std::size_t count) {
   const auto* bound = static_cast<const BoundReduction*>(self.context);
   if (out != b) memcpy(out, b, count * self.element_bytes);
+  if (count == 0) return;
+  // The program's function expects values at their extent, and addresses to which their bounds are
+  // relative.
   MPI_Datatype type = bound->type_;
-  int length = static_cast<int>(count);
-  if (length == 0) return;
+  const bool at_once = is_at_extent(type) || count == 1;
+  const int length = at_once ? static_cast<int>(count) : 1;
+  auto* left = static_cast<std::byte*>(const_cast<void*>(a)) - operand_offset(type);
+  auto* right = static_cast<std::byte*>(out) - operand_offset(type);
   // How often an operator runs, and for whom, depends on the algorithm: what it sees is no part of
   // what the program has seen.
   const libc_recording::Unobserved unobserved;
-  if (bound->cxx_callback_ == nullptr) {
-    bound->function_(const_cast<void*>(a), out, &length, &type);
-  } else {
-    using WithCallback = void(void*, void*, int*, MPI_Datatype*, MPI_User_function*);
-    void* function = reinterpret_cast<void*>(bound->function_);
-    reinterpret_cast<WithCallback*>(function)(const_cast<void*>(a), out, &length, &type,
-                                              bound->cxx_callback_);
+  const auto step = static_cast<std::size_t>(length);  // the function may change `length`
+  for (std::size_t i = 0; i < count; i += step) {
+    int given = length;
+    bound->call(left + i * self.element_bytes, right + i * self.element_bytes, &given, &type);
   }
+}
+
+void BoundReduction::call(void* left, void* right, int* length, MPI_Datatype* type) const {
+  if (cxx_callback_ == nullptr) return function_(left, right, length, type);
+  using WithCallback = void(void*, void*, int*, MPI_Datatype*, MPI_User_function*);
+  void* function = reinterpret_cast<void*>(function_);
+  reinterpret_cast<WithCallback*>(function)(left, right, length, type, cxx_callback_);
 }
 
 int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype type, MPI_Op op) {
@@ -72,20 +81,25 @@ int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void
   if (!is_comm(comm)) return fail_comm(name);
   BoundReduction bound;
   if (const int code = bind(name, comm, count, datatype, op, &bound)) return code;
-  const std::size_t bytes = bytes_of(datatype, count);
-  if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, bytes)) return code;
+  const std::size_t bytes = reduced_bytes_of(datatype, count);
+  if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, datatype, bytes))
+    return code;
   const bool in_place = sendbuf == MPI_IN_PLACE;
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
   const auto kind = exclusive ? OpKind::kExscan : OpKind::kScan;
   const std::size_t piece = engine::piece_bytes(bound.get().element_bytes);
   Scratch copy(piece), inclusive(piece);
-  engine::Scan algorithm(input.data(), bytes, bound.get(), recvbuf, exclusive, copy.data(),
-                         inclusive.data());
+  Result result(datatype, recvbuf);
+  engine::Scan algorithm(input.data(), bytes, bound.get(),
+                         result.place_or_copy(static_cast<std::size_t>(count)), exclusive,
+                         copy.data(), inclusive.data());
   const Status status = context->rank
                             ->channel(*comm->comm, call_of(site, kind, -1, bytes, datatype, op),
                                       input.data(), bytes, algorithm)
                             .status;
-  return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
+  if (status != Status::kOk) return fail_status(name, comm, status);
+  if (!exclusive || comm->rank() > 0) result.deliver(static_cast<std::size_t>(count));
+  return MPI_SUCCESS;
 }
 
 }  // namespace
@@ -97,15 +111,18 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
     return fail_comm(kName);
   BoundReduction bound;
   if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
-  const std::size_t bytes = bytes_of(datatype, count);
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
+  const std::size_t bytes = reduced_bytes_of(datatype, count);
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes))
+    return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
-  void* early = apart(input.data(), bytes, recvbuf, bytes) ? recvbuf : nullptr;
+  const Result result(datatype, recvbuf);
+  std::byte* to = result.place();
+  void* early = to != nullptr && apart(input.data(), bytes, to, bytes) ? to : nullptr;
   const Outcome o = reduce_everywhere(
       comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound, input.data(), early);
   if (o.status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, o.status);
-  if (o.at != recvbuf && bytes > 0) memmove(recvbuf, o.data(), bytes);
+  result.deliver(o.data(), static_cast<std::size_t>(count));
   return MPI_SUCCESS;
 }
 
@@ -115,15 +132,18 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
   if (!is_comm(comm)) return fail_comm(kName);
   BoundReduction bound;
   if (const int code = bind(kName, comm, recvcount, datatype, op, &bound)) return code;
-  const std::size_t part = bytes_of(datatype, recvcount), all = part * comm->comm->members.size;
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, all)) return code;
+  const std::size_t part = reduced_bytes_of(datatype, recvcount),
+                    all = part * comm->comm->members.size;
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, all))
+    return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf,
                            static_cast<std::size_t>(recvcount) * comm->comm->members.size);
   const Outcome o =
       reduce_everywhere(comm, call_of(site, OpKind::kReduceScatterBlock, -1, all, datatype, op),
                         bound, input.data(), nullptr);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  if (part > 0) memmove(recvbuf, o.data() + part * comm->comm->members.rank, part);
+  Result(datatype, recvbuf)
+      .deliver(o.data() + part * comm->comm->members.rank, static_cast<std::size_t>(recvcount));
   return MPI_SUCCESS;
 }
 
@@ -142,8 +162,9 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
     if (i == comm->rank()) before = count;
     count += static_cast<std::size_t>(recvcounts[i]);
   }
-  const std::size_t bytes = count * datatype->extent_bytes;
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)) return code;
+  const std::size_t bytes = count * datatype->reduced_bytes;
+  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes))
+    return code;
   const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
   const std::uint32_t layout =
       recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
@@ -151,8 +172,9 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
       comm, call_of(site, OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
       input.data(), nullptr);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  const std::size_t mine = bytes_of(datatype, recvcounts[comm->rank()]);
-  if (mine > 0) memmove(recvbuf, o.data() + before * datatype->extent_bytes, mine);
+  Result(datatype, recvbuf)
+      .deliver(o.data() + before * datatype->reduced_bytes,
+               static_cast<std::size_t>(recvcounts[comm->rank()]));
   return MPI_SUCCESS;
 }
 
@@ -163,23 +185,28 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
   BoundReduction bound;
   if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
   if (const int code = check_root(kName, comm, root)) return code;
-  const std::size_t bytes = bytes_of(datatype, count);
+  const std::size_t bytes = reduced_bytes_of(datatype, count);
   const bool at_root = comm->rank() == root, in_place = sendbuf == MPI_IN_PLACE;
-  if (const int code = at_root ? check_reduction_buffers(kName, comm, sendbuf, recvbuf, bytes)
-                               : check_buffer(kName, comm, "send", sendbuf, count, datatype)) {
+  if (const int code = at_root
+                           ? check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes)
+                           : check_buffer(kName, comm, "send", sendbuf, count, datatype)) {
     return code;
   }
   const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
-  const bool overlaps = at_root && !apart(input.data(), bytes, recvbuf, bytes);
+  Result result(datatype, recvbuf);
+  std::byte* to = at_root ? result.place_or_copy(static_cast<std::size_t>(count)) : nullptr;
+  const bool overlaps = at_root && !apart(input.data(), bytes, to, bytes);
   Scratch copy(overlaps ? engine::piece_bytes(bound.get().element_bytes) : 0);
-  engine::Reduce algorithm(static_cast<std::uint32_t>(root), input.data(), bytes, bound.get(),
-                           recvbuf, overlaps ? copy.data() : nullptr);
+  engine::Reduce algorithm(static_cast<std::uint32_t>(root), input.data(), bytes, bound.get(), to,
+                           overlaps ? copy.data() : nullptr);
   const Status status =
       context->rank
           ->channel(*comm->comm, call_of(site, OpKind::kReduce, root, bytes, datatype, op),
                     input.data(), at_root ? bytes : 0, algorithm)
           .status;
-  return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
+  if (status != Status::kOk) return fail_status(kName, comm, status);
+  if (at_root) result.deliver(static_cast<std::size_t>(count));
+  return MPI_SUCCESS;
 }
 
 int scan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
@@ -196,14 +223,27 @@ int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype data
   require_active(kName);
   BoundReduction bound;
   if (const int code = bind(kName, MPI_COMM_WORLD, count, datatype, op, &bound)) return code;
-  const std::size_t bytes = bytes_of(datatype, count);
+  const std::size_t bytes = reduced_bytes_of(datatype, count);
   if (const int code = check_buffer(kName, MPI_COMM_WORLD, "input", inbuf, count, datatype)) {
     return code;
   }
-  if (const int code = check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, bytes)) {
+  if (const int code =
+          check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, datatype, bytes)) {
     return code;
   }
-  bound.get().combine(bound.get(), inbuf, inoutbuf, inoutbuf, static_cast<std::size_t>(count));
+  // In place, where the values lie as the operation expects them; gaps do no harm here.
+  const auto values = static_cast<std::size_t>(count);
+  if (!is_spread(datatype)) {
+    bound.get().combine(bound.get(), first_byte(datatype, inbuf), first_byte(datatype, inoutbuf),
+                        first_byte(datatype, inoutbuf), values);
+    return MPI_SUCCESS;
+  }
+  const Contribution left(datatype, inbuf, values);
+  Result result(datatype, inoutbuf);
+  std::byte* right = result.place_or_copy(values);
+  read_operands(datatype, inoutbuf, values, right);
+  bound.get().combine(bound.get(), left.data(), right, right, values);
+  result.deliver(values);
   return MPI_SUCCESS;
 }
 

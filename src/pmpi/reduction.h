@@ -6,6 +6,7 @@
 #include "pmpi/datatype.h"
 #include "pmpi/errors.h"
 #include "pmpi/handles.h"
+#include "pmpi/packed.h"
 
 namespace rejoin::pmpi {
 
@@ -14,7 +15,7 @@ namespace rejoin::pmpi {
 class BoundReduction {
  public:
   bool bind(MPI_Datatype type, MPI_Op op) {
-    reduction_.element_bytes = type->extent_bytes;
+    reduction_.element_bytes = type->reduced_bytes;
     reduction_.user = op->function != nullptr;
     reduction_.context = this;
     type_ = type;
@@ -35,6 +36,7 @@ class BoundReduction {
  private:
   static void call_user(const engine::Reduction& self, const void* a, const void* b, void* out,
                         std::size_t count);
+  void call(void* left, void* right, int* length, MPI_Datatype* type) const;
 
   engine::Reduction reduction_;
   MPI_Datatype type_;
@@ -59,17 +61,57 @@ inline int bind(const char* function, MPI_Comm comm, int count, MPI_Datatype typ
 // What a reduction sends: the program's buffer, or a copy without the garbage in its gaps.
 class Contribution {
  public:
-  Contribution(MPI_Datatype type, const void* data, std::size_t count) : data_(data) {
-    if (type->gaps == 0) [[likely]]
-      return;
-    std::byte* copy = copy_.reserve(count * type->extent_bytes);
-    copy_without_gaps(type, data, count, copy);
-    data_ = copy;
+  Contribution(MPI_Datatype type, const void* buffer, std::size_t count)
+      : data_(first_byte(type, buffer)) {
+    if (type->gaps != 0 || is_spread(type)) [[unlikely]]
+      copy(type, buffer, count);
   }
-  const void* data() const { return data_; }
+  const std::byte* data() const { return data_; }
 
  private:
-  const void* data_;
+  void copy(MPI_Datatype type, const void* buffer, std::size_t count) {
+    std::byte* operands = copy_.reserve(count * type->reduced_bytes);
+    if (is_spread(type)) {
+      read_operands(type, buffer, count, operands);
+    } else {
+      copy_without_gaps(type, buffer, count, operands);
+    }
+    data_ = operands;
+  }
+
+  const std::byte* data_;
+  Scratch copy_;
+};
+
+// Where a reduction's result goes: the program's buffer, or memory from which it is copied there.
+class Result {
+ public:
+  Result(MPI_Datatype type, void* buffer) : type_(type), buffer_(buffer) {}
+
+  // The place for the operands in the program's own buffer; null if they look otherwise there.
+  std::byte* place() const { return is_spread(type_) ? nullptr : first_byte(type_, buffer_); }
+  // That, or memory for `count` operands.
+  std::byte* place_or_copy(std::size_t count) {
+    std::byte* own = place();
+    return own != nullptr ? own : copy_.reserve(count * type_->reduced_bytes);
+  }
+  // What place_or_copy() gave holds the result.
+  void deliver(std::size_t count) const {
+    if (copy_.data() != nullptr) write_operands(type_, copy_.data(), count, buffer_);
+  }
+  // It lies elsewhere, or in the buffer already.
+  void deliver(const std::byte* operands, std::size_t count) const {
+    const std::size_t bytes = count * type_->reduced_bytes;
+    if (is_spread(type_)) {
+      write_operands(type_, operands, count, buffer_);
+    } else if (bytes > 0 && operands != place()) {
+      memmove(place(), operands, bytes);
+    }
+  }
+
+ private:
+  MPI_Datatype type_;
+  void* buffer_;
   Scratch copy_;
 };
 

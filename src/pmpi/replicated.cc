@@ -1,9 +1,8 @@
 // Barrier, Bcast, Allgather, Allgatherv: what every member gets is the same.
-#include <string.h>
-
 #include "api.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/packed.h"
 
 namespace rejoin::pmpi {
 namespace {
@@ -41,18 +40,19 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
   if (const int code = check_root(kName, comm, root)) return code;
   const std::size_t bytes = bytes_of(datatype, count);
   const bool at_root = comm->rank() == root;
+  const PackedInput input(datatype, buffer, at_root ? static_cast<std::size_t>(count) : 0);
   ReplicatedSpec spec;
-  spec.input = at_root ? buffer : nullptr;
+  spec.input = at_root ? input.data() : nullptr;
   spec.input_bytes = at_root ? bytes : 0;
   spec.result_bytes = bytes;
-  spec.early = at_root ? nullptr : buffer;
+  spec.early = at_root || !is_contiguous(datatype) ? nullptr : first_byte(datatype, buffer);
   const Outcome o =
       context->rank->replicated(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), spec);
   if (o.status != Status::kOk) [[unlikely]]
     return fail_status(kName, comm, o.status);
   // What a replayed root brings may be something else than what everybody was given then.
   const bool given = !at_root || o.replaces_input;
-  if (given && o.at != buffer && bytes > 0) memcpy(buffer, o.data(), bytes);
+  if (given) put_values(datatype, o.data(), bytes, buffer);
   return MPI_SUCCESS;
 }
 
@@ -71,16 +71,21 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
     if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
       return code;
   }
+  const std::ptrdiff_t mine = std::ptrdiff_t{comm->rank()} * recvcount;
+  const PackedInput input =
+      in_place ? PackedInput(recvtype, value_at(recvbuf, recvtype, mine),
+                             static_cast<std::size_t>(recvcount))
+               : PackedInput(sendtype, sendbuf, static_cast<std::size_t>(sendcount));
+  std::byte* to = is_contiguous(recvtype) ? first_byte(recvtype, recvbuf) : nullptr;
   ReplicatedSpec spec;
-  spec.input =
-      in_place ? static_cast<std::byte*>(recvbuf) + block * comm->comm->members.rank : sendbuf;
+  spec.input = input.data();
   spec.input_bytes = block;
   spec.result_bytes = all;
-  spec.early = apart(spec.input, block, recvbuf, all) ? recvbuf : nullptr;
+  spec.early = to != nullptr && apart(spec.input, block, to, all) ? to : nullptr;
   const Outcome o =
       context->rank->replicated(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), spec);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  if (o.at != recvbuf && all > 0) memmove(recvbuf, o.data(), all);
+  put_values(recvtype, o.data(), all, recvbuf);
   return MPI_SUCCESS;
 }
 
@@ -98,10 +103,7 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
   auto* begin = offsets.as<std::size_t>();
   begin[0] = 0;
   for (std::uint32_t i = 0; i < n; ++i) begin[i + 1] = begin[i] + bytes_of(recvtype, recvcounts[i]);
-  const auto place = [&](std::uint32_t i) {
-    return static_cast<std::byte*>(recvbuf) +
-           displs[i] * static_cast<std::ptrdiff_t>(recvtype->extent_bytes);
-  };
+  const auto place = [&](std::uint32_t i) { return value_at(recvbuf, recvtype, displs[i]); };
   const std::size_t block = begin[me + 1] - begin[me];
   const bool in_place = sendbuf == MPI_IN_PLACE;
   if (!in_place) {
@@ -110,14 +112,18 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
     if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
       return code;
   }
-  bool packed = true;
+  bool packed = is_contiguous(recvtype);
   for (std::uint32_t i = 0; i < n; ++i) packed &= place(i) == place(0) + begin[i];
+  std::byte* to = packed ? first_byte(recvtype, place(0)) : nullptr;
+  const PackedInput input =
+      in_place ? PackedInput(recvtype, place(me), static_cast<std::size_t>(recvcounts[me]))
+               : PackedInput(sendtype, sendbuf, static_cast<std::size_t>(sendcount));
   ReplicatedSpec spec;
-  spec.input = in_place ? place(me) : sendbuf;
+  spec.input = input.data();
   spec.input_bytes = block;
   spec.result_bytes = begin[n];
   spec.blocks = begin;
-  spec.early = packed && apart(spec.input, block, place(0), begin[n]) ? place(0) : nullptr;
+  spec.early = to != nullptr && apart(spec.input, block, to, begin[n]) ? to : nullptr;
   const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
   const Outcome o = context->rank->replicated(
       *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), spec);
@@ -125,8 +131,7 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
   if (o.at == spec.early && spec.early != nullptr) return MPI_SUCCESS;
   const std::byte* result = o.data();
   for (std::uint32_t i = 0; i < n; ++i) {
-    const std::size_t bytes = begin[i + 1] - begin[i];
-    if (bytes > 0) memmove(place(i), result + begin[i], bytes);
+    put_values(recvtype, result + begin[i], begin[i + 1] - begin[i], place(i));
   }
   return MPI_SUCCESS;
 }

@@ -448,35 +448,5 @@ int status_set_cancelled(MPI_Status* status, int flag) {
   status->_cancelled = flag != 0;
   return MPI_SUCCESS;
 }
-int status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  constexpr const char* kName = "MPI_Status_set_elements";
-  require_active(kName);
-  if (!is_type(datatype)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
-                "the datatype is MPI_DATATYPE_NULL, or it was freed");
-  }
-  const std::size_t element =
-      datatype->elements > 0 ? datatype->size_bytes / datatype->elements : 0;
-  status->_ucount = static_cast<std::size_t>(count) * element;
-  return MPI_SUCCESS;
-}
-int status_set_elements(MPI_Status* status, MPI_Datatype datatype, int count) {
-  return status_set_elements_x(status, datatype, count);
-}
-
-int get_count(const MPI_Status* status, MPI_Datatype datatype, int* count) {
-  constexpr const char* kName = "MPI_Get_count";
-  require_active(kName);
-  if (!is_type(datatype)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
-                "the datatype is MPI_DATATYPE_NULL, or it was freed");
-  }
-  const std::size_t size = datatype->size_bytes;
-  const bool whole = size > 0 && status->_ucount % size == 0 && status->_ucount / size <= INT_MAX;
-  *count = whole                  ? static_cast<int>(status->_ucount / size)
-           : status->_ucount == 0 ? 0
-                                  : MPI_UNDEFINED;
-  return MPI_SUCCESS;
-}
 
 }  // namespace rejoin::pmpi

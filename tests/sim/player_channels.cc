@@ -122,8 +122,9 @@ Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
   const auto place = [&](std::uint32_t i) {
     return Block{reinterpret_cast<std::byte*>(in.data + i * count), out.bytes()};
   };
-  return channel(c, OpKind::kScatter, static_cast<int>(root), signature, out, false,
-                 engine::Scatter(root, out.data, out.bytes(), place));
+  return channel(
+      c, OpKind::kScatter, static_cast<int>(root), signature, out, false,
+      engine::Scatter(root, Block{reinterpret_cast<std::byte*>(out.data), out.bytes()}, place));
 }
 
 Status Player::alltoall(Comm& c, std::size_t count) {

@@ -1,0 +1,63 @@
+// How collectives see the program's buffers: data without gaps. Where a type is contiguous that is
+// the buffer itself, at no cost.
+#pragma once
+
+#include <string.h>
+
+#include "pmpi/datatype.h"
+
+namespace rejoin::pmpi {
+
+// The data of `count` values that is sent.
+class PackedInput {
+ public:
+  PackedInput(MPI_Datatype type, const void* buffer, std::size_t count) {
+    if (is_contiguous(type)) [[likely]] {
+      data_ = first_byte(type, buffer);
+    } else {
+      pack_values(type, buffer, count);
+    }
+  }
+  const std::byte* data() const { return data_; }
+
+ private:
+  void pack_values(MPI_Datatype type, const void* buffer, std::size_t count) {
+    std::byte* packed = copy_.reserve(count * type->size_bytes);
+    pack(type, buffer, count, packed);
+    data_ = packed;
+  }
+
+  const std::byte* data_;
+  Scratch copy_;
+};
+
+// Puts `bytes` of received data where the values at `buffer` are; `from` may be there already.
+inline void put_values(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer) {
+  if (!is_contiguous(type)) {
+    unpack(type, from, bytes, buffer);
+  } else if (std::byte* to = first_byte(type, buffer); to != from && bytes > 0) {
+    memmove(to, from, bytes);
+  }
+}
+
+// --- Operands of reductions: values at a distance of reduced_bytes, which is the extent unless
+// their data would overlap.
+
+// Whether operands look otherwise than the values at a program's buffer.
+inline bool is_spread(MPI_Datatype type) {
+  return !type->contiguous && type->element == engine::Element::kNone;
+}
+// Whether operands are as far apart as values.
+inline bool is_at_extent(MPI_Datatype type) {
+  return static_cast<std::ptrdiff_t>(type->reduced_bytes) == type->extent_bytes;
+}
+// From the address that a user's function is given to the first byte of an operand. A multiple of
+// 16 where operands are copies, so that what the program has aligned stays so.
+inline std::ptrdiff_t operand_offset(MPI_Datatype type) {
+  return is_spread(type) ? type->first_byte & -16 : type->first_byte;
+}
+// REQUIRES is_spread(type). What is no data is set to 0, and not touched in the program's buffer.
+void read_operands(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* operands);
+void write_operands(MPI_Datatype type, const std::byte* operands, std::size_t count, void* buffer);
+
+}  // namespace rejoin::pmpi
