@@ -21,11 +21,14 @@ TEST_P(Chance, RandomWorlds) {
   if (!thorough()) return;
   for (unsigned i = 0; i < kProbeCount; ++i) {
     const auto p = static_cast<Probe>(i);
-    if (p == Probe::kMismatch || p == Probe::kMismatchReplayed)
+    if (p == Probe::kMismatch || p == Probe::kMismatchReplayed || p == Probe::kToldAtCheckpoint)
       continue;  // these programs are legal
+    // Seldom a receiver is slow enough in these: world "chunks" is made for it.
+    if (p == Probe::kHeadStart || p == Probe::kHeadStartLost) continue;
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
+    if (is_of_point_to_point(static_cast<Point>(i))) continue;
     EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
   }
 }

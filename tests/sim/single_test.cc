@@ -28,12 +28,6 @@ TEST_P(SingleDeath, AtEveryStep) {
 INSTANTIATE_TEST_SUITE_P(Worlds, SingleDeath,
                          testing::ValuesIn(names_of_mortal_worlds(kMaxSimRanks)), name_of_case);
 
-// Random programs have collectives only.
-bool is_of_point_to_point(Point p) {
-  return is_at(p, Step::kMatch) || is_at(p, Step::kMatched) || is_at(p, Step::kOutcome) ||
-         is_at(p, Step::kCancel);
-}
-
 TEST(SingleDeath, InSmallRandomWorlds) {
   Probes probes;
   for (std::uint64_t seed = 0; seed < scaled(120); ++seed) {

@@ -77,7 +77,8 @@ def random_from_outside(t, n):
 def all_ranks_at_the_same_operation(t):
     for n in (2, 4):
         program = random_program(n)
-        last = t.undisturbed(n, *program).operations(0)
+        undisturbed = t.undisturbed(n, *program)
+        last = min(undisturbed.operations(rank) for rank in range(n))
         points = all_points(last, 0)
         for point in points if t.long else t.rng.sample(points, 10):
             kills = [Kill(rank, point.point, point.moment) for rank in range(n)]
