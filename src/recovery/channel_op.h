@@ -90,9 +90,9 @@ class ChannelOp {
     // Who has a record of this operation has sent all that it sends: so the record is read first.
     const bool finished = thorough_ && r_.peers.tail(c_.members, peer) > e_.sequence;
     Arrived* a = r_.mail.take(c_, from, e_.sequence);
-    if (a == nullptr) {
-      r_.mail.poll(from, thorough_);
-      a = r_.mail.take(c_, from, e_.sequence);
+    for (bool more = true; a == nullptr && more;) {
+      more = r_.mail.poll_next(from, thorough_);
+      if (more) a = r_.mail.take(c_, from, e_.sequence);
     }
     if (a == nullptr) {
       if (!thorough_) return Progress::kPending;

@@ -79,21 +79,21 @@ class Mail {
       return;
     }
     r.posted = true;
+    ++queued_;
     r.next = nullptr;
     *c.mail.last_posted = &r;
     c.mail.last_posted = &r.next;
   }
 
   // Looks for what r waits for. thorough: wherever it may come from, and for what others need of
-  // me.
+  // me. No more is taken in than that: a replay finds all messages there at once.
   bool advance(const Receive& r, bool thorough) {
-    if (r.message != nullptr || r.cancelled) return true;
-    if (r.source == kAnySource || thorough) {
-      poll_all(thorough);
-    } else {
-      poll(r.source, false);
+    bool more = r.message == nullptr && !r.cancelled;
+    for (bool first = thorough; more && r.message == nullptr; first = false) {
+      more = poll_next(r.source, first);
     }
-    return r.message != nullptr;
+    if (thorough && r.message == nullptr && !r.cancelled) poll_all(true);
+    return r.message != nullptr || r.cancelled;
   }
 
   // The receive is over, and its message is copied: a later incarnation is given it again.
@@ -105,7 +105,7 @@ class Mail {
   // True: it will never be given a message. False: it has one.
   bool cancel(Comm<H>& c, Receive& r) {
     if (r.cancelled) return true;
-    if (r.message == nullptr) poll_all(true);
+    for (bool more = true; more && r.message == nullptr;) more = poll_next(r.source, true);
     if (r.message != nullptr) return false;
     if (!engine::breaks(host_, Rule::kCancelRecorded)) {
       std::uint64_t* at = cancelled_.next();
@@ -119,6 +119,7 @@ class Mail {
     *link = r.next;
     if (c.mail.last_posted == &r.next) c.mail.last_posted = link;
     r.posted = false;
+    --queued_;
     r.cancelled = true;
     return true;
   }
@@ -155,30 +156,21 @@ class Mail {
 
   // --- Looking
 
+  // For receives that are posted: of what nobody waits for nothing need be taken in.
   void poll_all(bool thorough) {
-    for (std::uint32_t r = 0; r < header_->ranks; ++r) poll(r, thorough);
+    if (queued_ == 0) return;
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+      if (!poll_next(kAnySource, thorough && i == 0)) return;
+    }
   }
 
-  // Takes in what `from` has sent since. thorough: also if the place of the next message has moved.
-  void poll(std::uint32_t from, bool thorough) {
-    Sender& s = senders_[from];
-    host_.step(Step::kReceive);
-    if (thorough) s.place = nullptr;
-    for (;;) {
-      if (s.place == nullptr) {
-        s.place = peers_.message_place(from, host_.rank(), s.next, &s.run);
-        if (s.place == nullptr) return;
-      }
-      // The page of the next message may have no memory yet: then only the tail is safe to read.
-      if ((reinterpret_cast<std::uintptr_t>(s.place) & (kPageBytes - 1)) == 0 &&
-          peers_.posted(from, host_.rank()) <= s.next) {
-        return;
-      }
-      if (s.place->ready.load(std::memory_order_acquire) != s.next + 1) return;
-      deliver(s, from, s.place);
-      s.place = --s.run == 0 ? nullptr : s.place + 1;
-      ++s.next;
-    }
+  // Takes in the next message of `from`, or the next of each rank. False: there is none. thorough:
+  // also if the place of the next message has moved.
+  bool poll_next(std::uint32_t from, bool thorough) {
+    if (from != kAnySource) return poll_one(from, thorough);
+    bool any = false;
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) any |= poll_one(r, thorough);
+    return any;
   }
 
   // A communicator that was made just now: messages may have come before it.
@@ -252,6 +244,7 @@ class Mail {
   }
 
  private:
+  static constexpr unsigned kAtOnce = 32;
   static constexpr std::uintptr_t kPageBytes = 4096;
   static constexpr std::uint64_t kUnrecorded = ~std::uint64_t{0};
   static constexpr std::uint64_t kTagBits = ~journal::kSynchronous;
@@ -272,9 +265,25 @@ class Mail {
     return fits(r.source, r.tag, a);
   }
 
-  void deliver(Sender& s, std::uint32_t from, journal::ChannelEntry* e) {
-    deliver(s, from, e, s.next);
+  bool poll_one(std::uint32_t from, bool thorough) {
+    Sender& s = senders_[from];
+    host_.step(Step::kReceive);
+    if (thorough || s.place == nullptr) {
+      s.place = peers_.message_place(from, host_.rank(), s.next, &s.run);
+      if (s.place == nullptr) return false;
+    }
+    // The page of the next message may have no memory yet: then only the tail is safe to read.
+    if ((reinterpret_cast<std::uintptr_t>(s.place) & (kPageBytes - 1)) == 0 &&
+        peers_.posted(from, host_.rank()) <= s.next) {
+      return false;
+    }
+    if (s.place->ready.load(std::memory_order_acquire) != s.next + 1) return false;
+    deliver(s, from, s.place, s.next);
+    s.place = --s.run == 0 ? nullptr : s.place + 1;
+    ++s.next;
+    return true;
   }
+
   void deliver(Sender& s, std::uint32_t from, journal::ChannelEntry* e, std::uint64_t index) {
     Arrived* a = free_;
     if (a != nullptr) {
@@ -307,6 +316,7 @@ class Mail {
       *link = r->next;
       if (c.mail.last_posted == &r->next) c.mail.last_posted = link;
       r->posted = false;
+      --queued_;
       match(*r, a);
       return;
     }
@@ -397,6 +407,7 @@ class Mail {
       }
     }
     strangers_ = nullptr;
+    queued_ = 0;
   }
 
   H& host_;
@@ -408,6 +419,7 @@ class Mail {
   Sender* senders_;               // [ranks]
   Arrived* strangers_ = nullptr;  // of communicators that I have not made yet
   Arrived* free_ = nullptr;
+  std::uint64_t queued_ = 0;  // receives that wait for a message
   std::uint64_t receives_ = 0;
   std::uint64_t wildcards_ = 0;
   journal::LogWriter<std::uint64_t, H> matches_;

@@ -279,12 +279,12 @@ class PointToPoint {
   }
 
   const Arrived* look(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
-    if (thorough || source == kAnySource) {
-      r_.mail.poll_all(thorough);
-    } else {
-      r_.mail.poll(source, false);
+    if (thorough) r_.mail.poll_all(true);
+    for (bool more = true; more; thorough = false) {
+      if (const Arrived* a = r_.mail.find(c, source, tag)) return a;
+      more = r_.mail.poll_next(source, thorough);
     }
-    return r_.mail.find(c, source, tag);
+    return nullptr;
   }
 
   // A program that polls: now and then everything is looked at, and the processor is
