@@ -6,16 +6,91 @@
 #include "api.h"
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
+#include "pmpi/mpifh/hooks.h"
 
 namespace rejoin::pmpi {
 
+struct AttributeValue {
+  AttributeKind kind;
+  MPI_Fint integer;  // kInteger
+  MPI_Aint address;  // kAddress; a kPointer
+};
+
 struct Attribute {
   int keyval;
-  void* value;
+  AttributeValue value;
   Attribute* next;
 };
 
 namespace {
+
+// --- How each language sees a value (MPI 3.1, section 17.2.7)
+
+AttributeValue from_pointer(void* p) {
+  return {AttributeKind::kPointer, 0, reinterpret_cast<MPI_Aint>(p)};
+}
+AttributeValue from_integer(MPI_Aint value, AttributeKind kind) {
+  return {kind, static_cast<MPI_Fint>(value), value};
+}
+
+// C is given the address of what Fortran has set.
+void* as_pointer(AttributeValue* v) {
+  if (v->kind == AttributeKind::kInteger) return &v->integer;
+  if (v->kind == AttributeKind::kAddress) return &v->address;
+  return reinterpret_cast<void*>(v->address);
+}
+// Fortran is given the pointer that C has set as an integer.
+MPI_Aint as_integer(const AttributeValue& v) {
+  return v.kind == AttributeKind::kInteger ? v.integer : v.address;
+}
+
+// --- Functions of the program
+
+using FortranCopy = void(MPI_Fint* comm, MPI_Fint* keyval, void* extra_state, void* in, void* out,
+                         MPI_Fint* flag, MPI_Fint* error);
+using FortranDelete = void(MPI_Fint* comm, MPI_Fint* keyval, void* value, void* extra_state,
+                           MPI_Fint* error);
+
+// A value as a parameter of Fortran's: an INTEGER lies in the first bytes of an address.
+struct Parameter {
+  explicit Parameter(MPI_Aint value) : address(value) {}
+  MPI_Aint address;
+  MPI_Aint read(AttributeKind kind) const {
+    return kind == AttributeKind::kInteger ? static_cast<MPI_Fint>(address) : address;
+  }
+};
+
+int call_copy(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* in, AttributeValue* out,
+              int* flag) {
+  if (k.kind == AttributeKind::kPointer) {
+    void *given = as_pointer(in), *made = nullptr;
+    const int code = k.copy(comm, keyval, k.extra_state, given, &made, flag);
+    // A copy of the address of a value that Fortran has set would outlive the value.
+    *out = made == given ? *in : from_pointer(made);
+    return code;
+  }
+  MPI_Fint handle = comm_c2f(comm), error = MPI_SUCCESS;
+  Parameter state(reinterpret_cast<MPI_Aint>(k.extra_state)), given(as_integer(*in)), made(0);
+  void* function = reinterpret_cast<void*>(k.copy);
+  reinterpret_cast<FortranCopy*>(function)(&handle, &keyval, &state.address, &given.address,
+                                           &made.address, flag, &error);
+  *out = from_integer(made.read(k.kind), k.kind);
+  return error;
+}
+
+int call_delete(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* value) {
+  if (k.kind == AttributeKind::kPointer) {
+    return k.remove(comm, keyval, as_pointer(value), k.extra_state);
+  }
+  MPI_Fint handle = comm_c2f(comm), error = MPI_SUCCESS;
+  Parameter state(reinterpret_cast<MPI_Aint>(k.extra_state)), given(as_integer(*value));
+  void* function = reinterpret_cast<void*>(k.remove);
+  reinterpret_cast<FortranDelete*>(function)(&handle, &keyval, &given.address, &state.address,
+                                             &error);
+  return error;
+}
+
+// --- Keyvals and attributes
 
 constexpr int kFirstKeyval = IMPI_HOST_COLOR + 1;  // below are the predefined ones
 
@@ -40,8 +115,8 @@ Attribute** find(MPI_Comm comm, int keyval) {
 // The delete function of one attribute, then the attribute. Returns the function's error.
 int remove(MPI_Comm comm, Attribute** place) {
   Attribute* a = *place;
-  Keyval* k = find_keyval(a->keyval);
-  if (const int code = k->remove(comm, a->keyval, a->value, k->extra_state)) return code;
+  const Keyval k = *find_keyval(a->keyval);
+  if (const int code = call_delete(k, comm, a->keyval, &a->value)) return code;
   *place = a->next;
   drop(find_keyval(a->keyval));  // the function may have made the table of keys grow
   destroy(a);
@@ -74,13 +149,14 @@ const int* predefined(int keyval) {
 }
 
 int create(const char* name, MPI_Comm_copy_attr_function* copy,
-           MPI_Comm_delete_attr_function* remove_fn, int* keyval, void* extra_state) {
+           MPI_Comm_delete_attr_function* remove_fn, int* keyval, void* extra_state,
+           AttributeKind kind = AttributeKind::kPointer) {
   require_active(name);
   if (copy == nullptr || remove_fn == nullptr || keyval == nullptr) {
     return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
   }
   grow(&context->keyvals, context->keyval_count, &context->keyval_capacity);
-  context->keyvals[context->keyval_count] = {copy, remove_fn, extra_state, 1};
+  context->keyvals[context->keyval_count] = {copy, remove_fn, extra_state, kind, 1};
   *keyval = kFirstKeyval + context->keyval_count++;
   return MPI_SUCCESS;
 }
@@ -94,7 +170,7 @@ int free_key(const char* name, int* keyval) {
   return MPI_SUCCESS;
 }
 
-int set(const char* name, MPI_Comm comm, int keyval, void* value) {
+int set(const char* name, MPI_Comm comm, int keyval, const AttributeValue& value) {
   if (!is_comm(comm)) return fail_comm(name);
   if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
   Attribute** place = find(comm, keyval);
@@ -110,19 +186,21 @@ int set(const char* name, MPI_Comm comm, int keyval, void* value) {
   return MPI_SUCCESS;
 }
 
-int get(const char* name, MPI_Comm comm, int keyval, void* value, int* flag) {
+// `value` is given the pointer that C sees, `integer` what Fortran sees; one of them is null.
+int get(const char* name, MPI_Comm comm, int keyval, void** value, MPI_Aint* integer, int* flag) {
   if (!is_comm(comm)) return fail_comm(name);
-  void** to = static_cast<void**>(value);
   *flag = 0;
   if (keyval >= 0 && keyval < kFirstKeyval) {
     const int* p = predefined(keyval);
     if (p == nullptr) return MPI_SUCCESS;
-    *to = const_cast<int*>(p);
+    if (value != nullptr) *value = const_cast<int*>(p);
+    if (integer != nullptr) *integer = *p;
   } else {
     if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
-    const Attribute* a = *find(comm, keyval);
+    Attribute* a = *find(comm, keyval);
     if (a == nullptr) return MPI_SUCCESS;
-    *to = a->value;
+    if (value != nullptr) *value = as_pointer(&a->value);
+    if (integer != nullptr) *integer = as_integer(a->value);
   }
   *flag = 1;
   return MPI_SUCCESS;
@@ -140,13 +218,13 @@ int delete_one(const char* name, MPI_Comm comm, int keyval) {
 }
 
 // Oldest first, so that the copy's list is in the order of the original's.
-int copy_from(MPI_Comm from, MPI_Comm to, const Attribute* a) {
+int copy_from(MPI_Comm from, MPI_Comm to, Attribute* a) {
   if (a == nullptr) return MPI_SUCCESS;
   if (const int code = copy_from(from, to, a->next)) return code;
-  Keyval* k = find_keyval(a->keyval);
-  void* value = nullptr;
+  const Keyval k = *find_keyval(a->keyval);
+  AttributeValue value = {};
   int flag = 0;
-  const int code = k->copy(from, a->keyval, k->extra_state, a->value, &value, &flag);
+  const int code = call_copy(k, from, a->keyval, &a->value, &value, &flag);
   if (code != MPI_SUCCESS || flag == 0) return code;
   ++find_keyval(a->keyval)->references;
   Attribute* copy = make<Attribute>();
@@ -183,16 +261,17 @@ int keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, in
 int comm_free_keyval(int* comm_keyval) { return free_key("MPI_Comm_free_keyval", comm_keyval); }
 int keyval_free(int* keyval) { return free_key("MPI_Keyval_free", keyval); }
 int comm_set_attr(MPI_Comm comm, int comm_keyval, void* attribute_val) {
-  return set("MPI_Comm_set_attr", comm, comm_keyval, attribute_val);
+  return set("MPI_Comm_set_attr", comm, comm_keyval, from_pointer(attribute_val));
 }
 int attr_put(MPI_Comm comm, int keyval, void* attribute_val) {
-  return set("MPI_Attr_put", comm, keyval, attribute_val);
+  return set("MPI_Attr_put", comm, keyval, from_pointer(attribute_val));
 }
 int comm_get_attr(MPI_Comm comm, int comm_keyval, void* attribute_val, int* flag) {
-  return get("MPI_Comm_get_attr", comm, comm_keyval, attribute_val, flag);
+  return get("MPI_Comm_get_attr", comm, comm_keyval, static_cast<void**>(attribute_val), nullptr,
+             flag);
 }
 int attr_get(MPI_Comm comm, int keyval, void* attribute_val, int* flag) {
-  return get("MPI_Attr_get", comm, keyval, attribute_val, flag);
+  return get("MPI_Attr_get", comm, keyval, static_cast<void**>(attribute_val), nullptr, flag);
 }
 int comm_delete_attr(MPI_Comm comm, int comm_keyval) {
   return delete_one("MPI_Comm_delete_attr", comm, comm_keyval);
@@ -213,6 +292,24 @@ int copy_value(void* in, void* out, int* flag) {
 
 }  // namespace
 }  // namespace rejoin::pmpi
+
+// What Fortran calls (mpifh/hooks.h).
+using rejoin::pmpi::AttributeKind;
+int rejoin_keyval_create(const char* name, void* copy, void* remove, int* keyval,
+                         MPI_Aint extra_state, int is_integer) {
+  return rejoin::pmpi::create(name, reinterpret_cast<MPI_Comm_copy_attr_function*>(copy),
+                              reinterpret_cast<MPI_Comm_delete_attr_function*>(remove), keyval,
+                              reinterpret_cast<void*>(extra_state),
+                              is_integer != 0 ? AttributeKind::kInteger : AttributeKind::kAddress);
+}
+int rejoin_attribute_set(const char* name, MPI_Comm comm, int keyval, MPI_Aint value,
+                         int is_integer) {
+  const auto kind = is_integer != 0 ? AttributeKind::kInteger : AttributeKind::kAddress;
+  return rejoin::pmpi::set(name, comm, keyval, rejoin::pmpi::from_integer(value, kind));
+}
+int rejoin_attribute_get(const char* name, MPI_Comm comm, int keyval, MPI_Aint* value, int* flag) {
+  return rejoin::pmpi::get(name, comm, keyval, nullptr, value, flag);
+}
 
 // The copy and delete functions that MPI predefines; mpi.h gives them these names.
 using rejoin::pmpi::copy_nothing;

@@ -17,10 +17,15 @@ struct HandleTable {
   int capacity;
 };
 
+// Whose an attribute's value or functions are: C's pointers, or Fortran's integers, of MPI 1 or of
+// the size of an address.
+enum class AttributeKind : std::uint8_t { kPointer, kInteger, kAddress };
+
 struct Keyval {
-  MPI_Comm_copy_attr_function* copy;
+  MPI_Comm_copy_attr_function* copy;  // those of another kind are cast
   MPI_Comm_delete_attr_function* remove;
   void* extra_state;
+  AttributeKind kind;
   int references;  // the program's handle, and attributes; 0: freed
 };
 

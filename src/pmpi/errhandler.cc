@@ -5,6 +5,7 @@
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
+#include "pmpi/mpifh/hooks.h"
 
 namespace rejoin::pmpi {
 
@@ -85,3 +86,7 @@ int comm_call_errhandler(MPI_Comm comm, int errorcode) {
 }
 
 }  // namespace rejoin::pmpi
+
+void rejoin_errhandler_set_fortran(MPI_Errhandler errhandler) {
+  errhandler->kind = rejoin::pmpi::ErrhandlerKind::kFortran;
+}

@@ -133,6 +133,12 @@ int call_handler(MPI_Comm comm, int code) {
     handler->function(&comm, &code, nullptr);
     return code;
   }
+  if (handler->kind == ErrhandlerKind::kFortran) {
+    MPI_Fint handle = comm_c2f(comm), error = code;
+    void* function = reinterpret_cast<void*>(handler->function);
+    reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(function)(&handle, &error);
+    return code;
+  }
   char what[1200], text[1400];
   text_of(code, what, sizeof what);
   snprintf(text, sizeof text, "%s%s (communicator %s)",

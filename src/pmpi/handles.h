@@ -51,7 +51,7 @@ enum class TypeClass : std::uint8_t {
   kPair,
 };
 
-enum class ErrhandlerKind : std::uint8_t { kFatal, kReturn, kUser };
+enum class ErrhandlerKind : std::uint8_t { kFatal, kReturn, kUser, kFortran };
 
 // How many MPI_Comm_create_group calls of one member list and tag this process has made on a
 // communicator: the only count that all members of such a group share.
@@ -122,7 +122,7 @@ struct ompi_op_t {
 
 struct ompi_errhandler_t {
   rejoin::pmpi::Magic magic;
-  MPI_Comm_errhandler_function* function;  // kUser
+  MPI_Comm_errhandler_function* function;  // kUser; kFortran: given integers
   int references;                          // handles and communicators
   int fortran;
   rejoin::pmpi::ErrhandlerKind kind;

@@ -374,7 +374,7 @@ record stop epoch 0 code 126
   expect_transcript(ranks(1), R"(
 > 1 foreign 0 : libmpich.so.12
 stop
-tell: the program of rank 0 was built for MPICH or Intel MPI (libmpich.so.12), whose binaries Rejoin cannot run; compile it again with ftmpicc or ftmpicxx, or with mpicc of Open MPI 4 or 5 (libmpi.so.40)
+tell: the program of rank 0 was built for MPICH or Intel MPI (libmpich.so.12), whose binaries Rejoin cannot run; compile it again with ftmpicc, ftmpicxx or ftmpifort, or with mpicc of Open MPI 4 or 5 (libmpi.so.40)
 record stop epoch 0 code 1
 )");
   expect_transcript(ranks(1), R"(

@@ -71,7 +71,7 @@ std::vector<std::string> needed_of(std::string_view image) {
 }
 
 namespace {
-// Open MPI's own Fortran bindings: they need its insides, and Rejoin has none of its own.
+// Open MPI's Fortran bindings; those of version 40 work on our libmpi_mpifh.so.40, or are it.
 bool is_fortran_mpi(std::string_view soname) {
   return soname.starts_with("libmpi_mpifh.so") || soname.starts_with("libmpi_usempi");
 }
@@ -79,22 +79,20 @@ bool is_fortran_mpi(std::string_view soname) {
 
 bool is_foreign_mpi(std::string_view soname) {
   if (soname.starts_with("libmpich") || soname.starts_with("libmpi_mt.so")) return true;
-  if (is_fortran_mpi(soname)) return true;
+  if (is_fortran_mpi(soname)) return !soname.ends_with(".so.40");
   // libmpi.so.12 is MPICH and Intel MPI, libmpi.so.1 and .20 are Open MPI before 3.
   return soname.starts_with("libmpi.so") && soname != "libmpi.so.40";
 }
 
 std::string foreign_mpi_text(std::string_view program, std::string_view soname) {
-  if (is_fortran_mpi(soname)) {
-    return std::string(program) + " uses MPI's Fortran bindings (" + std::string(soname) +
-           "), which Rejoin does not have yet; C and C++ programs work";
-  }
   std::string whose = "another MPI";
   if (soname.starts_with("libmpich") || soname == "libmpi.so.12") whose = "MPICH or Intel MPI";
-  if (soname == "libmpi.so.1" || soname == "libmpi.so.20") whose = "an old Open MPI";
+  if (soname == "libmpi.so.1" || soname == "libmpi.so.20" || is_fortran_mpi(soname)) {
+    whose = "an old Open MPI";
+  }
   return std::string(program) + " was built for " + whose + " (" + std::string(soname) +
-         "), whose binaries Rejoin cannot run; compile it again with ftmpicc or ftmpicxx, or with "
-         "mpicc of Open MPI 4 or 5 (libmpi.so.40)";
+         "), whose binaries Rejoin cannot run; compile it again with ftmpicc, ftmpicxx or "
+         "ftmpifort, or with mpicc of Open MPI 4 or 5 (libmpi.so.40)";
 }
 
 }  // namespace rejoin::launcher

@@ -14,7 +14,7 @@ namespace rejoin::launcher {
 std::vector<std::string> needed_of(std::string_view image);
 
 // True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
-// libmpi.so.40, or Open MPI's Fortran bindings.
+// libmpi.so.40, or Fortran bindings for such a one.
 bool is_foreign_mpi(std::string_view soname);
 
 // What to tell the user about a program linked against `soname`.
