@@ -2,7 +2,7 @@
 # What ./quickstart and ./check share: the one list of packages, and the build. Sourced by bash.
 
 packages=(
-  g++ cmake ninja-build pkg-config python3
+  g++ gfortran cmake ninja-build pkg-config python3
   openmpi-bin libopenmpi-dev mpich libmpich-dev examl
   libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libhwloc-dev
   libgtest-dev libbenchmark-dev clang-tidy clang-format

@@ -158,8 +158,14 @@ def coverage(sections):
         "`MPI_Comm_set_info` and `MPI_Comm_dup_with_info` are given is dropped.", "",
         "C++ programs linked by `mpicxx` run: `libmpi_cxx.so.40` is ours too. The C++ classes that MPI 3",
         "removed are thin over the C functions and work as far as those do; of their callbacks, those of",
-        "operations work, and those of attributes and error handlers answer with an error. Fortran programs",
-        "need `libmpi_mpifh.so.40`, which does not exist here.", "",
+        "operations work, and those of attributes and error handlers answer with an error.", "",
+        "Fortran programs linked by `mpifort` run, with `mpif.h`, the module `mpi` and the module `mpi_f08`:",
+        "`libmpi_mpifh.so.40` is ours, and Open MPI's libraries of the two modules call it. It has the same",
+        "functions as below, and what is not supported in C is not supported in Fortran. `MPI_PCONTROL` has no",
+        "further arguments there; the functions of `rejoin.h` can be called through `bind(C)`. To a restarted",
+        "rank, all calls of one MPI function through `mpi_f08` come from one place, the module's library:",
+        "whether an operation belonged to the bootstrap phase (`docs/checkpoints.md`) is then noticed less often",
+        "than with `mpif.h` and `mpi`.", "",
         "| | works | answers with an error |", "| --- | ---: | ---: |"]
     total = [0, 0]
     for title, functions in sections:

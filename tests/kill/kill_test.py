@@ -17,6 +17,7 @@ from scenarios import (  # noqa: E402, F401
     checkpoints,
     deaths,
     endings,
+    fortran,
     log_ops,
     members,
     memory,

@@ -168,8 +168,9 @@ TEST(Elf, DamagedFilesAreHarmless) {
 }
 
 TEST(Elf, ForeignMpis) {
-  for (const char* soname : {"libmpich.so.12", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20",
-                             "libmpi_mpifh.so.20", "libmpi_usempif08.so.30", "libmpi_mpifh.so.12"}) {
+  for (const char* soname :
+       {"libmpich.so.12", "libmpi.so.12", "libmpi.so.1", "libmpi.so.20", "libmpi_mpifh.so.20",
+        "libmpi_usempif08.so.30", "libmpi_mpifh.so.12"}) {
     EXPECT_TRUE(is_foreign_mpi(soname)) << soname;
     EXPECT_NE(foreign_mpi_text("p", soname).find(soname), std::string::npos);
   }

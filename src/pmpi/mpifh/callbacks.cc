@@ -41,8 +41,8 @@ void ompi_op_create_f(MPI_User_function* function, MPI_Fint* commute, MPI_Fint* 
                       MPI_Fint* ierr) {
   Handle<MPI_Op> made(op);
   void* intercept = reinterpret_cast<void*>(call_operator);
-  const int code = PMPI_Op_create(reinterpret_cast<MPI_User_function*>(intercept), *commute,
-                                  &made.handle);
+  const int code =
+      PMPI_Op_create(reinterpret_cast<MPI_User_function*>(intercept), *commute, &made.handle);
   if (code == MPI_SUCCESS) ompi_op_set_cxx_callback(made.handle, function);
   give(ierr, code);
 }
@@ -96,38 +96,38 @@ void ompi_attr_get_f(MPI_Fint* comm, MPI_Fint* keyval, MPI_Fint* value, MPI_Fint
                      MPI_Fint* ierr) {
   Logical found(flag);
   MPI_Aint wide = 0;
-  const int code = rejoin_attribute_get("MPI_Attr_get", to_c<MPI_Comm>(comm), *keyval, &wide,
-                                        &found.value);
+  const int code =
+      rejoin_attribute_get("MPI_Attr_get", to_c<MPI_Comm>(comm), *keyval, &wide, &found.value);
   if (code == MPI_SUCCESS && found.value != 0) *value = static_cast<MPI_Fint>(wide);
   give(ierr, code);
 }
 REJOIN_NAMES(mpi, MPI, attr_get, Attr_get, ATTR_GET)
 
 // The functions that MPI predefines. `object`: a communicator, datatype or window.
-#define REJOIN_FUNCTION_NAMES(lower, UPPER)   \
-  REJOIN_NAME(ompi_##lower##_f, mpi_##lower)    \
-  REJOIN_NAME(ompi_##lower##_f, mpi_##lower##_) \
+#define REJOIN_FUNCTION_NAMES(lower, UPPER)      \
+  REJOIN_NAME(ompi_##lower##_f, mpi_##lower)     \
+  REJOIN_NAME(ompi_##lower##_f, mpi_##lower##_)  \
   REJOIN_NAME(ompi_##lower##_f, mpi_##lower##__) \
   REJOIN_NAME(ompi_##lower##_f, MPI_##UPPER)
-#define REJOIN_NULL_COPY(lower, UPPER, Value)                                                  \
-  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value*, Value*, MPI_Fint* flag,          \
-                        MPI_Fint* ierr) {                                                      \
-    *flag = 0;                                                                                 \
-    *ierr = MPI_SUCCESS;                                                                       \
-  }                                                                                            \
+#define REJOIN_NULL_COPY(lower, UPPER, Value)                                         \
+  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value*, Value*, MPI_Fint* flag, \
+                        MPI_Fint* ierr) {                                             \
+    *flag = 0;                                                                        \
+    *ierr = MPI_SUCCESS;                                                              \
+  }                                                                                   \
   REJOIN_FUNCTION_NAMES(lower, UPPER)
-#define REJOIN_DUP(lower, UPPER, Value)                                                         \
-  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value* in, Value* out, MPI_Fint* flag,    \
-                        MPI_Fint* ierr) {                                                       \
-    *flag = 1;                                                                                  \
-    *out = *in;                                                                                 \
-    *ierr = MPI_SUCCESS;                                                                        \
-  }                                                                                             \
+#define REJOIN_DUP(lower, UPPER, Value)                                                      \
+  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value* in, Value* out, MPI_Fint* flag, \
+                        MPI_Fint* ierr) {                                                    \
+    *flag = 1;                                                                               \
+    *out = *in;                                                                              \
+    *ierr = MPI_SUCCESS;                                                                     \
+  }                                                                                          \
   REJOIN_FUNCTION_NAMES(lower, UPPER)
-#define REJOIN_NULL_DELETE(lower, UPPER, Value)                                          \
-  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value*, MPI_Fint* ierr) {          \
-    *ierr = MPI_SUCCESS;                                                                 \
-  }                                                                                      \
+#define REJOIN_NULL_DELETE(lower, UPPER, Value)                                 \
+  void ompi_##lower##_f(MPI_Fint*, MPI_Fint*, Value*, Value*, MPI_Fint* ierr) { \
+    *ierr = MPI_SUCCESS;                                                        \
+  }                                                                             \
   REJOIN_FUNCTION_NAMES(lower, UPPER)
 REJOIN_NULL_COPY(null_copy_fn, NULL_COPY_FN, MPI_Fint)
 REJOIN_NULL_COPY(comm_null_copy_fn, COMM_NULL_COPY_FN, MPI_Aint)

@@ -1,6 +1,6 @@
-// Arguments of Fortran as C's and back. Fortran passes addresses; handles are integers, logicals are
-// 0 and 1, indices begin at 1, text has a length and blanks at its end. What a function may change
-// is an object that writes back when the function returns.
+// Arguments of Fortran as C's and back. Fortran passes addresses; handles are integers, logicals
+// are 0 and 1, indices begin at 1, text has a length and blanks at its end. What a function may
+// change is an object that writes back when the function returns.
 #pragma once
 
 #include <stdlib.h>
@@ -43,14 +43,12 @@ inline int* weighting(MPI_Fint* values) {
 
 template <class H>
 H to_c(const MPI_Fint* handle);
-#define REJOIN_HANDLE(H, Kind)                          \
-  template <>                                           \
-  inline H to_c<H>(const MPI_Fint* handle) {            \
-    return PMPI_##Kind##_f2c(*handle);                  \
-  }                                                     \
-  inline MPI_Fint to_fortran(H handle) {                \
-    return PMPI_##Kind##_c2f(handle);                   \
-  }
+#define REJOIN_HANDLE(H, Kind)               \
+  template <>                                \
+  inline H to_c<H>(const MPI_Fint* handle) { \
+    return PMPI_##Kind##_f2c(*handle);       \
+  }                                          \
+  inline MPI_Fint to_fortran(H handle) { return PMPI_##Kind##_c2f(handle); }
 REJOIN_HANDLE(MPI_Comm, Comm)
 REJOIN_HANDLE(MPI_Datatype, Type)
 REJOIN_HANDLE(MPI_Errhandler, Errhandler)

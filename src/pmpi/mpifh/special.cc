@@ -147,8 +147,8 @@ REJOIN_NAMES(mpi, MPI, type_ub, Type_ub, TYPE_UB)
 void ompi_type_hvector_f(MPI_Fint* count, MPI_Fint* blocklength, MPI_Fint* stride,
                          MPI_Fint* oldtype, MPI_Fint* newtype, MPI_Fint* ierr) {
   Handle<MPI_Datatype> made(newtype);
-  give(ierr, PMPI_Type_hvector(*count, *blocklength, *stride, to_c<MPI_Datatype>(oldtype),
-                               &made.handle));
+  give(ierr,
+       PMPI_Type_hvector(*count, *blocklength, *stride, to_c<MPI_Datatype>(oldtype), &made.handle));
 }
 REJOIN_NAMES(mpi, MPI, type_hvector, Type_hvector, TYPE_HVECTOR)
 
@@ -163,8 +163,8 @@ void ompi_type_hindexed_f(MPI_Fint* count, MPI_Fint* lengths, MPI_Fint* displace
                           MPI_Fint* oldtype, MPI_Fint* newtype, MPI_Fint* ierr) {
   Displacements wide(displacements, *count);
   Handle<MPI_Datatype> made(newtype);
-  give(ierr, PMPI_Type_hindexed(*count, lengths, wide.data(), to_c<MPI_Datatype>(oldtype),
-                                &made.handle));
+  give(ierr,
+       PMPI_Type_hindexed(*count, lengths, wide.data(), to_c<MPI_Datatype>(oldtype), &made.handle));
 }
 REJOIN_NAMES(mpi, MPI, type_hindexed, Type_hindexed, TYPE_HINDEXED)
 void ompi_type_struct_f(MPI_Fint* count, MPI_Fint* lengths, MPI_Fint* displacements,
@@ -179,11 +179,11 @@ REJOIN_NAMES(mpi, MPI, type_struct, Type_struct, TYPE_STRUCT)
 // --- MPI_SIZEOF: one procedure for each type and rank. The argument may be a descriptor; only its
 // type counts.
 
-#define REJOIN_SIZEOF(type, rank, bytes)                                  \
+#define REJOIN_SIZEOF(type, rank, bytes)                                      \
   void mpi_sizeof_##type##_##rank##_(void*, MPI_Fint* size, MPI_Fint* ierr) { \
-    *size = bytes;                                                        \
-    give(ierr, MPI_SUCCESS);                                              \
-  }                                                                       \
+    *size = bytes;                                                            \
+    give(ierr, MPI_SUCCESS);                                                  \
+  }                                                                           \
   REJOIN_NAME(mpi_sizeof_##type##_##rank##_, pmpi_sizeof_##type##_##rank##_)
 #define REJOIN_SIZEOF_RANKS(type, bytes) \
   REJOIN_SIZEOF(type, scalar, bytes)     \

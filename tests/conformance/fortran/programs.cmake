@@ -1,0 +1,27 @@
+# Fortran programs, built by Open MPI's wrapper, each with mpif.h (NAME_mpifh) and the module mpi
+# (NAME_mpi).
+find_program(OPENMPI_MPIFORT mpifort.openmpi)
+if(NOT OPENMPI_MPIFORT)
+  message(FATAL_ERROR "mpifort.openmpi is missing. Run: apt-get install libopenmpi-dev gfortran")
+endif()
+
+# fortran_program(NAME SOURCE FLAGS...)
+function(fortran_program name source)
+  add_custom_command(
+    OUTPUT ${programs_dir}/${name}
+    COMMAND ${OPENMPI_MPIFORT} -O2 -g1 ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/fortran/${source} -o
+            ${programs_dir}/${name}
+    DEPENDS fortran/${source}
+    COMMENT "Compiling conformance/fortran/${source} with Open MPI"
+    VERBATIM)
+  list(APPEND conformance_programs ${programs_dir}/${name})
+  set(conformance_programs ${conformance_programs} PARENT_SCOPE)
+endfunction()
+
+# mpif.h declares no arguments: a compiler then sees calls that differ.
+set(mpifh_flags -std=legacy -fallow-argument-mismatch -w)
+set(module_flags -Wall -Wextra -Werror -Wno-function-elimination)
+foreach(name messages)
+  fortran_program(fortran_${name}_mpifh ${name}.F90 ${mpifh_flags})
+  fortran_program(fortran_${name}_mpi ${name}.F90 -DUSE_MPI ${module_flags})
+endforeach()

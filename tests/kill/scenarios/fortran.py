@@ -1,0 +1,19 @@
+"""A Fortran program, with the modules mpi and mpi_f08."""
+
+from harness import MOMENTS, Kill, scenario
+
+
+@scenario(n=[2, 3, 4], sweeps=True)
+def fortran_ring(t, n):
+    """Deaths of one rank, then of several ranks and incarnations."""
+    for program in (("fortran_ring", 6), ("fortran_ring_f08", 6)):
+        last = t.undisturbed(n, *program)
+        places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
+        for rank, ordinal in places if t.long else t.rng.sample(places, 12):
+            t.recovers(n, *program, kills=[Kill(rank, ordinal, t.rng.choice(MOMENTS))])
+        for _ in range(100 if t.long else 6):
+            kills = [Kill(*t.rng.choice(places), t.rng.choice(MOMENTS)) for _ in range(3)]
+            kills = list({kill.rank: kill for kill in kills}.values())
+            again = t.rng.randint(1, max(1, kills[0].point - 1))
+            kills.append(Kill(kills[0].rank, again, t.rng.choice(MOMENTS), 1))
+            t.recovers(n, *program, kills=kills)
