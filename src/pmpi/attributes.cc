@@ -171,7 +171,7 @@ int free_key(const char* name, int* keyval) {
 }
 
 int set(const char* name, MPI_Comm comm, int keyval, const AttributeValue& value) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
   Attribute** place = find(comm, keyval);
   if (*place != nullptr) {
@@ -188,7 +188,7 @@ int set(const char* name, MPI_Comm comm, int keyval, const AttributeValue& value
 
 // `value` is given the pointer that C sees, `integer` what Fortran sees; one of them is null.
 int get(const char* name, MPI_Comm comm, int keyval, void** value, MPI_Aint* integer, int* flag) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   *flag = 0;
   if (keyval >= 0 && keyval < kFirstKeyval) {
     const int* p = predefined(keyval);
@@ -207,7 +207,7 @@ int get(const char* name, MPI_Comm comm, int keyval, void** value, MPI_Aint* int
 }
 
 int delete_one(const char* name, MPI_Comm comm, int keyval) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
   Attribute** place = find(comm, keyval);
   if (*place == nullptr) return MPI_SUCCESS;

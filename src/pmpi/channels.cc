@@ -3,6 +3,7 @@
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/inter_collectives.h"
 #include "pmpi/packed.h"
 
 namespace rejoin::pmpi {
@@ -110,7 +111,11 @@ int alltoall_blocks(const char* name, const void* site, MPI_Comm comm, OpKind ki
 int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
            void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Gather";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::gather(site, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                          recvtype, root, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_root(kName, comm, root)) return code;
   const bool at_root = comm->rank() == root, in_place = at_root && sendbuf == MPI_IN_PLACE;
   if (!in_place) {
@@ -136,7 +141,11 @@ int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype s
             void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
             int root, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Gatherv";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::gatherv(site, sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+                                           displs, recvtype, root, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_root(kName, comm, root)) return code;
   const bool at_root = comm->rank() == root, in_place = at_root && sendbuf == MPI_IN_PLACE;
   if (!in_place) {
@@ -163,7 +172,11 @@ int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype s
 int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
             void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Scatter";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::scatter(site, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                           recvtype, root, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_root(kName, comm, root)) return code;
   const bool at_root = comm->rank() == root, in_place = at_root && recvbuf == MPI_IN_PLACE;
   if (at_root) {
@@ -189,7 +202,11 @@ int scatterv(const void* site, const void* sendbuf, const int sendcounts[], cons
              MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root,
              MPI_Comm comm) {
   constexpr const char* kName = "MPI_Scatterv";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::scatterv(site, sendbuf, sendcounts, displs, sendtype, recvbuf,
+                                            recvcount, recvtype, root, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_root(kName, comm, root)) return code;
   const bool at_root = comm->rank() == root, in_place = at_root && recvbuf == MPI_IN_PLACE;
   if (!in_place) {
@@ -213,7 +230,11 @@ int scatterv(const void* site, const void* sendbuf, const int sendcounts[], cons
 int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
              void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Alltoall";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::alltoall(site, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                            recvtype, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
     return code;
   }
@@ -232,7 +253,11 @@ int alltoallv(const void* site, const void* sendbuf, const int sendcounts[], con
               MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
               MPI_Datatype recvtype, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Alltoallv";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::alltoallv(site, sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                             recvcounts, rdispls, recvtype, comm)
+                          : fail_comm(kName);
+  }
   if (const int code =
           check_counts(kName, comm, "receive", recvbuf, recvcounts, rdispls, recvtype)) {
     return code;
@@ -253,7 +278,11 @@ int alltoallw(const void* site, const void* sendbuf, const int sendcounts[], con
               const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
               const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
   constexpr const char* kName = "MPI_Alltoallw";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::alltoallw(site, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                                             recvcounts, rdispls, recvtypes, comm)
+                          : fail_comm(kName);
+  }
   const auto check = [&](const char* what, const void* buffer, const int counts[],
                          const int displs[], const MPI_Datatype types[]) {
     if (types == nullptr) {

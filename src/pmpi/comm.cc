@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "api.h"
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
@@ -23,6 +25,8 @@ void open_comm(MPI_Comm handle, Rank::Comm* comm) {
     end_job(MPI_ERR_NO_MEM, "there is no memory for another communicator");
   }
   handle->comm = comm;
+  handle->own_first = handle->peer_first = 0;
+  handle->own_count = handle->peer_count = comm->members.size;
   if (handle->errhandler == nullptr) handle->errhandler = MPI_ERRORS_ARE_FATAL;
   handle->magic = Magic::kComm;
 }
@@ -50,22 +54,31 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
   return c;
 }
 
-namespace {
-
-// The colour of a part of a communicator that is known by its members.
 std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
   std::uint64_t h = engine::mix(start ^ members.size());
   for (const std::uint32_t r : members) h = engine::mix(h + r);
   return h;
 }
 
-// The program has freed it; what is under way on it goes on.
 void close(MPI_Comm c) {
   forget(&context->comms, c->fortran);
   c->fortran = kNoFortranHandle;
   c->magic = Magic::kNone;
   release_comm(c);
 }
+
+std::uint64_t count_creation(MPI_Comm comm, std::uint64_t colour) {
+  GroupCreations* g = comm->creations;
+  while (g != nullptr && g->colour != colour) g = g->next;
+  if (g == nullptr) {
+    g = make<GroupCreations>();
+    *g = {colour, 0, comm->creations};
+    comm->creations = g;
+  }
+  return g->count++;
+}
+
+namespace {
 
 void dispose(MPI_Comm c) {
   drop(c->errhandler);
@@ -79,12 +92,13 @@ void dispose(MPI_Comm c) {
 }
 
 int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   *newcomm = MPI_COMM_NULL;
   const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
-  MPI_Comm c = open_child(comm, id, ranks_of(comm));
+  MPI_Comm c = is_inter(comm) ? open_inter(comm, id, first_group(comm), second_group(comm))
+                              : open_child(comm, id, ranks_of(comm));
   c->topology = share(comm->topology);
   if (const int code = copy_attributes(comm, c)) {
     close(c);
@@ -95,6 +109,7 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
 }
 
 int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, MPI_Comm* newcomm) {
+  if (is_inter(comm)) return split_inter(name, site, comm, mine, newcomm);
   const recovery::Outcome o = meet(site, comm, OpKind::kCommSplit, &mine, sizeof mine);
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   *newcomm = MPI_COMM_NULL;
@@ -113,7 +128,6 @@ int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, 
 
 // MPI_SUCCESS if every member of `group` is one of `comm`.
 int check_subgroup(const char* name, MPI_Comm comm, MPI_Group group) {
-  if (!is_comm(comm)) return fail_comm(name);
   if (!is_group(group)) {
     return fail(name, comm, MPI_ERR_GROUP, "the group is MPI_GROUP_NULL, or it was freed");
   }
@@ -127,20 +141,9 @@ int check_subgroup(const char* name, MPI_Comm comm, MPI_Group group) {
   return MPI_SUCCESS;
 }
 
-std::uint64_t count_creation(MPI_Comm comm, std::uint64_t colour) {
-  GroupCreations* g = comm->creations;
-  while (g != nullptr && g->colour != colour) g = g->next;
-  if (g == nullptr) {
-    g = make<GroupCreations>();
-    *g = {colour, 0, comm->creations};
-    comm->creations = g;
-  }
-  return g->count++;
-}
-
 int free_handle(const char* name, MPI_Comm* comm) {
   require_active(name);
-  if (comm == nullptr || !is_comm(*comm)) return fail_comm(name);
+  if (comm == nullptr || !is_any_comm(*comm)) return fail_comm(name);
   MPI_Comm c = *comm;
   if (c->predefined) {
     return fail(name, c, MPI_ERR_COMM, "%s cannot be freed", c->name);
@@ -160,13 +163,13 @@ void release_comm(MPI_Comm c) {
 }
 
 int comm_rank(MPI_Comm comm, int* rank) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_rank");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_rank");
   *rank = comm->rank();
   return MPI_SUCCESS;
 }
 
 int comm_size(MPI_Comm comm, int* size) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_size");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_size");
   *size = comm->size();
   return MPI_SUCCESS;
 }
@@ -177,7 +180,7 @@ int comm_dup(const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
 
 int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_dup_with_info";
-  if (is_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
+  if (is_any_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
     return fail(kName, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
   }
   return duplicate(kName, site, comm, newcomm);
@@ -185,7 +188,7 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
 
 int comm_split(const void* site, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_split";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (color < 0 && color != MPI_UNDEFINED) {
     return fail(kName, comm, MPI_ERR_ARG,
                 "the colour is %d; it must be 0 or more, or MPI_UNDEFINED", color);
@@ -196,7 +199,7 @@ int comm_split(const void* site, MPI_Comm comm, int color, int key, MPI_Comm* ne
 int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MPI_Info,
                     MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_split_type";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (split_type != MPI_COMM_TYPE_SHARED && split_type != MPI_UNDEFINED) {
     return fail(kName, comm, MPI_ERR_UNSUPPORTED_OPERATION,
                 "split type %d is not supported; MPI_COMM_TYPE_SHARED is", split_type);
@@ -207,7 +210,9 @@ int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MP
 
 int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_create";
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (const int code = check_subgroup(kName, comm, group)) return code;
+  if (is_inter(comm)) return create_inter(kName, site, comm, group, newcomm);
   const recovery::Outcome o = meet(site, comm, OpKind::kCommCreate, nullptr, 0);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   *newcomm = MPI_COMM_NULL;
@@ -222,6 +227,7 @@ int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newc
 int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
                       MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Comm_create_group";
+  if (!is_comm(comm)) return fail_comm(kName, comm);
   if (const int code = check_subgroup(kName, comm, group)) return code;
   if (tag < 0) return fail(kName, comm, MPI_ERR_TAG, "the tag is %d; it must be 0 or more", tag);
   *newcomm = MPI_COMM_NULL;
@@ -246,31 +252,39 @@ int comm_free(MPI_Comm* comm) { return free_handle("MPI_Comm_free", comm); }
 int comm_disconnect(MPI_Comm* comm) { return free_handle("MPI_Comm_disconnect", comm); }
 
 int comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
-  if (!is_comm(comm1) || !is_comm(comm2)) return fail_comm("MPI_Comm_compare");
+  if (!is_any_comm(comm1) || !is_any_comm(comm2)) return fail_comm("MPI_Comm_compare");
   if (comm1 == comm2) {
     *result = MPI_IDENT;
     return MPI_SUCCESS;
   }
-  const int groups = comparison(ranks_of(comm1), ranks_of(comm2));
+  if (comm1->magic != comm2->magic) {
+    *result = MPI_UNEQUAL;
+    return MPI_SUCCESS;
+  }
+  // MPI's values grow with the difference. Both groups are the same one but in an
+  // intercommunicator.
+  static_assert(MPI_IDENT < MPI_SIMILAR && MPI_SIMILAR < MPI_UNEQUAL);
+  const int groups = std::max(comparison(ranks_of(comm1), ranks_of(comm2)),
+                              comparison(peers_of(comm1), peers_of(comm2)));
   *result = groups == MPI_IDENT ? MPI_CONGRUENT : groups;
   return MPI_SUCCESS;
 }
 
 int comm_group(MPI_Comm comm, MPI_Group* group) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_group");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_group");
   *group = make_group(ranks_of(comm).data(), comm->size());
   return MPI_SUCCESS;
 }
 
 int comm_set_name(MPI_Comm comm, const char* comm_name) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_set_name");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_set_name");
   snprintf(comm->name, sizeof comm->name, "%s", comm_name);
   return MPI_SUCCESS;
 }
 
 int comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {
   require_active("MPI_Comm_get_name");
-  if (!is_comm(comm) && comm != MPI_COMM_NULL) return fail_comm("MPI_Comm_get_name");
+  if (!is_any_comm(comm) && comm != MPI_COMM_NULL) return fail_comm("MPI_Comm_get_name");
   strcpy(comm_name, comm->name);
   *resultlen = static_cast<int>(strlen(comm_name));
   return MPI_SUCCESS;
@@ -278,7 +292,7 @@ int comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {
 
 // A communicator keeps those keys that the library knows (as Open MPI does); there are none.
 int comm_set_info(MPI_Comm comm, MPI_Info info) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_set_info");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_set_info");
   if (!is_info(info)) {
     return fail("MPI_Comm_set_info", comm, MPI_ERR_INFO, "the info object is invalid");
   }
@@ -286,26 +300,9 @@ int comm_set_info(MPI_Comm comm, MPI_Info info) {
 }
 
 int comm_get_info(MPI_Comm comm, MPI_Info* info_used) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_get_info");
+  if (!is_any_comm(comm)) return fail_comm("MPI_Comm_get_info");
   *info_used = make_info();
   return MPI_SUCCESS;
-}
-
-// --- There are no others than these
-
-int comm_test_inter(MPI_Comm comm, int* flag) {
-  if (!is_comm(comm)) return fail_comm("MPI_Comm_test_inter");
-  *flag = 0;
-  return MPI_SUCCESS;
-}
-
-static int fail_intra(const char* function, MPI_Comm comm) {
-  if (!is_comm(comm)) return fail_comm(function);
-  return fail(function, comm, MPI_ERR_COMM, "the communicator is no intercommunicator");
-}
-int comm_remote_size(MPI_Comm comm, int*) { return fail_intra("MPI_Comm_remote_size", comm); }
-int comm_remote_group(MPI_Comm comm, MPI_Group*) {
-  return fail_intra("MPI_Comm_remote_group", comm);
 }
 
 int comm_get_parent(MPI_Comm* parent) {

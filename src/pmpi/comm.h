@@ -18,4 +18,28 @@ recovery::Outcome meet(const void* site, MPI_Comm comm, recovery::OpKind kind, c
 // A handle on a new communicator that has nothing of `parent` but its error handler.
 MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members);
 
+// The program has freed it; what is under way on it goes on.
+void close(MPI_Comm c);
+
+// How often this process has asked for a communicator of `comm` with that colour: what the members
+// of one that is made without the others have in common.
+std::uint64_t count_creation(MPI_Comm comm, std::uint64_t colour);
+
+// The colour of a part of a communicator that is known by its members.
+std::uint64_t colour_of(WorldRanks members, std::uint64_t start);
+
+// --- Intercommunicators
+
+// An intercommunicator of two groups, which both sides name in the same order.
+MPI_Comm open_inter(MPI_Comm parent, std::uint64_t id, WorldRanks first, WorldRanks second);
+// The groups of one, in that order.
+WorldRanks first_group(MPI_Comm inter);
+WorldRanks second_group(MPI_Comm inter);
+
+// MPI_Comm_split and MPI_Comm_create of one, with arguments that were checked.
+int split_inter(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine,
+                MPI_Comm* newcomm);
+int create_inter(const char* name, const void* site, MPI_Comm comm, MPI_Group group,
+                 MPI_Comm* newcomm);
+
 }  // namespace rejoin::pmpi

@@ -46,7 +46,7 @@ int check_values(const char* name, MPI_Comm comm, const void* buffer, int count,
 int pack(const void* inbuf, int incount, MPI_Datatype datatype, void* outbuf, int outsize,
          int* position, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Pack";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (const int code = check_values(kName, comm, inbuf, incount, datatype)) return code;
   std::size_t bytes;
   if (const int code = check_room(kName, comm, outbuf, datatype->size_bytes, incount, outsize,
@@ -62,7 +62,7 @@ int pack(const void* inbuf, int incount, MPI_Datatype datatype, void* outbuf, in
 int unpack(const void* inbuf, int insize, int* position, void* outbuf, int outcount,
            MPI_Datatype datatype, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Unpack";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (const int code = check_values(kName, comm, outbuf, outcount, datatype)) return code;
   std::size_t bytes;
   if (const int code = check_room(kName, comm, inbuf, datatype->size_bytes, outcount, insize,
@@ -76,7 +76,7 @@ int unpack(const void* inbuf, int insize, int* position, void* outbuf, int outco
 
 int pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int* size) {
   constexpr const char* kName = "MPI_Pack_size";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   if (const int code = check_values(kName, comm, kName, incount, datatype)) return code;
   if (size == nullptr) {
     return fail(kName, comm, MPI_ERR_ARG, "the place for the size is a null pointer");

@@ -29,7 +29,7 @@ static int create(const char* name, MPI_Comm_errhandler_function* function,
 }
 
 static int set(const char* name, MPI_Comm comm, MPI_Errhandler errhandler) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   if (!is_errhandler(errhandler)) {
     return fail(name, comm, MPI_ERR_ARG,
                 "the error handler is MPI_ERRHANDLER_NULL, or it was freed");
@@ -41,7 +41,7 @@ static int set(const char* name, MPI_Comm comm, MPI_Errhandler errhandler) {
 }
 
 static int get(const char* name, MPI_Comm comm, MPI_Errhandler* errhandler) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   ++comm->errhandler->references;
   *errhandler = comm->errhandler;
   return MPI_SUCCESS;
@@ -80,7 +80,7 @@ int errhandler_free(MPI_Errhandler* errhandler) {
 
 int comm_call_errhandler(MPI_Comm comm, int errorcode) {
   constexpr const char* kName = "MPI_Comm_call_errhandler";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_any_comm(comm)) return fail_comm(kName);
   fail(kName, comm, errorcode, "called by the program");
   return MPI_SUCCESS;
 }

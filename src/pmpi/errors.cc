@@ -178,10 +178,16 @@ int fail(const char* function, MPI_Comm comm, int code, const char* format, ...)
   vsnprintf(context->last_text + begin, sizeof context->last_text - begin, format, arguments);
   va_end(arguments);
   context->last_code = code;
-  return call_handler(is_comm(comm) ? comm : MPI_COMM_WORLD, code);
+  return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
 }
 
-int fail_comm(const char* function) {
+int fail_comm(const char* function, MPI_Comm comm) {
+  if (is_inter(comm)) {
+    return fail(function, comm, MPI_ERR_COMM, "it does not work on an intercommunicator");
+  }
+  if (is_comm(comm)) {
+    return fail(function, comm, MPI_ERR_COMM, "the communicator is no intercommunicator");
+  }
   return fail(function, MPI_COMM_NULL, MPI_ERR_COMM,
               "the communicator is MPI_COMM_NULL, or it was freed");
 }

@@ -12,8 +12,9 @@ namespace rejoin::pmpi {
                                                                  MPI_Comm comm, int code,
                                                                  const char* format, ...);
 
-// An unusable communicator: MPI is not initialised, MPI_COMM_NULL, or one that was freed.
-[[gnu::cold, gnu::noinline]] int fail_comm(const char* function);
+// An unusable communicator: MPI is not initialised, MPI_COMM_NULL, one that was freed, or one of
+// the kind that the function does not work on.
+[[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
 // An operation of the recovery layer that did not end in kOk.
 [[gnu::cold, gnu::noinline]] int fail_status(const char* function, MPI_Comm comm,

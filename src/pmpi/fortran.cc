@@ -75,7 +75,7 @@ void forget(HandleTable* table, int fortran) {
   if (fortran >= table->first) table->entries[fortran - table->first] = nullptr;
 }
 
-MPI_Fint comm_c2f(MPI_Comm comm) { return to_fortran(&Context::comms, comm, is_comm(comm), 2); }
+MPI_Fint comm_c2f(MPI_Comm comm) { return to_fortran(&Context::comms, comm, is_any_comm(comm), 2); }
 MPI_Comm comm_f2c(MPI_Fint comm) { return to_c(&Context::comms, kComms, comm); }
 MPI_Fint group_c2f(MPI_Group group) {
   return to_fortran(&Context::groups, group, is_group(group), 0);

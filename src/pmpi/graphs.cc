@@ -18,7 +18,7 @@ using recovery::Status;
 // --- Graphs that every rank knows as a whole
 
 int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], const int edges[]) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_comm(comm)) return fail_comm(name, comm);
   if (nnodes < 0 || nnodes > comm->size()) {
     return fail(name, comm, MPI_ERR_ARG, "the graph has %d nodes; the communicator has %d ranks",
                 nnodes, comm->size());
@@ -233,7 +233,7 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
                                int reorder, MPI_Comm* comm_dist_graph) {
   constexpr const char* kName = "MPI_Dist_graph_create_adjacent";
   MPI_Comm comm = comm_old;
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) return fail_comm(kName, comm);
   if (const int code = check_edges(kName, comm, indegree, sources, sourceweights)) return code;
   if (const int code = check_edges(kName, comm, outdegree, destinations, destweights)) return code;
   if (const int code = check_info(kName, comm, info)) return code;
@@ -269,7 +269,7 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
                       int reorder, MPI_Comm* newcomm) {
   constexpr const char* kName = "MPI_Dist_graph_create";
   MPI_Comm comm = comm_old;
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) return fail_comm(kName, comm);
   if (const int code = check_degree(kName, comm, n)) return code;
   if (const int code = check_lists(kName, comm, n, {nodes, degrees})) return code;
   if (!are_ranks(ints(nodes, n), comm->size())) {

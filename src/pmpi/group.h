@@ -7,7 +7,14 @@
 namespace rejoin::pmpi {
 
 inline WorldRanks ranks_of(MPI_Group g) { return {g->members, static_cast<std::size_t>(g->size)}; }
-inline WorldRanks ranks_of(MPI_Comm c) { return {c->comm->members.world, c->comm->members.size}; }
+// Of my group.
+inline WorldRanks ranks_of(MPI_Comm c) {
+  return {c->comm->members.world + c->own_first, c->own_count};
+}
+// Of the group that ranks in messages mean.
+inline WorldRanks peers_of(MPI_Comm c) {
+  return {c->comm->members.world + c->peer_first, c->peer_count};
+}
 
 // MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
 int comparison(WorldRanks a, WorldRanks b);

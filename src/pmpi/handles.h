@@ -22,6 +22,7 @@ using recovery::Rank;
 enum class Magic : std::uint64_t {
   kNone = 0,
   kComm = 0x6d6d6f636e6a6572,
+  kInter = kComm | std::uint64_t{1} << 63,  // an intercommunicator
   kGroup = 0x7072676e6a6572,
   kType = 0x7079746e6a6572,
   kOp = 0x706f6e6a6572,
@@ -63,6 +64,8 @@ struct GroupCreations {
 
 }  // namespace rejoin::pmpi
 
+// An intercommunicator is one context over both groups, one behind the other: so it recovers by the
+// same rules. Both groups see the same members of `comm`, each from its own side.
 struct ompi_communicator_t {
   rejoin::pmpi::Magic magic;
   rejoin::pmpi::Rank::Comm* comm;
@@ -74,9 +77,16 @@ struct ompi_communicator_t {
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];
+  // Members of `comm`: those of my group, and those that ranks in messages mean. The same but in an
+  // intercommunicator.
+  std::uint32_t own_first = 0, own_count = 0;
+  std::uint32_t peer_first = 0, peer_count = 0;
 
-  int size() const { return static_cast<int>(comm->members.size); }
-  int rank() const { return static_cast<int>(comm->members.rank); }
+  int size() const { return static_cast<int>(own_count); }
+  int rank() const { return static_cast<int>(comm->members.rank - own_first); }
+  int peers() const { return static_cast<int>(peer_count); }
+  // Where a rank that messages name is in `comm`.
+  std::uint32_t peer(int rank) const { return peer_first + static_cast<std::uint32_t>(rank); }
 };
 
 struct ompi_group_t {
@@ -138,7 +148,15 @@ struct ompi_info_t {
 
 namespace rejoin::pmpi {
 
+// An intracommunicator; most functions allow no other.
 inline bool is_comm(MPI_Comm c) { return c != nullptr && c->magic == Magic::kComm; }
+inline bool is_inter(MPI_Comm c) { return c != nullptr && c->magic == Magic::kInter; }
+// Either.
+inline bool is_any_comm(MPI_Comm c) {
+  constexpr auto kEither = static_cast<std::uint64_t>(Magic::kInter);
+  constexpr auto kDifference = kEither ^ static_cast<std::uint64_t>(Magic::kComm);
+  return c != nullptr && (static_cast<std::uint64_t>(c->magic) | kDifference) == kEither;
+}
 inline bool is_group(MPI_Group g) { return g != nullptr && g->magic == Magic::kGroup; }
 inline bool is_type(MPI_Datatype t) { return t != nullptr && t->magic == Magic::kType; }
 inline bool is_committed(MPI_Datatype t) { return is_type(t) && t->committed; }

@@ -100,7 +100,7 @@ void list_neighbours(const Topology& t, int rank, Side* to, Side* from) {
 }
 
 int check(const char* name, MPI_Comm comm) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_comm(comm)) return fail_comm(name, comm);
   if (comm->topology != nullptr) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_TOPOLOGY, "the communicator has no topology");
 }

@@ -7,6 +7,7 @@
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
 #include "pmpi/datatype.h"
+#include "pmpi/group.h"
 #include "pmpi/request.h"
 
 namespace rejoin::pmpi {
@@ -19,24 +20,24 @@ using Messages = PointToPoint<engine::ShmHost>;
 
 int fail_rank(const char* name, MPI_Comm comm, const char* what, int rank) {
   return fail(name, comm, MPI_ERR_RANK, "the %s is rank %d; the communicator has ranks 0 to %d",
-              what, rank, comm->size() - 1);
+              what, rank, comm->peers() - 1);
 }
 
 int check_send(const char* name, MPI_Comm comm, const void* buffer, int count, MPI_Datatype type,
                int dest, int tag) {
-  if (!is_comm(comm)) [[unlikely]]
+  if (!is_any_comm(comm)) [[unlikely]]
     return fail_comm(name);
   if (const int code = check_message_buffer(name, comm, "send", buffer, count, type)) return code;
   if (tag < 0) [[unlikely]]
     return fail(name, comm, MPI_ERR_TAG, "the tag is %d; it must be 0 or more", tag);
-  if ((dest < 0 || dest >= comm->size()) && dest != MPI_PROC_NULL) [[unlikely]]
+  if ((dest < 0 || dest >= comm->peers()) && dest != MPI_PROC_NULL) [[unlikely]]
     return fail_rank(name, comm, "destination", dest);
   return MPI_SUCCESS;
 }
 
 int check_receive(const char* name, MPI_Comm comm, const void* buffer, int count, MPI_Datatype type,
                   int source, int tag) {
-  if (!is_comm(comm)) [[unlikely]]
+  if (!is_any_comm(comm)) [[unlikely]]
     return fail_comm(name);
   if (const int code = check_message_buffer(name, comm, "receive", buffer, count, type))
     return code;
@@ -56,12 +57,13 @@ recovery::Payload payload_of(const void* buffer, int count, MPI_Datatype type) {
 
 recovery::SentMessage send_message(std::uint32_t call, MPI_Comm comm, const void* buffer, int count,
                                    MPI_Datatype type, int dest, int tag, bool synchronous) {
-  return messages().send(*comm->comm, call, static_cast<std::uint32_t>(dest), tag, synchronous, 0,
+  return messages().send(*comm->comm, call, comm->peer(dest), tag, synchronous, 0,
                          payload_of(buffer, count, type));
 }
 
 void set_source(Receive* r, MPI_Comm comm, int source, int tag) {
-  r->source = source == MPI_ANY_SOURCE ? recovery::kAnySource : comm->comm->members.world[source];
+  r->source = source == MPI_ANY_SOURCE ? recovery::kAnySource
+                                       : comm->comm->members.world[comm->peer(source)];
   r->tag = tag == MPI_ANY_TAG ? recovery::kAnyTag : Messages::key_of(tag);
 }
 
@@ -156,7 +158,7 @@ int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type
   const std::size_t bytes =
       is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
   if (bytes <= context->attached_bytes) return MPI_SUCCESS;
-  return fail(name, is_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
+  return fail(name, is_any_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
               "a message of %zu bytes is more than the %zu that MPI_Buffer_attach has given", bytes,
               context->attached_bytes);
 }
@@ -169,9 +171,9 @@ MPI_Status empty_status() { return {MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0,
 MPI_Status proc_null_status() { return {MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0, 0}; }
 
 MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e) {
-  const auto& members = comm->comm->members;
-  std::uint32_t source = 0;
-  while (source < members.size && members.world[source] != e.from) ++source;
+  const WorldRanks peers = peers_of(comm);
+  std::size_t source = 0;
+  while (source < peers.size() && peers[source] != e.from) ++source;
   return {static_cast<int>(source), e.tag, MPI_SUCCESS, 0, e.bytes};
 }
 
@@ -180,7 +182,7 @@ int check_source(const char* name, MPI_Comm comm, int source, int tag) {
     return fail(name, comm, MPI_ERR_TAG, "the tag is %d; it must be 0 or more, or MPI_ANY_TAG",
                 tag);
   const bool special = source == MPI_ANY_SOURCE || source == MPI_PROC_NULL;
-  if ((source < 0 || source >= comm->size()) && !special) [[unlikely]]
+  if ((source < 0 || source >= comm->peers()) && !special) [[unlikely]]
     return fail_rank(name, comm, "source", source);
   return MPI_SUCCESS;
 }

@@ -15,13 +15,14 @@ struct Pattern {
 };
 
 Pattern pattern_of(MPI_Comm comm, int source, int tag) {
-  return {source == MPI_ANY_SOURCE ? recovery::kAnySource : comm->comm->members.world[source],
+  return {source == MPI_ANY_SOURCE ? recovery::kAnySource
+                                   : comm->comm->members.world[comm->peer(source)],
           tag == MPI_ANY_TAG ? recovery::kAnyTag
                              : recovery::PointToPoint<engine::ShmHost>::key_of(tag)};
 }
 
 int check(const char* name, MPI_Comm comm, int source, int tag) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   return check_source(name, comm, source, tag);
 }
 

@@ -8,6 +8,7 @@
 #include "libc_recording/observed.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/inter_collectives.h"
 
 namespace rejoin::pmpi {
 
@@ -78,7 +79,7 @@ Outcome reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const Bound
 
 int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,
                    int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, bool exclusive) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_comm(comm)) return fail_comm(name, comm);
   BoundReduction bound;
   if (const int code = bind(name, comm, count, datatype, op, &bound)) return code;
   const std::size_t bytes = reduced_bytes_of(datatype, count);
@@ -107,8 +108,10 @@ int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void
 int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allreduce";
-  if (!is_comm(comm)) [[unlikely]]
-    return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::allreduce(site, sendbuf, recvbuf, count, datatype, op, comm)
+                          : fail_comm(kName);
+  }
   BoundReduction bound;
   if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
   const std::size_t bytes = reduced_bytes_of(datatype, count);
@@ -129,7 +132,11 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
 int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, int recvcount,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce_scatter_block";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm)
+               ? inter::reduce_scatter_block(site, sendbuf, recvbuf, recvcount, datatype, op, comm)
+               : fail_comm(kName);
+  }
   BoundReduction bound;
   if (const int code = bind(kName, comm, recvcount, datatype, op, &bound)) return code;
   const std::size_t part = reduced_bytes_of(datatype, recvcount),
@@ -150,7 +157,11 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
 int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const int recvcounts[],
                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce_scatter";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm)
+               ? inter::reduce_scatter(site, sendbuf, recvbuf, recvcounts, datatype, op, comm)
+               : fail_comm(kName);
+  }
   BoundReduction bound;
   if (const int code = bind(kName, comm, 0, datatype, op, &bound)) return code;
   if (recvcounts == nullptr) {
@@ -181,7 +192,10 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
 int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
            MPI_Op op, int root, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::reduce(site, sendbuf, recvbuf, count, datatype, op, root, comm)
+                          : fail_comm(kName);
+  }
   BoundReduction bound;
   if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
   if (const int code = check_root(kName, comm, root)) return code;

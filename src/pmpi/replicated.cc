@@ -2,6 +2,7 @@
 #include "api.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/inter_collectives.h"
 #include "pmpi/packed.h"
 
 namespace rejoin::pmpi {
@@ -24,7 +25,7 @@ int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t e
 
 int barrier(const void* site, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Barrier";
-  if (!is_comm(comm)) [[unlikely]]
+  if (!is_any_comm(comm)) [[unlikely]]
     return fail_comm(kName);
   const Status status =
       context->rank->replicated(*comm->comm, call_of(site, OpKind::kBarrier, -1, 0), {}).status;
@@ -34,8 +35,10 @@ int barrier(const void* site, MPI_Comm comm) {
 int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int root,
           MPI_Comm comm) {
   constexpr const char* kName = "MPI_Bcast";
-  if (!is_comm(comm)) [[unlikely]]
-    return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::bcast(site, buffer, count, datatype, root, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_buffer(kName, comm, "message", buffer, count, datatype)) return code;
   if (const int code = check_root(kName, comm, root)) return code;
   const std::size_t bytes = bytes_of(datatype, count);
@@ -59,7 +62,11 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
 int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
               void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allgather";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::allgather(site, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                             recvtype, comm)
+                          : fail_comm(kName);
+  }
   if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
     return code;
   }
@@ -93,7 +100,11 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
                void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
                MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allgatherv";
-  if (!is_comm(comm)) return fail_comm(kName);
+  if (!is_comm(comm)) [[unlikely]] {
+    return is_inter(comm) ? inter::allgatherv(site, sendbuf, sendcount, sendtype, recvbuf,
+                                              recvcounts, displs, recvtype, comm)
+                          : fail_comm(kName);
+  }
   if (const int code =
           check_counts(kName, comm, "receive", recvbuf, recvcounts, displs, recvtype)) {
     return code;

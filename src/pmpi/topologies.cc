@@ -44,7 +44,7 @@ void release_topology(Topology* topology) {
 }
 
 int check_topology(const char* function, MPI_Comm comm, int kind) {
-  if (!is_comm(comm)) return fail_comm(function);
+  if (!is_comm(comm)) return fail_comm(function, comm);
   if (comm->topology != nullptr && comm->topology->kind == kind) return MPI_SUCCESS;
   return fail(function, comm, MPI_ERR_TOPOLOGY, "the communicator has no %s topology",
               kind == MPI_CART    ? "Cartesian"
@@ -96,7 +96,7 @@ int check_dimension(const char* name, MPI_Comm comm, int dimension) {
 
 // The arguments of a grid on a communicator.
 int check_grid(const char* name, MPI_Comm comm, int ndims, const int dims[], const int periods[]) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_comm(comm)) return fail_comm(name, comm);
   if (ndims < 0) {
     return fail(name, comm, MPI_ERR_ARG, "the number of dimensions is %d; it must be 0 or more",
                 ndims);
@@ -148,7 +148,7 @@ int cart_sub(const char* name, const void* site, MPI_Comm comm, const Topology& 
 }  // namespace
 
 int topo_test(MPI_Comm comm, int* status) {
-  if (!is_comm(comm)) return fail_comm("MPI_Topo_test");
+  if (!is_comm(comm)) return fail_comm("MPI_Topo_test", comm);
   *status = comm->topology != nullptr ? comm->topology->kind : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }

@@ -69,8 +69,10 @@ const char* name_of(OpKind kind) {
       "Neighbor_alltoall",
       "Neighbor_alltoallv",
       "Neighbor_alltoallw",
+      "Intercomm_create",
+      "Intercomm_merge",
   };
-  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kNeighborAlltoallw));
+  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kIntercommMerge));
   const auto i = static_cast<std::size_t>(kind) - 1;
   return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }

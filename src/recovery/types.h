@@ -73,6 +73,8 @@ enum class OpKind : std::uint16_t {
   kNeighborAlltoall,
   kNeighborAlltoallv,
   kNeighborAlltoallw,
+  kIntercommCreate,
+  kIntercommMerge,
 };
 // What an operation moves, as far as all members agree on it.
 struct Shape {

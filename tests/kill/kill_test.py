@@ -23,6 +23,7 @@ from scenarios import (  # noqa: E402, F401
     memory,
     rounds,
     shells,
+    sides,
     topologies,
 )
 

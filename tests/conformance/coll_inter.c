@@ -1,0 +1,208 @@
+// Conformance of the collectives of intercommunicators, with every root and lengths from 0 on.
+
+#include <mpi.h>
+
+#include "check.h"
+#include "inters.h"
+
+/** What the root argument is at this rank if rank `root` of the first or second group is it. */
+static int root_argument(const Inter* x, int in_first, int root) {
+  if (x->in_first != in_first) return root;
+  return x->me == root ? MPI_ROOT : MPI_PROC_NULL;
+}
+
+/** World rank of the root, where `argument` is no MPI_PROC_NULL. */
+static int world_root(const Inter* x, int argument) {
+  return argument == MPI_ROOT ? check_state.rank : x->peer[argument];
+}
+
+static void test_one_root(const Inter* x, int root, int count) {
+  const int n = check_state.size;
+  const int is_root = root == MPI_ROOT;
+  const int takes_part = root != MPI_PROC_NULL;
+  int* a = new_ints(n * (count + 1));
+  int* b = new_ints(n * (count + 1));
+  int* counts = new_ints(n);
+  int* displs = new_ints(n);
+  int* expected = new_ints(n * (count + 1));
+  for (int k = 0; k < count; ++k) {
+    a[k] = is_root ? pattern(check_state.rank, 0, k) : -9999;
+    expected[k] = takes_part ? pattern(world_root(x, root), 0, k) : -9999;
+  }
+  OK(MPI_Bcast(a, count, MPI_INT, root, x->comm));
+  check_ints("bcast", expected, a, count);
+
+  for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 1, k);
+  set_ints(b, n * (count + 1), -1);
+  set_ints(expected, n * (count + 1), -1);
+  for (int i = 0; is_root && i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) expected[i * count + k] = pattern(x->peer[i], 1, k);
+  }
+  OK(MPI_Gather(a, count, MPI_INT, b, count, MPI_INT, root, x->comm));
+  check_ints("gather", expected, b, n * count);
+
+  set_ints(b, n * (count + 1), -1);
+  set_ints(expected, n * (count + 1), -1);
+  for (int i = 0; is_root && i < x->peer_count; ++i) {
+    counts[i] = x->peer[i] % (count + 1);
+    displs[i] = i * (count + 1);
+    for (int k = 0; k < counts[i]; ++k) expected[displs[i] + k] = pattern(x->peer[i], 1, k);
+  }
+  OK(MPI_Gatherv(a, check_state.rank % (count + 1), MPI_INT, b, counts, displs, MPI_INT, root,
+                 x->comm));
+  check_ints("gatherv", expected, b, n * (count + 1));
+
+  for (int i = 0; i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) a[i * count + k] = pattern(check_state.rank, x->peer[i], k);
+  }
+  set_ints(b, count, -1);
+  set_ints(expected, count, -1);
+  for (int k = 0; takes_part && !is_root && k < count; ++k) {
+    expected[k] = pattern(world_root(x, root), check_state.rank, k);
+  }
+  OK(MPI_Scatter(a, count, MPI_INT, b, count, MPI_INT, root, x->comm));
+  check_ints("scatter", expected, b, count);
+  for (int i = 0; i < x->peer_count; ++i) {
+    counts[i] = count;
+    displs[i] = i * count;
+  }
+  set_ints(b, count, -1);
+  OK(MPI_Scatterv(a, counts, displs, MPI_INT, b, count, MPI_INT, root, x->comm));
+  check_ints("scatterv", expected, b, count);
+
+  for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 3, k);
+  set_ints(b, count, -1);
+  set_ints(expected, count, is_root ? 0 : -1);
+  for (int i = 0; is_root && i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) expected[k] += pattern(x->peer[i], 3, k);
+  }
+  OK(MPI_Reduce(a, b, count, MPI_INT, MPI_SUM, root, x->comm));
+  check_ints("reduce", expected, b, count);
+  free(a);
+  free(b);
+  free(counts);
+  free(displs);
+  free(expected);
+}
+
+/** left, then right: associative, but not commutative. */
+static void take_digits(void* left, void* right, int* count, MPI_Datatype* type) {
+  (void)type;
+  const long long* a = (const long long*)left;
+  long long* b = (long long*)right;
+  for (int i = 0; i < *count; ++i) {
+    long long shift = 1;
+    while (shift <= b[i]) shift *= 10;
+    b[i] += a[i] * shift;
+  }
+}
+
+static void test_all_to_all(const Inter* x, int count) {
+  const int n = check_state.size;
+  int* a = new_ints(n * (count + 1));
+  int* b = new_ints(n * (count + 1));
+  int* counts = new_ints(n);
+  int* displs = new_ints(n);
+  int* expected = new_ints(n * (count + 1));
+  for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 4, k);
+  for (int i = 0; i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) expected[i * count + k] = pattern(x->peer[i], 4, k);
+  }
+  OK(MPI_Allgather(a, count, MPI_INT, b, count, MPI_INT, x->comm));
+  check_ints("allgather", expected, b, x->peer_count * count);
+  for (int i = 0; i < x->peer_count; ++i) {
+    counts[i] = count;
+    displs[i] = (x->peer_count - 1 - i) * count;
+  }
+  set_ints(b, n * count, -1);
+  OK(MPI_Allgatherv(a, count, MPI_INT, b, counts, displs, MPI_INT, x->comm));
+  for (int i = 0; i < x->peer_count; ++i) {
+    check_ints("allgatherv", expected + i * count, b + displs[i], count);
+  }
+
+  for (int i = 0; i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) {
+      a[i * count + k] = pattern(check_state.rank, x->peer[i], k);
+      expected[i * count + k] = pattern(x->peer[i], check_state.rank, k);
+    }
+    displs[i] = i * count;
+  }
+  set_ints(b, n * count, -1);
+  OK(MPI_Alltoall(a, count, MPI_INT, b, count, MPI_INT, x->comm));
+  check_ints("alltoall", expected, b, x->peer_count * count);
+  set_ints(b, n * count, -1);
+  OK(MPI_Alltoallv(a, counts, displs, MPI_INT, b, counts, displs, MPI_INT, x->comm));
+  check_ints("alltoallv", expected, b, x->peer_count * count);
+
+  for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 5, k);
+  set_ints(expected, count, 0);
+  for (int i = 0; i < x->peer_count; ++i) {
+    for (int k = 0; k < count; ++k) expected[k] += pattern(x->peer[i], 5, k);
+  }
+  OK(MPI_Allreduce(a, b, count, MPI_INT, MPI_SUM, x->comm));
+  check_ints("allreduce", expected, b, count);
+
+  MPI_Op digits;
+  OK(MPI_Op_create(take_digits, 0, &digits));
+  long long digit = check_state.rank + 1;
+  long long all = 0;
+  long long in_order = 0;
+  for (int i = 0; i < x->peer_count; ++i) in_order = in_order * 10 + x->peer[i] + 1;
+  OK(MPI_Allreduce(&digit, &all, 1, MPI_LONG_LONG, digits, x->comm));
+  check_i64("in the order of ranks", in_order, all);
+  OK(MPI_Op_free(&digits));
+
+  // As many elements in both groups: one for each pair.
+  const int total = x->own_count * x->peer_count;
+  int* long_a = new_ints(total);
+  for (int k = 0; k < total; ++k) long_a[k] = pattern(check_state.rank, 6, k);
+  set_ints(expected, x->peer_count, 0);
+  for (int i = 0; i < x->peer_count; ++i) {
+    for (int k = 0; k < x->peer_count; ++k) {
+      expected[k] += pattern(x->peer[i], 6, x->me * x->peer_count + k);
+    }
+  }
+  OK(MPI_Reduce_scatter_block(long_a, b, x->peer_count, MPI_INT, MPI_SUM, x->comm));
+  check_ints("reduce_scatter_block", expected, b, x->peer_count);
+  set_ints(counts, x->own_count, x->peer_count);
+  set_ints(b, x->peer_count, -1);
+  OK(MPI_Reduce_scatter(long_a, b, counts, MPI_INT, MPI_SUM, x->comm));
+  check_ints("reduce_scatter", expected, b, x->peer_count);
+  OK(MPI_Barrier(x->comm));
+  free(long_a);
+  free(a);
+  free(b);
+  free(counts);
+  free(displs);
+  free(expected);
+}
+
+static void test_collectives(const Inter* x) {
+  static const int kCounts[] = {0, 1, 3, 5000};
+  for (int c = 0; c < 4; ++c) {
+    const int first = x->in_first ? x->own_count : x->peer_count;
+    for (int root = 0; root < first; ++root)
+      test_one_root(x, root_argument(x, 1, root), kCounts[c]);
+    for (int root = 0; root < check_state.size - first; ++root) {
+      test_one_root(x, root_argument(x, 0, root), kCounts[c]);
+    }
+    test_all_to_all(x, kCounts[c]);
+  }
+}
+
+static void test(const char* name, Side* side, int descending, int leaders_last) {
+  check_context("%s", name);
+  Inter x = open_inter(side, descending, leaders_last);
+  test_collectives(&x);
+  close_inter(&x);
+  check_section(name);
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  test("halves", by_half, 0, 0);
+  test("descending", by_half, 1, 1);
+  test("parity", by_parity, 0, 1);
+  test("one against all", one_against_all, 1, 0);
+  return check_end();
+}
