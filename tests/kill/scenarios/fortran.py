@@ -9,9 +9,9 @@ def fortran_ring(t, n):
     for program in (("fortran_ring", 6), ("fortran_ring_f08", 6)):
         last = t.undisturbed(n, *program)
         places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
-        for rank, ordinal in places if t.long else t.rng.sample(places, 12):
+        for rank, ordinal in places if t.long else t.rng.sample(places, 6):
             t.recovers(n, *program, kills=[Kill(rank, ordinal, t.rng.choice(MOMENTS))])
-        for _ in range(100 if t.long else 6):
+        for _ in range(100 if t.long else 3):
             kills = [Kill(*t.rng.choice(places), t.rng.choice(MOMENTS)) for _ in range(3)]
             kills = list({kill.rank: kill for kill in kills}.values())
             again = t.rng.randint(1, max(1, kills[0].point - 1))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""ExaML under ftrun with random deaths; every run must give what the undisturbed run gave.
+"""A program that nobody here wrote, under ftrun with random deaths: every run must give what the
+undisturbed run gave.
 
 Odd runs are killed from outside: SIGKILL to ranks' processes at random moments. Even runs die at
 random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run I of seed S draws
@@ -19,15 +20,14 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True  # the source directory stays as it is
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-EXAMPLES = os.path.join(HERE, "..", "..", "examples")
-sys.path[:0] = [EXAMPLES, os.path.join(EXAMPLES, "examl")]
+sys.path.insert(0, os.path.join(HERE, "..", "..", "examples"))
 
-import examl  # noqa: E402
 import ftrun_events  # noqa: E402
+import programs  # noqa: E402
 
-RANKS = 4
-INPUT = ("--taxa", "20", "--sites", "1500", "--moves", "4")
 MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
 MAX_DEATHS_OF_RANK = 3
 LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is nobody to kill
@@ -36,7 +36,7 @@ POLL_INTERVAL_S = 0.005
 
 
 class Outcome:
-    """What a run of ExaML gave, and how long it took."""
+    """What a run gave, and how long it took."""
 
     def __init__(self, results, duration_s, events):
         self.results = results
@@ -44,20 +44,22 @@ class Outcome:
         self.events = events
 
 
-def run_examl(options, name, flags=(), kills=()):
-    """Runs ExaML in the directory `name`; `kills` are (seconds, rank) pairs, done from outside."""
+def run_program(options, name, flags=(), kills=()):
+    """Runs the program in the directory `name`; `kills` are (seconds, rank) pairs, from outside."""
+    program = options.program
     directory = f"{options.out}/{name}"
     shutil.rmtree(directory, ignore_errors=True)
-    program = examl.command(f"{options.out}/input", directory)
+    os.makedirs(directory)
+    arguments = program.command(directory)
     events = ftrun_events.Follower(f"{directory}/events.json")
     # Before its end is forced, ftrun says where every rank stands.
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
-    command = [options.ftrun, "-n", str(RANKS), "--events", events.path, *limits, *flags, *program]
+    command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)
     start = time.monotonic()
-    with open(f"{directory}/log", "wb") as log:
+    with open(f"{directory}/output", "wb") as output, open(f"{directory}/log", "wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command + arguments, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=log
         )
         try:
             while process.poll() is None:
@@ -82,32 +84,32 @@ def run_examl(options, name, flags=(), kills=()):
         with open(f"{directory}/log", errors="replace") as log:
             said = log.read()[-20000:]
         raise AssertionError(f"ftrun ended with {process.returncode}; {directory}/log:\n{said}")
-    return Outcome(examl.results(directory), duration_s, events.events)
+    return Outcome(program.results(directory), duration_s, events.events)
 
 
-def random_ranks(rng):
+def random_ranks(rng, ranks):
     """Returns the ranks to kill, in order."""
-    ranks = []
+    chosen = []
     for _ in range(rng.randint(1, MAX_DEATHS)):
-        rank = rng.randrange(RANKS)
-        if ranks.count(rank) < MAX_DEATHS_OF_RANK:
-            ranks.append(rank)
-    return ranks
+        rank = rng.randrange(ranks)
+        if chosen.count(rank) < MAX_DEATHS_OF_RANK:
+            chosen.append(rank)
+    return chosen
 
 
-def outside_kills(rng, duration_s):
+def outside_kills(rng, ranks, duration_s):
     """Moments and ranks; about every fourth run kills all ranks at once."""
     if rng.random() < 0.25:
         moment_s = rng.uniform(0.0, LATEST_SHARE * duration_s)
-        return [(moment_s, rank) for rank in range(RANKS)]
-    return [(rng.uniform(0.0, LATEST_SHARE * duration_s), rank) for rank in random_ranks(rng)]
+        return [(moment_s, rank) for rank in range(ranks)]
+    return [(rng.uniform(0.0, LATEST_SHARE * duration_s), r) for r in random_ranks(rng, ranks)]
 
 
-def logical_kills(rng, operations):
+def logical_kills(rng, ranks, operations):
     """--kill flags. Every incarnation starts at main, so it can die at any point."""
     flags = []
-    incarnations = [0] * RANKS
-    for rank in random_ranks(rng):
+    incarnations = [0] * ranks
+    for rank in random_ranks(rng, ranks):
         ordinal = str(rng.randint(1, operations))
         point = rng.choices([ordinal, "init", "finalize"], [8, 1, 1])[0]
         moment = rng.choice(["", ".before", ".inside", ".after"])
@@ -119,47 +121,57 @@ def logical_kills(rng, operations):
 def disturbed_run(options, number, expected, operations):
     """Returns (deaths, a line about the run); a failure's AssertionError says how to repeat it."""
     rng = random.Random(f"{options.seed}/{number}")
+    ranks = options.program.ranks
     if number % 2:
-        flags, kills = [], outside_kills(rng, expected.duration_s)
+        flags, kills = [], outside_kills(rng, ranks, expected.duration_s)
         what = " ".join(f"{rank}@{moment:.2f}s" for moment, rank in sorted(kills))
     else:
-        flags, kills = logical_kills(rng, operations), []
+        flags, kills = logical_kills(rng, ranks, operations), []
         what = " ".join(flags)
     try:
-        outcome = run_examl(options, f"run-{number}", flags, kills)
-        different = examl.differences(expected.results, outcome.results)
-        if different:
+        outcome = run_program(options, f"run-{number}", flags, kills)
+        different = [k for k in expected.results if expected.results[k] != outcome.results.get(k)]
+        for key in different[:5]:
+            print(f"{key}: {expected.results[key]!r:.500}\nnow {outcome.results.get(key)!r:.500}")
+        if different or len(outcome.results) != len(expected.results):
             raise AssertionError(f"not as undisturbed: {', '.join(different)}")
     except AssertionError as error:
-        repeat = f"{sys.argv[0]} --ftrun {options.ftrun} --out {options.out}"
-        raise AssertionError(
-            f"run {number} ({what}): {error}\nrepeat: {repeat} --seed {options.seed} --run {number}"
-        ) from error
+        repeat = f"{sys.argv[0]} {program_arguments(options)} --run {number}"
+        raise AssertionError(f"run {number} ({what}): {error}\nrepeat: {repeat}") from error
     deaths = sum(event["event"] == "death" for event in outcome.events)
     shutil.rmtree(f"{options.out}/run-{number}")
     return deaths, f"run {number}: {outcome.duration_s:.1f} s, {deaths} deaths ({what})"
 
 
-def operations_of(events):
-    """Returns the least number of operations that any rank did in an undisturbed run."""
-    return min(event["position"]["ordinal"] for event in events if event["event"] == "exit")
+def program_arguments(options):
+    return f"{options.name} --ftrun {options.ftrun} --out {options.out} --seed {options.seed}"
+
+
+def operations_of(program, events):
+    """The number of operations that every rank makes in every run."""
+    made = min(event["position"]["ordinal"] for event in events if event["event"] == "exit")
+    return int(made * program.steady_share)
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("name", choices=sorted(programs.ALL), help="the program")
     parser.add_argument("--ftrun", default="build/bin/ftrun", help="(default build/bin/ftrun)")
-    parser.add_argument("--out", default="build/examl-under-kills", help="a directory to work in")
+    parser.add_argument("--out", default="build/programs", help="a directory to work in")
     parser.add_argument("--seed", type=int, default=1, help="(default 1)")
     parser.add_argument("--runs", type=int, default=6, help="how many (default 6)")
     parser.add_argument("--run", type=int, help="only the run of this number")
     options = parser.parse_args()
-    options.out = os.path.abspath(options.out)
+    options.out = os.path.abspath(f"{options.out}/{options.name}")
     options.ftrun = os.path.abspath(options.ftrun)
-    examl.make_input(f"{options.out}/input", *INPUT)
-    undisturbed = run_examl(options, "undisturbed")
-    operations = operations_of(undisturbed.events)
+    shutil.rmtree(f"{options.out}/input", ignore_errors=True)
+    os.makedirs(f"{options.out}/input")
+    options.program = programs.ALL[options.name](f"{options.out}/input")
+    undisturbed = run_program(options, "undisturbed")
+    options.program.check(undisturbed.results)
+    operations = operations_of(options.program, undisturbed.events)
     print(f"undisturbed: {undisturbed.duration_s:.1f} s, {operations} operations", flush=True)
     numbers = [options.run] if options.run else range(1, options.runs + 1)
     deaths = 0

@@ -1,0 +1,220 @@
+"""The programs: how each is given its input, how it is started, and what it must give.
+
+A program is made with the directory for what all its runs read. `command(directory)` is its command
+line for a run in `directory`, after the files that it wants there were written. `results(directory)`
+is a dictionary of everything that no death may change; times are left out. `check(results)` raises
+AssertionError where the program itself says that something is wrong.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "..", "..", "examples")
+sys.path.insert(0, os.path.join(EXAMPLES, "examl"))
+
+import examl  # noqa: E402
+
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as source:
+        return source.read()
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as target:
+        target.write(text)
+
+
+class Program:
+    ranks = 4
+    steady_share = 1.0  # of its operations: so many are made in every run, whatever the time
+
+    def __init__(self, input_directory):
+        self.input = input_directory
+
+    def check(self, results):
+        assert results, "the program gave nothing"
+
+
+class ExaML(Program):
+    """Likelihood of phylogenetic trees; collectives. Package examl."""
+
+    def __init__(self, input_directory):
+        super().__init__(input_directory)
+        examl.make_input(self.input, "--taxa", "20", "--sites", "1500", "--moves", "4")
+
+    def command(self, directory):
+        return examl.command(self.input, directory)
+
+    def results(self, directory):
+        return examl.results(directory)
+
+
+class PhyML(Program):
+    """Bootstrap of a phylogenetic tree; rank 0 hands out work by messages. Package phyml."""
+
+    ranks = 3
+    options = ("-b", "9", "-m", "HKY85", "-c", "4", "-a", "0.5", "--r_seed", "4", "--quiet",
+               "--no_memory_check")  # fmt: skip
+
+    def __init__(self, input_directory):
+        super().__init__(input_directory)
+        generator = [sys.executable, f"{EXAMPLES}/examl/make_input.py", "input"]
+        subprocess.run([*generator, "--taxa", "8", "--sites", "300"], cwd=self.input, check=True)
+
+    def command(self, directory):
+        shutil.copy(f"{self.input}/input.phy", f"{directory}/input.phy")  # writes beside its input
+        return ["phyml-mpi", "-i", "input.phy", *self.options]
+
+    def results(self, directory):
+        prefix = f"{directory}/input.phy_phyml"
+        output = read(f"{directory}/output")
+        return {
+            "tree": read(f"{prefix}_tree.txt"),
+            "likelihood": re.search(r"Log likelihood of the current tree: (\S+)\.", output)[1],
+            "bootstrap": sorted(read(f"{prefix}_boot_trees.txt").splitlines()),
+            "statistics": [line for line in read(f"{prefix}_stats.txt").splitlines()
+                           if "Time used" not in line and "seconds" not in line],
+        }  # fmt: skip
+
+    def check(self, results):
+        trees = len(results["bootstrap"])
+        assert trees == 9, f"{trees} trees of the bootstrap, not 9"
+
+
+class Lammps(Program):
+    """Melting of a Lennard-Jones crystal; messages between neighbours. Package lammps."""
+
+    script = """\
+units           lj
+atom_style      atomic
+lattice         fcc 0.8
+region          all block 0 7 0 7 0 7
+create_box      1 all
+create_atoms    1 box
+mass            1 1.0
+velocity        all create 2.5 4711 loop geom
+pair_style      lj/cut 2.4
+pair_coeff      1 1 1.0 1.0
+neighbor        0.4 bin
+neigh_modify    every 10 delay 0 check yes
+fix             move all nve
+thermo          10
+thermo_modify   format float %.15g
+run             100
+write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format float %.15g
+"""
+
+    def command(self, directory):
+        write(f"{directory}/in.melt", self.script)
+        return ["lmp", "-in", "in.melt"]
+
+    def results(self, directory):
+        rows = re.search(r"^Step Temp .*?^Loop time", read(f"{directory}/log.lammps"), re.M | re.S)
+        # On the screen and in the file there are the same rows.
+        assert rows and rows[0] in read(f"{directory}/output"), "no table of the run"
+        return {"table": rows[0].splitlines(), "atoms": read(f"{directory}/atoms.txt")}
+
+    def check(self, results):
+        assert len(results["table"]) == 13, "not 11 rows between title and end"
+        atoms = len(results["atoms"].splitlines()) - 9
+        assert atoms == 4 * 7**3, f"{atoms} atoms"
+
+
+class Hpcc(Program):
+    """The HPC Challenge benchmark, all of it, on a small problem. Package hpcc."""
+
+    ranks = 2
+    # Its last part measures how often something can be done, and does it as often as it finds.
+    steady_share = 0.6
+    # One line each: the value, then what it is.
+    lines = (
+        "small problem", "for a test",
+        "HPL.out  file", "8  the output is that of HPCC",
+        "1  size of problem", "160  N", "1  size of block", "24  NB", "0  rows first",
+        "1  grid", "1  P", "2  Q", "16.0  threshold",
+        "1  panel factorisation", "2  PFACT", "1  recursion stops at", "4  NBMIN",
+        "1  panels in recursion", "2  NDIV", "1  recursive factorisation", "1  RFACT",
+        "1  broadcast", "1  BCAST", "1  look-ahead", "1  DEPTH", "2  swapping", "64  threshold",
+        "0  L1 transposed", "0  U transposed", "1  equilibration", "8  alignment",
+        "---", "0  more sizes for PTRANS", "160  N", "0  more blocks for PTRANS", "24  NB",
+    )  # fmt: skip
+    measured = re.compile(
+        r"time|GBs|flops|GUPs|_usec|GBytes|STREAM_(Copy|Scale|Add|Triad)", re.IGNORECASE
+    )
+
+    def command(self, directory):
+        write(f"{directory}/hpccinf.txt", "\n".join(self.lines) + "\n")
+        return ["hpcc"]
+
+    def results(self, directory):
+        text = read(f"{directory}/hpccoutf.txt")
+        summary = re.search(r"^Begin of Summary section.\n(.*?)^End of Summary", text, re.M | re.S)
+        assert summary, "no summary"
+        pairs = [line.split("=", 1) for line in summary[1].splitlines()]
+        results = {key: value for key, value in pairs if not self.measured.search(key)}
+        # Ranks that say that all went well, in each part.
+        for said in ("PASSED", "FAILED", "Found 0 errors", "Node(s) with error 0",
+                     "Solution Validates"):  # fmt: skip
+            results[said] = text.count(said)
+        return results
+
+    def check(self, results):
+        assert results["Success"] == "1", "no success"
+        assert results["FAILED"] == 0 and results["PASSED"] > 0, "a residual is too large"
+        assert results["MPIRandomAccess_Errors"] == results["MPIRandomAccess_LCG_Errors"] == "0"
+        assert float(results["MPIFFT_maxErr"]) < 1e-12, "the Fourier transform is wrong"
+        assert results["Found 0 errors"] > 0 and results["Node(s) with error 0"] > 0
+        assert results["Solution Validates"] > 0, "STREAM is wrong"
+
+
+class ScaLapack(Program):
+    """The test of ScaLAPACK's LU factorisation, a Fortran program. Package scalapack-mpi-test."""
+
+    lines = (
+        "LU factorisations", "for a test", "'LU.out'  file", "6  standard output",
+        "3  sizes", "31 64 97  M", "31 64 97  N", "2  blocks", "7 16  NB",
+        "2  right-hand sides", "1 6  NRHS", "1  blocks of them", "4  NBRHS",
+        "3  grids", "2 1 4  P", "2 4 1  Q", "1.0  threshold", "F  no refinement, which fails now and then, with any MPI",
+    )  # fmt: skip
+
+    def command(self, directory):
+        write(f"{directory}/LU.dat", "\n".join(self.lines) + "\n")
+        machine = os.uname().machine
+        return [f"/usr/lib/{machine}-linux-gnu/scalapack/openmpi-tests/xdlu"]
+
+    def results(self, directory):
+        rows = [line.split() for line in read(f"{directory}/output").splitlines()]
+        rows = [row for row in rows if row and row[0] == "WALL"]
+        return {"rows": [row[1:8] + row[11:] for row in rows], "count": len(rows)}
+
+    def check(self, results):
+        assert results["count"] == 3 * 2 * 2 * 3, f"{results['count']} rows"
+        assert all(row[-1] == "PASSED" for row in results["rows"]), "a residual is too large"
+
+
+class Mpi4py(Program):
+    """Python objects and arrays in every kind of call (mpi4py_mix.py). Package python3-mpi4py."""
+
+    def command(self, directory):
+        return ["/usr/bin/python3", f"{HERE}/mpi4py_mix.py"]
+
+    def results(self, directory):
+        return {"digests": sorted(read(f"{directory}/output").splitlines())}
+
+    def check(self, results):
+        assert len(results["digests"]) == self.ranks
+
+
+ALL = {
+    "examl": ExaML,
+    "hpcc": Hpcc,
+    "lammps": Lammps,
+    "mpi4py": Mpi4py,
+    "phyml": PhyML,
+    "scalapack": ScaLapack,
+}
