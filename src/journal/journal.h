@@ -50,24 +50,19 @@ class Journal {
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
   Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
   Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
-  // Of a point-to-point message: nobody knows when it will be received, so with a full journal it
-  // must not lie in memory that comes round.
-  Offset allocate_message(std::size_t bytes) {
-    if (region_.recycling()) [[unlikely]]
-      return or_stop(region_.allocate_model(bytes));
-    return allocate(bytes);
+  // Of a message, the newest of sent[ranks].
+  Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
+    return or_stop(region_.allocate_message(bytes, sent));
   }
 
-  // The value of a record or message of these bytes: they themselves if they are few.
+  // The value of a record of these bytes: they themselves if they are few.
   std::uint64_t store(const void* data, std::size_t bytes) {
-    std::uint64_t value = 0;
-    if (bytes <= kInlineBytes) {
-      if (bytes > 0) std::memcpy(&value, data, bytes);
-      return value;
-    }
-    value = allocate(bytes);
-    std::memcpy(host_.base() + value, data, bytes);
-    return value;
+    return bytes <= kInlineBytes ? in_line(data, bytes) : copy_to(allocate(bytes), data, bytes);
+  }
+  // The same of a message, the newest of sent[ranks].
+  std::uint64_t store_message(const void* data, std::size_t bytes, const std::uint64_t* sent) {
+    return bytes <= kInlineBytes ? in_line(data, bytes)
+                                 : copy_to(allocate_message(bytes, sent), data, bytes);
   }
 
   // Publishes the record of operation `sequence`: the outcome is decided, here and for everybody.
@@ -170,6 +165,15 @@ class Journal {
   Offset or_stop(Offset at) {
     if (at == 0) [[unlikely]]
       out_of_memory();
+    return at;
+  }
+  static std::uint64_t in_line(const void* data, std::size_t bytes) {
+    std::uint64_t value = 0;
+    if (bytes > 0) std::memcpy(&value, data, bytes);
+    return value;
+  }
+  std::uint64_t copy_to(Offset at, const void* data, std::size_t bytes) {
+    std::memcpy(host_.base() + at, data, bytes);
     return at;
   }
   Offset offset_of(const void* p) const {

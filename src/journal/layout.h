@@ -281,6 +281,10 @@ struct Buffer {
   std::uint64_t bytes;  // in use
 };
 
+// What payload is allocated for. With a full journal results and messages lie in different zones,
+// because they are over at different times.
+enum class Use : std::uint32_t { kResults, kMessages };
+
 // A zone is filled, then closed; it is free when everything that it may have been used for is past.
 // The owner's and its next incarnations', as all of this.
 inline constexpr std::uint32_t kZones = 64;
@@ -293,6 +297,7 @@ struct Zone {
   // What it may have been used for lies below these cursors: Cursor[contexts] u64 sent[ranks].
   Buffer label;
   std::uint64_t contexts;
+  Use use;
 };
 
 // --- Checkpoints

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
@@ -19,9 +20,10 @@ namespace rejoin::journal {
 // First payload is handed out upwards and kept. From start_zones() on it comes from zones. A zone
 // is closed at a checkpoint, with a label: the cursors behind which everything lies that it was
 // used for. It is free when the low-water marks of all who may read it have passed the label. Once
-// the journal is full, zones are closed at every operation that all ranks of the job must enter
-// instead: when such an operation is complete, all that was allocated before it was entered has
-// been consumed, so an interval is over with the next one.
+// the journal is full, zones of results are closed at every operation that all ranks of the job
+// must enter instead: when such an operation is complete, all results that were allocated before it
+// was entered have been read, so an interval is over with the next one. Zones of messages are
+// closed when they are full, and free when their messages are consumed.
 template <class Host>
 class Region {
  public:
@@ -40,17 +42,26 @@ class Region {
   void rebase() {
     permanent_.backed_to = begin_ + control_->permanent_bump.load(std::memory_order_relaxed);
     payload_.backed_to = begin_ + control_->payload_bump.load(std::memory_order_relaxed);
-    zone_ = nullptr;
+    zone_[0] = zone_[1] = nullptr;
   }
 
   // Bytes of a result or a message, safe to touch. 0: no more memory.
   Offset allocate(std::size_t bytes) {
-    return zoned_ ? allocate_in_zone(bytes) : allocate_in(payload_, bytes);
+    return zoned_ ? allocate_in_zone(Use::kResults, bytes) : allocate_in(payload_, bytes);
+  }
+  // Bytes of a message, safe to touch. sent[ranks]: how many messages were sent to each rank, with
+  // this one. 0: no more memory.
+  Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
+    if (!recycling_) [[likely]]
+      return allocate(bytes);
+    const Zone* z = zone_of(Use::kMessages);
+    if (z != nullptr && !fits(*z, round_up_line(bytes)) && !close_messages(sent)) return 0;
+    return allocate_in_zone(Use::kMessages, bytes);
   }
   // Bytes of a large result; whoever writes there touches them first (Host::touch), so that members
   // share that work. 0: no more addresses.
   Offset reserve(std::size_t bytes) {
-    if (zoned_) return reserve_in_zone(bytes);
+    if (zoned_) return reserve_in_zone(Use::kResults, bytes);
     const Offset at = reserve_in(payload_, bytes);
     if (at != 0) count(bytes);
     return at;
@@ -105,22 +116,22 @@ class Region {
 
   // Whether an extent of so many bytes fits the zone in use.
   bool has_room(std::size_t bytes) const {
-    return bytes <= kInlineBytes || (zone_ != nullptr && fits(*zone_, round_up_line(bytes)));
+    const Zone* z = zone_[static_cast<std::uint32_t>(Use::kResults)];
+    return bytes <= kInlineBytes || (z != nullptr && fits(*z, round_up_line(bytes)));
   }
 
-  // Closes the zones in use, labelled by label(zone). False: label() found no
-  // memory.
+  // Closes the zones of results in use, labelled by label(zone). False: label() found no memory.
   template <class Label>
   bool close_zones(Label&& label) {
     const std::uint64_t interval = head_->interval + 1;
     for (std::uint32_t i = 0; i < head_->zones; ++i) {
       Zone& z = head_->zone[i];
-      if (z.interval != 0) continue;
+      if (z.interval != 0 || z.use != Use::kResults) continue;
       if (!label(z)) return false;
       z.interval = interval;
     }
     head_->interval = interval;
-    zone_ = nullptr;
+    zone_of(Use::kResults) = nullptr;
     return true;
   }
   // REQUIRES recycling(), and that every rank of the job has entered the operation that I have just
@@ -137,6 +148,7 @@ class Region {
   // when they are written.
   static constexpr std::size_t kAheadBytes = 128 * 1024;
   static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
+  static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
 
   struct Area {
     std::atomic<std::uint64_t>* bump;
@@ -171,64 +183,100 @@ class Region {
     return true;
   }
 
+  Zone*& zone_of(Use use) { return zone_[static_cast<std::uint32_t>(use)]; }
+
   // A zone counts to the limit as a whole, from its first use.
-  Offset allocate_in_zone(std::size_t bytes) {
-    const Offset at = reserve_in_zone(bytes);
-    if (at == 0 || at + bytes <= zone_->backed_to) return at;
-    const Offset from = std::max(at, zone_->backed_to);
-    const Offset end = zone_->begin + zone_->bytes;
+  Offset allocate_in_zone(Use use, std::size_t bytes) {
+    const Offset at = reserve_in_zone(use, bytes);
+    if (at == 0) return 0;
+    Zone& z = *zone_of(use);
+    if (at + bytes <= z.backed_to) return at;
+    const Offset from = std::max(at, z.backed_to);
+    const Offset end = z.begin + z.bytes;
     const Offset ahead = std::min(std::max(at + bytes, from + kAheadBytes), end);
     if (!host_.back(host_.base() + from, ahead - from)) return 0;
-    zone_->backed_to = ahead;
+    z.backed_to = ahead;
     return at;
   }
 
-  Offset reserve_in_zone(std::size_t bytes) {
+  Offset reserve_in_zone(Use use, std::size_t bytes) {
     const std::uint64_t rounded = round_up_line(bytes);
-    if ((zone_ == nullptr || !fits(*zone_, rounded)) && !open_zone(rounded)) return 0;
-    const Offset at = zone_->begin + zone_->used;
-    zone_->used += rounded;
+    Zone*& z = zone_of(use);
+    if ((z == nullptr || !fits(*z, rounded)) && !open_zone(use, rounded)) return 0;
+    const Offset at = z->begin + z->used;
+    z->used += rounded;
     return at;
   }
 
   static bool fits(const Zone& z, std::uint64_t bytes) { return z.used + bytes <= z.bytes; }
 
+  bool close_messages(const std::uint64_t* sent) {
+    Zone*& z = zone_of(Use::kMessages);
+    const std::size_t bytes = header_->ranks * sizeof(std::uint64_t);
+    if (!make_room(z->label, bytes)) return false;
+    std::memcpy(host_.base() + z->label.at, sent, bytes);
+    z->interval = head_->interval + 1;
+    z = nullptr;
+    return true;
+  }
+  bool are_consumed(const Zone& z) const {
+    const auto* sent = reinterpret_cast<const std::uint64_t*>(host_.base() + z.label.at);
+    for (std::uint32_t to = 0; to < header_->ranks; ++to) {
+      if (sent[to] == 0) continue;
+      host_.step(Step::kMark);
+      const auto& consumed = consumed_of(host_.base(), to)[host_.rank()];
+      if (consumed.load(std::memory_order_acquire) < sent[to]) return false;
+    }
+    return true;
+  }
+
   bool is_free(const Zone& z) const {
     if (z.interval == 0) return false;
+    if (z.use == Use::kMessages) {
+      return breaks(host_, Rule::kMessagesUntilConsumed) || are_consumed(z);
+    }
     if (recycling_) return z.interval <= over_;
     return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_, z);
   }
 
-  // Goes on in a zone that a former incarnation has left open, else in the free one that was closed
-  // last, if there is one of this size, else in a new one.
-  bool open_zone(std::uint64_t bytes) {
+  // Goes on in a zone that a former incarnation has left open, else in the smallest free one that
+  // is large enough (of these the one that was closed last), else in a new one.
+  bool open_zone(Use use, std::uint64_t bytes) {
     Zone* found = nullptr;
-    std::uint64_t largest = kSmallestZoneBytes / 2;
-    bool any_open = false;
+    const std::uint64_t smallest =
+        use == Use::kMessages ? kSmallestMessageZoneBytes : kSmallestZoneBytes;
+    std::uint64_t largest = smallest / 2;
+    std::uint32_t others = 0;  // that cannot be used now
     for (std::uint32_t i = 0; i < head_->zones; ++i) {
       Zone& z = head_->zone[i];
+      if (z.use != use) continue;
       largest = std::max(largest, z.bytes);
-      any_open |= z.interval == 0;
-      if (z.interval == 0 && fits(z, bytes)) return use(&z);
-      if (z.bytes < bytes || (found != nullptr && found->interval >= z.interval)) continue;
+      if (z.interval == 0 && fits(z, bytes)) return open(z);
+      // Two that take turns may have one size; if that does not suffice, the next ones are larger.
+      others += z.interval == 0 || use == Use::kMessages;
+      if (z.bytes < bytes || (found != nullptr && is_better(*found, z))) continue;
       if (is_free(z)) found = &z;
     }
     if (found == nullptr) {
       if (head_->zones == kZones) return false;
-      const std::uint64_t size = std::max(any_open ? 2 * largest : largest, 2 * bytes);
+      const bool larger = others >= (use == Use::kMessages ? 2 : 1);
+      const std::uint64_t size = std::max(larger ? 2 * largest : largest, 2 * bytes);
       const Offset at = reserve_in(payload_, size);
       if (at == 0) return false;
       count(size);
       found = &head_->zone[head_->zones];
-      *found = {at, size, 0, at, 0, {}, 0};
+      *found = {at, size, 0, at, 0, {}, 0, use};
       ++head_->zones;
     }
     found->used = 0;
     found->interval = 0;
-    return use(found);
+    return open(*found);
   }
-  bool use(Zone* z) {
-    zone_ = z;
+  static bool is_better(const Zone& a, const Zone& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.interval >= b.interval;
+  }
+  bool open(Zone& z) {
+    zone_of(z.use) = &z;
     return true;
   }
 
@@ -254,7 +302,7 @@ class Region {
   RegionHead* head_;
   bool recycling_ = false;
   bool zoned_ = false;
-  Zone* zone_ = nullptr;    // in use
+  Zone* zone_[2] = {};      // in use, by Use
   std::uint64_t over_ = 0;  // with a full journal: intervals up to this one are over
 };
 

@@ -28,6 +28,7 @@ enum class Rule : std::uint8_t {
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateMessagesByReceiver,  // Must 6
   kZonesBehindAllMarks,         // Must 6: payload, by all readers' marks
+  kMessagesUntilConsumed,       // with a full journal, payload of messages that are not received
   kOldestVersionSlot,           // Must 6: a new version takes the slot of the oldest
   kLookAtRecords,               // Must 7: every wait looks at records
   kNewGeneration,               // an attempt of an older generation is given up

@@ -50,6 +50,8 @@ class ChannelOp {
   }
 
   const Outcome& outcome() const { return outcome_; }
+  // What was received last, while it is read.
+  const Arrived* held() const { return held_; }
 
   // --- The port
 
@@ -57,7 +59,7 @@ class ChannelOp {
   std::uint32_t me() const { return c_.members.rank; }
 
   // Posts one message. `peer`: rank in the communicator, not mine. Pending only while the journal
-  // is full and the receiver too far behind.
+  // is full and the receiver is many operations behind.
   Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
     const std::uint32_t to = c_.members.world[peer];
     auto& channel = r_.journal.channel(to);
@@ -71,22 +73,23 @@ class ChannelOp {
     }
     if (r_.journal.region().recycling()) {
       r_.host.step(Step::kLook);
-      const std::uint64_t read =
-          r_.peers.consumed(to, r_.host.rank()).load(std::memory_order_acquire);
-      if (read + journal::kReadersWithin <= k) return Progress::kPending;
+      // By operations, not by messages: those between two calls may lie there for any time.
+      const std::uint64_t theirs = r_.peers.tail(c_.members, peer);
+      if (theirs + journal::kReadersWithin <= e_.sequence) return Progress::kPending;
     }
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
-    const std::uint64_t value = r_.journal.store(data, bytes);
+    const std::uint64_t value = r_.journal.store_message(data, bytes, r_.progress.sent);
     r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value});
     return Progress::kDone;
   }
 
-  // The next message of `peer` in this operation. *data: its bytes in the sender's store, or in
-  // here until the next receive. Failed: outcome() says why.
+  // The next message of `peer` in this operation. *data: its bytes in the sender's store, until the
+  // next receive or the end of the operation. Failed: outcome() says why.
   Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
                    std::size_t* bytes) {
     const std::uint32_t from = c_.members.world[peer], me = r_.host.rank();
+    release();
     // Who has a record of this operation has sent all that it sends: so the record is read first.
     const bool finished = thorough_ && r_.peers.tail(c_.members, peer) > e_.sequence;
     Arrived* a = r_.mail.take(c_, from, e_.sequence);
@@ -103,30 +106,32 @@ class ChannelOp {
       const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, peer);
       return other.found() ? fail(other) : Progress::kPending;
     }
+    held_ = a;
     const journal::ChannelEntry& m = *a->entry;
     const journal::CallEntry* theirs = r_.peers.call(from, m.call);
     if (theirs->hash != e_.signature_hash) {
-      const std::uint32_t call = m.call;
-      r_.mail.consume(a);
-      return fail({peer, call});
+      return fail({peer, m.call});
     }
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
     if (m.bytes > max_bytes) {
-      r_.mail.consume(a);
       r_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
       return Progress::kFailed;
     }
     *bytes = m.bytes;
-    small_ = m.value;
-    *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&small_)
+    *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&m.value)
                                              : r_.host.base() + m.value;
-    r_.mail.consume(a);
     return Progress::kDone;
   }
 
  private:
+  // The message that was received last is read.
+  void release() {
+    if (held_ != nullptr) r_.mail.consume(held_);
+    held_ = nullptr;
+  }
+
   void prove(std::uint32_t peer, std::uint32_t call) {
     if ((call & journal::kUnproven) != 0) ops_.bootstrap.prove(c_, e_.sequence, peer, call);
     if ((e_.call & journal::kUnproven) == 0) return;
@@ -161,6 +166,7 @@ class ChannelOp {
 
   // Publishes the record, when the operations before it have theirs.
   Progress finish() {
+    release();
     const bool live = e_.entered() && e_.record == nullptr && c_.members.size > 1;
     if (live && c_.records.tail() < e_.sequence) return Progress::kPending;
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
@@ -184,8 +190,8 @@ class ChannelOp {
   const std::uint32_t fingerprint_;
   Outcome outcome_;
   bool thorough_ = false;
-  bool moved_ = false;  // all messages are sent and received
-  std::uint64_t small_ = 0;
+  bool moved_ = false;       // all messages are sent and received
+  Arrived* held_ = nullptr;  // the message that is being read
 };
 
 }  // namespace rejoin::recovery

@@ -99,7 +99,7 @@ class PointToPoint {
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
     if (payload.bytes > journal::kInlineBytes) {
-      value = r_.journal.allocate_message(payload.bytes);
+      value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
       at = r_.host.base() + value;
       put(payload, r_.host.base() + value);
     } else if (payload.bytes > 0) {

@@ -186,6 +186,19 @@ TEST(Memory, IsUsedAgain) {
   }
 }
 
+// With a full journal messages take turns in the same memory, once they are received.
+TEST(Memory, OfMessagesIsUsedAgain) {
+  World world;
+  ASSERT_TRUE(find_world("messages-limit", &world));
+  Job job(world);
+  for (std::uint64_t seed = 0; seed < scaled(3); ++seed) {
+    const Result result = job.run(plan_of(seed));
+    ASSERT_TRUE(result.good()) << result.why;
+    // A rank sends more than twice as much as the first five hold.
+    EXPECT_LE(used(job).zones, 5 * world.ranks) << seed;
+  }
+}
+
 // However often a rank dies, it does not leave more behind each time.
 TEST(Memory, IsUsedAgainAfterDeaths) {
   Job job(steady(300, 0));

@@ -133,16 +133,19 @@ void run_cancelled(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Several of one tag wait to be received, from any source and from one.
+// Several of one tag wait to be received, from any source and from one: what was sent behind them
+// is received before.
 void run_in_order(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
   if (p.rank() != 0) {
     for (int i = 0; i < 3; ++i) p.send(all, 0, 1, static_cast<std::size_t>(i + 1));
+    p.send(all, 0, 2, 1);
     p.barrier(all);
     return;
   }
   p.barrier(all);
+  for (int i = 1; i < n; ++i) p.recv(all, i, 2);
   for (int i = 1; i < n; ++i) p.recv(all, i, 1);
   for (int i = 1; i < n; ++i) p.recv(all, -1, 1);
   for (int i = 1; i < n; ++i) p.recv(all, -1, -1);
@@ -186,6 +189,26 @@ void run_checkpoints(Player& p) {
   p.recv(all, before, 1);
 }
 
+// Goes on in recycled memory; nobody may die any more. Some messages lie there for long, more than
+// the receiver waits for come before it, and a collective's are among them.
+void run_limit(Player& p) {
+  constexpr int kRounds = 200, kLate = 16;
+  Comm all = p.everyone();
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  const int before = static_cast<int>((p.rank() + n - 1) % n);
+  for (int i = 0; i < kRounds; ++i) {
+    p.send(all, next, 1, 3000);
+    p.send(all, next, 2, static_cast<std::size_t>(2 + i % 50));
+    p.recv(all, before, 2);
+    if (i % kLate == kLate - 1) {
+      for (int k = 0; k < kLate; ++k) p.recv(all, before, 1);
+    }
+    p.message(all, 0, 1, 500);
+    if (i % 50 == 0) p.barrier(all);
+  }
+  for (int k = 0; k < kRounds % kLate; ++k) p.recv(all, before, 1);
+}
+
 }  // namespace
 
 std::vector<World> message_worlds() {
@@ -206,6 +229,9 @@ std::vector<World> message_worlds() {
   add("messages-in-order", 3, run_in_order, true);
   add("messages-late", 3, run_late, false);
   add("messages-checkpoints", 3, run_checkpoints, false, true);
+  World limit = {"messages-limit", 3, run_limit};
+  limit.journal_limit_bytes = 4 << 20;
+  worlds.push_back(std::move(limit));
   return worlds;
 }
 

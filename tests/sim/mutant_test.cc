@@ -91,6 +91,7 @@ const RuleCase kRules[] = {
     {"OutcomeRecorded", Rule::kOutcomeRecorded, "messages-asking", "messages"},
     {"CancelRecorded", Rule::kCancelRecorded, "messages-cancelled", "messages"},
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
+    {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

@@ -200,7 +200,6 @@ class Player {
   std::uint64_t loaded_hash_ = 0;
   std::uint64_t messages_ = 0;  // hash over those received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};
-  std::uint64_t received_[kMaxSimRanks] = {};
   // Of the attempt that may come, in tagged runs.
   Buffer retagged_;
   Comm* retagged_comm_ = nullptr;

@@ -45,7 +45,7 @@ class SimPort {
     const std::uint64_t hash = hash_of_bytes(*data, *bytes);
     player_.messages_ = engine::mix(player_.messages_ + hash);
     bool again = false;
-    job_.fail_if(job_.oracle().received(from, to, player_.received_[from]++, hash, &again));
+    job_.fail_if(job_.oracle().received(from, to, operation_.held()->index, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
     return p;
   }

@@ -35,7 +35,7 @@ void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
   const std::size_t counts = kMaxCounts * sizeof(Count);
   const std::size_t noise = noise_of(v) + v * growth_;
   *global = buffer(sizeof(GlobalHead) / sizeof(Element) + noise);
-  *local = buffer((sizeof(LocalHead) + 2 * words + counts) / sizeof(Element) + noise);
+  *local = buffer((sizeof(LocalHead) + words + counts) / sizeof(Element) + 1 + noise);
   for (std::size_t i = 0; i < global->count; ++i) {
     global->data[i] = {0, 0, static_cast<std::uint32_t>(engine::mix(common_ + v + i))};
   }
@@ -48,7 +48,6 @@ void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
   auto* to = reinterpret_cast<std::byte*>(local->data);
   std::memcpy(to, &mine, sizeof mine);
   std::memcpy(to += sizeof mine, sent_, words);
-  std::memcpy(to += words, received_, words);
   std::memcpy(to + words, counts_, counts);
 }
 
@@ -63,7 +62,6 @@ void Player::read_models() {
   operations_ = mine.operations;
   const std::byte* from = loaded_.local + sizeof mine;
   std::memcpy(sent_, from, words);
-  std::memcpy(received_, from += words, words);
   std::memcpy(static_cast<void*>(restored_counts_), from + words, kMaxCounts * sizeof(Count));
   for (std::size_t i = 0; i < kMaxCounts; ++i) {
     restored_counts_[i].asked = 0;
