@@ -153,7 +153,7 @@ const char* Job::judge_end() {
     }
   }
   if (messages_.left_over() > 0) return "messages: one was not received";
-  return oracle_.end(world_.disagreement == Disagreement::kNone);
+  return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
 }
 
 Mapping& Job::memory_of_next_process() {

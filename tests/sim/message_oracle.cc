@@ -2,6 +2,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <iterator>
 
 namespace rejoin::sim {
 
@@ -78,6 +79,12 @@ const char* MessageOracle::told(std::uint32_t rank, std::uint64_t number, std::u
   if (first || then->second == answer) return nullptr;
   return broken("messages: question %llu of rank %u is answered otherwise than before",
                 static_cast<unsigned long long>(number), rank);
+}
+
+std::uint64_t MessageOracle::count(std::uint32_t from, std::uint32_t to) const {
+  const auto first = messages_.lower_bound({from, to, 0});
+  const auto last = messages_.lower_bound({from, to + 1, 0});
+  return static_cast<std::uint64_t>(std::distance(first, last));
 }
 
 std::uint64_t MessageOracle::left_over() const {

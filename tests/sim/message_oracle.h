@@ -21,6 +21,8 @@ class MessageOracle {
                     std::uint64_t index, std::uint64_t hash, bool* again);
   // Answer `number` of a rank to a question that depends on when it is asked.
   const char* told(std::uint32_t rank, std::uint64_t number, std::uint64_t answer);
+  // Different ones that were sent from one rank to another.
+  std::uint64_t count(std::uint32_t from, std::uint32_t to) const;
   // After the end: messages that nobody received.
   std::uint64_t left_over() const;
 

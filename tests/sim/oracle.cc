@@ -170,9 +170,15 @@ bool Oracle::is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k) {
 }
 
 bool Oracle::offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash) {
-  Channel& c = channels_[{from, to}];
+  const auto [at, fresh] = channels_.try_emplace({from, to});
+  Channel& c = at->second;
+  if (fresh) {  // it may have carried others
+    c.tail = log(from, to).tail.load();
+    c.consumed = consumed(to, from);
+  }
   if (c.messages.size() <= k) c.messages.resize(k + 1);
   if (is_posted(from, to, k)) return false;
+  c.offered += c.messages[k].offered == 0;
   c.messages[k].offered = hash;
   return true;
 }
@@ -453,7 +459,7 @@ const char* Oracle::check_versions(std::uint32_t rank) {
   return nullptr;
 }
 
-const char* Oracle::end(bool complete) {
+const char* Oracle::end(bool complete, const MessageOracle& others) {
   for (const auto& [context, g] : groups_) {
     if (g.members.size() == 1) continue;
     if (const char* why = check_journal(g)) return why;
@@ -461,11 +467,12 @@ const char* Oracle::end(bool complete) {
   for (const auto& [ends, c] : channels_) {
     const auto [from, to] = ends;
     const std::uint64_t tail = log(from, to).tail.load();
-    if (complete && (tail != c.messages.size() || consumed(to, from) != tail)) {
-      return broken("messages: %llu posted and %llu received of %zu from rank %u to %u",
+    const std::uint64_t all = c.offered + others.count(from, to);
+    if (complete && (tail != all || consumed(to, from) != tail)) {
+      return broken("messages: %llu posted and %llu received of %llu from rank %u to %u",
                     static_cast<unsigned long long>(tail),
-                    static_cast<unsigned long long>(consumed(to, from)), c.messages.size(), from,
-                    to);
+                    static_cast<unsigned long long>(consumed(to, from)),
+                    static_cast<unsigned long long>(all), from, to);
     }
   }
   return nullptr;

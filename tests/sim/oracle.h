@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "journal/layout.h"
+#include "message_oracle.h"
 #include "recovery/rank.h"
 
 namespace rejoin::sim {
@@ -114,7 +115,8 @@ class Oracle {
   const char* words_after_turn(std::uint32_t rank);
   const char* words_after_agent();
   // After the end. `complete`: nobody disagreed, so everything that was sent was received.
-  const char* end(bool complete);
+  // The others: messages that are no collective's.
+  const char* end(bool complete, const MessageOracle& others);
 
   const std::map<std::uint64_t, Group>& groups() const { return groups_; }
   // Members that have a record of the operation: all of them, or only such as `done` says.
@@ -126,7 +128,8 @@ class Oracle {
     std::uint64_t received = 0;
   };
   struct Channel {
-    std::deque<Message> messages;
+    std::deque<Message> messages;  // by number; those of point-to-point calls are empty
+    std::uint64_t offered = 0;     // of collectives
     std::uint64_t tail = 0;
     std::uint64_t consumed = 0;
   };

@@ -25,7 +25,10 @@ enum class Kind : std::uint8_t {
   kScan,
   kExscan,
   kMessage,
-  kRemake,  // the communicator is freed, and made again under another name
+  kSend,     // a message from a to b, received at once
+  kPost,     // likewise, received some lines later; both requests are outstanding
+  kCollect,  // one from everybody to a, who takes them from any source
+  kRemake,   // the communicator is freed, and made again under another name
   kCount,
 };
 
@@ -43,12 +46,29 @@ struct Program {
   std::vector<std::vector<std::uint32_t>> groups;
   std::vector<Line> lines;
   bool checkpoints = false;
+  bool unordered = false;
   std::size_t bootstrap = 0, iterations = 0;
   std::size_t late_groups = 0;  // made in the bootstrap phase, not before it: from this one on
   std::size_t versions = 0, per_version = 0;
   std::uint64_t lazily = 0;   // every so many; 0: all are written
   std::uint64_t wrapper = 0;  // through which the bootstrap phase calls
   std::size_t marked = 0;     // every so many operations of the bootstrap phase have a key; 0: none
+};
+
+// Requests of the last few lines that had some.
+struct Outstanding {
+  static constexpr std::size_t kMost = 3;
+  Player::Pending slot[kMost];
+  std::size_t used = 0;
+
+  Player::Pending& next(Player& p) {
+    Player::Pending& free = slot[used++ % kMost];
+    p.wait(&free);
+    return free;
+  }
+  void wait_all(Player& p) {
+    for (std::size_t i = 0; i < kMost; ++i) p.wait(&slot[(used + i) % kMost]);
+  }
 };
 
 constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
@@ -100,6 +120,7 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
     l.group = random.below(groups);
     const auto members = static_cast<std::uint32_t>(program.groups[l.group].size());
     if (l.kind == Kind::kMessage && members == 1) continue;
+    program.unordered |= l.kind == Kind::kCollect;
     if (l.kind == Kind::kAlltoall && members > 64) continue;  // too many messages to be worth it
     l.a = random.below(members);
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
@@ -128,7 +149,29 @@ void add_checkpoints(Program& program, SimRandom& random, bool small) {
 
 bool is_replicated(Kind k) { return k <= Kind::kAllgatherv; }
 
-void play(Player& p, Player::Comm& c, const Line& l) {
+// Tags are few, so that order matters; those that any source may have are others.
+constexpr int kTags = 2, kCollected = 7;
+
+void send_and_receive(Player& p, Player::Comm& c, const Line& l) {
+  const int tag = static_cast<int>(l.count % kTags);
+  const bool synchronous = l.how.user && l.a != l.b;
+  if (c.me == l.a) synchronous ? p.ssend(c, l.b, tag, l.count) : p.send(c, l.b, tag, l.count);
+  if (c.me == l.b) p.recv(c, static_cast<int>(l.a), tag);
+}
+
+void post(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
+  const int tag = static_cast<int>(l.count % kTags);
+  if (c.me == l.b) p.irecv(c, &open->next(p), static_cast<int>(l.a), tag);
+  if (c.me == l.a) p.isend(c, &open->next(p), l.b, tag, l.count, l.how.user);
+}
+
+void collect(Player& p, Player::Comm& c, const Line& l) {
+  p.send(c, l.a, kCollected, l.count);
+  for (std::uint32_t i = 0; c.me == l.a && i < c.size(); ++i) p.recv(c, -1, kCollected);
+}
+
+void play(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
+  if (c.comm == nullptr) return;
   switch (l.kind) {
     case Kind::kAllreduce:
       p.allreduce(c, l.count, l.how);
@@ -166,6 +209,15 @@ void play(Player& p, Player::Comm& c, const Line& l) {
     case Kind::kMessage:
       p.message(c, l.a, l.b, l.count);
       break;
+    case Kind::kSend:
+      send_and_receive(p, c, l);
+      break;
+    case Kind::kPost:
+      post(p, c, l, open);
+      break;
+    case Kind::kCollect:
+      collect(p, c, l);
+      break;
     case Kind::kRemake:
     case Kind::kCount:
       break;
@@ -178,22 +230,26 @@ void play_all(Player& p, const Program& program) {
     const auto& members = program.groups[g];
     comms[g] = p.comm(members.data(), static_cast<std::uint32_t>(members.size()), id);
   };
+  Outstanding open;
   for (std::size_t g = 0; g < program.groups.size(); ++g) make(g, g);
   for (std::size_t i = 0; i < program.lines.size(); ++i) {
     const Line& l = program.lines[i];
     if (l.kind == Kind::kRemake) {
+      open.wait_all(p);
       p.free(comms[l.group]);
       make(l.group, 100 + i);
     } else {
-      play(p, comms[l.group], l);
+      play(p, comms[l.group], l, &open);
     }
   }
+  open.wait_all(p);
 }
 
 // As play_all(), but a communicator that is remade is a brief one, and lines before the load pass
 // by communicators that are not there yet.
 void play_checkpoints(Player& p, const Program& program) {
   Player::Comm comms[kGroups];
+  Outstanding open;  // nothing at a checkpoint
   const auto make = [&](std::size_t g, std::uint64_t id) {
     const auto& members = program.groups[g];
     return p.comm(members.data(), static_cast<std::uint32_t>(members.size()), id);
@@ -206,11 +262,12 @@ void play_checkpoints(Player& p, const Program& program) {
       p.allreduce(brief, l.count);
       p.free(brief);
     } else if (there) {
-      play(p, comms[l.group], l);
+      play(p, comms[l.group], l, &open);
     }
   };
   for (std::size_t g = 0; g < program.late_groups; ++g) comms[g] = make(g, g);
   for (std::size_t i = 0; i < program.bootstrap; ++i) run(i, program.late_groups, 100 + i);
+  open.wait_all(p);
   const std::uint64_t from = p.load();
   const std::size_t groups = program.groups.size();
   for (std::size_t g = program.late_groups; g < groups; ++g) comms[g] = make(g, g);
@@ -237,6 +294,7 @@ void play_checkpoints(Player& p, const Program& program) {
     for (std::size_t k = 0; k < program.per_version && rest > 0; ++k) {
       run(program.iterations + (v * program.per_version + k) % rest, groups, 1000 + v * 100 + k);
     }
+    open.wait_all(p);
     if (program.lazily != 0) {
       p.checkpoint_lazily(comms[0], program.lazily);
     } else {
@@ -244,6 +302,7 @@ void play_checkpoints(Player& p, const Program& program) {
     }
   }
   for (std::size_t i = program.iterations; i < program.lines.size(); ++i) run(i, groups, 90000 + i);
+  open.wait_all(p);
 }
 
 }  // namespace
@@ -257,6 +316,7 @@ World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
   world.checkpoints = program->checkpoints;
   world.name = (small ? "small:" : "random:") + std::to_string(ranks) + ":" + std::to_string(seed);
   world.ranks = ranks;
+  world.unordered = program->unordered;
   world.body = [program](Player& p) {
     program->checkpoints ? play_checkpoints(p, *program) : play_all(p, *program);
   };
