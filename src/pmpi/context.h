@@ -29,6 +29,8 @@ struct Keyval {
   int references;  // the program's handle, and attributes; 0: freed
 };
 
+struct F90Type;  // datatype_f90.cc
+
 // An error class or code that the program has added.
 struct AddedError {
   int error_class;
@@ -52,6 +54,7 @@ struct Context {
   bool finalized;
 
   const datatypes::Type** maps;  // of the predefined datatypes; made when they are needed
+  F90Type* f90_types;            // oldest first
 
   HandleTable comms, groups, types, ops, errhandlers, infos, requests, messages;
   Keyval* keyvals;

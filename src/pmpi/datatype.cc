@@ -253,6 +253,10 @@ int type_free(MPI_Datatype* type) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE, "%s is predefined and cannot be freed",
                 (*type)->name);
   }
+  if (is_f90(*type)) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
+                "a type of MPI_Type_create_f90_* is predefined and cannot be freed");
+  }
   if (--(*type)->handles == 0) {
     forget(&context->types, (*type)->fortran);
     (*type)->fortran = kNoFortranHandle;

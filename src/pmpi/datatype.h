@@ -34,6 +34,8 @@ inline bool has_map(MPI_Datatype type) {
 // MPI 1's MPI_LB and MPI_UB: ends of a type that the program says.
 bool is_lower_mark(MPI_Datatype type);
 bool is_upper_mark(MPI_Datatype type);
+// One of MPI_Type_create_f90_*, which counts as predefined.
+bool is_f90(MPI_Datatype type);
 // Of a reduction's signature.
 std::uint16_t type_code(MPI_Datatype type);
 

@@ -21,7 +21,7 @@ endfunction()
 # mpif.h declares no arguments: a compiler then sees calls that differ.
 set(mpifh_flags -std=legacy -fallow-argument-mismatch -w)
 set(module_flags -Wall -Wextra -Werror -Wno-function-elimination)
-foreach(name messages)
+foreach(name callbacks messages objects types)
   fortran_program(fortran_${name}_mpifh ${name}.F90 ${mpifh_flags})
   fortran_program(fortran_${name}_mpi ${name}.F90 -DUSE_MPI ${module_flags})
 endforeach()
