@@ -2,6 +2,7 @@
 // through PeerView.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -80,6 +81,9 @@ class Journal {
 
   // --- Channels
 
+  // Of a message, that become visible together. Larger ones are read while they are written.
+  static constexpr std::uint64_t kPieceBytes = 64 * 1024;
+
   LogWriter<ChannelEntry, H>& channel(std::uint32_t to) {
     if (!open_[to]) open_channel(to);
     return channels_[to];
@@ -94,8 +98,9 @@ class Journal {
     std::uint32_t type;
     std::uint64_t bytes;
     std::uint64_t value;
+    std::uint64_t written;  // of the bytes; for the rest see write()
   };
-  void post(std::uint32_t to, const Message& m) {
+  ChannelEntry* post(std::uint32_t to, const Message& m) {
     LogWriter<ChannelEntry, H>& log = channels_[to];
     if (region_.recycling()) [[unlikely]]
       log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
@@ -109,11 +114,26 @@ class Journal {
     e->value = m.value;
     e->type = m.type;
     e->matched.store(0, std::memory_order_relaxed);
+    e->written.store(m.written, std::memory_order_relaxed);
     host_.step(Step::kPost);
     // The receiver looks here, so that a message takes it one cache line.
     e->ready.store(log.tail() + 1, std::memory_order_release);
     host_.step(Step::kPosted);
     log.publish();
+    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
+    return e;
+  }
+  // The rest of the bytes of a message, which the receiver may read while they are written. A
+  // former incarnation may have begun.
+  void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
+    std::uint64_t at = e.written.load(std::memory_order_relaxed);
+    while (at < e.bytes) {
+      const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, kPieceBytes);
+      host_.step(Step::kPayload);
+      std::memcpy(host_.base() + e.value + at, data + at, piece);
+      host_.step(Step::kWritten);
+      e.written.store(at += piece, std::memory_order_release);
+    }
     if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
   }
 

@@ -175,8 +175,8 @@ inline constexpr std::uint32_t kUnproven = 0x40000000u;
 inline constexpr std::uint32_t kCallIndex = 0x3fffffffu;
 inline constexpr std::size_t kInlineBytes = 8;
 
-// One message. Its index in the channel's log is its number there. Complete when `ready` says so;
-// the log's tail follows.
+// One message. Its index in the channel's log is its number there. There when `ready` says so; the
+// log's tail follows, and the payload of a large one: so much of it as `written` says.
 struct alignas(kLine) ChannelEntry {
   std::uint64_t context;
   std::uint64_t key;   // kPointToPoint and the tag; else the sequence of the collective
@@ -187,7 +187,8 @@ struct alignas(kLine) ChannelEntry {
   std::uint32_t type;   // hash of the type signature; 0 = not compared
   // The receiver, 0 -> 1, of a kSynchronous message: a receive has matched it.
   std::atomic<std::uint32_t> matched;
-  std::atomic<std::uint64_t> ready;  // index + 1
+  std::atomic<std::uint64_t> written;  // bytes
+  std::atomic<std::uint64_t> ready;    // index + 1
 };
 static_assert(sizeof(ChannelEntry) == kLine);
 inline constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;

@@ -33,6 +33,7 @@ enum class Rule : std::uint8_t {
   kLookAtRecords,               // Must 7: every wait looks at records
   kNewGeneration,               // an attempt of an older generation is given up
   kResendRecognised,            // a message that was posted is not posted again
+  kWholeMessage,                // a receiver reads no more of a message than is written
   kMatchRecorded,               // what a receive of any source was given is recorded at once
   kMatchInOrder,                // of what a sender has sent, a receive is given the first that fits
   kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns

@@ -23,6 +23,7 @@ enum class Step : std::uint8_t {
   kCommit,        // publishing it
   kPost,          // publishing a message: its `ready`
   kPosted,        // and the channel's tail
+  kWritten,       // and how much of its payload is there
   kReceive,       // reading whether the next message of a channel is there
   kMatch,         // publishing what a receive of any source was given
   kMatched,       // publishing that a synchronous message was matched

@@ -189,10 +189,11 @@ void pack(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* t
   datatypes::pack(map_of(type), buffer, count, 0, to, count * type->size_bytes);
 }
 
-void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer) {
+void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer,
+            std::size_t skip) {
   if (bytes == 0 || type->size_bytes == 0) return;
-  const std::size_t count = (bytes + type->size_bytes - 1) / type->size_bytes;
-  datatypes::unpack(map_of(type), from, bytes, buffer, count, 0);
+  const std::size_t count = (skip + bytes + type->size_bytes - 1) / type->size_bytes;
+  datatypes::unpack(map_of(type), from, bytes, buffer, count, skip);
 }
 
 void copy_without_gaps(MPI_Datatype type, const void* from, std::size_t count, std::byte* to) {

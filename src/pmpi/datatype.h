@@ -19,8 +19,9 @@ inline std::byte* first_byte(MPI_Datatype type, const void* buffer) {
 
 // Copies the data of `count` values to `to`, without what lies between; count * size_bytes.
 void pack(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* to);
-// The other way. `bytes` may end in the middle of a value.
-void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer);
+// The other way, from byte `skip` of the packed data on. Both ends may be within a value.
+void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer,
+            std::size_t skip = 0);
 
 // A request or another type uses it; it may be freed meanwhile.
 void add_reference(MPI_Datatype type);

@@ -172,7 +172,8 @@ MPI_Status proc_null_status() { return {MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS,
 
 MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e) {
   const WorldRanks peers = peers_of(comm);
-  std::size_t source = 0;
+  // Most often a rank of a communicator is the world's.
+  std::size_t source = e.from < peers.size() && peers[e.from] == e.from ? e.from : 0;
   while (source < peers.size() && peers[source] != e.from) ++source;
   return {static_cast<int>(source), e.tag, MPI_SUCCESS, 0, e.bytes};
 }
@@ -193,11 +194,15 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
   *status = status_of(comm, e);
   const std::size_t room = static_cast<std::size_t>(to.count) * to.type->size_bytes;
   const std::size_t bytes = std::min<std::size_t>(e.bytes, room);
-  const std::byte* data = m.data(receive);
   if (is_contiguous(to.type)) {
-    if (bytes > 0) memcpy(first_byte(to.type, to.buffer), data, bytes);
+    auto* out = static_cast<std::byte*>(first_byte(to.type, to.buffer));
+    m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {
+      memcpy(out + at, data, n);
+    });
   } else {
-    unpack(to.type, data, bytes, to.buffer);
+    m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {
+      unpack(to.type, data, n, to.buffer, at);
+    });
   }
   m.consume(receive);
   if (e.bytes <= room) return MPI_SUCCESS;

@@ -80,7 +80,7 @@ class ChannelOp {
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
     const std::uint64_t value = r_.journal.store_message(data, bytes, r_.progress.sent);
-    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value});
+    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value, bytes});
     return Progress::kDone;
   }
 

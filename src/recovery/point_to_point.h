@@ -2,9 +2,11 @@
 // "Messages".
 //
 // A send is over when its message lies in the journal; a synchronous one when a receive has matched
-// it. A receive is over when its message is whole: the caller copies it out then, and consumes it.
+// it. A receive is over when it has its message: the caller reads it then, perhaps while the sender
+// still writes, and consumes it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "recovery/entry.h"
@@ -90,7 +92,10 @@ class PointToPoint {
     auto& channel = r_.journal.channel(to);
     const std::uint64_t k = r_.progress.sent[to]++;
     if (k < channel.tail() && !engine::breaks(r_.host, Rule::kResendRecognised)) {
-      compare_resent(*channel.at(k), c, call, to, key, payload);
+      journal::ChannelEntry& e = *channel.at(k);
+      compare_resent(e, c, call, to, key, payload);
+      if (e.written.load(std::memory_order_relaxed) < e.bytes) [[unlikely]]
+        r_.journal.write(to, e, static_cast<const std::byte*>(payload.data));
       r_.count_replayed();
       return {to, k};
     }
@@ -98,7 +103,12 @@ class PointToPoint {
     r_.host.step(Step::kPayload);
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
-    if (payload.bytes > journal::kInlineBytes) {
+    const bool in_pieces =
+        payload.bytes > journal::Journal<H>::kPieceBytes && payload.fill == nullptr;
+    if (in_pieces) {
+      value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
+      at = static_cast<const std::byte*>(payload.data);
+    } else if (payload.bytes > journal::kInlineBytes) {
       value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
       at = r_.host.base() + value;
       put(payload, r_.host.base() + value);
@@ -107,7 +117,10 @@ class PointToPoint {
     }
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
-    r_.journal.post(to, {c.members.context, key, call, hash, type, payload.bytes, value});
+    const std::uint64_t written = in_pieces ? 0 : payload.bytes;
+    journal::ChannelEntry* e = r_.journal.post(
+        to, {c.members.context, key, call, hash, type, payload.bytes, value, written});
+    if (in_pieces) r_.journal.write(to, *e, at);
     return {to, k};
   }
 
@@ -125,11 +138,24 @@ class PointToPoint {
   void post(Comm<H>& c, Receive& receive) { r_.mail.post(c, receive); }
   bool advance(const Receive& receive, bool thorough) { return r_.mail.advance(receive, thorough); }
   bool cancel(Comm<H>& c, Receive& receive) { return r_.mail.cancel(c, receive); }
-  // Of a receive that has its message: where it lies, until consume().
-  const std::byte* data(const Receive& receive) const {
+  // Of a receive that has its message: calls take(data, at, n) for bytes [at, at + n) that lie at
+  // data, piece by piece as the sender writes them, and waits for the last of `bytes`.
+  template <class Take>
+  void read(const Receive& receive, std::uint64_t bytes, Take&& take) {
     const journal::ChannelEntry& e = *receive.message->entry;
-    return e.bytes > journal::kInlineBytes ? r_.host.base() + e.value
-                                           : reinterpret_cast<const std::byte*>(&e.value);
+    const std::byte* data = e.bytes > journal::kInlineBytes
+                                ? r_.host.base() + e.value
+                                : reinterpret_cast<const std::byte*>(&e.value);
+    for (std::uint64_t at = 0, end = 0; at < bytes; at = end) {
+      wait([&](bool thorough) {
+        if (thorough) progress(true);
+        r_.host.step(Step::kReceive);
+        end = std::min(bytes, e.written.load(std::memory_order_acquire));
+        if (engine::breaks(r_.host, Rule::kWholeMessage)) end = bytes;
+        return end > at;
+      });
+      take(data + at, at, end - at);
+    }
   }
   Envelope envelope(const Receive& receive) const { return envelope(*receive.message); }
   void consume(Receive& receive) { r_.mail.consume(receive); }

@@ -28,8 +28,11 @@ TEST_P(Chance, RandomWorlds) {
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
-    if (is_of_point_to_point(static_cast<Point>(i))) continue;
-    EXPECT_GT(probes.killed[i], 0u) << name_of(static_cast<Point>(i));
+    const auto p = static_cast<Point>(i);
+    // Few steps of a program: SingleDeath.InSmallRandomWorlds dies at each of them.
+    const bool seldom = is_at(p, Step::kMatched) || is_at(p, Step::kWritten);
+    if (seldom || is_of_asking(p)) continue;
+    EXPECT_GT(probes.killed[i], 0u) << name_of(p);
   }
 }
 

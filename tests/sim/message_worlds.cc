@@ -35,6 +35,21 @@ void run_named(Player& p) {
   p.allreduce(all, 1);
 }
 
+// Messages that are read while they are written.
+void run_large(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 64 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  const int before = static_cast<int>((p.rank() + n - 1) % n);
+  Pending in, out;
+  p.irecv(all, &in, before, 1);
+  p.isend(all, &out, next, 1, kThreePieces, p.rank() == 1);
+  p.wait(&in);
+  p.wait(&out);
+  p.send(all, next, 2, kThreePieces);
+  p.recv(all, before, 2);
+}
+
 // Synchronous sends along a ring.
 void run_ring(Player& p) {
   Comm all = p.everyone();
@@ -222,6 +237,7 @@ std::vector<World> message_worlds() {
     worlds.push_back(std::move(w));
   };
   add("messages", 3, run_named, false);
+  add("messages-large", 3, run_large, false);
   add("messages-ring", 3, run_ring, false);
   add("messages-any", 4, run_any, true);
   add("messages-asking", 4, run_asking, true);

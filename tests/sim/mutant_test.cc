@@ -92,6 +92,7 @@ const RuleCase kRules[] = {
     {"CancelRecorded", Rule::kCancelRecorded, "messages-cancelled", "messages"},
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
+    {"WholeMessage", Rule::kWholeMessage, "messages-large", "other bytes"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

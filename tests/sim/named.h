@@ -45,10 +45,7 @@ inline std::uint64_t scaled(std::uint64_t runs) {
 // Probes are asked for.
 inline bool thorough() { return effort() >= 1; }
 
-// Random programs have collectives only: nobody can die in these.
-inline bool is_of_point_to_point(Point p) {
-  return is_at(p, Step::kMatch) || is_at(p, Step::kMatched) || is_at(p, Step::kOutcome) ||
-         is_at(p, Step::kCancel);
-}
+// Random programs never ask whether something is over, and cancel nothing: nobody can die there.
+inline bool is_of_asking(Point p) { return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel); }
 
 }  // namespace rejoin::sim

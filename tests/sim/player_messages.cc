@@ -83,7 +83,12 @@ void Player::finish(Pending* p) {
   if (p->kind == Pending::kReceive && !p->receive.cancelled) {
     const recovery::Arrived& a = *p->receive.message;
     const Envelope e = rank_.messages().envelope(p->receive);
-    const std::uint64_t hash = hash_of_bytes(rank_.messages().data(p->receive), e.bytes);
+    const Buffer b = buffer((e.bytes + sizeof(Element) - 1) / sizeof(Element));
+    rank_.messages().read(p->receive, e.bytes,
+                          [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
+                            std::memcpy(reinterpret_cast<std::byte*>(b.data) + at, data, n);
+                          });
+    const std::uint64_t hash = hash_of_bytes(b.data, e.bytes);
     bool again = false;
     job_.fail_if(job_.messages().given(rank(), p->receive.number, a.from, a.index, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);

@@ -128,6 +128,8 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
     // A block for everybody takes n times the room.
     if (l.kind != Kind::kAllreduce && l.kind != Kind::kBcast && l.count > 5000)
       l.count = 5000 / members;
+    const bool in_pieces = l.kind == Kind::kSend || l.kind == Kind::kPost;
+    if (in_pieces && random.one_in(6)) l.count = 9000 + random.below(9000);
     l.how = {random.one_in(4), random.one_in(3)};
     program.lines.push_back(l);
   }
@@ -154,7 +156,7 @@ constexpr int kTags = 2, kCollected = 7;
 
 void send_and_receive(Player& p, Player::Comm& c, const Line& l) {
   const int tag = static_cast<int>(l.count % kTags);
-  const bool synchronous = l.how.user && l.a != l.b;
+  const bool synchronous = !l.how.user && l.a != l.b;
   if (c.me == l.a) synchronous ? p.ssend(c, l.b, tag, l.count) : p.send(c, l.b, tag, l.count);
   if (c.me == l.b) p.recv(c, static_cast<int>(l.a), tag);
 }
@@ -162,7 +164,7 @@ void send_and_receive(Player& p, Player::Comm& c, const Line& l) {
 void post(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
   const int tag = static_cast<int>(l.count % kTags);
   if (c.me == l.b) p.irecv(c, &open->next(p), static_cast<int>(l.a), tag);
-  if (c.me == l.a) p.isend(c, &open->next(p), l.b, tag, l.count, l.how.user);
+  if (c.me == l.a) p.isend(c, &open->next(p), l.b, tag, l.count, !l.how.early);
 }
 
 void collect(Player& p, Player::Comm& c, const Line& l) {
