@@ -7,9 +7,12 @@ endif()
 
 # fortran_program(NAME SOURCE FLAGS...)
 function(fortran_program name source)
+  # Programs of one source are compiled beside each other: each has its modules elsewhere.
+  set(modules_dir ${CMAKE_CURRENT_BINARY_DIR}/modules/${name})
+  file(MAKE_DIRECTORY ${modules_dir})
   add_custom_command(
     OUTPUT ${programs_dir}/${name}
-    COMMAND ${OPENMPI_MPIFORT} -O2 -g1 ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/fortran/${source} -o
+    COMMAND ${OPENMPI_MPIFORT} -O2 -g1 -J${modules_dir} ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/fortran/${source} -o
             ${programs_dir}/${name}
     DEPENDS fortran/${source}
     COMMENT "Compiling conformance/fortran/${source} with Open MPI"
