@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "pmpi/mpi_api.h"
 
 extern "C" {
@@ -17,7 +19,7 @@ extern double mpi_fortran_status_ignore_, mpi_fortran_statuses_ignore_;
 
 namespace rejoin::mpifh {
 
-static_assert(sizeof(MPI_Fint) == sizeof(int));
+static_assert(std::is_same_v<MPI_Fint, int>);
 
 // In mpi_f08 the error code is optional.
 inline void give(MPI_Fint* ierr, int code) {
