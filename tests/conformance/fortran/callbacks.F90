@@ -1,6 +1,6 @@
 ! Functions of a Fortran program that MPI calls, with mpif.h or (USE_MPI) the module mpi: operations,
 ! copy and delete functions of attributes in the manner of MPI 1 and MPI 2, error handlers.
-module functions
+module callback_functions
 #ifdef USE_MPI
   use mpi
 #endif
@@ -79,7 +79,7 @@ contains
 end module
 
 program callbacks
-  use functions
+  use callback_functions
   implicit none
   integer :: rank, size, error
 
