@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "engine/reduction.h"
 #include "journal/waiting.h"
@@ -274,6 +275,11 @@ class Scan {
         inclusive_(inclusive),
         piece_(piece_bytes(op.element_bytes)) {}
 
+  // Of `copy` and `inclusive`.
+  static std::size_t memory_bytes(std::size_t, const Reduction& op) {
+    return piece_bytes(op.element_bytes);
+  }
+
   template <class Port>
   Progress advance(Port& port) {
     for (; at_ < bytes_ || !begun_; at_ += piece_, step_ = 0) {
@@ -319,6 +325,63 @@ class Scan {
   std::size_t at_ = 0;
   bool begun_ = false;
   unsigned step_ = 0;
+};
+
+// The same by other messages: each member sends its contribution to all behind it, before it
+// receives anything, and folds what those before it have sent, in the same order. n-1 messages of
+// the whole vector. `result` may be `input`. left, right: the bytes of a vector each.
+class ScanAtOnce {
+ public:
+  ScanAtOnce(const void* input, std::size_t bytes, const Reduction& op, void* result,
+             bool exclusive, std::byte* left, std::byte* right)
+      : input_(static_cast<const std::byte*>(input)),
+        bytes_(bytes),
+        op_(op),
+        result_(static_cast<std::byte*>(result)),
+        exclusive_(exclusive),
+        left_(left),
+        right_(right) {}
+
+  static std::size_t memory_bytes(std::size_t bytes, const Reduction&) {
+    return (bytes + 63) / 64 * 64;
+  }
+
+  template <class Port>
+  Progress advance(Port& port) {
+    for (; behind_ < port.size(); ++behind_) {
+      if (behind_ <= port.me()) continue;
+      const Progress p = port.send(behind_, input_, bytes_);
+      if (p != Progress::kDone) return p;
+    }
+    for (; before_ < port.me(); ++before_) {
+      const std::byte* data;
+      std::size_t bytes;
+      const Progress p = port.receive(before_, bytes_, &data, &bytes);
+      if (p != Progress::kDone) return p;
+      fold(before_, data, bytes);
+    }
+    if (!exclusive_) fold(port.me(), input_, bytes_);
+    if ((port.me() > 0 || !exclusive_) && bytes_ > 0) std::memcpy(result_, left_, bytes_);
+    return Progress::kDone;
+  }
+
+ private:
+  // left_ := what is folded so far, op the contribution of `member`.
+  void fold(std::uint32_t member, const std::byte* contribution, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(right_, contribution, bytes);
+    if (member > 0) op_.combine(op_, left_, right_, right_, bytes / op_.element_bytes);
+    std::swap(left_, right_);
+  }
+
+  const std::byte* input_;
+  std::size_t bytes_;
+  const Reduction& op_;
+  std::byte* result_;
+  bool exclusive_;
+  std::byte* left_;
+  std::byte* right_;
+  std::uint32_t behind_ = 0;
+  std::uint32_t before_ = 0;
 };
 
 }  // namespace rejoin::engine

@@ -51,6 +51,16 @@ class Journal {
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
   Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
   Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
+  // Of the result of a nonblocking operation: with a full journal it must not lie in memory that
+  // comes round, because somebody may not have read it when all have entered a later operation.
+  Offset allocate_kept(std::size_t bytes) {
+    const bool kept = region_.recycling() && !breaks(host_, Rule::kKeepNonblockingPayload);
+    return kept ? or_stop(region_.allocate_model(bytes)) : allocate(bytes);
+  }
+  std::uint64_t store_kept(const void* data, std::size_t bytes) {
+    return bytes <= kInlineBytes ? in_line(data, bytes)
+                                 : copy_to(allocate_kept(bytes), data, bytes);
+  }
   // Of a message, the newest of sent[ranks].
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
     return or_stop(region_.allocate_message(bytes, sent));

@@ -92,6 +92,8 @@ struct RankControl {
   std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
   std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
   std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (incarnation's)
+  // Odd while context, sequence and call change within one call of MPI.
+  std::atomic<std::uint32_t> moves;
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole

@@ -99,13 +99,16 @@ class PeerView {
     // `ordinal` is written first and `phase` around all of it: the same before and after, all
     // agree.
     const std::uint64_t ordinal = they.ordinal.load(std::memory_order_acquire);
+    const std::uint32_t moves = they.moves.load(std::memory_order_acquire);
+    if ((moves & 1) != 0) return false;
     if (they.phase.load(std::memory_order_acquire) != Phase::kInside) return false;
     p->context = they.context.load(std::memory_order_acquire);
     p->sequence = they.sequence.load(std::memory_order_acquire);
     p->call = they.call.load(std::memory_order_acquire);
     p->prepared = they.prepared.load(std::memory_order_acquire);
     return they.phase.load(std::memory_order_acquire) == Phase::kInside &&
-           they.ordinal.load(std::memory_order_acquire) == ordinal;
+           they.ordinal.load(std::memory_order_acquire) == ordinal &&
+           they.moves.load(std::memory_order_acquire) == moves;
   }
 
  private:

@@ -41,6 +41,11 @@ enum class Rule : std::uint8_t {
   kProveBootstrapCall,          // an unproven call is looked into
   kFindWhyMembersDisagree,      // an unproven call before a disagreement is named instead of it
   kFailureAtCheckpoint,         // a member's failure ends a wait in the checkpoint in front of it
+  kAdvanceOutstanding,          // whatever waits lets nonblocking operations go on
+  kSendOnEntering,              // what a nonblocking operation sends is posted when it is entered
+  kSlotInTurn,                  // an operation contributes when the one before last has its record
+  kCompleteInOrder,             // operations of a communicator get their records in their order
+  kKeepNonblockingPayload,      // with a full journal it lies in memory that does not come round
   kCount,
 };
 

@@ -29,17 +29,26 @@ inline recovery::Call call_from(const recovery::Signature& signature, const void
 
 // Of a call that moves data. `bytes`: common to all members, else 0. `layout`: a hash of counts
 // that all members pass alike.
+inline recovery::Signature signature_of(recovery::OpKind kind, int root, std::size_t bytes,
+                                        std::uint32_t layout = 0) {
+  return {static_cast<std::uint16_t>(kind), 0, 0, 0, root, layout, bytes};
+}
 inline recovery::Call call_of(const void* site, recovery::OpKind kind, int root, std::size_t bytes,
                               std::uint32_t layout = 0) {
-  return call_from({static_cast<std::uint16_t>(kind), 0, 0, 0, root, layout, bytes}, site);
+  return call_from(signature_of(kind, root, bytes, layout), site);
 }
 
 // Of a reduction of `bytes`. Every operation of a program's own is the same one.
-inline recovery::Call call_of(const void* site, recovery::OpKind kind, int root, std::size_t bytes,
-                              MPI_Datatype type, MPI_Op op, std::uint32_t layout = 0) {
-  return call_from({static_cast<std::uint16_t>(kind), type_code(type),
-                    static_cast<std::uint16_t>(op->op), 0, root, layout, bytes},
-                   site);
+inline recovery::Signature signature_of(recovery::OpKind kind, int root, std::size_t bytes,
+                                        MPI_Datatype type, engine::Operator op,
+                                        std::uint32_t layout = 0) {
+  return {static_cast<std::uint16_t>(kind),
+          type_code(type),
+          static_cast<std::uint16_t>(op),
+          0,
+          root,
+          layout,
+          bytes};
 }
 
 }  // namespace rejoin::pmpi

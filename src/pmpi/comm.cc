@@ -9,6 +9,7 @@
 #include "api.h"
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
+#include "pmpi/collective.h"
 #include "pmpi/context.h"
 #include "pmpi/errhandler.h"
 #include "pmpi/errors.h"
@@ -91,12 +92,10 @@ void dispose(MPI_Comm c) {
   destroy(c);
 }
 
-int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
-  if (!is_any_comm(comm)) return fail_comm(name);
+// The duplicate that operation `sequence` of comm makes.
+int make_copy(const char* name, MPI_Comm comm, std::uint64_t sequence, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
-  const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
-  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence, 0);
   MPI_Comm c = is_inter(comm) ? open_inter(comm, id, first_group(comm), second_group(comm))
                               : open_child(comm, id, ranks_of(comm));
   c->topology = share(comm->topology);
@@ -107,6 +106,26 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
   *newcomm = c;
   return MPI_SUCCESS;
 }
+
+int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
+  if (!is_comm(comm)) return fail_comm(name);
+  *newcomm = MPI_COMM_NULL;
+  const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
+  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
+  return make_copy(name, comm, o.sequence, newcomm);
+}
+
+// A collective that moves nothing.
+struct MeetingPlan {
+  int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
+  void keep(Kept&) {}
+  recovery::Signature signature(OpKind kind) const { return signature_of(kind, -1, 0); }
+  struct Run {
+    explicit Run(const MeetingPlan&) {}
+    void deliver(const recovery::Outcome&) {}
+    recovery::ReplicatedSpec spec;
+  };
+};
 
 int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, MPI_Comm* newcomm) {
   if (is_inter(comm)) return split_inter(name, site, comm, mine, newcomm);
@@ -184,6 +203,22 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
     return fail(kName, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
   }
   return duplicate(kName, site, comm, newcomm);
+}
+
+// The new communicator is made at once, with the attributes of now; it may be used when everybody
+// has come.
+int comm_idup(const void* site, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  constexpr const char* kName = "MPI_Comm_idup";
+  if (is_comm(comm) && newcomm == nullptr) {
+    return fail(kName, comm, MPI_ERR_ARG, "the place for the communicator is a null pointer");
+  }
+  if (const int code =
+          begin_collective<MeetingPlan>(kName, site, comm, OpKind::kCommIdup, request)) {
+    return code;
+  }
+  const int code = make_copy(kName, comm, (*request)->collective->standing().sequence, newcomm);
+  if (code != MPI_SUCCESS) give_away(request);
+  return code;
 }
 
 int comm_split(const void* site, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {

@@ -192,17 +192,23 @@ int fail_comm(const char* function, MPI_Comm comm) {
               "the communicator is MPI_COMM_NULL, or it was freed");
 }
 
-int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
+int class_of(recovery::Status status) {
   switch (status) {
+    case recovery::Status::kOk:
+      return MPI_SUCCESS;
     case recovery::Status::kTruncated:
-      return fail(function, comm, MPI_ERR_TRUNCATE, "%s", context->rank->last_error());
+      return MPI_ERR_TRUNCATE;
     case recovery::Status::kMismatch:
-      return fail(function, comm, MPI_ERR_NOT_SAME, "%s", context->rank->last_error());
+      return MPI_ERR_NOT_SAME;
     case recovery::Status::kNoMemory:
-      return fail(function, comm, MPI_ERR_NO_MEM, "%s", context->rank->last_error());
+      return MPI_ERR_NO_MEM;
     default:
-      return fail(function, comm, MPI_ERR_OTHER, "%s", context->rank->last_error());
+      return MPI_ERR_OTHER;
   }
+}
+
+int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
+  return fail(function, comm, class_of(status), "%s", context->rank->last_error());
 }
 
 int unsupported(const char* function, MPI_Comm comm) {

@@ -16,6 +16,8 @@ namespace rejoin::pmpi {
 // the kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
+// The error class of how an operation of the recovery layer has ended.
+int class_of(recovery::Status status);
 // An operation of the recovery layer that did not end in kOk.
 [[gnu::cold, gnu::noinline]] int fail_status(const char* function, MPI_Comm comm,
                                              recovery::Status status);

@@ -8,6 +8,7 @@
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/collective.h"
 #include "pmpi/datatype.h"
 #include "pmpi/topologies.h"
 
@@ -15,7 +16,8 @@ namespace rejoin::pmpi {
 namespace {
 
 using recovery::OpKind;
-using recovery::Status;
+using recovery::Outcome;
+using recovery::Signature;
 
 // Where the blocks of one buffer lie. Null lists are those that the function does not have.
 struct Layout {
@@ -42,16 +44,25 @@ struct Layout {
         displs != nullptr ? std::ptrdiff_t{displs[i]} : static_cast<std::ptrdiff_t>(i) * count;
     return base + block * extent;
   }
+  void keep(Kept& kept, std::size_t blocks) {
+    kept.copy(&counts, blocks);
+    kept.copy(&displs, blocks);
+    kept.copy(&byte_displs, blocks);
+    kept.copy(&types, blocks);
+    if (types == nullptr) kept.hold(type);
+    for (std::size_t i = 0; types != nullptr && i < blocks; ++i) kept.hold(types[i]);
+  }
 };
 
 // The neighbours of this rank in the order in which messages are sent or received, and the block of
 // each. Those at MPI_PROC_NULL are left out.
 class Side {
  public:
-  explicit Side(std::size_t most)
-      : memory_(most * (sizeof(std::size_t) + sizeof(std::uint32_t)) + 1),
-        blocks_(memory_.as<std::size_t>()),
-        ranks_(reinterpret_cast<std::uint32_t*>(blocks_ + most)) {}
+  void reserve(std::size_t most) {  // once
+    memory_.reserve(most * (sizeof(std::size_t) + sizeof(std::uint32_t)) + 1);
+    blocks_ = memory_.as<std::size_t>();
+    ranks_ = reinterpret_cast<std::uint32_t*>(blocks_ + most);
+  }
   void add(int rank, std::size_t block) {
     if (rank == kNowhere) return;
     ranks_[count_] = static_cast<std::uint32_t>(rank);
@@ -62,8 +73,8 @@ class Side {
 
  private:
   Scratch memory_;
-  std::size_t* blocks_;
-  std::uint32_t* ranks_;
+  std::size_t* blocks_ = nullptr;
+  std::uint32_t* ranks_ = nullptr;
   std::size_t count_ = 0;
 };
 
@@ -199,26 +210,46 @@ std::size_t packed_bytes(const Side& side, const Layout& layout) {
 }
 
 // v: the blocks differ; w: their types do.
-int exchange(const char* name, const void* site, MPI_Comm comm, OpKind kind, bool v, bool w,
-             const Layout& out, const Layout& in) {
-  if (const int code = check(name, comm)) return code;
-  const Topology& t = *comm->topology;
-  const int rank = comm->rank();
-  const std::size_t sources = source_count(t, rank), destinations = destination_count(t, rank);
-  const bool out_v = v && !out.one;
-  if (const int code = check_layout(name, comm, "send", out, out_v, w, destinations)) return code;
-  if (const int code = check_layout(name, comm, "receive", in, v, w, sources)) return code;
-  Side to(destinations), from(sources);
-  list_neighbours(t, rank, &to, &from);
-  if (const int code = check_own(name, comm, to, out, from, in)) return code;
-  Scratch packed(packed_bytes(to, out) + 1);
-  const Status status = context->rank
-                            ->channel(*comm->comm, call_of(site, kind, -1, 0), nullptr, 0,
-                                      engine::Exchange(to.ranks(), Outgoing(to, out, packed.data()),
-                                                       from.ranks(), Incoming(from, in)))
-                            .status;
-  return status == Status::kOk ? MPI_SUCCESS : fail_status(name, comm, status);
-}
+struct NeighbourPlan {
+  Layout out, in;
+  std::size_t destinations, sources;
+  Side to, from;
+
+  int check(const char* name, MPI_Comm comm, bool v, bool w, const Layout& sent,
+            const Layout& received) {
+    if (const int code = pmpi::check(name, comm)) return code;
+    const Topology& t = *comm->topology;
+    const int rank = comm->rank();
+    out = sent;
+    in = received;
+    sources = source_count(t, rank);
+    destinations = destination_count(t, rank);
+    const bool out_v = v && !out.one;
+    if (const int code = check_layout(name, comm, "send", out, out_v, w, destinations)) return code;
+    if (const int code = check_layout(name, comm, "receive", in, v, w, sources)) return code;
+    to.reserve(destinations);
+    from.reserve(sources);
+    list_neighbours(t, rank, &to, &from);
+    return check_own(name, comm, to, out, from, in);
+  }
+  void keep(Kept& kept) {
+    out.keep(kept, destinations);
+    in.keep(kept, sources);
+  }
+  Signature signature(OpKind kind) const { return signature_of(kind, -1, 0); }
+
+  struct Run {
+    explicit Run(const NeighbourPlan& p)
+        : packed(packed_bytes(p.to, p.out) + 1),
+          algorithm(p.to.ranks(), Outgoing(p.to, p.out, packed.data()), p.from.ranks(),
+                    Incoming(p.from, p.in)) {}
+    void deliver(const Outcome&) {}
+    const void* const input = nullptr;
+    const std::size_t input_bytes = 0;
+    const Scratch packed;
+    engine::Exchange<Outgoing, Incoming> algorithm;
+  };
+};
 
 Layout one_block(const void* buffer, int count, MPI_Datatype type) {
   Layout l = {buffer, type, count};
@@ -226,7 +257,16 @@ Layout one_block(const void* buffer, int count, MPI_Datatype type) {
   return l;
 }
 
+int exchange(const char* name, const void* site, MPI_Comm comm, OpKind kind, bool v, bool w,
+             const Layout& out, const Layout& in) {
+  NeighbourPlan plan;
+  if (const int code = plan.check(name, comm, v, w, out, in)) return code;
+  return run(name, site, comm, kind, plan);
+}
+
 }  // namespace
+
+// --- Blocking
 
 int neighbor_allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
                        void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
@@ -264,6 +304,53 @@ int neighbor_alltoallw(const void* site, const void* sendbuf, const int sendcoun
   return exchange("MPI_Neighbor_alltoallw", site, comm, OpKind::kNeighborAlltoallw, true, true,
                   {sendbuf, MPI_DATATYPE_NULL, 0, sendcounts, nullptr, sdispls, sendtypes},
                   {recvbuf, MPI_DATATYPE_NULL, 0, recvcounts, nullptr, rdispls, recvtypes});
+}
+
+// --- Nonblocking
+
+int ineighbor_allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                        void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                        MPI_Request* request) {
+  return begin_collective<NeighbourPlan>(
+      "MPI_Ineighbor_allgather", site, comm, OpKind::kIneighborAllgather, request, false, false,
+      one_block(sendbuf, sendcount, sendtype), Layout{recvbuf, recvtype, recvcount});
+}
+
+int ineighbor_allgatherv(const void* site, const void* sendbuf, int sendcount,
+                         MPI_Datatype sendtype, void* recvbuf, const int recvcounts[],
+                         const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
+                         MPI_Request* request) {
+  return begin_collective<NeighbourPlan>(
+      "MPI_Ineighbor_allgatherv", site, comm, OpKind::kIneighborAllgatherv, request, true, false,
+      one_block(sendbuf, sendcount, sendtype), Layout{recvbuf, recvtype, 0, recvcounts, displs});
+}
+
+int ineighbor_alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                       void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                       MPI_Request* request) {
+  return begin_collective<NeighbourPlan>(
+      "MPI_Ineighbor_alltoall", site, comm, OpKind::kIneighborAlltoall, request, false, false,
+      Layout{sendbuf, sendtype, sendcount}, Layout{recvbuf, recvtype, recvcount});
+}
+
+int ineighbor_alltoallv(const void* site, const void* sendbuf, const int sendcounts[],
+                        const int sdispls[], MPI_Datatype sendtype, void* recvbuf,
+                        const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                        MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<NeighbourPlan>("MPI_Ineighbor_alltoallv", site, comm,
+                                         OpKind::kIneighborAlltoallv, request, true, false,
+                                         Layout{sendbuf, sendtype, 0, sendcounts, sdispls},
+                                         Layout{recvbuf, recvtype, 0, recvcounts, rdispls});
+}
+
+int ineighbor_alltoallw(const void* site, const void* sendbuf, const int sendcounts[],
+                        const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf,
+                        const int recvcounts[], const MPI_Aint rdispls[],
+                        const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<NeighbourPlan>(
+      "MPI_Ineighbor_alltoallw", site, comm, OpKind::kIneighborAlltoallw, request, true, true,
+      Layout{sendbuf, MPI_DATATYPE_NULL, 0, sendcounts, nullptr, sdispls, sendtypes},
+      Layout{recvbuf, MPI_DATATYPE_NULL, 0, recvcounts, nullptr, rdispls, recvtypes});
 }
 
 }  // namespace rejoin::pmpi

@@ -240,6 +240,8 @@ void start_request(MPI_Request r, std::uint32_t call) {
       set_source(&r->receive, r->comm, r->peer, r->tag);
       m.post(*r->comm->comm, r->receive);
       break;
+    case RequestKind::kCollective:
+      return;
   }
   m.open();
 }

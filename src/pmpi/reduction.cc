@@ -8,6 +8,7 @@
 #include "libc_recording/observed.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/collective.h"
 #include "pmpi/inter_collectives.h"
 
 namespace rejoin::pmpi {
@@ -63,47 +64,225 @@ namespace {
 
 using recovery::OpKind;
 using recovery::Outcome;
-using recovery::Status;
+using recovery::ReplicatedSpec;
+using recovery::Signature;
 
-// The whole reduced vector, at every member.
-Outcome reduce_everywhere(MPI_Comm comm, const recovery::Call& call, const BoundReduction& bound,
-                          const void* input, void* early) {
-  recovery::ReplicatedSpec spec;
-  spec.input = input;
-  spec.input_bytes = call.signature.bytes;
-  spec.result_bytes = call.signature.bytes;
-  spec.reduction = &bound.get();
-  spec.early = early;
-  return context->rank->replicated(*comm->comm, call, spec);
-}
+// Operands and where the result goes, as all reductions have them.
+struct ReductionPlan {
+  BoundReduction bound;
+  const void* send;
+  void* receive;
+  MPI_Datatype type;
+  engine::Operator op;
+  std::size_t bytes;  // of the operands
+
+  int bind_all(const char* name, MPI_Comm comm, int count, MPI_Datatype datatype,
+               MPI_Op operation) {
+    if (const int code = bind(name, comm, count, datatype, operation, &bound)) return code;
+    type = datatype;
+    op = operation->op;
+    return MPI_SUCCESS;
+  }
+  // Buffers of `all` bytes of operands. Whatever may be MPI_IN_PLACE is resolved.
+  int take_buffers(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
+                   std::size_t all) {
+    if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, type, all)) {
+      return code;
+    }
+    send = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    receive = recvbuf;
+    bytes = all;
+    return MPI_SUCCESS;
+  }
+  void keep(Kept& kept) { kept.hold(type); }
+  Signature signature(OpKind kind) const { return signature_of(kind, -1, bytes, type, op); }
+};
+
+struct AllreducePlan : ReductionPlan {
+  std::size_t count;
+
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
+            MPI_Datatype datatype, MPI_Op operation) {
+    if (const int code = bind_all(name, comm, values, datatype, operation)) return code;
+    count = static_cast<std::size_t>(values);
+    return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
+  }
+
+  struct Run {
+    explicit Run(const AllreducePlan& plan)
+        : count(plan.count),
+          input(plan.type, plan.send, plan.count),
+          result(plan.type, plan.receive) {
+      std::byte* to = result.place();
+      spec.input = input.data();
+      spec.input_bytes = spec.result_bytes = plan.bytes;
+      spec.reduction = &plan.bound.get();
+      spec.early = to != nullptr && apart(input.data(), plan.bytes, to, plan.bytes) ? to : nullptr;
+    }
+    void deliver(const Outcome& o) { result.deliver(o.data(), count); }
+    std::size_t count;
+    const Contribution input;
+    const Result result;
+    ReplicatedSpec spec;
+  };
+};
+
+// Reduce_scatter and Reduce_scatter_block: everybody has the whole vector reduced, and takes a
+// part.
+struct ScatteredPlan : ReductionPlan {
+  std::size_t count;             // of the whole vector
+  std::size_t before, my_count;  // of my part
+  std::uint32_t layout = 0;
+
+  // Of equal parts.
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int recvcount,
+            MPI_Datatype datatype, MPI_Op operation) {
+    if (const int code = bind_all(name, comm, recvcount, datatype, operation)) return code;
+    my_count = static_cast<std::size_t>(recvcount);
+    before = my_count * comm->comm->members.rank;
+    count = my_count * comm->comm->members.size;
+    return take_buffers(name, comm, sendbuf, recvbuf, count * datatype->reduced_bytes);
+  }
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
+            const int recvcounts[], MPI_Datatype datatype, MPI_Op operation) {
+    if (const int code = bind_all(name, comm, 0, datatype, operation)) return code;
+    if (recvcounts == nullptr) {
+      return fail(name, comm, MPI_ERR_COUNT, "the receive counts are a null pointer");
+    }
+    before = count = 0;
+    for (int i = 0; i < comm->size(); ++i) {
+      if (recvcounts[i] < 0) return fail_count(name, comm, recvcounts[i]);
+      if (i == comm->rank()) before = count;
+      count += static_cast<std::size_t>(recvcounts[i]);
+    }
+    my_count = static_cast<std::size_t>(recvcounts[comm->rank()]);
+    layout = recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
+    return take_buffers(name, comm, sendbuf, recvbuf, count * datatype->reduced_bytes);
+  }
+  Signature signature(OpKind kind) const { return signature_of(kind, -1, bytes, type, op, layout); }
+
+  struct Run {
+    explicit Run(const ScatteredPlan& p) : plan(p), input(p.type, p.send, p.count) {
+      spec.input = input.data();
+      spec.input_bytes = spec.result_bytes = plan.bytes;
+      spec.reduction = &plan.bound.get();
+    }
+    void deliver(const Outcome& o) {
+      Result(plan.type, plan.receive)
+          .deliver(o.data() + plan.before * plan.type->reduced_bytes, plan.my_count);
+    }
+    const ScatteredPlan& plan;
+    const Contribution input;
+    ReplicatedSpec spec;
+  };
+};
+
+struct ReducePlan : ReductionPlan {
+  std::size_t count;
+  int root;
+  bool at_root;
+
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
+            MPI_Datatype datatype, MPI_Op operation, int root_rank) {
+    if (const int code = bind_all(name, comm, values, datatype, operation)) return code;
+    if (const int code = check_root(name, comm, root_rank)) return code;
+    root = root_rank;
+    at_root = comm->rank() == root;
+    count = static_cast<std::size_t>(values);
+    bytes = reduced_bytes_of(datatype, values);
+    if (at_root) return take_buffers(name, comm, sendbuf, recvbuf, bytes);
+    send = sendbuf;
+    receive = nullptr;
+    return check_buffer(name, comm, "send", sendbuf, values, datatype);
+  }
+  Signature signature(OpKind kind) const { return signature_of(kind, root, bytes, type, op); }
+
+  struct Run {
+    explicit Run(const ReducePlan& p)
+        : plan(p),
+          contribution(p.type, p.send, p.count),
+          result(p.type, p.receive),
+          to(p.at_root ? result.place_or_copy(p.count) : nullptr),
+          overlaps(p.at_root && !apart(contribution.data(), p.bytes, to, p.bytes)),
+          copy(overlaps ? engine::piece_bytes(p.bound.get().element_bytes) : 0),
+          input(contribution.data()),
+          input_bytes(p.at_root ? p.bytes : 0),
+          algorithm(static_cast<std::uint32_t>(p.root), input, p.bytes, p.bound.get(), to,
+                    overlaps ? copy.data() : nullptr) {}
+    void deliver(const Outcome&) {
+      if (plan.at_root) result.deliver(plan.count);
+    }
+    const ReducePlan& plan;
+    const Contribution contribution;
+    Result result;
+    std::byte* const to;
+    const bool overlaps;
+    const Scratch copy;
+    const std::byte* const input;
+    const std::size_t input_bytes;
+    engine::Reduce algorithm;
+  };
+};
+
+struct ScanPlan : ReductionPlan {
+  std::size_t count;
+  bool exclusive;
+  bool has_result;
+
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
+            MPI_Datatype datatype, MPI_Op operation, bool is_exclusive) {
+    if (const int code = bind_all(name, comm, values, datatype, operation)) return code;
+    exclusive = is_exclusive;
+    has_result = !exclusive || comm->rank() > 0;
+    count = static_cast<std::size_t>(values);
+    return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
+  }
+
+  // `Algorithm`: engine::Scan, or one like it, that wants memory for two times memory_bytes().
+  template <class Algorithm>
+  struct RunOf {
+    explicit RunOf(const ScanPlan& p)
+        : plan(p),
+          contribution(p.type, p.send, p.count),
+          result(p.type, p.receive),
+          piece(Algorithm::memory_bytes(p.bytes, p.bound.get())),
+          memory(2 * piece),
+          input(contribution.data()),
+          input_bytes(p.bytes),
+          algorithm(input, p.bytes, p.bound.get(), result.place_or_copy(p.count), p.exclusive,
+                    memory.data(), memory.data() + piece) {}
+    void deliver(const Outcome&) {
+      if (plan.has_result) result.deliver(plan.count);
+    }
+    const ScanPlan& plan;
+    const Contribution contribution;
+    Result result;
+    const std::size_t piece;
+    const Scratch memory;
+    const std::byte* const input;
+    const std::size_t input_bytes;
+    Algorithm algorithm;
+  };
+  using Run = RunOf<engine::Scan>;
+};
+// What a nonblocking operation sends must not depend on what it receives.
+struct IscanPlan : ScanPlan {
+  using Run = RunOf<engine::ScanAtOnce>;
+};
 
 int scan_or_exscan(const char* name, const void* site, const void* sendbuf, void* recvbuf,
                    int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, bool exclusive) {
   if (!is_comm(comm)) return fail_comm(name, comm);
-  BoundReduction bound;
-  if (const int code = bind(name, comm, count, datatype, op, &bound)) return code;
-  const std::size_t bytes = reduced_bytes_of(datatype, count);
-  if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, datatype, bytes))
+  ScanPlan plan;
+  if (const int code = plan.check(name, comm, sendbuf, recvbuf, count, datatype, op, exclusive)) {
     return code;
-  const bool in_place = sendbuf == MPI_IN_PLACE;
-  const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
-  const auto kind = exclusive ? OpKind::kExscan : OpKind::kScan;
-  const std::size_t piece = engine::piece_bytes(bound.get().element_bytes);
-  Scratch copy(piece), inclusive(piece);
-  Result result(datatype, recvbuf);
-  engine::Scan algorithm(input.data(), bytes, bound.get(),
-                         result.place_or_copy(static_cast<std::size_t>(count)), exclusive,
-                         copy.data(), inclusive.data());
-  const Status status = context->rank
-                            ->channel(*comm->comm, call_of(site, kind, -1, bytes, datatype, op),
-                                      input.data(), bytes, algorithm)
-                            .status;
-  if (status != Status::kOk) return fail_status(name, comm, status);
-  if (!exclusive || comm->rank() > 0) result.deliver(static_cast<std::size_t>(count));
-  return MPI_SUCCESS;
+  }
+  return run(name, site, comm, exclusive ? OpKind::kExscan : OpKind::kScan, plan);
 }
 
 }  // namespace
+
+// --- Blocking
 
 int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
@@ -112,21 +291,9 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
     return is_inter(comm) ? inter::allreduce(site, sendbuf, recvbuf, count, datatype, op, comm)
                           : fail_comm(kName);
   }
-  BoundReduction bound;
-  if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
-  const std::size_t bytes = reduced_bytes_of(datatype, count);
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes))
-    return code;
-  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
-  const Result result(datatype, recvbuf);
-  std::byte* to = result.place();
-  void* early = to != nullptr && apart(input.data(), bytes, to, bytes) ? to : nullptr;
-  const Outcome o = reduce_everywhere(
-      comm, call_of(site, OpKind::kAllreduce, -1, bytes, datatype, op), bound, input.data(), early);
-  if (o.status != Status::kOk) [[unlikely]]
-    return fail_status(kName, comm, o.status);
-  result.deliver(o.data(), static_cast<std::size_t>(count));
-  return MPI_SUCCESS;
+  AllreducePlan plan;
+  if (const int code = plan.check(kName, comm, sendbuf, recvbuf, count, datatype, op)) return code;
+  return run(kName, site, comm, OpKind::kAllreduce, plan);
 }
 
 int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, int recvcount,
@@ -137,21 +304,11 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
                ? inter::reduce_scatter_block(site, sendbuf, recvbuf, recvcount, datatype, op, comm)
                : fail_comm(kName);
   }
-  BoundReduction bound;
-  if (const int code = bind(kName, comm, recvcount, datatype, op, &bound)) return code;
-  const std::size_t part = reduced_bytes_of(datatype, recvcount),
-                    all = part * comm->comm->members.size;
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, all))
+  ScatteredPlan plan;
+  if (const int code = plan.check(kName, comm, sendbuf, recvbuf, recvcount, datatype, op)) {
     return code;
-  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf,
-                           static_cast<std::size_t>(recvcount) * comm->comm->members.size);
-  const Outcome o =
-      reduce_everywhere(comm, call_of(site, OpKind::kReduceScatterBlock, -1, all, datatype, op),
-                        bound, input.data(), nullptr);
-  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  Result(datatype, recvbuf)
-      .deliver(o.data() + part * comm->comm->members.rank, static_cast<std::size_t>(recvcount));
-  return MPI_SUCCESS;
+  }
+  return run(kName, site, comm, OpKind::kReduceScatterBlock, plan);
 }
 
 int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const int recvcounts[],
@@ -162,31 +319,11 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
                ? inter::reduce_scatter(site, sendbuf, recvbuf, recvcounts, datatype, op, comm)
                : fail_comm(kName);
   }
-  BoundReduction bound;
-  if (const int code = bind(kName, comm, 0, datatype, op, &bound)) return code;
-  if (recvcounts == nullptr) {
-    return fail(kName, comm, MPI_ERR_COUNT, "the receive counts are a null pointer");
-  }
-  std::size_t before = 0, count = 0;
-  for (int i = 0; i < comm->size(); ++i) {
-    if (recvcounts[i] < 0) return fail_count(kName, comm, recvcounts[i]);
-    if (i == comm->rank()) before = count;
-    count += static_cast<std::size_t>(recvcounts[i]);
-  }
-  const std::size_t bytes = count * datatype->reduced_bytes;
-  if (const int code = check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes))
+  ScatteredPlan plan;
+  if (const int code = plan.check(kName, comm, sendbuf, recvbuf, recvcounts, datatype, op)) {
     return code;
-  const Contribution input(datatype, sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count);
-  const std::uint32_t layout =
-      recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
-  const Outcome o = reduce_everywhere(
-      comm, call_of(site, OpKind::kReduceScatter, -1, bytes, datatype, op, layout), bound,
-      input.data(), nullptr);
-  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  Result(datatype, recvbuf)
-      .deliver(o.data() + before * datatype->reduced_bytes,
-               static_cast<std::size_t>(recvcounts[comm->rank()]));
-  return MPI_SUCCESS;
+  }
+  return run(kName, site, comm, OpKind::kReduceScatter, plan);
 }
 
 int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
@@ -196,31 +333,11 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
     return is_inter(comm) ? inter::reduce(site, sendbuf, recvbuf, count, datatype, op, root, comm)
                           : fail_comm(kName);
   }
-  BoundReduction bound;
-  if (const int code = bind(kName, comm, count, datatype, op, &bound)) return code;
-  if (const int code = check_root(kName, comm, root)) return code;
-  const std::size_t bytes = reduced_bytes_of(datatype, count);
-  const bool at_root = comm->rank() == root, in_place = sendbuf == MPI_IN_PLACE;
-  if (const int code = at_root
-                           ? check_reduction_buffers(kName, comm, sendbuf, recvbuf, datatype, bytes)
-                           : check_buffer(kName, comm, "send", sendbuf, count, datatype)) {
+  ReducePlan plan;
+  if (const int code = plan.check(kName, comm, sendbuf, recvbuf, count, datatype, op, root)) {
     return code;
   }
-  const Contribution input(datatype, in_place ? recvbuf : sendbuf, count);
-  Result result(datatype, recvbuf);
-  std::byte* to = at_root ? result.place_or_copy(static_cast<std::size_t>(count)) : nullptr;
-  const bool overlaps = at_root && !apart(input.data(), bytes, to, bytes);
-  Scratch copy(overlaps ? engine::piece_bytes(bound.get().element_bytes) : 0);
-  engine::Reduce algorithm(static_cast<std::uint32_t>(root), input.data(), bytes, bound.get(), to,
-                           overlaps ? copy.data() : nullptr);
-  const Status status =
-      context->rank
-          ->channel(*comm->comm, call_of(site, OpKind::kReduce, root, bytes, datatype, op),
-                    input.data(), at_root ? bytes : 0, algorithm)
-          .status;
-  if (status != Status::kOk) return fail_status(kName, comm, status);
-  if (at_root) result.deliver(static_cast<std::size_t>(count));
-  return MPI_SUCCESS;
+  return run(kName, site, comm, OpKind::kReduce, plan);
 }
 
 int scan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
@@ -230,6 +347,44 @@ int scan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Da
 int exscan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
            MPI_Op op, MPI_Comm comm) {
   return scan_or_exscan("MPI_Exscan", site, sendbuf, recvbuf, count, datatype, op, comm, true);
+}
+
+// --- Nonblocking
+
+int iallreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
+               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<AllreducePlan>("MPI_Iallreduce", site, comm, OpKind::kIallreduce, request,
+                                         sendbuf, recvbuf, count, datatype, op);
+}
+
+int ireduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, int recvcount,
+                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<ScatteredPlan>("MPI_Ireduce_scatter_block", site, comm,
+                                         OpKind::kIreduceScatterBlock, request, sendbuf, recvbuf,
+                                         recvcount, datatype, op);
+}
+
+int ireduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const int recvcounts[],
+                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<ScatteredPlan>("MPI_Ireduce_scatter", site, comm, OpKind::kIreduceScatter,
+                                         request, sendbuf, recvbuf, recvcounts, datatype, op);
+}
+
+int ireduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+            MPI_Op op, int root, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<ReducePlan>("MPI_Ireduce", site, comm, OpKind::kIreduce, request, sendbuf,
+                                      recvbuf, count, datatype, op, root);
+}
+
+int iscan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+          MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<IscanPlan>("MPI_Iscan", site, comm, OpKind::kIscan, request, sendbuf,
+                                     recvbuf, count, datatype, op, false);
+}
+int iexscan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
+            MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<IscanPlan>("MPI_Iexscan", site, comm, OpKind::kIexscan, request, sendbuf,
+                                     recvbuf, count, datatype, op, true);
 }
 
 int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype datatype, MPI_Op op) {

@@ -1,7 +1,8 @@
-// Barrier, Bcast, Allgather, Allgatherv: what every member gets is the same.
+// Barrier, Bcast, Allgather, Allgatherv: what every member gets is the same. In the three ways.
 #include "api.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
+#include "pmpi/collective.h"
 #include "pmpi/inter_collectives.h"
 #include "pmpi/packed.h"
 
@@ -11,7 +12,7 @@ namespace {
 using recovery::OpKind;
 using recovery::Outcome;
 using recovery::ReplicatedSpec;
-using recovery::Status;
+using recovery::Signature;
 
 // What a rank sends must be what the others expect of it.
 int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
@@ -21,15 +22,213 @@ int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t e
               expected);
 }
 
+struct BarrierPlan {
+  int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
+  void keep(Kept&) {}
+  Signature signature(OpKind kind) const { return signature_of(kind, -1, 0); }
+
+  struct Run {
+    explicit Run(const BarrierPlan&) {}
+    ReplicatedSpec spec;
+    void deliver(const Outcome&) {}
+  };
+};
+
+struct BcastPlan {
+  void* buffer;
+  int count;
+  MPI_Datatype type;
+  int root;
+  bool at_root;
+  std::size_t bytes;
+
+  int check(const char* name, MPI_Comm comm, void* of_message, int values, MPI_Datatype datatype,
+            int root_rank) {
+    if (const int code = check_buffer(name, comm, "message", of_message, values, datatype)) {
+      return code;
+    }
+    if (const int code = check_root(name, comm, root_rank)) return code;
+    buffer = of_message;
+    count = values;
+    type = datatype;
+    root = root_rank;
+    at_root = comm->rank() == root;
+    bytes = bytes_of(type, count);
+    return MPI_SUCCESS;
+  }
+  void keep(Kept& kept) { kept.hold(type); }
+  Signature signature(OpKind kind) const { return signature_of(kind, root, bytes); }
+
+  struct Run {
+    explicit Run(const BcastPlan& p)
+        : plan(p), input(p.type, p.buffer, p.at_root ? static_cast<std::size_t>(p.count) : 0) {
+      spec.input = plan.at_root ? input.data() : nullptr;
+      spec.input_bytes = plan.at_root ? plan.bytes : 0;
+      spec.result_bytes = plan.bytes;
+      spec.early =
+          plan.at_root || !is_contiguous(plan.type) ? nullptr : first_byte(plan.type, plan.buffer);
+    }
+    void deliver(const Outcome& o) {
+      // What a replayed root brings may be something else than what everybody was given then.
+      if (!plan.at_root || o.replaces_input) {
+        put_values(plan.type, o.data(), plan.bytes, plan.buffer);
+      }
+    }
+    const BcastPlan& plan;
+    const PackedInput input;
+    ReplicatedSpec spec;
+  };
+};
+
+struct AllgatherPlan {
+  const void* send;  // what this rank brings
+  MPI_Datatype send_type;
+  std::size_t send_count;
+  void* receive;
+  MPI_Datatype type;
+  std::size_t block, all;  // bytes
+
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
+    if (const int code = check_buffer(name, comm, "receive", recvbuf, recvcount, recvtype)) {
+      return code;
+    }
+    receive = recvbuf;
+    type = recvtype;
+    block = bytes_of(recvtype, recvcount);
+    all = block * comm->comm->members.size;
+    if (sendbuf == MPI_IN_PLACE) {
+      sendbuf = value_at(recvbuf, recvtype, std::ptrdiff_t{comm->rank()} * recvcount);
+      sendcount = recvcount;
+      sendtype = recvtype;
+    } else {
+      if (const int code = check_buffer(name, comm, "send", sendbuf, sendcount, sendtype))
+        return code;
+      if (const int code = check_block(name, comm, bytes_of(sendtype, sendcount), block))
+        return code;
+    }
+    send = sendbuf;
+    send_type = sendtype;
+    send_count = static_cast<std::size_t>(sendcount);
+    return MPI_SUCCESS;
+  }
+  void keep(Kept& kept) {
+    kept.hold(type);
+    kept.hold(send_type);
+  }
+  Signature signature(OpKind kind) const { return signature_of(kind, -1, block); }
+
+  struct Run {
+    explicit Run(const AllgatherPlan& p) : plan(p), input(p.send_type, p.send, p.send_count) {
+      std::byte* to = is_contiguous(plan.type) ? first_byte(plan.type, plan.receive) : nullptr;
+      spec.input = input.data();
+      spec.input_bytes = plan.block;
+      spec.result_bytes = plan.all;
+      spec.early = to != nullptr && apart(spec.input, plan.block, to, plan.all) ? to : nullptr;
+    }
+    void deliver(const Outcome& o) { put_values(plan.type, o.data(), plan.all, plan.receive); }
+    const AllgatherPlan& plan;
+    const PackedInput input;
+    ReplicatedSpec spec;
+  };
+};
+
+struct AllgathervPlan {
+  const void* send;  // what this rank brings
+  MPI_Datatype send_type;
+  std::size_t send_count;
+  void* receive;
+  MPI_Datatype type;
+  const int* displs;
+  std::uint32_t members, me;
+  Scratch offsets;  // of the members' blocks in the packed result, [members + 1]
+
+  std::size_t* begin() const { return offsets.as<std::size_t>(); }
+  std::byte* place(std::uint32_t i) const { return value_at(receive, type, displs[i]); }
+
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int recvdispls[],
+            MPI_Datatype recvtype) {
+    if (const int code =
+            check_counts(name, comm, "receive", recvbuf, recvcounts, recvdispls, recvtype)) {
+      return code;
+    }
+    receive = recvbuf;
+    type = recvtype;
+    displs = recvdispls;
+    members = comm->comm->members.size;
+    me = comm->comm->members.rank;
+    offsets.reserve((members + 1) * sizeof(std::size_t));
+    begin()[0] = 0;
+    for (std::uint32_t i = 0; i < members; ++i) {
+      begin()[i + 1] = begin()[i] + bytes_of(recvtype, recvcounts[i]);
+    }
+    if (sendbuf == MPI_IN_PLACE) {
+      sendbuf = place(me);
+      sendcount = recvcounts[me];
+      sendtype = recvtype;
+    } else {
+      if (const int code = check_buffer(name, comm, "send", sendbuf, sendcount, sendtype))
+        return code;
+      if (const int code = check_block(name, comm, bytes_of(sendtype, sendcount),
+                                       begin()[me + 1] - begin()[me])) {
+        return code;
+      }
+    }
+    send = sendbuf;
+    send_type = sendtype;
+    send_count = static_cast<std::size_t>(sendcount);
+    return MPI_SUCCESS;
+  }
+  void keep(Kept& kept) {
+    kept.hold(type);
+    kept.hold(send_type);
+    kept.copy(&displs, members);
+  }
+  Signature signature(OpKind kind) const {
+    const std::uint32_t layout = recovery::hash_bytes(begin(), (members + 1) * sizeof(std::size_t));
+    return signature_of(kind, -1, begin()[members], layout);
+  }
+
+  struct Run {
+    explicit Run(const AllgathervPlan& p) : plan(p), input(p.send_type, p.send, p.send_count) {
+      const std::size_t* begin = plan.begin();
+      bool packed = is_contiguous(plan.type);
+      for (std::uint32_t i = 0; i < plan.members; ++i) {
+        packed &= plan.place(i) == plan.place(0) + begin[i];
+      }
+      std::byte* to = packed ? first_byte(plan.type, plan.place(0)) : nullptr;
+      spec.input = input.data();
+      spec.input_bytes = begin[plan.me + 1] - begin[plan.me];
+      spec.result_bytes = begin[plan.members];
+      spec.blocks = begin;
+      spec.early = to != nullptr && apart(spec.input, spec.input_bytes, to, spec.result_bytes)
+                       ? to
+                       : nullptr;
+    }
+    void deliver(const Outcome& o) {
+      if (o.at == spec.early && spec.early != nullptr) return;
+      const std::byte* result = o.data();
+      const std::size_t* begin = plan.begin();
+      for (std::uint32_t i = 0; i < plan.members; ++i) {
+        put_values(plan.type, result + begin[i], begin[i + 1] - begin[i], plan.place(i));
+      }
+    }
+    const AllgathervPlan& plan;
+    const PackedInput input;
+    ReplicatedSpec spec;
+  };
+};
+
 }  // namespace
+
+// --- Blocking
 
 int barrier(const void* site, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Barrier";
   if (!is_any_comm(comm)) [[unlikely]]
     return fail_comm(kName);
-  const Status status =
-      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBarrier, -1, 0), {}).status;
-  return status == Status::kOk ? MPI_SUCCESS : fail_status(kName, comm, status);
+  return run(kName, site, comm, OpKind::kBarrier, BarrierPlan());
 }
 
 int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int root,
@@ -39,24 +238,9 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
     return is_inter(comm) ? inter::bcast(site, buffer, count, datatype, root, comm)
                           : fail_comm(kName);
   }
-  if (const int code = check_buffer(kName, comm, "message", buffer, count, datatype)) return code;
-  if (const int code = check_root(kName, comm, root)) return code;
-  const std::size_t bytes = bytes_of(datatype, count);
-  const bool at_root = comm->rank() == root;
-  const PackedInput input(datatype, buffer, at_root ? static_cast<std::size_t>(count) : 0);
-  ReplicatedSpec spec;
-  spec.input = at_root ? input.data() : nullptr;
-  spec.input_bytes = at_root ? bytes : 0;
-  spec.result_bytes = bytes;
-  spec.early = at_root || !is_contiguous(datatype) ? nullptr : first_byte(datatype, buffer);
-  const Outcome o =
-      context->rank->replicated(*comm->comm, call_of(site, OpKind::kBcast, root, bytes), spec);
-  if (o.status != Status::kOk) [[unlikely]]
-    return fail_status(kName, comm, o.status);
-  // What a replayed root brings may be something else than what everybody was given then.
-  const bool given = !at_root || o.replaces_input;
-  if (given) put_values(datatype, o.data(), bytes, buffer);
-  return MPI_SUCCESS;
+  BcastPlan plan;
+  if (const int code = plan.check(kName, comm, buffer, count, datatype, root)) return code;
+  return run(kName, site, comm, OpKind::kBcast, plan);
 }
 
 int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
@@ -67,33 +251,12 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
                                              recvtype, comm)
                           : fail_comm(kName);
   }
-  if (const int code = check_buffer(kName, comm, "receive", recvbuf, recvcount, recvtype)) {
+  AllgatherPlan plan;
+  if (const int code =
+          plan.check(kName, comm, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)) {
     return code;
   }
-  const std::size_t block = bytes_of(recvtype, recvcount), all = block * comm->comm->members.size;
-  const bool in_place = sendbuf == MPI_IN_PLACE;
-  if (!in_place) {
-    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
-      return code;
-    if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
-      return code;
-  }
-  const std::ptrdiff_t mine = std::ptrdiff_t{comm->rank()} * recvcount;
-  const PackedInput input =
-      in_place ? PackedInput(recvtype, value_at(recvbuf, recvtype, mine),
-                             static_cast<std::size_t>(recvcount))
-               : PackedInput(sendtype, sendbuf, static_cast<std::size_t>(sendcount));
-  std::byte* to = is_contiguous(recvtype) ? first_byte(recvtype, recvbuf) : nullptr;
-  ReplicatedSpec spec;
-  spec.input = input.data();
-  spec.input_bytes = block;
-  spec.result_bytes = all;
-  spec.early = to != nullptr && apart(spec.input, block, to, all) ? to : nullptr;
-  const Outcome o =
-      context->rank->replicated(*comm->comm, call_of(site, OpKind::kAllgather, -1, block), spec);
-  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  put_values(recvtype, o.data(), all, recvbuf);
-  return MPI_SUCCESS;
+  return run(kName, site, comm, OpKind::kAllgather, plan);
 }
 
 int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
@@ -105,46 +268,40 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
                                               recvcounts, displs, recvtype, comm)
                           : fail_comm(kName);
   }
-  if (const int code =
-          check_counts(kName, comm, "receive", recvbuf, recvcounts, displs, recvtype)) {
+  AllgathervPlan plan;
+  if (const int code = plan.check(kName, comm, sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+                                  displs, recvtype)) {
     return code;
   }
-  const std::uint32_t n = comm->comm->members.size, me = comm->comm->members.rank;
-  Scratch offsets((n + 1) * sizeof(std::size_t));
-  auto* begin = offsets.as<std::size_t>();
-  begin[0] = 0;
-  for (std::uint32_t i = 0; i < n; ++i) begin[i + 1] = begin[i] + bytes_of(recvtype, recvcounts[i]);
-  const auto place = [&](std::uint32_t i) { return value_at(recvbuf, recvtype, displs[i]); };
-  const std::size_t block = begin[me + 1] - begin[me];
-  const bool in_place = sendbuf == MPI_IN_PLACE;
-  if (!in_place) {
-    if (const int code = check_buffer(kName, comm, "send", sendbuf, sendcount, sendtype))
-      return code;
-    if (const int code = check_block(kName, comm, bytes_of(sendtype, sendcount), block))
-      return code;
-  }
-  bool packed = is_contiguous(recvtype);
-  for (std::uint32_t i = 0; i < n; ++i) packed &= place(i) == place(0) + begin[i];
-  std::byte* to = packed ? first_byte(recvtype, place(0)) : nullptr;
-  const PackedInput input =
-      in_place ? PackedInput(recvtype, place(me), static_cast<std::size_t>(recvcounts[me]))
-               : PackedInput(sendtype, sendbuf, static_cast<std::size_t>(sendcount));
-  ReplicatedSpec spec;
-  spec.input = input.data();
-  spec.input_bytes = block;
-  spec.result_bytes = begin[n];
-  spec.blocks = begin;
-  spec.early = to != nullptr && apart(spec.input, block, to, begin[n]) ? to : nullptr;
-  const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
-  const Outcome o = context->rank->replicated(
-      *comm->comm, call_of(site, OpKind::kAllgatherv, -1, begin[n], layout), spec);
-  if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
-  if (o.at == spec.early && spec.early != nullptr) return MPI_SUCCESS;
-  const std::byte* result = o.data();
-  for (std::uint32_t i = 0; i < n; ++i) {
-    put_values(recvtype, result + begin[i], begin[i + 1] - begin[i], place(i));
-  }
-  return MPI_SUCCESS;
+  return run(kName, site, comm, OpKind::kAllgatherv, plan);
+}
+
+// --- Nonblocking
+
+int ibarrier(const void* site, MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<BarrierPlan>("MPI_Ibarrier", site, comm, OpKind::kIbarrier, request);
+}
+
+int ibcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int root,
+           MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<BcastPlan>("MPI_Ibcast", site, comm, OpKind::kIbcast, request, buffer,
+                                     count, datatype, root);
+}
+
+int iallgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+               void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+               MPI_Request* request) {
+  return begin_collective<AllgatherPlan>("MPI_Iallgather", site, comm, OpKind::kIallgather, request,
+                                         sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                         recvtype);
+}
+
+int iallgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
+                MPI_Comm comm, MPI_Request* request) {
+  return begin_collective<AllgathervPlan>("MPI_Iallgatherv", site, comm, OpKind::kIallgatherv,
+                                          request, sendbuf, sendcount, sendtype, recvbuf,
+                                          recvcounts, displs, recvtype);
 }
 
 }  // namespace rejoin::pmpi

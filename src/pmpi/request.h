@@ -21,7 +21,10 @@ enum class RequestKind : std::uint8_t {
   kSynchronous,  // over when a receive has matched it
   kReceive,
   kNothing,  // to or from MPI_PROC_NULL: over at once
+  kCollective,
 };
+
+class Collective;  // collective.h
 
 }  // namespace rejoin::pmpi
 
@@ -35,7 +38,8 @@ struct ompi_request_t {
   rejoin::pmpi::Destination buffer;  // or where a send takes it from
   rejoin::recovery::Receive receive;
   rejoin::recovery::SentMessage sent;
-  MPI_Status status;  // of a send
+  rejoin::pmpi::Collective* collective;
+  MPI_Status status;  // but of a receive
   // What MPI_Start begins.
   rejoin::pmpi::OpKind call;
   int peer;
@@ -78,11 +82,16 @@ int take_message(MPI_Comm comm, recovery::Receive& receive, const Destination& t
 int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
                    const Destination& to);
 
-// Begins what an inactive request stands for. The operation is begun (PointToPoint::begin).
+// Begins an inactive request of a collective, called from `site`.
+void start_collective(MPI_Request r, const void* site);
+// Begins what an inactive request of a message stands for. The operation is begun
+// (PointToPoint::begin).
 void start_request(MPI_Request r, std::uint32_t call);
 // An active request for a message that a probe has matched; null: for none, from MPI_PROC_NULL.
 MPI_Request make_receive_request(MPI_Comm comm, const Destination& to, MPI_Message message);
-// Receives that the program has given away: their messages are copied when they are there.
+// An active request that the program has no more: it is completed when it is over, its error lost.
+void give_away(MPI_Request* request);
+// Those that were given away: messages of receives are copied when they are there.
 void complete_freed_requests();
 
 void release_comm(MPI_Comm comm);  // comm.cc: a request no longer needs it

@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "pmpi/call.h"
+#include "pmpi/collective.h"
 #include "pmpi/datatype.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
@@ -28,6 +29,11 @@ int check(const char* name, int count, const MPI_Request requests[]) {
   return MPI_SUCCESS;
 }
 
+bool depends_on_others(MPI_Request r) {
+  return r->kind == RequestKind::kReceive || r->kind == RequestKind::kSynchronous ||
+         r->kind == RequestKind::kCollective;
+}
+
 bool is_active(MPI_Request r) { return r != MPI_REQUEST_NULL && r->active; }
 
 // Whether it is over. A request whose end depends on others is looked after here.
@@ -37,12 +43,23 @@ bool advance(MPI_Request r, bool thorough) {
       return messages().is_matched(r->sent);
     case RequestKind::kReceive:
       return messages().advance(r->receive, thorough);
+    case RequestKind::kCollective:
+      return r->collective->is_over();
     default:
       return true;
   }
 }
 
+// Of several that are waited for: others are shown which collective this rank stands inside.
+void show_awaited(int count, const MPI_Request requests[]) {
+  for (int i = 0; i < count; ++i) {
+    if (!is_active(requests[i]) || requests[i]->kind != RequestKind::kCollective) continue;
+    return messages().await(*requests[i]->collective);
+  }
+}
+
 void wait_for(MPI_Request r) {
+  if (r->kind == RequestKind::kCollective) messages().await(*r->collective);
   messages().wait([&](bool thorough) {
     if (thorough) messages().progress(true);
     return advance(r, thorough);
@@ -52,8 +69,12 @@ void wait_for(MPI_Request r) {
 void dispose(MPI_Request r) {
   forget(&context->requests, r->fortran);
   r->magic = Magic::kNone;
+  if (r->kind == RequestKind::kCollective) {
+    r->collective->destroy();
+  } else {
+    drop(r->buffer.type);
+  }
   release_comm(r->comm);
-  drop(r->buffer.type);
   destroy(r);
 }
 
@@ -69,12 +90,14 @@ int complete(MPI_Request r, MPI_Status* status) {
       code = take_message(r->comm, r->receive, r->buffer, status);
     }
   }
-  if (r->kind == RequestKind::kReceive || r->kind == RequestKind::kSynchronous) messages().close();
+  if (r->kind == RequestKind::kCollective) code = r->collective->code();
+  if (depends_on_others(r)) messages().close();
   r->active = false;
   return code;
 }
 
 int raise(const char* name, MPI_Request r, const MPI_Status& status) {
+  if (r->kind == RequestKind::kCollective) return r->collective->raise(name);
   return fail_truncated(name, r->comm, status, r->buffer);
 }
 
@@ -184,6 +207,16 @@ void complete_freed_requests() {
   }
 }
 
+void give_away(MPI_Request* request) {
+  MPI_Request r = *request;
+  *request = MPI_REQUEST_NULL;
+  forget(&context->requests, r->fortran);
+  r->fortran = kNoFortranHandle;
+  r->magic = Magic::kNone;
+  r->next_freed = context->freed_requests;
+  context->freed_requests = r;
+}
+
 // --- Wait
 
 int wait(const void* site, MPI_Request* request, MPI_Status* status) {
@@ -236,6 +269,7 @@ int waitany(const void* site, int count, MPI_Request array_of_requests[], int* i
   *index = m.observe_index(
       [&](bool) {
         int found = -1;
+        show_awaited(count, array_of_requests);
         m.wait([&](bool thorough) {
           found = find_over(count, array_of_requests, thorough);
           return found >= 0;
@@ -263,6 +297,7 @@ int waitsome(const void* site, int incount, MPI_Request array_of_requests[], int
       array_of_indices,
       [&](bool, int* indices) {
         int over = 0;
+        show_awaited(incount, array_of_requests);
         m.wait([&](bool thorough) {
           over = find_all_over(incount, array_of_requests, thorough, indices);
           return over > 0;
@@ -385,18 +420,17 @@ int request_free(MPI_Request* request) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
   }
   MPI_Request r = *request;
-  *request = MPI_REQUEST_NULL;
-  const bool pending =
-      r->active && (r->kind == RequestKind::kReceive || r->kind == RequestKind::kSynchronous);
-  if (!pending) {
+  if (r->active && r->kind == RequestKind::kCollective) {
+    return fail(kName, r->comm, MPI_ERR_REQUEST,
+                "the request is of a collective that is not completed; MPI allows to wait for it, "
+                "or to test it, but not to free it");
+  }
+  if (!r->active || !depends_on_others(r)) {
+    *request = MPI_REQUEST_NULL;
     dispose(r);
     return MPI_SUCCESS;
   }
-  forget(&context->requests, r->fortran);
-  r->fortran = kNoFortranHandle;
-  r->magic = Magic::kNone;
-  r->next_freed = context->freed_requests;
-  context->freed_requests = r;
+  give_away(request);
   return MPI_SUCCESS;
 }
 
@@ -408,6 +442,9 @@ int cancel(MPI_Request* request) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is not active");
   }
   MPI_Request r = *request;
+  if (r->kind == RequestKind::kCollective) {
+    return fail(kName, r->comm, MPI_ERR_REQUEST, "a collective cannot be cancelled");
+  }
   if (r->kind == RequestKind::kReceive) messages().cancel(*r->comm->comm, r->receive);
   return MPI_SUCCESS;
 }
@@ -423,9 +460,18 @@ int start_all(const char* name, const void* site, OpKind kind, int count, MPI_Re
                   "request %d is not an inactive persistent request", i);
     }
   }
-  const std::uint32_t call = messages().begin(call_of(site, kind, -1, 0));
-  for (int i = 0; i < count; ++i) start_request(requests[i], call);
-  messages().end();
+  bool any_messages = false;
+  for (int i = 0; i < count; ++i) any_messages |= requests[i]->kind != RequestKind::kCollective;
+  if (any_messages) {
+    const std::uint32_t call = messages().begin(call_of(site, kind, -1, 0));
+    for (int i = 0; i < count; ++i) {
+      if (requests[i]->kind != RequestKind::kCollective) start_request(requests[i], call);
+    }
+    messages().end();
+  }
+  for (int i = 0; i < count; ++i) {  // each of them is an operation
+    if (requests[i]->kind == RequestKind::kCollective) start_collective(requests[i], site);
+  }
   return MPI_SUCCESS;
 }
 

@@ -118,14 +118,30 @@ class Agreement {
       case OpKind::kAlltoallv:
       case OpKind::kAlltoallw:
       case OpKind::kFinalize:
+      case OpKind::kIbarrier:
+      case OpKind::kIallreduce:
+      case OpKind::kIallgather:
+      case OpKind::kIallgatherv:
+      case OpKind::kIreduceScatter:
+      case OpKind::kIreduceScatterBlock:
+      case OpKind::kIalltoall:
+      case OpKind::kIalltoallv:
+      case OpKind::kIalltoallw:
+      case OpKind::kCommIdup:
         return true;
       case OpKind::kBcast:
       case OpKind::kScatter:
       case OpKind::kScatterv:
+      case OpKind::kIbcast:
+      case OpKind::kIscatter:
+      case OpKind::kIscatterv:
         return call.signature.root == static_cast<std::int32_t>(me);
       case OpKind::kReduce:
       case OpKind::kGather:
       case OpKind::kGatherv:
+      case OpKind::kIreduce:
+      case OpKind::kIgather:
+      case OpKind::kIgatherv:
         return call.signature.root == static_cast<std::int32_t>(i);
       default:
         return false;

@@ -19,13 +19,15 @@ template <engine::Host H>
 class ChannelOp {
  public:
   // Enters. `input`, `input_bytes`: my contribution, for the fingerprint only.
+  // nonblocking: as ReplicatedOp's.
   ChannelOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const void* input,
-            std::size_t input_bytes)
+            std::size_t input_bytes, bool nonblocking = false)
       : ops_(ops),
         r_(ops.r),
         c_(comm),
         e_(enter(ops, comm, call, true)),
-        fingerprint_(input_bytes > 0 ? hash_bytes(input, input_bytes) : 0) {
+        fingerprint_(input_bytes > 0 ? hash_bytes(input, input_bytes) : 0),
+        nonblocking_(nonblocking) {
     outcome_.sequence = e_.sequence;
     outcome_.status = e_.status;
     if (!e_.entered() || e_.record == nullptr) return;
@@ -52,6 +54,7 @@ class ChannelOp {
   const Outcome& outcome() const { return outcome_; }
   // What was received last, while it is read.
   const Arrived* held() const { return held_; }
+  Standing standing() const { return {c_.members.context, e_.sequence, e_.call}; }
 
   // --- The port
 
@@ -169,6 +172,9 @@ class ChannelOp {
     release();
     const bool live = e_.entered() && e_.record == nullptr && c_.members.size > 1;
     if (live && c_.records.tail() < e_.sequence) return Progress::kPending;
+    if (nonblocking_ && r_.journal.region().recycling() && !readers_are_near()) {
+      return Progress::kPending;
+    }
     r_.faults.point(r_.progress.ordinal, Moment::kInside);
     if (live && c_.records.tail() == e_.sequence) {
       r_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, 0});
@@ -179,8 +185,17 @@ class ChannelOp {
     if (live && outcome_.status == Status::kOk) {
       ops_.bootstrap.note_live(e_.call);
     }
-    r_.leave(outcome_.status);
+    if (!nonblocking_) r_.leave(outcome_.status);
     return outcome_.status == Status::kOk ? Progress::kDone : Progress::kFailed;
+  }
+
+  // With a full journal records wrap: a member may look for mine of an operation before.
+  bool readers_are_near() {
+    r_.host.step(Step::kLook);
+    for (std::uint32_t i = 0; i < c_.members.size; ++i) {
+      if (r_.peers.tail(c_.members, i) + journal::kReadersWithin <= e_.sequence) return false;
+    }
+    return true;
   }
 
   Operations<H>& ops_;
@@ -188,6 +203,7 @@ class ChannelOp {
   Comm<H>& c_;
   Entry e_;
   const std::uint32_t fingerprint_;
+  const bool nonblocking_;
   Outcome outcome_;
   bool thorough_ = false;
   bool moved_ = false;       // all messages are sent and received

@@ -74,12 +74,19 @@ class PointToPoint {
   // Waits until ready(thorough), and lets everything else go on meanwhile.
   template <class Ready>
   void wait(Ready&& ready) {
+    r_.advance_outstanding(false);
     if (ready(false)) return;
     engine::wait_until(r_.host, [&](bool thorough) {
+      r_.advance_outstanding(thorough);
       if (ready(thorough)) return true;
       went_live();
       return false;
     });
+  }
+
+  // Before waiting for a nonblocking collective: others are shown that this rank stands inside it.
+  void await(const Nonblocking& op) {
+    if (!op.is_over()) r_.await(op.standing());
   }
 
   // --- Sending
@@ -176,7 +183,7 @@ class PointToPoint {
       finish();
       return true;
     }
-    const bool now = ask(is_thorough());
+    const bool now = ask(look_thoroughly_or_not());
     if (!now) pass_time();
     outcomes_.record(now ? OutcomeKind::kDone : OutcomeKind::kNotYet, 0);
     return now;
@@ -193,7 +200,7 @@ class PointToPoint {
       finish(static_cast<int>(then.value));
       return static_cast<int>(then.value);
     }
-    const int now = ask(is_thorough());
+    const int now = ask(look_thoroughly_or_not());
     if (now < 0) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -213,7 +220,7 @@ class PointToPoint {
       // The count is recorded last, so that an answer is there as a whole or not at all.
       return recall_some(then, indices, finish);
     }
-    const int now = ask(is_thorough(), indices);
+    const int now = ask(look_thoroughly_or_not(), indices);
     if (now == 0) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -233,7 +240,7 @@ class PointToPoint {
       *e = recall_envelope();
       return true;
     }
-    const Arrived* a = look(c, source, tag, is_thorough());
+    const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
     if (a == nullptr) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -315,7 +322,11 @@ class PointToPoint {
 
   // A program that polls: now and then everything is looked at, and the processor is
   // left to others as in a wait.
-  bool is_thorough() { return ++asked_ % kThoroughEvery == 0; }
+  bool look_thoroughly_or_not() {
+    const bool thorough = ++asked_ % kThoroughEvery == 0;
+    r_.advance_outstanding(thorough);
+    return thorough;
+  }
   void pass_time() { r_.host.poll(not_yet_++); }
 
   // What was seen then was there, so it is there.

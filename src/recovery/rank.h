@@ -63,8 +63,7 @@ class BasicRank {
   Outcome replicated(Comm& comm, const Call& call, const ReplicatedSpec& spec) {
     Outcome outcome;
     ReplicatedOp op(operations_, comm, call, spec, &outcome);
-    engine::wait_until(rooms_.host,
-                       [&](bool thorough) { return op.advance(thorough) != Progress::kPending; });
+    wait_for(op, [&](bool thorough) { return op.advance(thorough); });
     return outcome;
   }
 
@@ -75,10 +74,35 @@ class BasicRank {
   Outcome channel(Comm& comm, const Call& call, const void* input, std::size_t input_bytes,
                   Algorithm&& algorithm) {
     ChannelOp op(operations_, comm, call, input, input_bytes);
-    engine::wait_until(rooms_.host, [&](bool thorough) {
-      return op.advance(thorough, [&] { return algorithm.advance(op); }) != Progress::kPending;
+    wait_for(op, [&](bool thorough) {
+      return op.advance(thorough, [&] { return algorithm.advance(op); });
     });
     return op.outcome();
+  }
+
+  // Waits for an operation that was entered just now; advance(thorough) is its own. Everything else
+  // goes on meanwhile: nonblocking operations, and messages that posted receives wait for.
+  template <class Op, class Advance>
+  [[gnu::always_inline]] void wait_for(Op& op, Advance&& advance) {
+    if (rooms_.outstanding.any()) [[unlikely]]
+      rooms_.await(op.standing());
+    engine::wait_until(rooms_.host, [&](bool thorough) {
+      rooms_.advance_outstanding(thorough);
+      if (advance(thorough) != Progress::kPending) return true;
+      if (thorough) rooms_.mail.poll_all(true);
+      return false;
+    });
+  }
+
+  // Of a nonblocking operation that has just been entered (`op` holds a ReplicatedOp or ChannelOp):
+  // it goes on as far as it can, and from now on whenever this rank waits for anything or asks.
+  // Then the call that entered it is over, the operation perhaps not; whoever completes it closes
+  // it (PointToPoint::close).
+  void start(Nonblocking& op) {
+    messages_.open();
+    rooms_.outstanding.start(op, !engine::breaks(rooms_.host, Rule::kSendOnEntering));
+    rooms_.faults.point(rooms_.progress.ordinal, Moment::kInside);
+    rooms_.leave(Status::kOk);
   }
 
   // --- Messages between two ranks

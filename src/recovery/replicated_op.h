@@ -20,14 +20,17 @@ class ReplicatedOp {
   // Enters. `spec`, everything that it points to, and the hint of `call` stay until the operation
   // is over; *outcome is what it gave then. Operations of one communicator are entered in the order
   // of the program's calls, and complete in it, however they are advanced.
+  // nonblocking: its end is none of a call of MPI, and its result may be read by members that are
+  // in later operations already.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
-               Outcome* outcome)
+               Outcome* outcome, bool nonblocking = false)
       : ops_(ops),
         r_(ops.r),
         c_(comm),
         spec_(spec),
         hint_(call.hint),
-        is_bcast_(call.signature.kind == static_cast<std::uint16_t>(OpKind::kBcast)),
+        is_bcast_(is_broadcast(call.signature)),
+        nonblocking_(nonblocking),
         root_(static_cast<std::uint32_t>(call.signature.root)),
         e_(enter(ops, comm, call, false)),
         outcome_(*outcome) {
@@ -52,7 +55,10 @@ class ReplicatedOp {
         case State::kReceiver:
           return advance_receiver(thorough);
         case State::kMayBegin:
-          if (e_.sequence >= c_.records.tail() + kSlotsAtOnce) return Progress::kPending;
+          if (e_.sequence >= c_.records.tail() + kSlotsAtOnce &&
+              !engine::breaks(r_.host, Rule::kSlotInTurn)) {
+            return Progress::kPending;
+          }
           begin_attempt();
           break;
         case State::kAttempt:
@@ -60,11 +66,16 @@ class ReplicatedOp {
           if (state_ == State::kAttempt) return Progress::kPending;
           break;
         case State::kComplete:
-          if (c_.records.tail() != e_.sequence) return Progress::kPending;
+          if (c_.records.tail() != e_.sequence &&
+              !engine::breaks(r_.host, Rule::kCompleteInOrder)) {
+            return Progress::kPending;
+          }
           return complete();
       }
     }
   }
+
+  Standing standing() const { return {c_.members.context, e_.sequence, e_.call}; }
 
  private:
   static constexpr std::uint64_t kSlotsAtOnce = journal::kSlots;
@@ -183,10 +194,10 @@ class ReplicatedOp {
     if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
       // All members write to the leader's: a record may already refer to the former attempt's.
       const bool fresh = value_ == 0 || !engine::breaks(r_.host, Rule::kFreshExtent);
-      if (leads) value_ = extent = fresh ? r_.journal.reserve(spec_.result_bytes) : value_;
+      if (leads) value_ = extent = fresh ? reserve(spec_.result_bytes) : value_;
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
       // I alone write there, and only a record of mine could refer to it.
-      if (value_ == 0) value_ = r_.journal.allocate(spec_.result_bytes);
+      if (value_ == 0) value_ = allocate(spec_.result_bytes);
       out = r_.host.base() + value_;
     } else {
       value_ = 0;
@@ -267,9 +278,9 @@ class ReplicatedOp {
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
       r_.host.step(Step::kPayload);
-      value = r_.journal.store(spec_.input, spec_.result_bytes);
+      value = store(spec_.input, spec_.result_bytes);
     } else {
-      value = r_.journal.reserve(spec_.result_bytes);
+      value = reserve(spec_.result_bytes);
       if (engine::breaks(r_.host, Rule::kPayloadBeforeRecord)) commit(value);
       if (!engine::publish_chunks(r_.host, c_.members, e_.sequence, r_.incarnation, spec_.input,
                                   spec_.result_bytes, value)) {
@@ -285,6 +296,7 @@ class ReplicatedOp {
   // With a full journal records wrap and zones are used again, so readers must not be far behind.
   bool readers_have_room() {
     if (!all_within(journal::kReadersWithin)) return false;
+    if (nonblocking_) return true;  // its payload is kept
     // Who has a record of an operation may still be reading its bytes; who has one of the next,
     // not.
     const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
@@ -337,6 +349,20 @@ class ReplicatedOp {
     return c_.records.tail() == e_.sequence ? adopt(holder) : Progress::kPending;
   }
 
+  // --- Payload. Zones are used again, when the journal is full, as soon as everybody has entered a
+  // later operation; a nonblocking one may not be over by then.
+
+  journal::Offset reserve(std::size_t bytes) {
+    const bool kept = nonblocking_ && r_.journal.region().recycling();
+    return kept ? r_.journal.allocate_kept(bytes) : r_.journal.reserve(bytes);
+  }
+  journal::Offset allocate(std::size_t bytes) {
+    return nonblocking_ ? r_.journal.allocate_kept(bytes) : r_.journal.allocate(bytes);
+  }
+  std::uint64_t store(const void* data, std::size_t bytes) {
+    return nonblocking_ ? r_.journal.store_kept(data, bytes) : r_.journal.store(data, bytes);
+  }
+
   // --- The end
 
   void commit(std::uint64_t value) {
@@ -360,14 +386,15 @@ class ReplicatedOp {
   Progress end(Status status) {
     if (status == Status::kOk && e_.record == nullptr && e_.entered()) {
       ops_.bootstrap.note_live(e_.call);
-      if (r_.journal.region().recycling()) [[unlikely]]
+      if (r_.journal.region().recycling() && !nonblocking_) [[unlikely]]
         recycle_if_all_entered();
     }
     if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
       status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
     }
     outcome_.status = status;
-    r_.leave(status);
+    if (!nonblocking_) [[likely]]
+      r_.leave(status);
     return status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }
 
@@ -377,6 +404,7 @@ class ReplicatedOp {
   const ReplicatedSpec& spec_;
   const Hint* const hint_;
   const bool is_bcast_;
+  const bool nonblocking_;
   const std::uint32_t root_;
   State state_ = State::kEntered;
   engine::AttemptSpec attempt_spec_;

@@ -12,6 +12,7 @@
 #include "recovery/diagnostics.h"
 #include "recovery/fault_injection.h"
 #include "recovery/mail.h"
+#include "recovery/nonblocking.h"
 #include "recovery/operation_log.h"
 #include "recovery/progress.h"
 #include "recovery/types.h"
@@ -50,6 +51,17 @@ struct Rooms {
     control->sequence.store(sequence, std::memory_order_relaxed);
     control->call.store(call, std::memory_order_release);
   }
+  // Of what the program waits for, while nonblocking operations are outstanding: others are shown
+  // the oldest one of that communicator, because it has to be over first.
+  [[gnu::noinline]] void await(const Standing& s) {
+    awaited = s;
+    show_awaited();
+  }
+  // Before anything else is looked at in a wait. Lets them go on.
+  void advance_outstanding(bool thorough) {
+    if (outstanding.any()) [[unlikely]]
+      advance_all_outstanding(thorough);
+  }
   void count_replayed() {
     ++progress.replayed;
     control->replayed.store(progress.replayed, std::memory_order_relaxed);
@@ -66,6 +78,7 @@ struct Rooms {
   // An operation is over.
   void leave(Status status) {
     control->phase.store(journal::Phase::kOutside, std::memory_order_release);
+    awaited.context = 0;
     if (log.wanted()) [[unlikely]]
       log.end(status, progress.version, progress.replayed);
     faults.point(progress.ordinal, Moment::kAfter);
@@ -91,6 +104,8 @@ struct Rooms {
   ProgramProgress progress;
   Communicators<H> comms;
   Mail<H> mail;
+  Outstanding outstanding;
+  Standing awaited;
   Diagnostics diagnostics;
   FaultInjection<H> faults;
   OperationLog<H> log;
@@ -100,6 +115,23 @@ struct Rooms {
   // Where payload of the newest operation that closed zones lies, with a full journal.
   std::uint64_t recycled_in = 0;  // context; 0 = there was none
   std::uint64_t recycled_at = 0;  // sequence
+
+ private:
+  [[gnu::noinline]] void advance_all_outstanding(bool thorough) {
+    if (engine::breaks(host, Rule::kAdvanceOutstanding)) return;
+    if (outstanding.advance(thorough)) show_awaited();
+  }
+
+  void show_awaited() {
+    if (awaited.context == 0) return;
+    const Nonblocking* oldest = outstanding.oldest_of(awaited.context);
+    const Standing& s = oldest != nullptr ? oldest->standing() : awaited;
+    control->moves.fetch_add(1, std::memory_order_acq_rel);
+    control->context.store(s.context, std::memory_order_release);
+    control->sequence.store(s.sequence, std::memory_order_release);
+    control->call.store(s.call, std::memory_order_release);
+    control->moves.fetch_add(1, std::memory_order_release);
+  }
 };
 
 }  // namespace rejoin::recovery

@@ -71,8 +71,31 @@ const char* name_of(OpKind kind) {
       "Neighbor_alltoallw",
       "Intercomm_create",
       "Intercomm_merge",
+      "Ibarrier",
+      "Ibcast",
+      "Iallreduce",
+      "Iallgather",
+      "Iallgatherv",
+      "Ireduce_scatter",
+      "Ireduce_scatter_block",
+      "Ireduce",
+      "Igather",
+      "Igatherv",
+      "Iscatter",
+      "Iscatterv",
+      "Ialltoall",
+      "Ialltoallv",
+      "Ialltoallw",
+      "Iscan",
+      "Iexscan",
+      "Ineighbor_allgather",
+      "Ineighbor_allgatherv",
+      "Ineighbor_alltoall",
+      "Ineighbor_alltoallv",
+      "Ineighbor_alltoallw",
+      "Comm_idup",
   };
-  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kIntercommMerge));
+  static_assert(std::size(kNames) == static_cast<std::size_t>(OpKind::kCommIdup));
   const auto i = static_cast<std::size_t>(kind) - 1;
   return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }

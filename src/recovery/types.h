@@ -75,7 +75,36 @@ enum class OpKind : std::uint16_t {
   kNeighborAlltoallw,
   kIntercommCreate,
   kIntercommMerge,
+  // Nonblocking. MPI lets none of them meet a blocking one, so they are others.
+  kIbarrier,
+  kIbcast,
+  kIallreduce,
+  kIallgather,
+  kIallgatherv,
+  kIreduceScatter,
+  kIreduceScatterBlock,
+  kIreduce,
+  kIgather,
+  kIgatherv,
+  kIscatter,
+  kIscatterv,
+  kIalltoall,
+  kIalltoallv,
+  kIalltoallw,
+  kIscan,
+  kIexscan,
+  kIneighborAllgather,
+  kIneighborAllgatherv,
+  kIneighborAlltoall,
+  kIneighborAlltoallv,
+  kIneighborAlltoallw,
+  kCommIdup,
 };
+// Whether the root's published record is the operation.
+inline bool is_broadcast(const Signature& s) {
+  const auto kind = static_cast<OpKind>(s.kind);
+  return kind == OpKind::kBcast || kind == OpKind::kIbcast;
+}
 // What an operation moves, as far as all members agree on it.
 struct Shape {
   std::size_t element_bytes;  // 1: plain bytes

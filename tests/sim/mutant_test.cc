@@ -93,6 +93,11 @@ const RuleCase kRules[] = {
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
     {"WholeMessage", Rule::kWholeMessage, "messages-large", "other bytes"},
+    {"AdvanceOutstanding", Rule::kAdvanceOutstanding, "outstanding-progress", "deadlock"},
+    {"SendOnEntering", Rule::kSendOnEntering, "outstanding-messages", ""},
+    {"SlotInTurn", Rule::kSlotInTurn, "outstanding-queue", ""},
+    {"CompleteInOrder", Rule::kCompleteInOrder, "outstanding-queue", "order"},
+    {"KeepNonblockingPayload", Rule::kKeepNonblockingPayload, "outstanding-limit", "I1", 1},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

@@ -236,7 +236,9 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
             c.count->next % c.size() != c.me);
-  if (job_.tagged() && kind != OpKind::kBcast && c.size() > 1 && !in_bootstrap_phase_) {
+  // With others outstanding nobody can tell whose attempt it is.
+  const bool alone = c.size() == 1 || outstanding_ > 0;
+  if (job_.tagged() && kind != OpKind::kBcast && !alone && !in_bootstrap_phase_) {
     retagged_ = in;
     retagged_comm_ = &c;
   }

@@ -25,6 +25,8 @@ struct Element {
 };
 static_assert(sizeof(Element) == 8);
 
+class SimCollective;
+
 struct How {
   bool user = false;   // the operator is the program's own
   bool early = false;  // a buffer of the caller's is offered
@@ -77,12 +79,23 @@ class Player {
 
   // Messages between two ranks, `count` elements; from, tag < 0: any.
   struct Pending {
-    enum Kind : std::uint8_t { kNone, kSynchronous, kReceive };
+    enum Kind : std::uint8_t { kNone, kSynchronous, kReceive, kCollective };
     Kind kind = kNone;
     Comm* comm = nullptr;
     recovery::Receive receive;
     recovery::SentMessage sent;
+    SimCollective* collective = nullptr;
   };
+  // Nonblocking collectives, complete by wait() and the others below. Up to kMostOutstanding at a
+  // time, of up to 4096 elements together.
+  static constexpr std::size_t kMostOutstanding = 16;
+  void begin_allreduce(Comm& c, Pending* p, std::size_t count, How how = {});
+  void begin_barrier(Comm& c, Pending* p);
+  void begin_bcast(Comm& c, Pending* p, std::uint32_t root, std::size_t count);
+  void begin_allgather(Comm& c, Pending* p, std::size_t count);
+  void begin_gather(Comm& c, Pending* p, std::uint32_t root, std::size_t count);
+  void begin_alltoall(Comm& c, Pending* p, std::size_t count);
+  void begin_scan(Comm& c, Pending* p, std::size_t count);
   void send(Comm& c, std::uint32_t to, int tag, std::size_t count);
   void ssend(Comm& c, std::uint32_t to, int tag, std::size_t count);
   void isend(Comm& c, Pending* p, std::uint32_t to, int tag, std::size_t count, bool synchronous);
@@ -127,6 +140,7 @@ class Player {
 
  private:
   friend class SimPort;
+  friend class SimCollective;
   // At the front of `memory`, as long as the player lasts.
   static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
@@ -168,6 +182,11 @@ class Player {
   Status scan(Comm& c, std::size_t count, bool exclusive);
   using SimMessages = recovery::PointToPoint<SimHost>;
   std::uint32_t begin_message(recovery::OpKind kind);
+  SimCollective* make_collective(Comm& c, recovery::OpKind kind, int root);
+  void start(Comm& c, Pending* p, SimCollective* collective);
+  std::uint64_t finish_collective(Pending* p);
+  static bool is_over(const SimCollective& collective);
+  void show_awaited(const SimCollective& collective);
   bool is_over(Pending* p, bool thorough);
   void await(Pending* p);
   void finish(Pending* p);
@@ -188,6 +207,8 @@ class Player {
   std::uint64_t common_ = 0;
   std::uint64_t operations_ = 0;
   std::uint64_t questions_ = 0;
+  std::uint64_t collectives_ = 0;  // nonblocking ones, begun so far
+  std::uint64_t outstanding_ = 0;  // of those, not completed
   std::uint64_t bootstrap_operations_ = 0;
   std::uint64_t site_ = 0;
   recovery::Hint hint_;

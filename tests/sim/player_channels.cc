@@ -69,9 +69,8 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
   SimRank::ChannelOp operation(rank_.operations(), *c.comm, call(c, kind, in.bytes(), root),
                                in.data, in.bytes());
   SimPort port(*this, c, operation);
-  journal::wait_until(rank_.host(), [&](bool thorough) {
-    return operation.advance(thorough, [&] { return algorithm.advance(port); }) !=
-           Progress::kPending;
+  rank_.wait_for(operation, [&](bool thorough) {
+    return operation.advance(thorough, [&] { return algorithm.advance(port); });
   });
   const recovery::Outcome& o = operation.outcome();
   const bool failed = o.status != Status::kOk;

@@ -76,10 +76,12 @@ void Player::recv(Comm& c, int from, int tag) {
 bool Player::is_over(Pending* p, bool thorough) {
   if (p->kind == Pending::kSynchronous) return rank_.messages().is_matched(p->sent);
   if (p->kind == Pending::kReceive) return rank_.messages().advance(p->receive, thorough);
+  if (p->kind == Pending::kCollective) return is_over(*p->collective);
   return true;
 }
 
 void Player::finish(Pending* p) {
+  if (p->kind == Pending::kCollective) learn(finish_collective(p));
   if (p->kind == Pending::kReceive && !p->receive.cancelled) {
     const recovery::Arrived& a = *p->receive.message;
     const Envelope e = rank_.messages().envelope(p->receive);
@@ -99,6 +101,7 @@ void Player::finish(Pending* p) {
 }
 
 void Player::await(Pending* p) {
+  if (p->kind == Pending::kCollective) show_awaited(*p->collective);
   rank_.messages().wait([&](bool thorough) {
     if (thorough) rank_.messages().progress(true);
     return is_over(p, thorough);

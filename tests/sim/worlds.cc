@@ -418,6 +418,10 @@ const std::vector<World>& named_worlds() {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));
     }
+    for (World& w : nonblocking_worlds()) {
+      std::vector<Probe> must_reach = w.must_reach;
+      worlds.add(std::move(w), std::move(must_reach));
+    }
     for (World& w : checkpoint_worlds()) {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));

@@ -18,6 +18,9 @@ std::vector<World> checkpoint_worlds();
 // Those that send messages between two ranks.
 std::vector<World> message_worlds();
 
+// Those with several collectives outstanding.
+std::vector<World> nonblocking_worlds();
+
 // For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 

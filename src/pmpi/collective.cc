@@ -1,0 +1,82 @@
+#include "pmpi/collective.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pmpi/fortran.h"
+
+namespace rejoin::pmpi {
+
+Kept::~Kept() {
+  while (Type* t = types_) {
+    types_ = t->next;
+    drop(t->type);
+    pmpi::destroy(t);
+  }
+  while (Copy* c = copies_) {
+    copies_ = c->next;
+    release(c, c->bytes);
+  }
+}
+
+void Kept::hold(MPI_Datatype type) {
+  if (type == nullptr || type->predefined) return;
+  add_reference(type);
+  Type* t = make<Type>();
+  *t = {type, types_};
+  types_ = t;
+}
+
+const void* Kept::copy_bytes(const void* from, std::size_t bytes) {
+  auto* c = static_cast<Copy*>(allocate(sizeof(Copy) + bytes));
+  *c = {sizeof(Copy) + bytes, copies_};
+  copies_ = c;
+  if (bytes > 0) memcpy(c + 1, from, bytes);
+  return c + 1;
+}
+
+Collective::~Collective() {
+  if (text_ != nullptr) release(text_, kTextBytes);
+}
+
+recovery::Call Collective::call_from(const recovery::Signature& signature, const void* site) {
+  recovery::Call call = pmpi::call_from(signature, site);
+  if (call.hint != nullptr) {
+    hint_ = *call.hint;
+    call.hint = &hint_;
+  }
+  return call;
+}
+
+void Collective::end(recovery::Status status) {
+  code_ = class_of(status);
+  if (status == recovery::Status::kOk) return;
+  if (text_ == nullptr) text_ = static_cast<char*>(allocate(kTextBytes));
+  snprintf(text_, kTextBytes, "%s", context->rank->last_error());
+}
+
+int Collective::raise(const char* function) const {
+  return fail(function, comm_, code_, "%s", text_);
+}
+
+MPI_Request make_collective_request(MPI_Comm comm, OpKind kind, Collective* collective,
+                                    bool persistent) {
+  MPI_Request r = make<ompi_request_t>();
+  r->magic = Magic::kRequest;
+  r->fortran = kNoFortranHandle;
+  r->kind = RequestKind::kCollective;
+  r->call = kind;
+  r->comm = comm;
+  if (!comm->predefined) ++comm->references;
+  r->collective = collective;
+  r->persistent = persistent;
+  return r;
+}
+
+void start_collective(MPI_Request r, const void* site) {
+  r->active = true;
+  r->status = empty_status();
+  r->collective->begin(site);
+}
+
+}  // namespace rejoin::pmpi

@@ -1,0 +1,212 @@
+// A collective as an object, and the ways to run one: blocking, nonblocking, persistent.
+//
+// A *plan* is what a collective is made of: its arguments, checked, and what follows from them. It
+// stays where it was checked.
+//
+//     int check(const char* name, MPI_Comm comm, ARGUMENTS...)   once; raises what is wrong
+//     void keep(Kept& kept)                    copies arrays of the program's, holds its datatypes
+//     Signature signature(OpKind kind) const
+//     Run                                      one execution: the contribution packed, room for the
+//         explicit Run(const Plan&)            result; made when it begins
+//         ReplicatedSpec spec                  all members are given the same; or else
+//         input, input_bytes, algorithm        for the fingerprint; of engine/collectives.h
+//         void deliver(const Outcome&)         to the program's buffers
+#pragma once
+
+#include <optional>
+
+#include "pmpi/call.h"
+#include "pmpi/context.h"
+#include "pmpi/datatype.h"
+#include "pmpi/errors.h"
+#include "pmpi/request.h"
+#include "recovery/nonblocking.h"
+
+namespace rejoin::pmpi {
+
+// What a collective needs longer than the call that begins it. The program may free its datatypes
+// meanwhile, and its arrays of counts are its own again.
+class Kept {
+ public:
+  Kept() = default;
+  ~Kept();
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+
+  void hold(MPI_Datatype type);  // null is allowed
+  // *array := a copy of it. Null stays null.
+  template <class T>
+  void copy(const T** array, std::size_t count) {
+    if (*array != nullptr) *array = static_cast<const T*>(copy_bytes(*array, count * sizeof(T)));
+  }
+
+ private:
+  const void* copy_bytes(const void* from, std::size_t bytes);
+
+  struct Type {
+    MPI_Datatype type;
+    Type* next;
+  };
+  struct alignas(16) Copy {  // the bytes lie behind it
+    std::size_t bytes;       // with this
+    Copy* next;
+  };
+  Type* types_ = nullptr;
+  Copy* copies_ = nullptr;
+};
+
+// A nonblocking or persistent collective of the program.
+class Collective : public recovery::Nonblocking {
+ public:
+  // Enters it, called from `site`, and lets it go as far as it can.
+  virtual void begin(const void* site) = 0;
+  virtual void destroy() = 0;
+
+  // Of one that is over: MPI_SUCCESS, or the class of an error that was not raised yet.
+  int code() const { return code_; }
+  // Raises that error.
+  int raise(const char* function) const;
+
+ protected:
+  Collective(MPI_Comm comm, OpKind kind) : comm_(comm), kind_(kind) {}
+  ~Collective();
+
+  // As it is passed to the recovery layer: with a hint that lasts.
+  recovery::Call call_from(const recovery::Signature& signature, const void* site);
+  void end(recovery::Status status);
+
+  const MPI_Comm comm_;
+  const OpKind kind_;
+  Kept kept_;
+
+ private:
+  static constexpr std::size_t kTextBytes = 768;
+  recovery::Hint hint_;
+  int code_ = MPI_SUCCESS;
+  char* text_ = nullptr;  // of the error
+};
+
+template <class Run>
+concept Replicated = requires(Run& run) {
+  run.spec;
+};
+
+template <class Plan>
+class PlannedCollective final : public Collective {
+ public:
+  PlannedCollective(MPI_Comm comm, OpKind kind) : Collective(comm, kind) {}
+
+  template <class... Arguments>
+  int check(const char* name, Arguments... arguments) {
+    if (const int code = plan_.check(name, comm_, arguments...)) return code;
+    plan_.keep(kept_);
+    return MPI_SUCCESS;
+  }
+
+  void begin(const void* site) override {
+    run_.emplace(plan_);
+    call_.emplace(call_from(plan_.signature(kind_), site));
+    auto& operations = context->rank->operations();
+    if constexpr (Replicated<Run>) {
+      operation_.emplace(operations, *comm_->comm, *call_, run_->spec, &outcome_, true);
+    } else {
+      operation_.emplace(operations, *comm_->comm, *call_, run_->input, run_->input_bytes, true);
+    }
+    entered(operation_->standing());
+    context->rank->start(*this);
+  }
+
+  void destroy() override {
+    this->~PlannedCollective();
+    release(this, sizeof *this);
+  }
+
+ private:
+  using Run = typename Plan::Run;
+  using Operation = std::conditional_t<Replicated<Run>, Rank::ReplicatedOp, Rank::ChannelOp>;
+
+  journal::Progress advance(bool thorough) override {
+    journal::Progress p;
+    if constexpr (Replicated<Run>) {
+      p = operation_->advance(thorough);
+    } else {
+      p = operation_->advance(thorough, [&] { return run_->algorithm.advance(*operation_); });
+      outcome_ = operation_->outcome();
+    }
+    if (p == journal::Progress::kPending) return p;
+    if (p == journal::Progress::kDone) run_->deliver(outcome_);
+    end(outcome_.status);
+    operation_.reset();
+    run_.reset();
+    return p;
+  }
+
+  Plan plan_;
+  recovery::Outcome outcome_;
+  std::optional<recovery::Call> call_;
+  std::optional<Run> run_;
+  std::optional<Operation> operation_;
+};
+
+// A request of a collective that is not begun. The collective is its own from now on.
+MPI_Request make_collective_request(MPI_Comm comm, OpKind kind, Collective* collective,
+                                    bool persistent);
+
+// --- The three ways. `comm` is usable.
+
+template <class Plan>
+[[gnu::always_inline]] inline int run(const char* name, const void* site, MPI_Comm comm,
+                                      OpKind kind, const Plan& plan) {
+  typename Plan::Run run(plan);
+  const recovery::Call call = call_from(plan.signature(kind), site);
+  const auto end = [&](const recovery::Outcome& o) {
+    if (o.status != recovery::Status::kOk) [[unlikely]]
+      return fail_status(name, comm, o.status);
+    run.deliver(o);
+    return MPI_SUCCESS;
+  };
+  if constexpr (Replicated<typename Plan::Run>) {
+    return end(context->rank->replicated(*comm->comm, call, run.spec));
+  } else {
+    return end(
+        context->rank->channel(*comm->comm, call, run.input, run.input_bytes, run.algorithm));
+  }
+}
+
+template <class Plan, class... Arguments>
+int make_collective(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
+                    MPI_Request* request, Arguments... arguments) {
+  if (!is_comm(comm)) return fail_comm(name, comm);
+  if (request == nullptr) {
+    return fail(name, comm, MPI_ERR_ARG, "the place for the request is a null pointer");
+  }
+  *request = MPI_REQUEST_NULL;
+  auto* c = new (allocate(sizeof(PlannedCollective<Plan>))) PlannedCollective<Plan>(comm, kind);
+  if (const int code = c->check(name, arguments...)) {
+    c->destroy();
+    return code;
+  }
+  *request = make_collective_request(comm, kind, c, persistent);
+  return MPI_SUCCESS;
+}
+
+template <class Plan, class... Arguments>
+int begin_collective(const char* name, const void* site, MPI_Comm comm, OpKind kind,
+                     MPI_Request* request, Arguments... arguments) {
+  if (const int code = make_collective<Plan>(name, comm, kind, false, request, arguments...)) {
+    return code;
+  }
+  start_collective(*request, site);
+  return MPI_SUCCESS;
+}
+
+template <class Plan, class... Arguments>
+int init_collective(const char* name, MPI_Comm comm, OpKind kind, MPI_Info info,
+                    MPI_Request* request, Arguments... arguments) {
+  if (is_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
+    return fail(name, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
+  }
+  return make_collective<Plan>(name, comm, kind, true, request, arguments...);
+}
+
+}  // namespace rejoin::pmpi
