@@ -1,6 +1,7 @@
 ! fortran_ring ROUNDS: numbers travel along a ring of ranks, by every kind of call that converts
 ! something between Fortran and C, and what each rank is given goes into what it sends next. The
-! last line is a digest of everything that all ranks have received.
+! last line is a digest of everything that all ranks have received. Less than no rounds: a call that
+! is not supported.
 #ifdef USE_F08
 #define HANDLE(kind) type(kind)
 #else
@@ -31,6 +32,7 @@ program fortran_ring
   next = mod(rank + 1, size)
   before = mod(rank + size - 1, size)
   digest = rank + 1
+  if (rounds < 0) call unsupported()
   call MPI_Op_create(fold_values, .false., fold, error)
   call MPI_Type_vector(3, 1, 4, MPI_INTEGER8, column, error)
   call MPI_Type_commit(column, error)
@@ -125,6 +127,12 @@ contains
     if (type /= MPI_INTEGER8) call fail('the type of an operation')
     where (mod(folded, 7_wide) == 0) folded = given
 #endif
+  end subroutine
+
+  subroutine unsupported()
+    HANDLE(MPI_Win) :: win
+    call MPI_Win_create(digest, 8_MPI_ADDRESS_KIND, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, error)
+    call fail('a function that is not supported has returned')
   end subroutine
 
   subroutine fail(what)

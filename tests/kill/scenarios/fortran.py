@@ -1,6 +1,6 @@
 """A Fortran program, with the modules mpi and mpi_f08."""
 
-from harness import MOMENTS, Kill, scenario
+from harness import MOMENTS, Kill, require, scenario
 
 
 @scenario(n=[2, 3, 4], sweeps=True)
@@ -17,3 +17,11 @@ def fortran_ring(t, n):
             again = t.rng.randint(1, max(1, kills[0].point - 1))
             kills.append(Kill(kills[0].rank, again, t.rng.choice(MOMENTS), 1))
             t.recovers(n, *program, kills=kills)
+
+
+@scenario(program=["fortran_ring", "fortran_ring_f08"])
+def fortran_unsupported(t, program):
+    """A function that is not supported ends the job with the line that C gives."""
+    result = t.run(2, program, -1)
+    require("MPI_Win_create: this function is not supported" in result.err, "no such line", result)
+    require(result.code == 52, f"exit code {result.code}, not MPI_ERR_UNSUPPORTED_OPERATION", result)
