@@ -21,6 +21,7 @@ from scenarios import (  # noqa: E402, F401
     log_ops,
     members,
     memory,
+    nobody,
     rounds,
     shells,
     sides,

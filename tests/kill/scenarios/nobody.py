@@ -1,0 +1,24 @@
+"""Messages that nobody sends or takes: the job ends, and says who waits where."""
+
+import re
+
+from harness import Kill, require, scenario
+from scenarios.endings import messages
+
+OPERATIONS = {"recv": "Recv", "any": "Recv", "wait": "Wait", "probe": "Probe", "ssend": "Ssend"}
+
+
+@scenario()
+def nobody(t):
+    """Every way to wait for a message that never comes; once in a second incarnation, too."""
+    n = 3
+    for how, operation in OPERATIONS.items():
+        for kills in [[], [Kill(n - 1, 2)]] if how == "recv" else [[]]:
+            result = t.run(n, "nobody", how, kills=kills)
+            require(result.code == 1, f"exit code {result.code}", result)
+            require(messages(result)[-1].startswith("rejoin: deadlock:"), "no deadlock", result)
+            line = re.search(r"line (\d+)", result.out)[1]
+            for rank in range(n):
+                where = rf"is in {operation} #\d+ at \S*nobody\.c:{line}:"
+                said = rf"rank {rank} \(process \d+, [^)]*\) {where}"
+                require(re.search(said, result.err), f"rank {rank}, {how}: no '{said}'", result)
