@@ -22,6 +22,7 @@ from scenarios import (  # noqa: E402, F401
     members,
     memory,
     nobody,
+    nonblocking,
     rounds,
     shells,
     sides,

@@ -1,0 +1,68 @@
+// outstanding ROUNDS: several nonblocking collectives at once on two communicators, which odd ranks
+// enter the other way round, among messages; completed in another order, or by asking. What a rank
+// is given goes into what it contributes next.
+
+#include "program.h"
+
+enum { kLong = 3000 };
+
+static uint64_t mine = 1;
+static uint64_t in[3][kLong];
+static uint64_t out[3][kLong];
+static uint64_t parts[64];
+static uint64_t prefix;
+
+static void learn(uint64_t value) { mine = hash_step(mine, value); }
+
+static void one_round(int round, MPI_Comm comms[2]) {
+  const int rank = check_state.rank, size = check_state.size;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  const int counts[3] = {1, 100, kLong};
+  const int count = counts[round % 3];
+  MPI_Request requests[7];
+  for (int k = 0; k < 2; ++k) {
+    const int c = (k + rank) % 2;
+    for (int i = 0; i < count; ++i) in[c][i] = hash_step(mine, (uint64_t)(i + c));
+    OK(MPI_Iallreduce(in[c], out[c], count, MPI_UINT64_T, MPI_BXOR, comms[c], &requests[c]));
+  }
+  uint64_t sent = mine, got = 0;
+  OK(MPI_Iscan(&mine, &prefix, 1, MPI_UINT64_T, MPI_BXOR, comms[0], &requests[2]));
+  OK(MPI_Isend(&sent, 1, MPI_UINT64_T, next, round, comms[0], &requests[3]));
+  OK(MPI_Ialltoall(in[0], 1, MPI_UINT64_T, parts, 1, MPI_UINT64_T, comms[1], &requests[4]));
+  OK(MPI_Irecv(&got, 1, MPI_UINT64_T, before, round, comms[0], &requests[5]));
+  uint64_t told = round % size == rank ? mine : 0;
+  OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, round % size, comms[1], &requests[6]));
+  if (round % 3 == 0) {
+    for (int i = 6; i >= 0; --i) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+  } else if (round % 3 == 1) {
+    for (int left = 7, index = -1; left > 0; --left) {
+      OK(MPI_Waitany(7, requests, &index, MPI_STATUS_IGNORE));
+    }
+  } else {
+    for (int over = 0; !over;) {
+      if (MPI_Testall(7, requests, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+        check_fail("MPI_Testall", "success", "an error");
+    }
+  }
+  for (int c = 0; c < 2; ++c) {
+    for (int i = 0; i < count; ++i) learn(out[c][i]);
+  }
+  learn(prefix);
+  learn(got);
+  learn(told);
+  for (int i = 0; i < size; ++i) learn(parts[i]);
+  check_u64("round", mine, mine);
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  const int rounds = argc > 1 ? atoi(argv[1]) : 6;
+  MPI_Comm comms[2] = {MPI_COMM_WORLD, MPI_COMM_NULL};
+  MPI_Request request = MPI_REQUEST_NULL;
+  OK(MPI_Comm_idup(MPI_COMM_WORLD, &comms[1], &request));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  learn((uint64_t)check_state.rank);
+  for (int round = 0; round < rounds; ++round) one_round(round, comms);
+  OK(MPI_Comm_free(&comms[1]));
+  return check_end();
+}
