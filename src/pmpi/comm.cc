@@ -108,7 +108,7 @@ int make_copy(const char* name, MPI_Comm comm, std::uint64_t sequence, MPI_Comm*
 }
 
 int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newcomm) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_any_comm(comm)) return fail_comm(name);
   *newcomm = MPI_COMM_NULL;
   const recovery::Outcome o = meet(site, comm, OpKind::kCommDup, nullptr, 0);
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
