@@ -75,6 +75,22 @@ struct SegmentHeader {
 
 enum class Phase : std::uint32_t { kOutside, kInside };
 
+// What a rank waits for that sends or receives a message, in one word, for reports: a message of a
+// rank or of any, with a tag or with any; or the receive that takes its own message.
+struct Waiting {
+  static constexpr std::uint64_t kForMessage = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kForReceive = std::uint64_t{1} << 62;
+  static constexpr std::uint32_t kAnyRank = 0xffff;
+  static constexpr std::uint32_t kAnyTag = 0xffffffff;
+  static constexpr std::uint64_t make(std::uint64_t what, std::uint32_t rank, std::uint32_t tag) {
+    return what | std::uint64_t{rank & kAnyRank} << 32 | tag;
+  }
+  static constexpr std::uint32_t rank(std::uint64_t word) { return word >> 32 & kAnyRank; }
+  static constexpr std::uint32_t tag(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word);
+  }
+};
+
 struct RankControl {
   // Agent.
   alignas(kLine) std::atomic<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
@@ -94,6 +110,7 @@ struct RankControl {
   std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (incarnation's)
   // Odd while context, sequence and call change within one call of MPI.
   std::atomic<std::uint32_t> moves;
+  std::atomic<std::uint64_t> waits_for;  // a Waiting, inside a message's operation; else 0
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
@@ -101,6 +118,8 @@ struct RankControl {
   std::atomic<std::uint64_t> kept;
   // Agent: the newest output mark that it has made for me (MessageType::kMark).
   std::atomic<std::uint64_t> output_mark;
+  // The owner. 1: more than one of its threads has called MPI.
+  std::atomic<std::uint32_t> several_threads;
 
   // The owner. Allocation in its region; both outlive it.
   alignas(

@@ -1,6 +1,8 @@
 // The state of the MPI face in one process, and the memory that it uses.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -51,6 +53,8 @@ struct Context {
   bool hinted;  // the program has said something about its next operation
   recovery::Hint hint, hint_in_use;
   int thread_level;
+  bool several_threads;  // have called MPI, under MPI_THREAD_MULTIPLE
+  pthread_t first_thread;
   bool finalized;
 
   const datatypes::Type** maps;  // of the predefined datatypes; made when they are needed
@@ -81,6 +85,29 @@ struct Context {
 extern Context* context;
 
 inline bool active() { return context != nullptr && !context->finalized; }
+
+// Whether several threads may be in here.
+inline bool is_shared() { return active() && context->thread_level == MPI_THREAD_MULTIPLE; }
+
+// A call of the program, for as long as it lasts: under MPI_THREAD_MULTIPLE one thread at a time is
+// in the library, and whoever waits lets others in.
+class Entered {
+ public:
+  Entered() : shared_(is_shared()) {
+    if (shared_) [[unlikely]]
+      enter();
+  }
+  ~Entered() {
+    if (shared_) [[unlikely]]
+      context->rank->host().leave();
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  void enter();  // init.cc
+  const bool shared_;
+};
 
 // Ends the process, as Open MPI does, unless MPI is initialised and not finalised.
 void require_active(const char* function);

@@ -34,6 +34,17 @@ void open_world(Rank& rank) {
   open_comm(MPI_COMM_SELF, rank.make_comm(self, &me, 1));
 }
 
+// The order in which threads have called MPI is not recorded.
+void refuse_several_threads(Rank& rank) {
+  if (rank.control().several_threads.load(std::memory_order_relaxed) == 0) return;
+  char text[256];
+  snprintf(text, sizeof text,
+           "rank %u cannot be started again: several of its threads have called MPI "
+           "(MPI_THREAD_MULTIPLE), in an order that is not recorded; see docs/fault-model.md",
+           rank.rank());
+  rank.diverged(text);
+}
+
 void start(const char* function, int thread_level) {
   if (context != nullptr) {
     char text[128];
@@ -55,9 +66,12 @@ void start(const char* function, int thread_level) {
   c->rank = rank;
   c->main_thread = thread_id();
   c->thread_level = thread_level;
+  c->first_thread = pthread_self();
+  if (thread_level == MPI_THREAD_MULTIPLE) rank->host().share();
   c->universe_size = static_cast<int>(rank->size());
   init_fortran_tables(c);
   context = c;
+  refuse_several_threads(*rank);
   libc_recording::start_recording();
   open_world(*rank);
   rank->point(PointKind::kInit, Moment::kInside);
@@ -66,6 +80,13 @@ void start(const char* function, int thread_level) {
 }
 
 }  // namespace
+
+void Entered::enter() {
+  context->rank->host().enter();
+  if (context->several_threads || pthread_equal(pthread_self(), context->first_thread)) return;
+  context->several_threads = true;
+  context->rank->control().several_threads.store(1, std::memory_order_release);
+}
 
 void* allocate(std::size_t bytes) {
   void* p = context->rank->arena().allocate(bytes);
@@ -81,7 +102,7 @@ int init(int*, char***) {
 }
 
 int init_thread(int*, char***, int required, int* provided) {
-  start("MPI_Init_thread", required < MPI_THREAD_SERIALIZED ? required : MPI_THREAD_SERIALIZED);
+  start("MPI_Init_thread", required < MPI_THREAD_MULTIPLE ? required : MPI_THREAD_MULTIPLE);
   *provided = context->thread_level;
   return MPI_SUCCESS;
 }

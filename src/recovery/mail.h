@@ -92,7 +92,10 @@ class Mail {
     for (bool first = thorough; more && r.message == nullptr; first = false) {
       more = poll_next(r.source, first);
     }
-    if (thorough && r.message == nullptr && !r.cancelled) poll_all(true);
+    if (thorough && r.message == nullptr && !r.cancelled) {
+      show_waiting(journal::Waiting::kForMessage, r.source, r.tag);
+      poll_all(true);
+    }
     return r.message != nullptr || r.cancelled;
   }
 
@@ -155,6 +158,13 @@ class Mail {
   }
 
   // --- Looking
+
+  // For reports: what somebody waits for.
+  void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
+    const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
+    journal::control_of(host_.base(), host_.rank())
+        ->waits_for.store(journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
+  }
 
   // For receives that are posted: of what nobody waits for nothing need be taken in.
   void poll_all(bool thorough) {

@@ -62,6 +62,7 @@ class PointToPoint {
       r_.log.begin(*r_.calls.entry(interned.call), r_.progress.replayed);
     // Context 0: nobody stands inside an operation of a communicator because of a message.
     r_.show_position(0, 0, interned.call);
+    r_.control->waits_for.store(0, std::memory_order_relaxed);
     r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
     return interned.call;
   }
@@ -137,7 +138,10 @@ class PointToPoint {
   // Whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
     r_.host.step(Step::kLook);
-    return r_.journal.channel(m.to).at(m.index)->matched.load(std::memory_order_acquire) != 0;
+    const journal::ChannelEntry& e = *r_.journal.channel(m.to).at(m.index);
+    if (e.matched.load(std::memory_order_acquire) != 0) return true;
+    r_.mail.show_waiting(journal::Waiting::kForReceive, m.to, static_cast<std::uint32_t>(e.key));
+    return false;
   }
 
   // --- Receiving
@@ -312,7 +316,10 @@ class PointToPoint {
   }
 
   const Arrived* look(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
-    if (thorough) r_.mail.poll_all(true);
+    if (thorough) {
+      r_.mail.show_waiting(journal::Waiting::kForMessage, source, tag);
+      r_.mail.poll_all(true);
+    }
     for (bool more = true; more; thorough = false) {
       if (const Arrived* a = r_.mail.find(c, source, tag)) return a;
       more = r_.mail.poll_next(source, thorough);

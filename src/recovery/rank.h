@@ -2,7 +2,7 @@
 //
 // BasicRank is written over a Host (journal/host.h): the real one maps a segment and sleeps on
 // futexes, the simulated one yields to a scheduler at every publish. One thread at a time may be
-// inside a rank (MPI_THREAD_SERIALIZED).
+// inside a rank; under MPI_THREAD_MULTIPLE the real host changes threads while one of them waits.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,7 @@ class BasicRank {
   std::uint32_t incarnation() const { return rooms_.incarnation; }
   H& host() const { return rooms_.host; }
   journal::Arena& arena() { return rooms_.arena; }
+  journal::RankControl& control() const { return *rooms_.control; }
   journal::Region<H>& region() { return rooms_.journal.region(); }
   journal::Log& observation_log() { return region().head()->observations; }
 

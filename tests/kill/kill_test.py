@@ -26,6 +26,7 @@ from scenarios import (  # noqa: E402, F401
     rounds,
     shells,
     sides,
+    threads,
     topologies,
 )
 

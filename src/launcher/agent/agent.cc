@@ -255,7 +255,10 @@ void Agent::print_where_all_stand(bool wait_for_it) {
                                : symbolizer_.describe(*module, place);
     };
     if (!p.site.empty()) where += " at " + expand_sites(p.site, describe);
-    if (p.ordinal > 0) {
+    const bool between_two = p.ordinal > 0 && p.context == 0;  // no operation of a communicator
+    const std::string what = between_two && p.inside ? segment_.waits_for(r) : "";
+    if (!what.empty()) where += ", waits for " + what;
+    if (p.ordinal > 0 && !between_two) {
       char place[64];
       snprintf(place, sizeof place, ", seq %llu of communicator %016llx",
                static_cast<unsigned long long>(p.sequence),

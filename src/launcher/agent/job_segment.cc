@@ -148,6 +148,23 @@ Position JobSegment::position(std::uint32_t rank) const {
   return p;
 }
 
+std::string JobSegment::waits_for(std::uint32_t rank) const {
+  using engine::Waiting;
+  const std::uint64_t word =
+      engine::control_of(base_, rank)->waits_for.load(std::memory_order_relaxed);
+  const std::uint32_t peer = Waiting::rank(word), tag = Waiting::tag(word);
+  const std::string tagged =
+      tag == Waiting::kAnyTag ? " with any tag" : " with tag " + std::to_string(tag);
+  if ((word & Waiting::kForMessage) != 0) {
+    return "a message from " +
+           (peer == Waiting::kAnyRank ? "any rank" : "rank " + std::to_string(peer)) + tagged;
+  }
+  if ((word & Waiting::kForReceive) != 0) {
+    return "a receive in rank " + std::to_string(peer) + " that takes its message" + tagged;
+  }
+  return "";
+}
+
 const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t index) const {
   if (rank >= header()->ranks) return nullptr;
   engine::Log& modules = engine::region_of(base_, rank)->modules;

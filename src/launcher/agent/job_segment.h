@@ -44,6 +44,9 @@ class JobSegment {
   void set_output_mark(std::uint32_t rank, std::uint64_t value) const;
   // Where a rank stands, from its own words.
   Position position(std::uint32_t rank) const;
+  // What a rank inside an operation on messages waits for: "a message from rank 3 with tag 7".
+  // Empty: it is not known.
+  std::string waits_for(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 

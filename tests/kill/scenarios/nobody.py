@@ -1,4 +1,4 @@
-"""Messages that nobody sends or takes: the job ends, and says who waits where."""
+"""Messages that nobody sends or takes: the job ends, and says who waits for what, and where."""
 
 import re
 
@@ -6,6 +6,12 @@ from harness import Kill, require, scenario
 from scenarios.endings import messages
 
 OPERATIONS = {"recv": "Recv", "any": "Recv", "wait": "Wait", "probe": "Probe", "ssend": "Ssend"}
+
+
+def awaited(how, peer):
+    if how == "ssend":
+        return f"a receive in rank {peer} that takes its message with tag 7"
+    return f"a message from {'any rank' if how == 'any' else f'rank {peer}'} with tag 7"
 
 
 @scenario()
@@ -19,6 +25,7 @@ def nobody(t):
             require(messages(result)[-1].startswith("rejoin: deadlock:"), "no deadlock", result)
             line = re.search(r"line (\d+)", result.out)[1]
             for rank in range(n):
-                where = rf"is in {operation} #\d+ at \S*nobody\.c:{line}:"
+                what = awaited(how, n - 1 if rank == 0 else 0)
+                where = rf"is in {operation} #\d+ at \S*nobody\.c:{line}:\S*, waits for {what}"
                 said = rf"rank {rank} \(process \d+, [^)]*\) {where}"
                 require(re.search(said, result.err), f"rank {rank}, {how}: no '{said}'", result)

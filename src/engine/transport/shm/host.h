@@ -1,6 +1,8 @@
 // The real host: a mapped segment, futex doorbells. What the members mean: journal/host.h.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +55,13 @@ class ShmHost {
     return poll_slowly(turn);
   }
 
+  // Several threads of this process are in here by turns from now on: each of them enters and
+  // leaves, as deep as it likes, and one that waits lets the others in. They have one bell between
+  // them, so none sleeps until it is rung: they look again after a short time.
+  void share();
+  void enter();
+  void leave();
+
   void sleep();
   void ring(std::uint32_t rank);
   bool back(std::byte* begin, std::size_t bytes);
@@ -66,6 +75,7 @@ class ShmHost {
 
  private:
   bool poll_slowly(unsigned turn);
+  void let_others_in(unsigned turn);
   void full_fence() {
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not know fences; a read-modify-write on a private word orders as much.
@@ -83,6 +93,10 @@ class ShmHost {
   unsigned spins_;        // looks with a pause between them
   unsigned looks_;        // until sleep
   unsigned yield_every_;  // looks in between
+  bool shared_ = false;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::atomic<pthread_t> inside_{};  // the thread that holds the mutex
+  unsigned depth_ = 0;               // its
   // Pieces of kTouchBytes of the segment that this process has touched: piece i, if it has, stands
   // at place i mod kTouched.
   static constexpr std::size_t kTouchBytes = 512 * 1024;

@@ -1,0 +1,21 @@
+"""MPI_THREAD_MULTIPLE: who was entered by several threads cannot be rejoined, and the job says so."""
+
+from harness import Kill, require, scenario
+from scenarios.endings import messages
+
+
+@scenario(n=[2, 3])
+def threads(t, n):
+    """Deaths before a second thread calls MPI are repaired; later ones end the job with one line."""
+    alone = t.undisturbed(n, "threads", "alone")
+    for ordinal in range(1, alone.operations(n - 1) + 1):
+        t.recovers(n, "threads", "alone", kills=[Kill(n - 1, ordinal)])
+    last = t.undisturbed(n, "threads")
+    for ordinal in range(1, 5):
+        t.recovers(n, "threads", kills=[Kill(n - 1, ordinal)])
+    # The barrier behind both threads: by then both have called MPI.
+    kill = Kill(n - 1, last.operations(n - 1) - 2)
+    result = t.run(n, "threads", kills=[kill])
+    require(result.code != 0, "the job went on", result)
+    said = f"rank {n - 1} cannot be started again: several of its threads have called MPI"
+    require(said in messages(result)[-1], "it does not say why", result)
