@@ -353,4 +353,52 @@ int ineighbor_alltoallw(const void* site, const void* sendbuf, const int sendcou
       Layout{recvbuf, MPI_DATATYPE_NULL, 0, recvcounts, nullptr, rdispls, recvtypes});
 }
 
+// --- Persistent
+
+int neighbor_allgather_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                            void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                            MPI_Info info, MPI_Request* request) {
+  return init_collective<NeighbourPlan>(
+      "MPI_Neighbor_allgather_init", comm, OpKind::kIneighborAllgather, info, request, false, false,
+      one_block(sendbuf, sendcount, sendtype), Layout{recvbuf, recvtype, recvcount});
+}
+
+int neighbor_allgatherv_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                             void* recvbuf, const int recvcounts[], const int displs[],
+                             MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                             MPI_Request* request) {
+  return init_collective<NeighbourPlan>("MPI_Neighbor_allgatherv_init", comm,
+                                        OpKind::kIneighborAllgatherv, info, request, true, false,
+                                        one_block(sendbuf, sendcount, sendtype),
+                                        Layout{recvbuf, recvtype, 0, recvcounts, displs});
+}
+
+int neighbor_alltoall_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                           MPI_Request* request) {
+  return init_collective<NeighbourPlan>(
+      "MPI_Neighbor_alltoall_init", comm, OpKind::kIneighborAlltoall, info, request, false, false,
+      Layout{sendbuf, sendtype, sendcount}, Layout{recvbuf, recvtype, recvcount});
+}
+
+int neighbor_alltoallv_init(const void* sendbuf, const int sendcounts[], const int sdispls[],
+                            MPI_Datatype sendtype, void* recvbuf, const int recvcounts[],
+                            const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm,
+                            MPI_Info info, MPI_Request* request) {
+  return init_collective<NeighbourPlan>("MPI_Neighbor_alltoallv_init", comm,
+                                        OpKind::kIneighborAlltoallv, info, request, true, false,
+                                        Layout{sendbuf, sendtype, 0, sendcounts, sdispls},
+                                        Layout{recvbuf, recvtype, 0, recvcounts, rdispls});
+}
+
+int neighbor_alltoallw_init(const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+                            const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
+                            const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
+                            MPI_Info info, MPI_Request* request) {
+  return init_collective<NeighbourPlan>(
+      "MPI_Neighbor_alltoallw_init", comm, OpKind::kIneighborAlltoallw, info, request, true, true,
+      Layout{sendbuf, MPI_DATATYPE_NULL, 0, sendcounts, nullptr, sdispls, sendtypes},
+      Layout{recvbuf, MPI_DATATYPE_NULL, 0, recvcounts, nullptr, rdispls, recvtypes});
+}
+
 }  // namespace rejoin::pmpi

@@ -387,6 +387,49 @@ int iexscan(const void* site, const void* sendbuf, void* recvbuf, int count, MPI
                                      recvbuf, count, datatype, op, true);
 }
 
+// --- Persistent
+
+int allreduce_init(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                   MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<AllreducePlan>("MPI_Allreduce_init", comm, OpKind::kIallreduce, info,
+                                        request, sendbuf, recvbuf, count, datatype, op);
+}
+
+int reduce_scatter_block_init(const void* sendbuf, void* recvbuf, int recvcount,
+                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,
+                              MPI_Request* request) {
+  return init_collective<ScatteredPlan>("MPI_Reduce_scatter_block_init", comm,
+                                        OpKind::kIreduceScatterBlock, info, request, sendbuf,
+                                        recvbuf, recvcount, datatype, op);
+}
+
+int reduce_scatter_init(const void* sendbuf, void* recvbuf, const int recvcounts[],
+                        MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,
+                        MPI_Request* request) {
+  return init_collective<ScatteredPlan>("MPI_Reduce_scatter_init", comm, OpKind::kIreduceScatter,
+                                        info, request, sendbuf, recvbuf, recvcounts, datatype, op);
+}
+
+int reduce_init(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<ReducePlan>("MPI_Reduce_init", comm, OpKind::kIreduce, info, request,
+                                     sendbuf, recvbuf, count, datatype, op, root);
+}
+
+int scan_init(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+              MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<IscanPlan>("MPI_Scan_init", comm, OpKind::kIscan, info, request, sendbuf,
+                                    recvbuf, count, datatype, op, false);
+}
+
+int exscan_init(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<IscanPlan>("MPI_Exscan_init", comm, OpKind::kIexscan, info, request,
+                                    sendbuf, recvbuf, count, datatype, op, true);
+}
+
+// --- Local
+
 int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype datatype, MPI_Op op) {
   constexpr const char* kName = "MPI_Reduce_local";
   require_active(kName);

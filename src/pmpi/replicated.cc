@@ -304,4 +304,32 @@ int iallgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Dataty
                                           recvcounts, displs, recvtype);
 }
 
+// --- Persistent
+
+int barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<BarrierPlan>("MPI_Barrier_init", comm, OpKind::kIbarrier, info, request);
+}
+
+int bcast_init(void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
+               MPI_Info info, MPI_Request* request) {
+  return init_collective<BcastPlan>("MPI_Bcast_init", comm, OpKind::kIbcast, info, request, buffer,
+                                    count, datatype, root);
+}
+
+int allgather_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                   int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                   MPI_Request* request) {
+  return init_collective<AllgatherPlan>("MPI_Allgather_init", comm, OpKind::kIallgather, info,
+                                        request, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                        recvtype);
+}
+
+int allgatherv_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                    const int recvcounts[], const int displs[], MPI_Datatype recvtype,
+                    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init_collective<AllgathervPlan>("MPI_Allgatherv_init", comm, OpKind::kIallgatherv, info,
+                                         request, sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+                                         displs, recvtype);
+}
+
 }  // namespace rejoin::pmpi

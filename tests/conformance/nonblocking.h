@@ -18,6 +18,7 @@ typedef struct {
   int* in;
   int* out;
   int* counts;
+  int* sent;  // counts of an all-to-all, where others are received
   int* displs;
   MPI_Datatype* types;
   int length;  // ints in `out`
@@ -183,7 +184,7 @@ static inline Begun begin(int function, const TestComm* on, int count, int salt,
           OK(MPI_Ialltoallw(in, b.counts, b.displs, b.types, b.out, received, b.displs, b.types,
                             on->comm, request));
         }
-        free(b.counts);  // it is wanted until the end
+        b.sent = b.counts;
         b.counts = received;
       }
       break;
@@ -199,8 +200,8 @@ static inline void check_block(const Begun* b, int at, int from, int to, int len
   }
 }
 
-/** It is over: checks all that it gave, and releases it. */
-static inline void finish(Begun* b) {
+/** It is over: checks all that it gave. */
+static inline void check_result(const Begun* b) {
   const int n = b->on->size;
   const int me = b->on->rank;
   const int at_root = me == b->root;
@@ -268,9 +269,19 @@ static inline void finish(Begun* b) {
       break;
   }
   check_i64("the end", kUntouched, b->out[b->length - 1]);
+}
+
+static inline void release(Begun* b) {
   free(b->in);
   free(b->out);
   free(b->counts);
+  free(b->sent);
   free(b->displs);
   free(b->types);
+}
+
+/** Checks it, and releases it. */
+static inline void finish(Begun* b) {
+  check_result(b);
+  release(b);
 }

@@ -121,22 +121,6 @@ class Handles {
   Array<H> handles_, before_;
 };
 
-// Handles that are read until a request is complete. Nobody knows here when that is: the few bytes
-// of each call stay allocated.
-template <class H>
-class KeptHandles {
- public:
-  KeptHandles(const MPI_Fint* fortran, int count)
-      : handles_(static_cast<H*>(malloc(static_cast<std::size_t>(count + 1) * sizeof(H)))) {
-    if (handles_ == nullptr) abort();
-    for (int i = 0; i < count; ++i) handles_[i] = to_c<H>(&fortran[i]);
-  }
-  operator const H*() const { return handles_; }
-
- private:
-  H* handles_;
-};
-
 // Number of types in the lists of MPI_Alltoallw; 0 for what is no communicator.
 int members_of(const MPI_Fint* comm, bool sent);
 // The same for MPI_Neighbor_alltoallw.

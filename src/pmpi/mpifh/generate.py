@@ -30,7 +30,6 @@ HANDLES = "Comm Datatype Errhandler File Group Info Message Op Request Win".spli
 NUMBERS = "int|MPI_Aint|MPI_Count|MPI_Offset"
 LOGICALS = "flag inflag commute weighted".split()  # results; as arguments C takes any non-zero
 WEIGHTS = "sourceweights destweights weights".split()
-READ_LATER = ("MPI_Ialltoallw", "MPI_Ineighbor_alltoallw")  # their lists, until they are complete
 TOPOLOGY_NEIGHBOURS = re.compile(r"MPIX?_I?neighbor_", re.IGNORECASE)
 
 
@@ -61,10 +60,8 @@ class Wrapper:
         if handle and not stars:
             self.add(f"MPI_Fint* {name}", f"to_c<{base}>({name})")
         elif handle and is_array:
-            kept = function in READ_LATER and name in ("sendtypes", "recvtypes")
             self.add(f"MPI_Fint* {name}", f"c_{name}",
-                     f"{'Kept' if kept else ''}Handles<{base}> c_{name}({name}, "
-                     f"{self.count_of(name)});")
+                     f"Handles<{base}> c_{name}({name}, {self.count_of(name)});")
         elif handle:
             self.add(f"MPI_Fint* {name}", f"&c_{name}.handle", f"Handle<{base}> c_{name}({name});")
         elif base == "MPI_Status":

@@ -1,25 +1,28 @@
 // outstanding ROUNDS: several nonblocking collectives at once on two communicators, which odd ranks
-// enter the other way round, among messages; completed in another order, or by asking. What a rank
-// is given goes into what it contributes next.
+// enter the other way round, and a persistent one, among messages; completed in another order, or
+// by asking. What a rank is given goes into what it contributes next.
 
 #include "program.h"
+// Behind mpi.h:
+#include <mpi-ext.h>
 
-enum { kLong = 3000 };
+enum { kLong = 3000, kRequests = 8 };
 
 static uint64_t mine = 1;
 static uint64_t in[3][kLong];
 static uint64_t out[3][kLong];
 static uint64_t parts[64];
 static uint64_t prefix;
+static uint64_t common;
 
 static void learn(uint64_t value) { mine = hash_step(mine, value); }
 
-static void one_round(int round, MPI_Comm comms[2]) {
+static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   const int rank = check_state.rank, size = check_state.size;
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   const int counts[3] = {1, 100, kLong};
   const int count = counts[round % 3];
-  MPI_Request requests[7];
+  MPI_Request requests[kRequests];
   for (int k = 0; k < 2; ++k) {
     const int c = (k + rank) % 2;
     for (int i = 0; i < count; ++i) in[c][i] = hash_step(mine, (uint64_t)(i + c));
@@ -32,15 +35,17 @@ static void one_round(int round, MPI_Comm comms[2]) {
   OK(MPI_Irecv(&got, 1, MPI_UINT64_T, before, round, comms[0], &requests[5]));
   uint64_t told = round % size == rank ? mine : 0;
   OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, round % size, comms[1], &requests[6]));
+  requests[7] = persistent;  // `mine` is not changed until it is over
+  OK(MPI_Start(&requests[7]));
   if (round % 3 == 0) {
-    for (int i = 6; i >= 0; --i) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+    for (int i = kRequests; i-- > 0;) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
   } else if (round % 3 == 1) {
-    for (int left = 7, index = -1; left > 0; --left) {
-      OK(MPI_Waitany(7, requests, &index, MPI_STATUS_IGNORE));
+    for (int left = kRequests, index = -1; left > 0; --left) {
+      OK(MPI_Waitany(kRequests, requests, &index, MPI_STATUS_IGNORE));
     }
   } else {
     for (int over = 0; !over;) {
-      if (MPI_Testall(7, requests, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+      if (MPI_Testall(kRequests, requests, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
         check_fail("MPI_Testall", "success", "an error");
     }
   }
@@ -48,6 +53,7 @@ static void one_round(int round, MPI_Comm comms[2]) {
     for (int i = 0; i < count; ++i) learn(out[c][i]);
   }
   learn(prefix);
+  learn(common);
   learn(got);
   learn(told);
   for (int i = 0; i < size; ++i) learn(parts[i]);
@@ -62,7 +68,11 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_idup(MPI_COMM_WORLD, &comms[1], &request));
   OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
   learn((uint64_t)check_state.rank);
-  for (int round = 0; round < rounds; ++round) one_round(round, comms);
+  MPI_Request persistent = MPI_REQUEST_NULL;
+  OK(MPIX_Allreduce_init(&mine, &common, 1, MPI_UINT64_T, MPI_BXOR, comms[0], MPI_INFO_NULL,
+                         &persistent));
+  for (int round = 0; round < rounds; ++round) one_round(round, comms, persistent);
+  OK(MPI_Request_free(&persistent));
   OK(MPI_Comm_free(&comms[1]));
   return check_end();
 }
