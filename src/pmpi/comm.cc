@@ -68,7 +68,17 @@ void close(MPI_Comm c) {
   release_comm(c);
 }
 
-std::uint64_t count_creation(MPI_Comm comm, std::uint64_t colour) {
+std::uint64_t count_creation(const char* name, MPI_Comm comm, std::uint64_t colour) {
+  Rank& rank = *context->rank;
+  if (rank.loaded_version() != 0 && !context->hinted) {
+    char text[320];
+    snprintf(text, sizeof text,
+             "rank %u has loaded version %llu, and cannot know how often %s was called before it: "
+             "make this communicator before the load, mark the call (rejoin_bootstrap), or use "
+             "MPI_Comm_split or MPI_Comm_create",
+             rank.rank(), static_cast<unsigned long long>(rank.loaded_version()), name);
+    rank.diverged(text);
+  }
   GroupCreations* g = comm->creations;
   while (g != nullptr && g->colour != colour) g = g->next;
   if (g == nullptr) {
@@ -269,8 +279,8 @@ int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   const std::uint64_t colour =
       colour_of(ranks_of(group), std::uint64_t{1} << 32 | static_cast<std::uint32_t>(tag));
-  const std::uint64_t id =
-      engine::derive_context(comm->comm->members.context, count_creation(comm, colour), colour);
+  const std::uint64_t id = engine::derive_context(comm->comm->members.context,
+                                                  count_creation(kName, comm, colour), colour);
   MPI_Comm c = open_child(comm, id, ranks_of(group));
   const Status status = meet(site, c, OpKind::kCommCreateGroup, nullptr, 0).status;
   if (status != Status::kOk) {

@@ -69,8 +69,9 @@ void introduce(const recovery::Call& call, MPI_Comm local, MPI_Comm peer, int re
   if (std::ranges::find(own, other) != own.end()) return;
   const std::uint32_t pair[] = {std::min(me, other), std::max(me, other)};
   const std::uint64_t colour = colour_of_pair(pair, tag);
+  const std::uint64_t count = count_creation("MPI_Intercomm_create", peer, colour);
   const std::uint64_t bridge_id =
-      engine::derive_context(peer->comm->members.context, count_creation(peer, colour), colour);
+      engine::derive_context(peer->comm->members.context, count, colour);
   Rank::Comm* bridge = context->rank->make_comm(bridge_id, pair, 2);
   if (bridge == nullptr) {
     end_job(MPI_ERR_NO_MEM, "there is no memory for another communicator");

@@ -125,6 +125,8 @@ class BasicRank {
   std::uint64_t next_lazy() const { return checkpointer_.next_lazy(); }
   void pass_checkpoint() { ++rooms_.progress.version; }
   std::uint64_t version() const { return rooms_.progress.version; }
+  // That this incarnation has loaded from the journal; 0: none.
+  std::uint64_t loaded_version() const { return rooms_.loaded_version; }
   std::uint64_t observations_mark() const { return checkpointer_.observations_mark(); }
   // Whether a former incarnation has prepared the next version already.
   bool is_prepared() const {

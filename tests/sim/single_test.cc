@@ -52,7 +52,7 @@ TEST(SingleDeath, SomewhereAtEveryNamedStep) {
     World world;
     ASSERT_TRUE(find_world(name, &world));
     Sweep sweep(world);
-    sweep.singles(1, scaled(150));
+    sweep.singles(1, scaled(200));
     if (world.checkpoints) sweep.pairs(1, scaled(400));
     ASSERT_EQ(sweep.failure(), "");
     probes.add(sweep.probes());

@@ -1,0 +1,21 @@
+"""Communicators that are made by some ranks alone (MPI_Comm_create_group), and checkpoints."""
+
+from harness import Kill, require, scenario
+from scenarios.endings import messages
+
+
+@scenario(n=[2, 3])
+def created(t, n):
+    """Before the load they can be made again; behind it the job ends with one line, and says why."""
+    early = t.undisturbed(n, "created", "early")
+    for ordinal in range(1, early.operations(0) + 1):
+        t.recovers(n, "created", "early", kills=[Kill(0, ordinal)])
+    t.undisturbed(n, "created")
+    # The fourth operation of each of the four versions is a checkpoint.
+    for ordinal in (1, 2, 3):
+        t.recovers(n, "created", kills=[Kill(0, ordinal)])
+    for ordinal in range(4, 16):
+        result = t.run(n, "created", kills=[Kill(0, ordinal)])
+        require(result.code != 0, "the job went on", result)
+        said = "and cannot know how often MPI_Comm_create_group was called before it"
+        require(said in messages(result)[-1], "it does not say why", result)
