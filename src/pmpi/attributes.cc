@@ -1,10 +1,12 @@
-// Attributes of communicators, under their names of MPI 2 and of MPI 1.
+// Attributes of communicators, under their names of MPI 2 and of MPI 1, and of datatypes. There are
+// no windows to have attributes; their keyvals may be created and freed.
 #include "pmpi/attributes.h"
 
 #include <limits.h>
 
 #include "api.h"
 #include "pmpi/context.h"
+#include "pmpi/datatype.h"
 #include "pmpi/errors.h"
 #include "pmpi/mpifh/hooks.h"
 
@@ -23,6 +25,24 @@ struct Attribute {
 };
 
 namespace {
+
+// What a keyval's attributes belong to.
+enum class Kind : int { kComm, kType, kWin };
+constexpr int kKinds = 3;
+
+// A communicator or a datatype with its attributes.
+struct Owner {
+  explicit Owner(MPI_Comm c) : kind(Kind::kComm), comm(c), attributes(&c->attributes) {}
+  explicit Owner(MPI_Datatype t)
+      : kind(Kind::kType), comm(MPI_COMM_WORLD), type(t), attributes(&t->attributes) {}
+
+  MPI_Fint to_fortran() const { return kind == Kind::kComm ? comm_c2f(comm) : type_c2f(type); }
+
+  Kind kind;
+  MPI_Comm comm;  // whose error handler is asked
+  MPI_Datatype type = nullptr;
+  Attribute** attributes;  // newest first
+};
 
 // --- How each language sees a value (MPI 3.1, section 17.2.7)
 
@@ -46,9 +66,9 @@ MPI_Aint as_integer(const AttributeValue& v) {
 
 // --- Functions of the program
 
-using FortranCopy = void(MPI_Fint* comm, MPI_Fint* keyval, void* extra_state, void* in, void* out,
+using FortranCopy = void(MPI_Fint* owner, MPI_Fint* keyval, void* extra_state, void* in, void* out,
                          MPI_Fint* flag, MPI_Fint* error);
-using FortranDelete = void(MPI_Fint* comm, MPI_Fint* keyval, void* value, void* extra_state,
+using FortranDelete = void(MPI_Fint* owner, MPI_Fint* keyval, void* value, void* extra_state,
                            MPI_Fint* error);
 
 // A value as a parameter of Fortran's: an INTEGER lies in the first bytes of an address.
@@ -60,16 +80,30 @@ struct Parameter {
   }
 };
 
-int call_copy(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* in, AttributeValue* out,
-              int* flag) {
+int call_c_copy(const Keyval& k, const Owner& from, int keyval, void* in, void* out, int* flag) {
+  if (from.kind == Kind::kComm) return k.copy(from.comm, keyval, k.extra_state, in, out, flag);
+  void* function = reinterpret_cast<void*>(k.copy);
+  return reinterpret_cast<MPI_Type_copy_attr_function*>(function)(from.type, keyval, k.extra_state,
+                                                                  in, out, flag);
+}
+
+int call_c_delete(const Keyval& k, const Owner& owner, int keyval, void* value) {
+  if (owner.kind == Kind::kComm) return k.remove(owner.comm, keyval, value, k.extra_state);
+  void* function = reinterpret_cast<void*>(k.remove);
+  return reinterpret_cast<MPI_Type_delete_attr_function*>(function)(owner.type, keyval, value,
+                                                                    k.extra_state);
+}
+
+int call_copy(const Keyval& k, const Owner& from, int keyval, AttributeValue* in,
+              AttributeValue* out, int* flag) {
   if (k.kind == AttributeKind::kPointer) {
     void *given = as_pointer(in), *made = nullptr;
-    const int code = k.copy(comm, keyval, k.extra_state, given, &made, flag);
+    const int code = call_c_copy(k, from, keyval, given, &made, flag);
     // A copy of the address of a value that Fortran has set would outlive the value.
     *out = made == given ? *in : from_pointer(made);
     return code;
   }
-  MPI_Fint handle = comm_c2f(comm), error = MPI_SUCCESS;
+  MPI_Fint handle = from.to_fortran(), error = MPI_SUCCESS;
   Parameter state(reinterpret_cast<MPI_Aint>(k.extra_state)), given(as_integer(*in)), made(0);
   void* function = reinterpret_cast<void*>(k.copy);
   reinterpret_cast<FortranCopy*>(function)(&handle, &keyval, &state.address, &given.address,
@@ -78,11 +112,11 @@ int call_copy(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* in, At
   return error;
 }
 
-int call_delete(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* value) {
+int call_delete(const Keyval& k, const Owner& owner, int keyval, AttributeValue* value) {
   if (k.kind == AttributeKind::kPointer) {
-    return k.remove(comm, keyval, as_pointer(value), k.extra_state);
+    return call_c_delete(k, owner, keyval, as_pointer(value));
   }
-  MPI_Fint handle = comm_c2f(comm), error = MPI_SUCCESS;
+  MPI_Fint handle = owner.to_fortran(), error = MPI_SUCCESS;
   Parameter state(reinterpret_cast<MPI_Aint>(k.extra_state)), given(as_integer(*value));
   void* function = reinterpret_cast<void*>(k.remove);
   reinterpret_cast<FortranDelete*>(function)(&handle, &keyval, &given.address, &state.address,
@@ -94,31 +128,50 @@ int call_delete(const Keyval& k, MPI_Comm comm, int keyval, AttributeValue* valu
 
 constexpr int kFirstKeyval = IMPI_HOST_COLOR + 1;  // below are the predefined ones
 
-Keyval* find_keyval(int keyval) {
-  const int i = keyval - kFirstKeyval;
-  if (i < 0 || i >= context->keyval_count || context->keyvals[i].references == 0) return nullptr;
+// A keyval is an index into the table, and says of which kind it is.
+Keyval* find_keyval(Kind kind, int keyval) {
+  const int i = (keyval - kFirstKeyval) / kKinds;
+  if (keyval < kFirstKeyval || (keyval - kFirstKeyval) % kKinds != static_cast<int>(kind) ||
+      i >= context->keyval_count || context->keyvals[i].references == 0) {
+    return nullptr;
+  }
   return &context->keyvals[i];
 }
 
 void drop(Keyval* k) { --k->references; }
 
-int fail_keyval(const char* function, MPI_Comm comm, int keyval) {
-  return fail(function, comm, MPI_ERR_KEYVAL, "%d is no attribute key, or it was freed", keyval);
+int fail_keyval(const char* function, Kind kind, MPI_Comm comm, int keyval) {
+  constexpr const char* kNames[kKinds] = {"communicators", "datatypes", "windows"};
+  return fail(function, comm, MPI_ERR_KEYVAL, "%d is no attribute key of %s, or it was freed",
+              keyval, kNames[static_cast<int>(kind)]);
 }
 
-Attribute** find(MPI_Comm comm, int keyval) {
-  Attribute** a = &comm->attributes;
+// MPI_SUCCESS if `keyval` may be used with the owner's attributes.
+int check_keyval(const char* name, const Owner& owner, int keyval) {
+  if (find_keyval(owner.kind, keyval) != nullptr) return MPI_SUCCESS;
+  return fail_keyval(name, owner.kind, owner.comm, keyval);
+}
+
+Attribute** find(const Owner& owner, int keyval) {
+  Attribute** a = owner.attributes;
   while (*a != nullptr && (*a)->keyval != keyval) a = &(*a)->next;
   return a;
 }
 
+void add(const Owner& owner, int keyval, const AttributeValue& value) {
+  ++find_keyval(owner.kind, keyval)->references;
+  Attribute* a = make<Attribute>();
+  *a = {keyval, value, *owner.attributes};
+  *owner.attributes = a;
+}
+
 // The delete function of one attribute, then the attribute. Returns the function's error.
-int remove(MPI_Comm comm, Attribute** place) {
+int remove(const Owner& owner, Attribute** place) {
   Attribute* a = *place;
-  const Keyval k = *find_keyval(a->keyval);
-  if (const int code = call_delete(k, comm, a->keyval, &a->value)) return code;
+  const Keyval k = *find_keyval(owner.kind, a->keyval);
+  if (const int code = call_delete(k, owner, a->keyval, &a->value)) return code;
   *place = a->next;
-  drop(find_keyval(a->keyval));  // the function may have made the table of keys grow
+  drop(find_keyval(owner.kind, a->keyval));  // the function may have made the table of keys grow
   destroy(a);
   return MPI_SUCCESS;
 }
@@ -148,135 +201,209 @@ const int* predefined(int keyval) {
   }
 }
 
-int create(const char* name, MPI_Comm_copy_attr_function* copy,
-           MPI_Comm_delete_attr_function* remove_fn, int* keyval, void* extra_state,
-           AttributeKind kind = AttributeKind::kPointer) {
+// The functions are those of a communicator's keyval, or cast to them.
+int create(const char* name, Kind kind, void* copy, void* remove_fn, int* keyval, void* extra_state,
+           AttributeKind language = AttributeKind::kPointer) {
   require_active(name);
   if (copy == nullptr || remove_fn == nullptr || keyval == nullptr) {
     return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
   }
   grow(&context->keyvals, context->keyval_count, &context->keyval_capacity);
-  context->keyvals[context->keyval_count] = {copy, remove_fn, extra_state, kind, 1};
-  *keyval = kFirstKeyval + context->keyval_count++;
+  context->keyvals[context->keyval_count] = {
+      reinterpret_cast<MPI_Comm_copy_attr_function*>(copy),
+      reinterpret_cast<MPI_Comm_delete_attr_function*>(remove_fn), extra_state, language, 1};
+  *keyval = kFirstKeyval + context->keyval_count++ * kKinds + static_cast<int>(kind);
   return MPI_SUCCESS;
 }
 
-int free_key(const char* name, int* keyval) {
+template <class Copy, class Delete>
+int create(const char* name, Kind kind, Copy* copy, Delete* remove_fn, int* keyval,
+           void* extra_state) {
+  return create(name, kind, reinterpret_cast<void*>(copy), reinterpret_cast<void*>(remove_fn),
+                keyval, extra_state);
+}
+
+int free_key(const char* name, Kind kind, int* keyval) {
   require_active(name);
-  Keyval* k = keyval == nullptr ? nullptr : find_keyval(*keyval);
-  if (k == nullptr) return fail_keyval(name, MPI_COMM_WORLD, keyval == nullptr ? -1 : *keyval);
+  Keyval* k = keyval == nullptr ? nullptr : find_keyval(kind, *keyval);
+  if (k == nullptr) {
+    return fail_keyval(name, kind, MPI_COMM_WORLD, keyval == nullptr ? -1 : *keyval);
+  }
   drop(k);
   *keyval = MPI_KEYVAL_INVALID;
   return MPI_SUCCESS;
 }
 
-int set(const char* name, MPI_Comm comm, int keyval, const AttributeValue& value) {
-  if (!is_any_comm(comm)) return fail_comm(name);
-  if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
-  Attribute** place = find(comm, keyval);
+int remove_one(const char* name, const Owner& owner, Attribute** place) {
+  const int code = remove(owner, place);
+  if (code == MPI_SUCCESS) return code;
+  return fail(name, owner.comm, code, "the attribute's delete function returned %d", code);
+}
+
+int set(const char* name, const Owner& owner, int keyval, const AttributeValue& value) {
+  if (const int code = check_keyval(name, owner, keyval)) return code;
+  Attribute** place = find(owner, keyval);
   if (*place != nullptr) {
-    if (const int code = remove(comm, place)) {
-      return fail(name, comm, code, "the attribute's delete function returned %d", code);
-    }
+    if (const int code = remove_one(name, owner, place)) return code;
   }
-  ++find_keyval(keyval)->references;
-  Attribute* a = make<Attribute>();
-  *a = {keyval, value, comm->attributes};
-  comm->attributes = a;
+  add(owner, keyval, value);
   return MPI_SUCCESS;
 }
 
 // `value` is given the pointer that C sees, `integer` what Fortran sees; one of them is null.
-int get(const char* name, MPI_Comm comm, int keyval, void** value, MPI_Aint* integer, int* flag) {
-  if (!is_any_comm(comm)) return fail_comm(name);
-  *flag = 0;
-  if (keyval >= 0 && keyval < kFirstKeyval) {
-    const int* p = predefined(keyval);
-    if (p == nullptr) return MPI_SUCCESS;
-    if (value != nullptr) *value = const_cast<int*>(p);
-    if (integer != nullptr) *integer = *p;
-  } else {
-    if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
-    Attribute* a = *find(comm, keyval);
-    if (a == nullptr) return MPI_SUCCESS;
-    if (value != nullptr) *value = as_pointer(&a->value);
-    if (integer != nullptr) *integer = as_integer(a->value);
-  }
-  *flag = 1;
+int get(const char* name, const Owner& owner, int keyval, void** value, MPI_Aint* integer,
+        int* flag) {
+  if (const int code = check_keyval(name, owner, keyval)) return code;
+  Attribute* a = *find(owner, keyval);
+  *flag = a != nullptr ? 1 : 0;
+  if (a == nullptr) return MPI_SUCCESS;
+  if (value != nullptr) *value = as_pointer(&a->value);
+  if (integer != nullptr) *integer = as_integer(a->value);
   return MPI_SUCCESS;
 }
 
-int delete_one(const char* name, MPI_Comm comm, int keyval) {
-  if (!is_any_comm(comm)) return fail_comm(name);
-  if (find_keyval(keyval) == nullptr) return fail_keyval(name, comm, keyval);
-  Attribute** place = find(comm, keyval);
-  if (*place == nullptr) return MPI_SUCCESS;
-  if (const int code = remove(comm, place)) {
-    return fail(name, comm, code, "the attribute's delete function returned %d", code);
-  }
-  return MPI_SUCCESS;
+int delete_one(const char* name, const Owner& owner, int keyval) {
+  if (const int code = check_keyval(name, owner, keyval)) return code;
+  Attribute** place = find(owner, keyval);
+  return *place == nullptr ? MPI_SUCCESS : remove_one(name, owner, place);
 }
 
 // Oldest first, so that the copy's list is in the order of the original's.
-int copy_from(MPI_Comm from, MPI_Comm to, Attribute* a) {
+int copy_from(const Owner& from, const Owner& to, Attribute* a) {
   if (a == nullptr) return MPI_SUCCESS;
   if (const int code = copy_from(from, to, a->next)) return code;
-  const Keyval k = *find_keyval(a->keyval);
+  const Keyval k = *find_keyval(from.kind, a->keyval);
   AttributeValue value = {};
   int flag = 0;
   const int code = call_copy(k, from, a->keyval, &a->value, &value, &flag);
   if (code != MPI_SUCCESS || flag == 0) return code;
-  ++find_keyval(a->keyval)->references;
-  Attribute* copy = make<Attribute>();
-  *copy = {a->keyval, value, to->attributes};
-  to->attributes = copy;
+  add(to, a->keyval, value);
   return MPI_SUCCESS;
 }
 
-}  // namespace
-
-int copy_attributes(MPI_Comm from, MPI_Comm to) {
-  const int code = copy_from(from, to, from->attributes);
-  if (code != MPI_SUCCESS) delete_attributes(to);
-  return code;
-}
-
-int delete_attributes(MPI_Comm comm) {
-  while (comm->attributes != nullptr) {
-    if (const int code = remove(comm, &comm->attributes)) return code;
+int remove_all(const Owner& owner) {
+  while (*owner.attributes != nullptr) {
+    if (const int code = remove(owner, owner.attributes)) return code;
   }
   return MPI_SUCCESS;
 }
 
+int copy_all(const Owner& from, const Owner& to) {
+  const int code = copy_from(from, to, *from.attributes);
+  if (code != MPI_SUCCESS) remove_all(to);
+  return code;
+}
+
+// --- With the checks of each kind
+
+int set_comm(const char* name, MPI_Comm comm, int keyval, const AttributeValue& value) {
+  return is_any_comm(comm) ? set(name, Owner(comm), keyval, value) : fail_comm(name);
+}
+int set_type(const char* name, MPI_Datatype type, int keyval, const AttributeValue& value) {
+  if (const int code = check_type(name, type)) return code;
+  return set(name, Owner(type), keyval, value);
+}
+
+// Communicators have predefined attributes, too.
+int get_comm(const char* name, MPI_Comm comm, int keyval, void** value, MPI_Aint* integer,
+             int* flag) {
+  if (!is_any_comm(comm)) return fail_comm(name);
+  *flag = 0;
+  if (keyval < 0 || keyval >= kFirstKeyval) {
+    return get(name, Owner(comm), keyval, value, integer, flag);
+  }
+  const int* p = predefined(keyval);
+  if (p == nullptr) return MPI_SUCCESS;
+  if (value != nullptr) *value = const_cast<int*>(p);
+  if (integer != nullptr) *integer = *p;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+int get_type(const char* name, MPI_Datatype type, int keyval, void** value, MPI_Aint* integer,
+             int* flag) {
+  if (const int code = check_type(name, type)) return code;
+  *flag = 0;
+  return get(name, Owner(type), keyval, value, integer, flag);
+}
+
+int delete_of_comm(const char* name, MPI_Comm comm, int keyval) {
+  return is_any_comm(comm) ? delete_one(name, Owner(comm), keyval) : fail_comm(name);
+}
+
+}  // namespace
+
+int copy_attributes(MPI_Comm from, MPI_Comm to) { return copy_all(Owner(from), Owner(to)); }
+int copy_attributes(MPI_Datatype from, MPI_Datatype to) { return copy_all(Owner(from), Owner(to)); }
+int delete_attributes(MPI_Comm comm) { return remove_all(Owner(comm)); }
+int delete_attributes(MPI_Datatype type) { return remove_all(Owner(type)); }
+
 int comm_create_keyval(MPI_Comm_copy_attr_function* comm_copy_attr_fn,
                        MPI_Comm_delete_attr_function* comm_delete_attr_fn, int* comm_keyval,
                        void* extra_state) {
-  return create("MPI_Comm_create_keyval", comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval,
-                extra_state);
+  return create("MPI_Comm_create_keyval", Kind::kComm, comm_copy_attr_fn, comm_delete_attr_fn,
+                comm_keyval, extra_state);
 }
 int keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval,
                   void* extra_state) {
-  return create("MPI_Keyval_create", copy_fn, delete_fn, keyval, extra_state);
+  return create("MPI_Keyval_create", Kind::kComm, copy_fn, delete_fn, keyval, extra_state);
 }
-int comm_free_keyval(int* comm_keyval) { return free_key("MPI_Comm_free_keyval", comm_keyval); }
-int keyval_free(int* keyval) { return free_key("MPI_Keyval_free", keyval); }
+int type_create_keyval(MPI_Type_copy_attr_function* type_copy_attr_fn,
+                       MPI_Type_delete_attr_function* type_delete_attr_fn, int* type_keyval,
+                       void* extra_state) {
+  return create("MPI_Type_create_keyval", Kind::kType, type_copy_attr_fn, type_delete_attr_fn,
+                type_keyval, extra_state);
+}
+int win_create_keyval(MPI_Win_copy_attr_function* win_copy_attr_fn,
+                      MPI_Win_delete_attr_function* win_delete_attr_fn, int* win_keyval,
+                      void* extra_state) {
+  return create("MPI_Win_create_keyval", Kind::kWin, win_copy_attr_fn, win_delete_attr_fn,
+                win_keyval, extra_state);
+}
+
+int comm_free_keyval(int* comm_keyval) {
+  return free_key("MPI_Comm_free_keyval", Kind::kComm, comm_keyval);
+}
+int keyval_free(int* keyval) { return free_key("MPI_Keyval_free", Kind::kComm, keyval); }
+int type_free_keyval(int* type_keyval) {
+  return free_key("MPI_Type_free_keyval", Kind::kType, type_keyval);
+}
+int win_free_keyval(int* win_keyval) {
+  return free_key("MPI_Win_free_keyval", Kind::kWin, win_keyval);
+}
+
 int comm_set_attr(MPI_Comm comm, int comm_keyval, void* attribute_val) {
-  return set("MPI_Comm_set_attr", comm, comm_keyval, from_pointer(attribute_val));
+  return set_comm("MPI_Comm_set_attr", comm, comm_keyval, from_pointer(attribute_val));
 }
 int attr_put(MPI_Comm comm, int keyval, void* attribute_val) {
-  return set("MPI_Attr_put", comm, keyval, from_pointer(attribute_val));
+  return set_comm("MPI_Attr_put", comm, keyval, from_pointer(attribute_val));
 }
+int type_set_attr(MPI_Datatype type, int type_keyval, void* attr_val) {
+  return set_type("MPI_Type_set_attr", type, type_keyval, from_pointer(attr_val));
+}
+
 int comm_get_attr(MPI_Comm comm, int comm_keyval, void* attribute_val, int* flag) {
-  return get("MPI_Comm_get_attr", comm, comm_keyval, static_cast<void**>(attribute_val), nullptr,
-             flag);
+  return get_comm("MPI_Comm_get_attr", comm, comm_keyval, static_cast<void**>(attribute_val),
+                  nullptr, flag);
 }
 int attr_get(MPI_Comm comm, int keyval, void* attribute_val, int* flag) {
-  return get("MPI_Attr_get", comm, keyval, static_cast<void**>(attribute_val), nullptr, flag);
+  return get_comm("MPI_Attr_get", comm, keyval, static_cast<void**>(attribute_val), nullptr, flag);
 }
+int type_get_attr(MPI_Datatype type, int type_keyval, void* attribute_val, int* flag) {
+  return get_type("MPI_Type_get_attr", type, type_keyval, static_cast<void**>(attribute_val),
+                  nullptr, flag);
+}
+
 int comm_delete_attr(MPI_Comm comm, int comm_keyval) {
-  return delete_one("MPI_Comm_delete_attr", comm, comm_keyval);
+  return delete_of_comm("MPI_Comm_delete_attr", comm, comm_keyval);
 }
-int attr_delete(MPI_Comm comm, int keyval) { return delete_one("MPI_Attr_delete", comm, keyval); }
+int attr_delete(MPI_Comm comm, int keyval) {
+  return delete_of_comm("MPI_Attr_delete", comm, keyval);
+}
+int type_delete_attr(MPI_Datatype type, int type_keyval) {
+  constexpr const char* kName = "MPI_Type_delete_attr";
+  if (const int code = check_type(kName, type)) return code;
+  return delete_one(kName, Owner(type), type_keyval);
+}
 
 namespace {
 
@@ -295,20 +422,33 @@ int copy_value(void* in, void* out, int* flag) {
 
 // What Fortran calls (mpifh/hooks.h).
 using rejoin::pmpi::AttributeKind;
-int rejoin_keyval_create(const char* name, void* copy, void* remove, int* keyval,
+using rejoin::pmpi::Kind;
+namespace {
+AttributeKind kind_of(int is_integer) {
+  return is_integer != 0 ? AttributeKind::kInteger : AttributeKind::kAddress;
+}
+}  // namespace
+int rejoin_keyval_create(const char* name, char object, void* copy, void* remove, int* keyval,
                          MPI_Aint extra_state, int is_integer) {
-  return rejoin::pmpi::create(name, reinterpret_cast<MPI_Comm_copy_attr_function*>(copy),
-                              reinterpret_cast<MPI_Comm_delete_attr_function*>(remove), keyval,
-                              reinterpret_cast<void*>(extra_state),
-                              is_integer != 0 ? AttributeKind::kInteger : AttributeKind::kAddress);
+  const Kind kind = object == 'c' ? Kind::kComm : object == 't' ? Kind::kType : Kind::kWin;
+  return rejoin::pmpi::create(name, kind, copy, remove, keyval,
+                              reinterpret_cast<void*>(extra_state), kind_of(is_integer));
 }
 int rejoin_attribute_set(const char* name, MPI_Comm comm, int keyval, MPI_Aint value,
                          int is_integer) {
-  const auto kind = is_integer != 0 ? AttributeKind::kInteger : AttributeKind::kAddress;
-  return rejoin::pmpi::set(name, comm, keyval, rejoin::pmpi::from_integer(value, kind));
+  return rejoin::pmpi::set_comm(name, comm, keyval,
+                                rejoin::pmpi::from_integer(value, kind_of(is_integer)));
 }
 int rejoin_attribute_get(const char* name, MPI_Comm comm, int keyval, MPI_Aint* value, int* flag) {
-  return rejoin::pmpi::get(name, comm, keyval, nullptr, value, flag);
+  return rejoin::pmpi::get_comm(name, comm, keyval, nullptr, value, flag);
+}
+int rejoin_type_attribute_set(const char* name, MPI_Datatype type, int keyval, MPI_Aint value) {
+  return rejoin::pmpi::set_type(name, type, keyval,
+                                rejoin::pmpi::from_integer(value, AttributeKind::kAddress));
+}
+int rejoin_type_attribute_get(const char* name, MPI_Datatype type, int keyval, MPI_Aint* value,
+                              int* flag) {
+  return rejoin::pmpi::get_type(name, type, keyval, nullptr, value, flag);
 }
 
 // The copy and delete functions that MPI predefines; mpi.h gives them these names.

@@ -9,6 +9,7 @@
 #include "api.h"
 #include "datatypes/constructors.h"
 #include "datatypes/copy.h"
+#include "pmpi/attributes.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
 
@@ -257,6 +258,12 @@ int type_free(MPI_Datatype* type) {
   if (is_f90(*type)) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_TYPE,
                 "a type of MPI_Type_create_f90_* is predefined and cannot be freed");
+  }
+  if ((*type)->handles == 1) {
+    if (const int code = delete_attributes(*type)) {
+      return fail(kName, MPI_COMM_WORLD, code, "the delete function of an attribute returned %d",
+                  code);
+    }
   }
   if (--(*type)->handles == 0) {
     forget(&context->types, (*type)->fortran);

@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "datatypes/constructors.h"
+#include "pmpi/attributes.h"
 #include "pmpi/datatype.h"
 #include "pmpi/errors.h"
 
@@ -392,9 +393,17 @@ int type_dup(MPI_Datatype type, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_dup";
   if (const int code = check_old(kName, 0, type, newtype)) return code;
   Contents* c = contents_of(MPI_COMBINER_DUP, 0, 0, type);
-  const int code = make_type(kName, datatypes::make_dup(kTypeMemory, map_of(type)), c, newtype);
-  if (code == MPI_SUCCESS) (*newtype)->committed = type->committed;
-  return code;
+  if (const int code =
+          make_type(kName, datatypes::make_dup(kTypeMemory, map_of(type)), c, newtype)) {
+    return code;
+  }
+  (*newtype)->committed = type->committed;
+  const int code = copy_attributes(type, *newtype);
+  if (code == MPI_SUCCESS) return code;
+  (*newtype)->magic = Magic::kNone;
+  drop(*newtype);
+  *newtype = MPI_DATATYPE_NULL;
+  return fail(kName, MPI_COMM_WORLD, code, "the copy function of an attribute returned %d", code);
 }
 
 }  // namespace rejoin::pmpi

@@ -100,15 +100,16 @@ struct ompi_group_t {
 
 struct ompi_datatype_t {
   rejoin::pmpi::Magic magic;
-  std::size_t size_bytes;              // of its data
-  std::ptrdiff_t extent_bytes;         // from one to the next
-  std::ptrdiff_t first_byte;           // of the data: the true lower bound
-  std::size_t reduced_bytes;           // from one to the next in the operands of a reduction
-  std::size_t elements;                // of `element` in one
-  const rejoin::datatypes::Type* map;  // null if predefined: see map_of()
-  rejoin::pmpi::Contents* contents;    // what it was made of; null if predefined
-  int handles;                         // that the program holds
-  int references;                      // those, requests, and types made of it
+  std::size_t size_bytes;               // of its data
+  std::ptrdiff_t extent_bytes;          // from one to the next
+  std::ptrdiff_t first_byte;            // of the data: the true lower bound
+  std::size_t reduced_bytes;            // from one to the next in the operands of a reduction
+  std::size_t elements;                 // of `element` in one
+  const rejoin::datatypes::Type* map;   // null if predefined: see map_of()
+  rejoin::pmpi::Contents* contents;     // what it was made of; null if predefined
+  rejoin::pmpi::Attribute* attributes;  // newest first
+  int handles;                          // that the program holds
+  int references;                       // those, requests, and types made of it
   int fortran;
   rejoin::engine::Element element;  // canonical: MPI_INT and MPI_INTEGER are the same. kNone: the
                                     // elements are of several kinds, or lie apart

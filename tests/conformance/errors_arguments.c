@@ -215,6 +215,54 @@ static void test_requests(void) {
   check_section("requests");
 }
 
+static int refuse_to_copy(MPI_Datatype type, int keyval, void* extra, void* in, void* out,
+                          int* flag) {
+  (void)type, (void)keyval, (void)extra, (void)in, (void)out;
+  *flag = 0;
+  return MPI_ERR_OTHER;
+}
+
+/** The keyvals of datatypes, and those of other objects in their place. */
+static void test_type_attributes(void) {
+  check_context("attributes of types");
+  const MPI_Datatype null_type = MPI_DATATYPE_NULL;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Datatype copy = MPI_DATATYPE_NULL;
+  int invalid = MPI_KEYVAL_INVALID;
+  int keyval = MPI_KEYVAL_INVALID;
+  int windows = MPI_KEYVAL_INVALID;
+  void* value = NULL;
+  int x = 0;
+  REFUSED(MPI_ERR_ARG, MPI_Type_create_keyval(NULL, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+  REFUSED(MPI_ERR_ARG, MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, NULL, &keyval, NULL));
+  OK(MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+  OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &windows, NULL));
+  REFUSED(MPI_ERR_TYPE, MPI_Type_set_attr(null_type, keyval, value));
+  REFUSED(MPI_ERR_TYPE, MPI_Type_get_attr(null_type, keyval, &value, &x));
+  REFUSED(MPI_ERR_TYPE, MPI_Type_delete_attr(null_type, keyval));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_set_attr(MPI_INT, invalid, value));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_get_attr(MPI_INT, invalid, &value, &x));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_delete_attr(MPI_INT, invalid));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_free_keyval(&invalid));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_set_attr(MPI_INT, windows, value));
+  HERE(MPI_ERR_KEYVAL, MPI_Comm_set_attr(kWorld, keyval, value));
+  HERE(MPI_ERR_KEYVAL, MPI_Comm_free_keyval(&keyval));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_free_keyval(&windows));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_get_attr(MPI_INT, MPI_TAG_UB, &value, &x));
+  OK(MPI_Win_free_keyval(&windows));
+  invalid = keyval;
+  OK(MPI_Type_free_keyval(&keyval));
+  HERE(MPI_ERR_KEYVAL, MPI_Type_set_attr(MPI_INT, invalid, value));
+  OK(MPI_Type_create_keyval(refuse_to_copy, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+  OK(MPI_Type_contiguous(2, MPI_INT, &type));
+  OK(MPI_Type_set_attr(type, keyval, value));
+  HERE(MPI_ERR_OTHER, MPI_Type_dup(type, &copy));
+  if (all) check_true("no copy was made", copy == MPI_DATATYPE_NULL);
+  OK(MPI_Type_free(&type));
+  OK(MPI_Type_free_keyval(&keyval));
+  check_section("attributes of types");
+}
+
 static void test_types(void) {
   check_context("types");
   MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -372,6 +420,7 @@ int main(int argc, char** argv) {
   test_truncation();
   test_requests();
   test_types();
+  test_type_attributes();
   test_groups();
   test_communicators();
   test_others();

@@ -121,9 +121,14 @@ int Comm::do_create_keyval(MPI_Comm_copy_attr_function* c_copy_fn,
   }
   return MPI_Comm_create_keyval(c_copy_fn, c_delete_fn, &keyval, extra_state);
 }
-int Datatype::do_create_keyval(MPI_Type_copy_attr_function*, MPI_Type_delete_attr_function*,
-                               Copy_attr_function*, Delete_attr_function*, void*, int&) {
-  return rejoin_unsupported("MPI::Datatype::Create_keyval");
+int Datatype::do_create_keyval(MPI_Type_copy_attr_function* c_copy_fn,
+                               MPI_Type_delete_attr_function* c_delete_fn,
+                               Copy_attr_function* cxx_copy_fn, Delete_attr_function* cxx_delete_fn,
+                               void* extra_state, int& keyval) {
+  if (cxx_copy_fn != nullptr || cxx_delete_fn != nullptr) {
+    return rejoin_unsupported("MPI::Datatype::Create_keyval");
+  }
+  return MPI_Type_create_keyval(c_copy_fn, c_delete_fn, &keyval, extra_state);
 }
 int Win::do_create_keyval(MPI_Win_copy_attr_function*, MPI_Win_delete_attr_function*,
                           Copy_attr_function*, Delete_attr_function*, void*, int&) {

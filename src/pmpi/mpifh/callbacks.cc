@@ -68,7 +68,8 @@ REJOIN_NAMES(mpi, MPI, errhandler_create, Errhandler_create, ERRHANDLER_CREATE)
 
 void ompi_comm_create_keyval_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Aint* extra_state,
                                MPI_Fint* ierr) {
-  give(ierr, rejoin_keyval_create("MPI_Comm_create_keyval", copy, remove, keyval, *extra_state, 0));
+  give(ierr,
+       rejoin_keyval_create("MPI_Comm_create_keyval", 'c', copy, remove, keyval, *extra_state, 0));
 }
 REJOIN_NAMES(mpi, MPI, comm_create_keyval, Comm_create_keyval, COMM_CREATE_KEYVAL)
 void ompi_comm_set_attr_f(MPI_Fint* comm, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* ierr) {
@@ -85,7 +86,7 @@ REJOIN_NAMES(mpi, MPI, comm_get_attr, Comm_get_attr, COMM_GET_ATTR)
 
 void ompi_keyval_create_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Fint* extra_state,
                           MPI_Fint* ierr) {
-  give(ierr, rejoin_keyval_create("MPI_Keyval_create", copy, remove, keyval, *extra_state, 1));
+  give(ierr, rejoin_keyval_create("MPI_Keyval_create", 'c', copy, remove, keyval, *extra_state, 1));
 }
 REJOIN_NAMES(mpi, MPI, keyval_create, Keyval_create, KEYVAL_CREATE)
 void ompi_attr_put_f(MPI_Fint* comm, MPI_Fint* keyval, MPI_Fint* value, MPI_Fint* ierr) {
@@ -102,6 +103,33 @@ void ompi_attr_get_f(MPI_Fint* comm, MPI_Fint* keyval, MPI_Fint* value, MPI_Fint
   give(ierr, code);
 }
 REJOIN_NAMES(mpi, MPI, attr_get, Attr_get, ATTR_GET)
+
+// --- Of datatypes and windows
+
+void ompi_type_create_keyval_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Aint* extra_state,
+                               MPI_Fint* ierr) {
+  give(ierr,
+       rejoin_keyval_create("MPI_Type_create_keyval", 't', copy, remove, keyval, *extra_state, 0));
+}
+REJOIN_NAMES(mpi, MPI, type_create_keyval, Type_create_keyval, TYPE_CREATE_KEYVAL)
+void ompi_type_set_attr_f(MPI_Fint* type, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* ierr) {
+  give(ierr,
+       rejoin_type_attribute_set("MPI_Type_set_attr", to_c<MPI_Datatype>(type), *keyval, *value));
+}
+REJOIN_NAMES(mpi, MPI, type_set_attr, Type_set_attr, TYPE_SET_ATTR)
+void ompi_type_get_attr_f(MPI_Fint* type, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* flag,
+                          MPI_Fint* ierr) {
+  Logical found(flag);
+  give(ierr, rejoin_type_attribute_get("MPI_Type_get_attr", to_c<MPI_Datatype>(type), *keyval,
+                                       value, &found.value));
+}
+REJOIN_NAMES(mpi, MPI, type_get_attr, Type_get_attr, TYPE_GET_ATTR)
+void ompi_win_create_keyval_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Aint* extra_state,
+                              MPI_Fint* ierr) {
+  give(ierr,
+       rejoin_keyval_create("MPI_Win_create_keyval", 'w', copy, remove, keyval, *extra_state, 0));
+}
+REJOIN_NAMES(mpi, MPI, win_create_keyval, Win_create_keyval, WIN_CREATE_KEYVAL)
 
 // The functions that MPI predefines. `object`: a communicator, datatype or window.
 #define REJOIN_FUNCTION_NAMES(lower, UPPER)      \

@@ -20,6 +20,7 @@ BY_HAND = """
     MPI_Op_create MPI_Comm_create_errhandler MPI_Errhandler_create
     MPI_Keyval_create MPI_Attr_get MPI_Attr_put
     MPI_Comm_create_keyval MPI_Comm_get_attr MPI_Comm_set_attr
+    MPI_Type_create_keyval MPI_Type_get_attr MPI_Type_set_attr MPI_Win_create_keyval
 """.split()
 WITH_CPTR = "MPI_Alloc_mem MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_shared_query".split()
 NOT_IN_FORTRAN = re.compile(

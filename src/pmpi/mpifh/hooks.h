@@ -17,12 +17,16 @@ void ompi_op_set_cxx_callback(MPI_Op op, MPI_User_function* callback);
 void rejoin_errhandler_set_fortran(MPI_Errhandler errhandler);
 
 // Attributes as Fortran sees them: INTEGER in MPI 1, INTEGER(KIND=MPI_ADDRESS_KIND) since.
-// `is_integer`: the former. Functions are Fortran's then, and are given such values.
-int rejoin_keyval_create(const char* name, void* copy, void* remove, int* keyval,
+// `is_integer`: the former. Functions are Fortran's then, and are given such values. `object`: 'c',
+// 't' or 'w', for the attributes of communicators, datatypes or windows.
+int rejoin_keyval_create(const char* name, char object, void* copy, void* remove, int* keyval,
                          MPI_Aint extra_state, int is_integer);
 int rejoin_attribute_set(const char* name, MPI_Comm comm, int keyval, MPI_Aint value,
                          int is_integer);
 int rejoin_attribute_get(const char* name, MPI_Comm comm, int keyval, MPI_Aint* value, int* flag);
+int rejoin_type_attribute_set(const char* name, MPI_Datatype type, int keyval, MPI_Aint value);
+int rejoin_type_attribute_get(const char* name, MPI_Datatype type, int keyval, MPI_Aint* value,
+                              int* flag);
 
 #pragma GCC visibility pop
 }

@@ -88,6 +88,7 @@ program callbacks
   call MPI_Comm_size(MPI_COMM_WORLD, size, error)
   call operations()
   call attributes()
+  call type_attributes()
   call old_attributes()
   call both_manners()
   call predefined_attributes()
@@ -183,6 +184,46 @@ contains
     call MPI_Comm_free_keyval(none, error)
     call MPI_Comm_free_keyval(dup, error)
     call expect(keyval == MPI_KEYVAL_INVALID, 'MPI_Comm_free_keyval')
+  end subroutine
+
+  subroutine type_attributes()
+    integer :: keyval, none, dup, windows, type, copy
+    integer(address) :: value
+    logical :: flag
+    copied = 0
+    deleted = 0
+    call MPI_Type_create_keyval(copy_next, delete_value, keyval, 1000_address, error)
+    call MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, none, 0_address, &
+      error)
+    call MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, dup, 0_address, error)
+    call MPI_Type_contiguous(2, MPI_INTEGER, type, error)
+    call MPI_Type_get_attr(type, keyval, value, flag, error)
+    call expect(.not. flag, 'a type without the attribute')
+    call MPI_Type_set_attr(type, keyval, 5000000000_address, error)
+    call MPI_Type_set_attr(type, none, 17_address, error)
+    call MPI_Type_set_attr(type, dup, -18_address, error)
+    call MPI_Type_dup(type, copy, error)
+    call expect(copied == 1, 'calls of the copy function of a type')
+    call MPI_Type_get_attr(copy, keyval, value, flag, error)
+    call expect(flag .and. value == 5000001000_address, 'what a type''s copy function gave')
+    call MPI_Type_get_attr(copy, none, value, flag, error)
+    call expect(.not. flag, 'MPI_TYPE_NULL_COPY_FN')
+    call MPI_Type_get_attr(copy, dup, value, flag, error)
+    call expect(flag .and. value == -18, 'MPI_TYPE_DUP_FN')
+    call MPI_Type_delete_attr(copy, dup, error)
+    call MPI_Type_free(copy, error)
+    call expect(deleted == 1 .and. last_deleted == 5000002000_address, 'MPI_Type_free')
+    call MPI_Type_delete_attr(type, keyval, error)
+    call expect(deleted == 2 .and. last_deleted == 5000001000_address, 'MPI_Type_delete_attr')
+    call MPI_Type_free(type, error)
+    call expect(deleted == 2, 'nothing left to delete of a type')
+    call MPI_Type_free_keyval(keyval, error)
+    call MPI_Type_free_keyval(none, error)
+    call MPI_Type_free_keyval(dup, error)
+    call expect(keyval == MPI_KEYVAL_INVALID, 'MPI_Type_free_keyval')
+    call MPI_Win_create_keyval(MPI_WIN_DUP_FN, MPI_WIN_NULL_DELETE_FN, windows, 0_address, error)
+    call MPI_Win_free_keyval(windows, error)
+    call expect(windows == MPI_KEYVAL_INVALID, 'MPI_Win_free_keyval')
   end subroutine
 
   subroutine old_attributes()
