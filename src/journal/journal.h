@@ -57,23 +57,24 @@ class Journal {
     const bool kept = region_.recycling() && !breaks(host_, Rule::kKeepNonblockingPayload);
     return kept ? or_stop(region_.allocate_model(bytes)) : allocate(bytes);
   }
-  std::uint64_t store_kept(const void* data, std::size_t bytes) {
-    return bytes <= kInlineBytes ? in_line(data, bytes)
-                                 : copy_to(allocate_kept(bytes), data, bytes);
-  }
   // Of a message, the newest of sent[ranks].
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
     return or_stop(region_.allocate_message(bytes, sent));
   }
 
-  // The value of a record of these bytes: they themselves if they are few.
-  std::uint64_t store(const void* data, std::size_t bytes) {
-    return bytes <= kInlineBytes ? in_line(data, bytes) : copy_to(allocate(bytes), data, bytes);
-  }
-  // The same of a message, the newest of sent[ranks].
-  std::uint64_t store_message(const void* data, std::size_t bytes, const std::uint64_t* sent) {
-    return bytes <= kInlineBytes ? in_line(data, bytes)
-                                 : copy_to(allocate_message(bytes, sent), data, bytes);
+  // The value of a record or a message of these bytes: they themselves if they are few, else where
+  // they lie, which allocate(bytes) says.
+  template <class Allocate>
+  [[gnu::always_inline]] std::uint64_t store(const void* data, std::size_t bytes,
+                                             Allocate&& allocate) {
+    std::uint64_t value = 0;
+    if (bytes > kInlineBytes) {
+      value = allocate(bytes);
+      std::memcpy(host_.base() + value, data, bytes);
+    } else if (bytes > 0) {
+      std::memcpy(&value, data, bytes);
+    }
+    return value;
   }
 
   // Publishes the record of operation `sequence`: the outcome is decided, here and for everybody.
@@ -195,15 +196,6 @@ class Journal {
   Offset or_stop(Offset at) {
     if (at == 0) [[unlikely]]
       out_of_memory();
-    return at;
-  }
-  static std::uint64_t in_line(const void* data, std::size_t bytes) {
-    std::uint64_t value = 0;
-    if (bytes > 0) std::memcpy(&value, data, bytes);
-    return value;
-  }
-  std::uint64_t copy_to(Offset at, const void* data, std::size_t bytes) {
-    std::memcpy(host_.base() + at, data, bytes);
     return at;
   }
   Offset offset_of(const void* p) const {

@@ -46,6 +46,7 @@ enum class Rule : std::uint8_t {
   kSlotInTurn,                  // an operation contributes when the one before last has its record
   kCompleteInOrder,             // operations of a communicator get their records in their order
   kKeepNonblockingPayload,      // with a full journal it lies in memory that does not come round
+  kPositionAtRest,  // a position that a rank died in the middle of showing moves no more
   kCount,
 };
 

@@ -29,6 +29,7 @@ enum class Step : std::uint8_t {
   kMatched,       // publishing that a synchronous message was matched
   kConsumed,      // publishing that a message was received
   kOutcome,       // publishing what a Test, Waitany or probe said
+  kStanding,      // showing what the program waits for
   kCancel,        // publishing that a receive was cancelled
   kAnnounce,      // asleep := 1
   kRing,          // reading who sleeps

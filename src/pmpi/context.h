@@ -81,19 +81,20 @@ struct Context {
   char last_text[1024];
 };
 
-// The only global of the shim. Null until MPI_Init.
+// The state of the shim. Null until MPI_Init.
 extern Context* context;
 
-inline bool active() { return context != nullptr && !context->finalized; }
+// Whether several threads may be in here: between MPI_Init_thread, with MPI_THREAD_MULTIPLE, and
+// MPI_Finalize. Every call asks, so it is a word of its own.
+extern bool is_shared;
 
-// Whether several threads may be in here.
-inline bool is_shared() { return active() && context->thread_level == MPI_THREAD_MULTIPLE; }
+inline bool active() { return context != nullptr && !context->finalized; }
 
 // A call of the program, for as long as it lasts: under MPI_THREAD_MULTIPLE one thread at a time is
 // in the library, and whoever waits lets others in.
 class Entered {
  public:
-  Entered() : shared_(is_shared()) {
+  Entered() : shared_(is_shared) {
     if (shared_) [[unlikely]]
       enter();
   }

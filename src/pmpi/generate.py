@@ -100,7 +100,7 @@ def wrapper(f):
         parameters = f.parameters
         site = ["__builtin_return_address(0)"] if f.status == "call" else []
         call = f"rejoin::pmpi::{f.implementation}({', '.join(site + f.argument_names())})"
-        body = f"if (is_shared()) {{ const Entered entered; return {call}; }} return {call};"
+        body = f"if (is_shared) [[unlikely]] {{ const Entered entered; return {call}; }} return {call};"
     listed = ", ".join(parameters) or "void"
     return [f"{f.result} P{f.name}({listed}) {{ {body} }}",
             f'{f.result} {f.name}({f.prototype}) __attribute__((weak, alias("P{f.name}")));']

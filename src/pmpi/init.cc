@@ -16,6 +16,7 @@
 namespace rejoin::pmpi {
 
 Context* context = nullptr;
+bool is_shared = false;
 
 namespace {
 
@@ -67,7 +68,6 @@ void start(const char* function, int thread_level) {
   c->main_thread = thread_id();
   c->thread_level = thread_level;
   c->first_thread = pthread_self();
-  if (thread_level == MPI_THREAD_MULTIPLE) rank->host().share();
   c->universe_size = static_cast<int>(rank->size());
   init_fortran_tables(c);
   context = c;
@@ -77,13 +77,16 @@ void start(const char* function, int thread_level) {
   rank->point(PointKind::kInit, Moment::kInside);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
+  is_shared = thread_level == MPI_THREAD_MULTIPLE;
 }
 
 }  // namespace
 
 void Entered::enter() {
+  const bool is_first = pthread_equal(pthread_self(), context->first_thread);
+  if (!is_first) context->rank->host().share();
   context->rank->host().enter();
-  if (context->several_threads || pthread_equal(pthread_self(), context->first_thread)) return;
+  if (is_first || context->several_threads) return;
   context->several_threads = true;
   context->rank->control().several_threads.store(1, std::memory_order_release);
 }
@@ -119,6 +122,7 @@ int finalize(const void* site) {
   if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
   rank.point(PointKind::kFinalize, Moment::kInside);
   context->finalized = true;
+  is_shared = false;
   MPI_COMM_WORLD->magic = Magic::kNone;
   MPI_COMM_SELF->magic = Magic::kNone;
   rank.set_initialized(2);

@@ -82,7 +82,9 @@ class ChannelOp {
     }
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
-    const std::uint64_t value = r_.journal.store_message(data, bytes, r_.progress.sent);
+    const std::uint64_t value = r_.journal.store(data, bytes, [this](std::size_t n) {
+      return r_.journal.allocate_message(n, r_.progress.sent);
+    });
     r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value, bytes});
     return Progress::kDone;
   }

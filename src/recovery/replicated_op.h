@@ -278,7 +278,8 @@ class ReplicatedOp {
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
       r_.host.step(Step::kPayload);
-      value = store(spec_.input, spec_.result_bytes);
+      value = r_.journal.store(spec_.input, spec_.result_bytes,
+                               [this](std::size_t bytes) { return allocate(bytes); });
     } else {
       value = reserve(spec_.result_bytes);
       if (engine::breaks(r_.host, Rule::kPayloadBeforeRecord)) commit(value);
@@ -358,9 +359,6 @@ class ReplicatedOp {
   }
   journal::Offset allocate(std::size_t bytes) {
     return nonblocking_ ? r_.journal.allocate_kept(bytes) : r_.journal.allocate(bytes);
-  }
-  std::uint64_t store(const void* data, std::size_t bytes) {
-    return nonblocking_ ? r_.journal.store_kept(data, bytes) : r_.journal.store(data, bytes);
   }
 
   // --- The end

@@ -38,6 +38,10 @@ struct Rooms {
         log(host),
         scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))) {
     progress.catching_up = incarnation > 0;
+    const std::uint32_t moves = control->moves.load(std::memory_order_relaxed);
+    if (moves % 2 != 0 && !engine::breaks(host, Rule::kPositionAtRest)) {
+      control->moves.store(moves + 1, std::memory_order_release);
+    }
   }
 
   void notice(const char* text) {
@@ -127,6 +131,7 @@ struct Rooms {
     const Nonblocking* oldest = outstanding.oldest_of(awaited.context);
     const Standing& s = oldest != nullptr ? oldest->standing() : awaited;
     control->moves.fetch_add(1, std::memory_order_acq_rel);
+    host.step(Step::kStanding);
     control->context.store(s.context, std::memory_order_release);
     control->sequence.store(s.sequence, std::memory_order_release);
     control->call.store(s.call, std::memory_order_release);

@@ -45,9 +45,9 @@ INSTANTIATE_TEST_SUITE_P(
     Rules, Broken,
     testing::Values(
         Case{"RespawnBeforeBreak", Mutant::kRespawnBeforeBreak, "I1"},
-        Case{"SilentDeath", Mutant::kSilentDeath, "deadlock"},
+        Case{"SilentDeath", Mutant::kSilentDeath, "deadlock", "echo"},
         Case{"NoEpoch", Mutant::kNoEpoch, ""}, Case{"LostRing", Mutant::kLostRing, "deadlock"},
-        Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock"},
+        Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock", "cycle"},
         Case{"NotReaped", Mutant::kNotReaped, "I6"}, Case{"TornCommit", Mutant::kTornCommit, ""},
         Case{"JournalLost", Mutant::kJournalLost, "I5"},
         Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank", "checkpoints-two"},
@@ -98,6 +98,7 @@ const RuleCase kRules[] = {
     {"SlotInTurn", Rule::kSlotInTurn, "outstanding-queue", ""},
     {"CompleteInOrder", Rule::kCompleteInOrder, "outstanding-queue", "order"},
     {"KeepNonblockingPayload", Rule::kKeepNonblockingPayload, "outstanding-limit", "I1", 1},
+    {"PositionAtRest", Rule::kPositionAtRest, "outstanding-disagree", "deadlock"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

@@ -131,6 +131,16 @@ void run_limit(Player& p) {
   }
 }
 
+// Each waits for the other, and what they have contributed does not tell.
+void run_disagree(Player& p) {
+  Comm all = p.everyone();
+  Pending q;
+  p.begin_allreduce(all, &q, 1);
+  p.wait(&q);
+  p.begin_bcast(all, &q, 1 - p.rank(), 1);
+  p.wait(&q);
+}
+
 }  // namespace
 
 std::vector<World> nonblocking_worlds() {
@@ -149,6 +159,8 @@ std::vector<World> nonblocking_worlds() {
   add("outstanding-queue", 3, run_queue);
   add("outstanding-checkpoints", 2, run_checkpoints, {Probe::kRestored})->checkpoints = true;
   add("outstanding-limit", 3, run_limit, {})->journal_limit_bytes = 4 << 20;
+  add("outstanding-disagree", 2, run_disagree, {Probe::kMismatch})->disagreement =
+      Disagreement::kEverywhere;
   return worlds;
 }
 

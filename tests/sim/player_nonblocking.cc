@@ -118,6 +118,7 @@ class SimCollective final : public recovery::Nonblocking {
       job.fail_if(player_.rank_.last_error());
     }
     if (outcome_.sequence != sequence_) job.fail_if("a nonblocking operation is another one");
+    if (failed) job.hit(Probe::kMismatch);
     Oracle& oracle = job.oracle();
     if (messages_) {
       hash_ = failed ? 1 : hash_of_bytes(out.data, out.bytes());

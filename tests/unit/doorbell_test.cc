@@ -6,6 +6,7 @@
 #include <sys/time.h>
 
 #include <string>
+#include <thread>
 
 #include "engine/transport/shm/host.h"
 #include "journal/waiting.h"
@@ -147,6 +148,37 @@ TEST(Wait, LooksOnceWherePublishersHaveFences) {
   script.settles = false;
   journal::wait_until(script, [&](bool) { return script.ready(); });
   EXPECT_EQ(script.said, "look look+ settle+ sleep+ look ");
+}
+
+// Two threads of one rank: the second wakes the first, which sleeps without a limit in a wait that
+// it began alone.
+TEST(Threads, TheSecondIsLetIn) {
+  Segment segment(false);
+  ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
+  for (int round = 0; round < 2; ++round) {
+    bool word = false;  // under the host's lock
+    std::thread second;
+    host.enter();
+    second = std::thread([&] {
+      while (round == 0 && !segment.asleep()) std::this_thread::yield();
+      host.share();
+      host.enter();
+      word = true;
+      host.leave();
+    });
+    journal::wait_until(host, [&](bool) { return word; });
+    host.leave();
+    second.join();
+  }
+}
+
+// The ring of share() comes before the sleeper clears its bell.
+TEST(Threads, NobodySleepsOnceThereAreSeveral) {
+  Segment segment(false);
+  ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
+  host.share();
+  segment.bell().store(0);
+  host.sleep();
 }
 
 }  // namespace

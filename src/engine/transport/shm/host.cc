@@ -48,8 +48,10 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
 }
 
 void ShmHost::share() {
-  shared_ = true;
-  spins_ = 0;
+  if (shared_.load(std::memory_order_relaxed)) return;
+  shared_.store(true, std::memory_order_seq_cst);
+  spins_.store(0, std::memory_order_relaxed);
+  ring(rank_);  // who sleeps in here, alone until now
 }
 
 void ShmHost::enter() {
@@ -86,7 +88,7 @@ void ShmHost::let_others_in(unsigned turn) {
 }
 
 bool ShmHost::poll_slowly(unsigned turn) {
-  if (shared_) {
+  if (shared_.load(std::memory_order_relaxed)) {
     let_others_in(turn);
     return true;
   }
@@ -120,6 +122,8 @@ bool ShmHost::settle() {
 
 void ShmHost::sleep() {
   RankControl* me = control_of(base_, rank_);
+  // The ring of share() may have come before the bell was cleared.
+  if (shared_.load(std::memory_order_seq_cst)) return;
   const timespec limit{sleep_limit_ms_ / 1000, sleep_limit_ms_ % 1000 * 1000000L};
   syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
 }
@@ -177,7 +181,7 @@ void ShmHost::stop(const char* text) {
     _exit(1);
   }
   tell(wire::MessageType::kDiverged, 0, 0, text, strlen(text));
-  for (;;) sleep();  // the agent ends the job
+  for (;;) pause();  // the agent ends the job
 }
 
 void ShmHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,

@@ -48,19 +48,21 @@ class ShmHost {
   bool settle();
 
   bool poll(unsigned turn) {
-    if (turn < spins_) {
+    if (turn < spins_.load(std::memory_order_relaxed)) {
       __builtin_ia32_pause();
       return true;
     }
     return poll_slowly(turn);
   }
 
-  // Several threads of this process are in here by turns from now on: each of them enters and
-  // leaves, as deep as it likes, and one that waits lets the others in. They have one bell between
-  // them, so none sleeps until it is rung: they look again after a short time.
-  void share();
+  // The threads of this process are in here by turns: each of them enters and leaves, as deep as it
+  // likes.
   void enter();
   void leave();
+  // There are several from now on; called by one before it enters, at any time. One that waits lets
+  // others in. They have one bell between them, so none sleeps until it is rung: they look again
+  // after a short time.
+  void share();
 
   void sleep();
   void ring(std::uint32_t rank);
@@ -90,10 +92,10 @@ class ShmHost {
   int agent_socket_;
   int sleep_limit_ms_;
   bool light_publish_;
-  unsigned spins_;        // looks with a pause between them
-  unsigned looks_;        // until sleep
-  unsigned yield_every_;  // looks in between
-  bool shared_ = false;
+  std::atomic<unsigned> spins_;  // looks with a pause between them
+  unsigned looks_;               // until sleep
+  unsigned yield_every_;         // looks in between
+  std::atomic<bool> shared_{false};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pthread_t> inside_{};  // the thread that holds the mutex
   unsigned depth_ = 0;               // its

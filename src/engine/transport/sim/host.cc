@@ -10,12 +10,12 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",       "Look",   "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate",    "Stage",  "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
-      "Post",        "Posted", "Written",    "Receive",  "Match",        "Matched", "Consumed",
-      "Outcome",     "Cancel", "Announce",   "Ring",     "Intern",       "Model",   "Prepare",
-      "Acknowledge", "Mark",   "start",      "register", "welcome",      "poll",    "sleep",
-      "operator",    "exit"};
+      "Enter",    "Look",        "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
+      "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
+      "Post",     "Posted",      "Written",    "Receive",  "Match",        "Matched", "Consumed",
+      "Outcome",  "Standing",    "Cancel",     "Announce", "Ring",         "Intern",  "Model",
+      "Prepare",  "Acknowledge", "Mark",       "start",    "register",     "welcome", "poll",
+      "sleep",    "operator",    "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
