@@ -6,6 +6,7 @@ namespace rejoin::pmpi {
 namespace {
 
 struct AlltoallPlan : ChannelPlan {
+  using Inter = inter::AlltoallPlan;
   Blocks out, in;
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
@@ -91,8 +92,6 @@ struct AlltoallPlan : ChannelPlan {
 
 int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
              void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::alltoall(site, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   return check_and_run<AlltoallPlan>("MPI_Alltoall", site, comm, OpKind::kAlltoall, sendbuf,
                                      sendcount, sendtype, recvbuf, recvcount, recvtype);
 }
@@ -100,9 +99,6 @@ int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype 
 int alltoallv(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
               MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
               MPI_Datatype recvtype, MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::alltoallv(site, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
-                            rdispls, recvtype, comm);
   return check_and_run<AlltoallPlan>("MPI_Alltoallv", site, comm, OpKind::kAlltoallv, sendbuf,
                                      sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
                                      recvtype);
@@ -111,9 +107,6 @@ int alltoallv(const void* site, const void* sendbuf, const int sendcounts[], con
 int alltoallw(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
               const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
               const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::alltoallw(site, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
-                            rdispls, recvtypes, comm);
   return check_and_run<AlltoallPlan>("MPI_Alltoallw", site, comm, OpKind::kAlltoallw, sendbuf,
                                      sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
                                      recvtypes);

@@ -107,7 +107,7 @@ struct ChannelRun {
 template <class Plan, class... Arguments>
 int check_and_run(const char* name, const void* site, MPI_Comm comm, OpKind kind,
                   Arguments... arguments) {
-  if (!is_comm(comm)) return fail_comm(name);
+  if (!is_comm(comm)) return run_on_inter<Plan>(name, site, comm, kind, arguments...);
   Plan plan;
   if (const int code = plan.check(name, comm, arguments...)) return code;
   return run(name, site, comm, kind, plan);

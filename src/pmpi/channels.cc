@@ -6,6 +6,7 @@ namespace rejoin::pmpi {
 namespace {
 
 struct GatherPlan : ChannelPlan {
+  using Inter = inter::GatherPlan;
   bool in_place;
   const void* send;
   MPI_Datatype send_type = MPI_BYTE;
@@ -68,6 +69,7 @@ struct GatherPlan : ChannelPlan {
 };
 
 struct ScatterPlan : ChannelPlan {
+  using Inter = inter::ScatterPlan;
   bool in_place;
   Block own = {};
   Blocks places;
@@ -131,9 +133,6 @@ struct ScatterPlan : ChannelPlan {
 
 int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
            void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::gather(site, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-                         comm);
   return check_and_run<GatherPlan>("MPI_Gather", site, comm, OpKind::kGather, sendbuf, sendcount,
                                    sendtype, recvbuf, recvcount, recvtype, root);
 }
@@ -141,18 +140,12 @@ int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype se
 int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
             void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
             int root, MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::gatherv(site, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-                          root, comm);
   return check_and_run<GatherPlan>("MPI_Gatherv", site, comm, OpKind::kGatherv, sendbuf, sendcount,
                                    sendtype, recvbuf, recvcounts, displs, recvtype, root);
 }
 
 int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
             void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::scatter(site, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-                          comm);
   return check_and_run<ScatterPlan>("MPI_Scatter", site, comm, OpKind::kScatter, sendbuf, sendcount,
                                     sendtype, recvbuf, recvcount, recvtype, root);
 }
@@ -160,9 +153,6 @@ int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype s
 int scatterv(const void* site, const void* sendbuf, const int sendcounts[], const int displs[],
              MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root,
              MPI_Comm comm) {
-  if (is_inter(comm))
-    return inter::scatterv(site, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
-                           recvtype, root, comm);
   return check_and_run<ScatterPlan>("MPI_Scatterv", site, comm, OpKind::kScatterv, sendbuf,
                                     sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
                                     root);

@@ -49,10 +49,14 @@ recovery::Call Collective::call_from(const recovery::Signature& signature, const
 }
 
 void Collective::end(recovery::Status status) {
-  code_ = class_of(status);
-  if (status == recovery::Status::kOk) return;
+  code_ = MPI_SUCCESS;
+  if (status != recovery::Status::kOk) end(class_of(status), context->rank->last_error());
+}
+
+void Collective::end(int code, const char* text) {
+  code_ = code;
   if (text_ == nullptr) text_ = static_cast<char*>(allocate(kTextBytes));
-  snprintf(text_, kTextBytes, "%s", context->rank->last_error());
+  snprintf(text_, kTextBytes, "%s", text);
 }
 
 int Collective::raise(const char* function) const {

@@ -11,6 +11,9 @@
 //         ReplicatedSpec spec                  all members are given the same; or else
 //         input, input_bytes, algorithm        for the fingerprint; of engine/collectives.h
 //         void deliver(const Outcome&)         to the program's buffers
+//         const char* wrong_counts() const     after that, if a Run has it: an error; null: none
+//     Inter                                    the plan of the same arguments on an
+//                                              intercommunicator, if it works on one
 #pragma once
 
 #include <optional>
@@ -74,6 +77,7 @@ class Collective : public recovery::Nonblocking {
   // As it is passed to the recovery layer: with a hint that lasts.
   recovery::Call call_from(const recovery::Signature& signature, const void* site);
   void end(recovery::Status status);
+  void end(int code, const char* text);
 
   const MPI_Comm comm_;
   const OpKind kind_;
@@ -89,6 +93,15 @@ class Collective : public recovery::Nonblocking {
 template <class Run>
 concept Replicated = requires(Run& run) {
   run.spec;
+};
+
+template <class Run>
+concept Judging = requires(const Run& run) {
+  run.wrong_counts();
+};
+template <class Plan>
+concept WorksOnInter = requires {
+  typename Plan::Inter;
 };
 
 template <class Plan>
@@ -136,6 +149,10 @@ class PlannedCollective final : public Collective {
     if (p == journal::Progress::kPending) return p;
     if (p == journal::Progress::kDone) run_->deliver(outcome_);
     end(outcome_.status);
+    if constexpr (Judging<Run>) {
+      const char* wrong = p == journal::Progress::kDone ? run_->wrong_counts() : nullptr;
+      if (wrong != nullptr) end(MPI_ERR_COUNT, wrong);
+    }
     operation_.reset();
     run_.reset();
     return p;
@@ -163,6 +180,11 @@ template <class Plan>
     if (o.status != recovery::Status::kOk) [[unlikely]]
       return fail_status(name, comm, o.status);
     run.deliver(o);
+    if constexpr (Judging<typename Plan::Run>) {
+      if (const char* wrong = run.wrong_counts()) {
+        return fail(name, comm, MPI_ERR_COUNT, "%s", wrong);
+      }
+    }
     return MPI_SUCCESS;
   };
   if constexpr (Replicated<typename Plan::Run>) {
@@ -173,10 +195,23 @@ template <class Plan>
   }
 }
 
+// On what is no intracommunicator.
 template <class Plan, class... Arguments>
-int make_collective(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
-                    MPI_Request* request, Arguments... arguments) {
-  if (!is_comm(comm)) return fail_comm(name, comm);
+[[gnu::cold]] int run_on_inter(const char* name, const void* site, MPI_Comm comm, OpKind kind,
+                               Arguments... arguments) {
+  if constexpr (WorksOnInter<Plan>) {
+    if (is_inter(comm)) {
+      typename Plan::Inter plan;
+      if (const int code = plan.check(name, comm, arguments...)) return code;
+      return run(name, site, comm, kind, plan);
+    }
+  }
+  return fail_comm(name, comm);
+}
+
+template <class Plan, class... Arguments>
+int make_planned(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
+                 MPI_Request* request, Arguments... arguments) {
   if (request == nullptr) {
     return fail(name, comm, MPI_ERR_ARG, "the place for the request is a null pointer");
   }
@@ -188,6 +223,19 @@ int make_collective(const char* name, MPI_Comm comm, OpKind kind, bool persisten
   }
   *request = make_collective_request(comm, kind, c, persistent);
   return MPI_SUCCESS;
+}
+
+template <class Plan, class... Arguments>
+int make_collective(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
+                    MPI_Request* request, Arguments... arguments) {
+  if constexpr (WorksOnInter<Plan>) {
+    if (is_inter(comm)) {
+      using Inter = typename Plan::Inter;
+      return make_planned<Inter>(name, comm, kind, persistent, request, arguments...);
+    }
+  }
+  if (!is_comm(comm)) return fail_comm(name, comm);
+  return make_planned<Plan>(name, comm, kind, persistent, request, arguments...);
 }
 
 template <class Plan, class... Arguments>
@@ -203,7 +251,7 @@ int begin_collective(const char* name, const void* site, MPI_Comm comm, OpKind k
 template <class Plan, class... Arguments>
 int init_collective(const char* name, MPI_Comm comm, OpKind kind, MPI_Info info,
                     MPI_Request* request, Arguments... arguments) {
-  if (is_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
+  if (is_any_comm(comm) && info != MPI_INFO_NULL && !is_info(info)) {
     return fail(name, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
   }
   return make_collective<Plan>(name, comm, kind, true, request, arguments...);

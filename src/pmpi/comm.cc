@@ -127,6 +127,8 @@ int duplicate(const char* name, const void* site, MPI_Comm comm, MPI_Comm* newco
 
 // A collective that moves nothing.
 struct MeetingPlan {
+  using Inter = MeetingPlan;
+
   int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
   void keep(Kept&) {}
   recovery::Signature signature(OpKind kind) const { return signature_of(kind, -1, 0); }
@@ -219,7 +221,7 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
 // has come.
 int comm_idup(const void* site, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
   constexpr const char* kName = "MPI_Comm_idup";
-  if (is_comm(comm) && newcomm == nullptr) {
+  if (is_any_comm(comm) && newcomm == nullptr) {
     return fail(kName, comm, MPI_ERR_ARG, "the place for the communicator is a null pointer");
   }
   if (const int code =

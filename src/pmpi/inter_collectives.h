@@ -1,44 +1,292 @@
-// Collectives of an intercommunicator: what a group contributes goes to the other one. REQUIRE
-// is_inter(comm). In those with a root, the root passes MPI_ROOT, the others of its group
-// MPI_PROC_NULL, and the other group the root's rank.
+// Collectives of an intercommunicator, as plans (collective.h): what a group contributes goes to
+// the other one. check() REQUIRES is_inter(comm) and takes the arguments of the C function; in
+// those with a root, the root passes MPI_ROOT, the others of its group MPI_PROC_NULL, and the other
+// group the root's rank.
+//
+// Everything is an exchange of messages between the groups: block i of a buffer belongs to rank i
+// of the other group. Reductions fold what has come in the order of those ranks. All that is sent
+// is sent before anything has come, so a plan may be run as a nonblocking operation.
 #pragma once
 
-#include "pmpi/handles.h"
+#include <string.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "engine/collectives.h"
+#include "pmpi/buffers.h"
+#include "pmpi/call.h"
+#include "pmpi/collective.h"
+#include "pmpi/reduction.h"
 
 namespace rejoin::pmpi::inter {
 
-int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int root,
-          MPI_Comm comm);
-int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-              void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-               void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-               MPI_Comm comm);
-int gather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-           void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
-int gatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-            void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-            int root, MPI_Comm comm);
-int scatter(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-            void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
-int scatterv(const void* site, const void* sendbuf, const int sendcounts[], const int displs[],
-             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root,
-             MPI_Comm comm);
-int alltoall(const void* site, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-             void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
-int alltoallv(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
-              MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-              MPI_Datatype recvtype, MPI_Comm comm);
-int alltoallw(const void* site, const void* sendbuf, const int sendcounts[], const int sdispls[],
-              const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-              const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm);
-int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
-              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
-int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
-           MPI_Op op, int root, MPI_Comm comm);
-int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const int recvcounts[],
-                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
-int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, int recvcount,
-                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
+using recovery::OpKind;
+using recovery::Outcome;
+using recovery::Signature;
+
+// Members of the context.
+using Ranks = std::span<const std::uint32_t>;
+
+// The blocks of one buffer.
+struct Blocks {
+  const void* buffer = nullptr;
+  MPI_Datatype type = nullptr;
+  int count = 0;                // of each block, if counts is null
+  const int* counts = nullptr;  // in values
+  const int* displs = nullptr;  // in extents; in bytes if types is not null
+  const MPI_Datatype* types = nullptr;
+  bool one = false;  // the same block for all
+
+  MPI_Datatype type_of(std::size_t i) const { return types != nullptr ? types[i] : type; }
+  int count_of(std::size_t i) const { return counts != nullptr ? counts[i] : count; }
+  std::size_t bytes(std::size_t i) const { return bytes_of(type_of(i), count_of(i)); }
+  std::byte* values(std::size_t i) const {
+    if (one) return value_at(buffer, type, 0);
+    if (types != nullptr) return static_cast<std::byte*>(const_cast<void*>(buffer)) + displs[i];
+    return value_at(buffer, type,
+                    displs != nullptr ? displs[i] : static_cast<std::ptrdiff_t>(i) * count);
+  }
+  void keep(Kept& kept, std::size_t blocks) {
+    kept.copy(&counts, blocks);
+    kept.copy(&displs, blocks);
+    kept.copy(&types, blocks);
+    if (types == nullptr) kept.hold(type);
+    for (std::size_t i = 0; types != nullptr && i < blocks; ++i) kept.hold(types[i]);
+  }
+};
+
+// How engine::Exchange sees what is sent. Each message is copied when it is sent, so one place to
+// pack is enough.
+class Outgoing {
+ public:
+  Outgoing(const Blocks& blocks, std::size_t count) : blocks_(blocks) {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!is_contiguous(blocks.type_of(i))) most = std::max(most, blocks.bytes(i));
+    }
+    if (most > 0) packed_.reserve(most);
+  }
+  engine::Block operator()(std::size_t i) const {
+    const MPI_Datatype type = blocks_.type_of(i);
+    const std::size_t bytes = blocks_.bytes(i);
+    if (bytes == 0) return {nullptr, 0};
+    if (is_contiguous(type)) return {first_byte(type, blocks_.values(i)), bytes};
+    pack(type, blocks_.values(i), static_cast<std::size_t>(blocks_.count_of(i)), packed_.data());
+    return {packed_.data(), bytes};
+  }
+
+ private:
+  const Blocks& blocks_;
+  Scratch packed_;
+};
+
+class Incoming {
+ public:
+  explicit Incoming(const Blocks& blocks) : blocks_(blocks) {}
+  std::size_t room(std::size_t i) const { return blocks_.bytes(i); }
+  void put(std::size_t i, const std::byte* data, std::size_t bytes) const {
+    if (bytes > 0) put_values(blocks_.type_of(i), data, bytes, blocks_.values(i));
+  }
+
+ private:
+  const Blocks& blocks_;
+};
+
+// The operands of a reduction, sent to everybody.
+struct Vector {
+  const std::byte* data;
+  std::size_t bytes;
+  engine::Block operator()(std::size_t) const { return {const_cast<std::byte*>(data), bytes}; }
+};
+
+// Folds vectors in the order in which they are received.
+class Fold {
+ public:
+  Fold(const engine::Reduction& op, std::size_t count)
+      : op_(op), count_(count), bytes_(count * op.element_bytes), memory_(2 * bytes_ + 1) {
+    result_ = memory_.data();
+    next_ = result_ + bytes_;
+  }
+  std::size_t room(std::size_t) const { return bytes_; }
+  void put(std::size_t i, const std::byte* data, std::size_t bytes) {
+    too_short_ |= bytes < bytes_;
+    if (i == 0) {
+      if (bytes > 0) memcpy(result_, data, bytes);
+      return;
+    }
+    op_.combine(op_, result_, data, next_, std::min(bytes / op_.element_bytes, count_));
+    std::swap(result_, next_);
+  }
+  const std::byte* result() const { return result_; }
+  bool too_short() const { return too_short_; }  // some of the vectors
+
+ private:
+  const engine::Reduction& op_;
+  std::size_t count_, bytes_;
+  Scratch memory_;
+  std::byte *result_, *next_;
+  bool too_short_ = false;
+};
+
+// The other group: whom this rank sends to or receives from.
+class Members {
+ public:
+  void take(MPI_Comm comm);  // once
+  Ranks all() const { return all_; }
+  Ranks one(int rank) const { return all_.subspan(static_cast<std::size_t>(rank), 1); }
+
+ private:
+  Scratch memory_;
+  Ranks all_;
+};
+
+// How engine::Exchange is given what is not copied.
+template <class Body>
+struct By {
+  Body* body;
+  engine::Block operator()(std::size_t i) const { return (*body)(i); }
+  std::size_t room(std::size_t i) const { return body->room(i); }
+  void put(std::size_t i, const std::byte* data, std::size_t bytes) const {
+    body->put(i, data, bytes);
+  }
+};
+
+// Counts, types and roots are compared by what is sent: the groups may say them differently.
+inline Signature signature_between(OpKind kind) { return signature_of(kind, -1, 0); }
+
+// Blocks go to some ranks of the other group, and come from some.
+struct MovePlan {
+  Members members;
+  Ranks to, from;
+  Blocks out, in;
+
+  void keep(Kept& kept) {
+    out.keep(kept, to.size());
+    in.keep(kept, from.size());
+  }
+  Signature signature(OpKind kind) const { return signature_between(kind); }
+
+  struct Run {
+    explicit Run(const MovePlan& p)
+        : outgoing(p.out, p.to.size()),
+          algorithm(p.to, By<const Outgoing>{&outgoing}, p.from, Incoming(p.in)) {}
+    void deliver(const Outcome&) {}
+    const void* const input = nullptr;
+    const std::size_t input_bytes = 0;
+    const Outgoing outgoing;
+    engine::Exchange<By<const Outgoing>, Incoming> algorithm;
+  };
+
+ protected:
+  // Everybody sends to all of the other group, and receives from all.
+  int all_to_all(const char* name, MPI_Comm comm, const Blocks& sent, const Blocks& received);
+  // The other group's blocks come together at the root, at `received`.
+  int to_root(const char* name, MPI_Comm comm, int root, const Blocks& sent,
+              const Blocks& received);
+  // The root's blocks go to the ranks of the other group.
+  int from_root(const char* name, MPI_Comm comm, int root, const Blocks& sent,
+                const Blocks& received);
+};
+
+// Vectors go to some ranks of the other group; those that come are folded.
+struct FoldPlan {
+  BoundReduction bound;  // of those that send or receive
+  const void* send = nullptr;
+  void* receive = nullptr;
+  MPI_Datatype type = nullptr;
+  std::size_t count = 0;            // of each vector
+  std::size_t first = 0, kept = 0;  // what this rank is given of the result
+  Members members;
+  Ranks to, from;
+
+  void keep(Kept& held) { held.hold(type); }
+  Signature signature(OpKind kind) const { return signature_between(kind); }
+
+  struct Run {
+    explicit Run(const FoldPlan& p)
+        : plan(p), algorithm(p.to, take_input(), p.from, By<Fold>{make_fold()}) {}
+    void deliver(const Outcome&) {
+      if (!fold || fold->too_short()) return;
+      Result(plan.type, plan.receive)
+          .deliver(fold->result() + plan.first * plan.type->reduced_bytes, plan.kept);
+    }
+    const char* wrong_counts() const {
+      return fold && fold->too_short() ? "the other group contributes shorter vectors" : nullptr;
+    }
+    const FoldPlan& plan;
+    const void* const input = nullptr;
+    const std::size_t input_bytes = 0;
+    std::optional<Contribution> contribution;
+    std::optional<Fold> fold;
+    engine::Exchange<Vector, By<Fold>> algorithm;
+
+   private:
+    Vector take_input() {
+      if (plan.to.empty()) return {nullptr, 0};
+      contribution.emplace(plan.type, plan.send, plan.count);
+      return {contribution->data(), plan.count * plan.type->reduced_bytes};
+    }
+    Fold* make_fold() {
+      return plan.from.empty() ? nullptr : &fold.emplace(plan.bound.get(), plan.count);
+    }
+  };
+
+ protected:
+  int bind_all(const char* name, MPI_Comm comm, int values, MPI_Datatype datatype, MPI_Op op);
+  // Everybody folds the other group's vectors.
+  int fold_for_all(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf);
+};
+
+struct BcastPlan : MovePlan {
+  int check(const char* name, MPI_Comm comm, void* buffer, int count, MPI_Datatype datatype,
+            int root);
+};
+struct AllgatherPlan : MovePlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int displs[],
+            MPI_Datatype recvtype);
+};
+struct GatherPlan : MovePlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int displs[],
+            MPI_Datatype recvtype, int root);
+};
+struct ScatterPlan : MovePlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
+            const int displs[], MPI_Datatype sendtype, void* recvbuf, int recvcount,
+            MPI_Datatype recvtype, int root);
+};
+struct AlltoallPlan : MovePlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
+            MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
+            const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[],
+            const int rdispls[], MPI_Datatype recvtype);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
+            const int sdispls[], const MPI_Datatype sendtypes[], void* recvbuf,
+            const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[]);
+};
+struct AllreducePlan : FoldPlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
+            MPI_Datatype datatype, MPI_Op op);
+};
+struct ReduceScatterPlan : FoldPlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int recvcount,
+            MPI_Datatype datatype, MPI_Op op);
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
+            const int recvcounts[], MPI_Datatype datatype, MPI_Op op);
+};
+struct ReducePlan : FoldPlan {
+  int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
+            MPI_Datatype datatype, MPI_Op op, int root);
+};
 
 }  // namespace rejoin::pmpi::inter

@@ -99,6 +99,8 @@ struct ReductionPlan {
 };
 
 struct AllreducePlan : ReductionPlan {
+  using Inter = inter::AllreducePlan;
+
   std::size_t count;
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
@@ -130,6 +132,8 @@ struct AllreducePlan : ReductionPlan {
 // Reduce_scatter and Reduce_scatter_block: everybody has the whole vector reduced, and takes a
 // part.
 struct ScatteredPlan : ReductionPlan {
+  using Inter = inter::ReduceScatterPlan;
+
   std::size_t count;             // of the whole vector
   std::size_t before, my_count;  // of my part
   std::uint32_t layout = 0;
@@ -178,6 +182,8 @@ struct ScatteredPlan : ReductionPlan {
 };
 
 struct ReducePlan : ReductionPlan {
+  using Inter = inter::ReducePlan;
+
   std::size_t count;
   int root;
   bool at_root;
@@ -288,8 +294,8 @@ int allreduce(const void* site, const void* sendbuf, void* recvbuf, int count,
               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allreduce";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm) ? inter::allreduce(site, sendbuf, recvbuf, count, datatype, op, comm)
-                          : fail_comm(kName);
+    return run_on_inter<AllreducePlan>(kName, site, comm, OpKind::kAllreduce, sendbuf, recvbuf,
+                                       count, datatype, op);
   }
   AllreducePlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, recvbuf, count, datatype, op)) return code;
@@ -300,9 +306,8 @@ int reduce_scatter_block(const void* site, const void* sendbuf, void* recvbuf, i
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce_scatter_block";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm)
-               ? inter::reduce_scatter_block(site, sendbuf, recvbuf, recvcount, datatype, op, comm)
-               : fail_comm(kName);
+    return run_on_inter<ScatteredPlan>(kName, site, comm, OpKind::kReduceScatterBlock, sendbuf,
+                                       recvbuf, recvcount, datatype, op);
   }
   ScatteredPlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, recvbuf, recvcount, datatype, op)) {
@@ -315,9 +320,8 @@ int reduce_scatter(const void* site, const void* sendbuf, void* recvbuf, const i
                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce_scatter";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm)
-               ? inter::reduce_scatter(site, sendbuf, recvbuf, recvcounts, datatype, op, comm)
-               : fail_comm(kName);
+    return run_on_inter<ScatteredPlan>(kName, site, comm, OpKind::kReduceScatter, sendbuf, recvbuf,
+                                       recvcounts, datatype, op);
   }
   ScatteredPlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, recvbuf, recvcounts, datatype, op)) {
@@ -330,8 +334,8 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
            MPI_Op op, int root, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Reduce";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm) ? inter::reduce(site, sendbuf, recvbuf, count, datatype, op, root, comm)
-                          : fail_comm(kName);
+    return run_on_inter<ReducePlan>(kName, site, comm, OpKind::kReduce, sendbuf, recvbuf, count,
+                                    datatype, op, root);
   }
   ReducePlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, recvbuf, count, datatype, op, root)) {

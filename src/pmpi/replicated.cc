@@ -23,6 +23,8 @@ int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t e
 }
 
 struct BarrierPlan {
+  using Inter = BarrierPlan;  // everybody has come
+
   int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
   void keep(Kept&) {}
   Signature signature(OpKind kind) const { return signature_of(kind, -1, 0); }
@@ -35,6 +37,8 @@ struct BarrierPlan {
 };
 
 struct BcastPlan {
+  using Inter = inter::BcastPlan;
+
   void* buffer;
   int count;
   MPI_Datatype type;
@@ -81,6 +85,8 @@ struct BcastPlan {
 };
 
 struct AllgatherPlan {
+  using Inter = inter::AllgatherPlan;
+
   const void* send;  // what this rank brings
   MPI_Datatype send_type;
   std::size_t send_count;
@@ -134,6 +140,8 @@ struct AllgatherPlan {
 };
 
 struct AllgathervPlan {
+  using Inter = inter::AllgatherPlan;
+
   const void* send;  // what this rank brings
   MPI_Datatype send_type;
   std::size_t send_count;
@@ -235,8 +243,8 @@ int bcast(const void* site, void* buffer, int count, MPI_Datatype datatype, int 
           MPI_Comm comm) {
   constexpr const char* kName = "MPI_Bcast";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm) ? inter::bcast(site, buffer, count, datatype, root, comm)
-                          : fail_comm(kName);
+    return run_on_inter<BcastPlan>(kName, site, comm, OpKind::kBcast, buffer, count, datatype,
+                                   root);
   }
   BcastPlan plan;
   if (const int code = plan.check(kName, comm, buffer, count, datatype, root)) return code;
@@ -247,9 +255,8 @@ int allgather(const void* site, const void* sendbuf, int sendcount, MPI_Datatype
               void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allgather";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm) ? inter::allgather(site, sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                             recvtype, comm)
-                          : fail_comm(kName);
+    return run_on_inter<AllgatherPlan>(kName, site, comm, OpKind::kAllgather, sendbuf, sendcount,
+                                       sendtype, recvbuf, recvcount, recvtype);
   }
   AllgatherPlan plan;
   if (const int code =
@@ -264,9 +271,8 @@ int allgatherv(const void* site, const void* sendbuf, int sendcount, MPI_Datatyp
                MPI_Comm comm) {
   constexpr const char* kName = "MPI_Allgatherv";
   if (!is_comm(comm)) [[unlikely]] {
-    return is_inter(comm) ? inter::allgatherv(site, sendbuf, sendcount, sendtype, recvbuf,
-                                              recvcounts, displs, recvtype, comm)
-                          : fail_comm(kName);
+    return run_on_inter<AllgathervPlan>(kName, site, comm, OpKind::kAllgatherv, sendbuf, sendcount,
+                                        sendtype, recvbuf, recvcounts, displs, recvtype);
   }
   AllgathervPlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, sendcount, sendtype, recvbuf, recvcounts,

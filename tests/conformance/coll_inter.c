@@ -1,9 +1,36 @@
 // Conformance of the collectives of intercommunicators, with every root and lengths from 0 on.
+//
+// coll_inter [nonblocking | persistent]: in that form instead of the blocking one.
 
 #include <mpi.h>
+// clang-format off: mpi-ext.h needs mpi.h
+#include <mpi-ext.h>
+// clang-format on
 
 #include "check.h"
 #include "inters.h"
+
+enum { kBlocking, kNonblocking, kPersistent };
+static int form = kBlocking;
+
+/** Runs MPI_`name` in the form that is tested; a persistent one twice. */
+#define RUN(name, nonblocking, ...)                                 \
+  do {                                                              \
+    MPI_Request request = MPI_REQUEST_NULL;                         \
+    if (form == kBlocking) {                                        \
+      OK(MPI_##name(__VA_ARGS__));                                  \
+    } else if (form == kNonblocking) {                              \
+      OK(MPI_##nonblocking(__VA_ARGS__, &request));                 \
+      OK(MPI_Wait(&request, MPI_STATUS_IGNORE));                    \
+    } else {                                                        \
+      OK(MPIX_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &request)); \
+      for (int again = 0; again < 2; ++again) {                     \
+        OK(MPI_Start(&request));                                    \
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));                  \
+      }                                                             \
+      OK(MPI_Request_free(&request));                               \
+    }                                                               \
+  } while (0)
 
 /** What the root argument is at this rank if rank `root` of the first or second group is it. */
 static int root_argument(const Inter* x, int in_first, int root) {
@@ -29,7 +56,7 @@ static void test_one_root(const Inter* x, int root, int count) {
     a[k] = is_root ? pattern(check_state.rank, 0, k) : -9999;
     expected[k] = takes_part ? pattern(world_root(x, root), 0, k) : -9999;
   }
-  OK(MPI_Bcast(a, count, MPI_INT, root, x->comm));
+  RUN(Bcast, Ibcast, a, count, MPI_INT, root, x->comm);
   check_ints("bcast", expected, a, count);
 
   for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 1, k);
@@ -38,7 +65,7 @@ static void test_one_root(const Inter* x, int root, int count) {
   for (int i = 0; is_root && i < x->peer_count; ++i) {
     for (int k = 0; k < count; ++k) expected[i * count + k] = pattern(x->peer[i], 1, k);
   }
-  OK(MPI_Gather(a, count, MPI_INT, b, count, MPI_INT, root, x->comm));
+  RUN(Gather, Igather, a, count, MPI_INT, b, count, MPI_INT, root, x->comm);
   check_ints("gather", expected, b, n * count);
 
   set_ints(b, n * (count + 1), -1);
@@ -48,8 +75,8 @@ static void test_one_root(const Inter* x, int root, int count) {
     displs[i] = i * (count + 1);
     for (int k = 0; k < counts[i]; ++k) expected[displs[i] + k] = pattern(x->peer[i], 1, k);
   }
-  OK(MPI_Gatherv(a, check_state.rank % (count + 1), MPI_INT, b, counts, displs, MPI_INT, root,
-                 x->comm));
+  RUN(Gatherv, Igatherv, a, check_state.rank % (count + 1), MPI_INT, b, counts, displs, MPI_INT,
+      root, x->comm);
   check_ints("gatherv", expected, b, n * (count + 1));
 
   for (int i = 0; i < x->peer_count; ++i) {
@@ -60,14 +87,14 @@ static void test_one_root(const Inter* x, int root, int count) {
   for (int k = 0; takes_part && !is_root && k < count; ++k) {
     expected[k] = pattern(world_root(x, root), check_state.rank, k);
   }
-  OK(MPI_Scatter(a, count, MPI_INT, b, count, MPI_INT, root, x->comm));
+  RUN(Scatter, Iscatter, a, count, MPI_INT, b, count, MPI_INT, root, x->comm);
   check_ints("scatter", expected, b, count);
   for (int i = 0; i < x->peer_count; ++i) {
     counts[i] = count;
     displs[i] = i * count;
   }
   set_ints(b, count, -1);
-  OK(MPI_Scatterv(a, counts, displs, MPI_INT, b, count, MPI_INT, root, x->comm));
+  RUN(Scatterv, Iscatterv, a, counts, displs, MPI_INT, b, count, MPI_INT, root, x->comm);
   check_ints("scatterv", expected, b, count);
 
   for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 3, k);
@@ -76,7 +103,7 @@ static void test_one_root(const Inter* x, int root, int count) {
   for (int i = 0; is_root && i < x->peer_count; ++i) {
     for (int k = 0; k < count; ++k) expected[k] += pattern(x->peer[i], 3, k);
   }
-  OK(MPI_Reduce(a, b, count, MPI_INT, MPI_SUM, root, x->comm));
+  RUN(Reduce, Ireduce, a, b, count, MPI_INT, MPI_SUM, root, x->comm);
   check_ints("reduce", expected, b, count);
   free(a);
   free(b);
@@ -108,14 +135,14 @@ static void test_all_to_all(const Inter* x, int count) {
   for (int i = 0; i < x->peer_count; ++i) {
     for (int k = 0; k < count; ++k) expected[i * count + k] = pattern(x->peer[i], 4, k);
   }
-  OK(MPI_Allgather(a, count, MPI_INT, b, count, MPI_INT, x->comm));
+  RUN(Allgather, Iallgather, a, count, MPI_INT, b, count, MPI_INT, x->comm);
   check_ints("allgather", expected, b, x->peer_count * count);
   for (int i = 0; i < x->peer_count; ++i) {
     counts[i] = count;
     displs[i] = (x->peer_count - 1 - i) * count;
   }
   set_ints(b, n * count, -1);
-  OK(MPI_Allgatherv(a, count, MPI_INT, b, counts, displs, MPI_INT, x->comm));
+  RUN(Allgatherv, Iallgatherv, a, count, MPI_INT, b, counts, displs, MPI_INT, x->comm);
   for (int i = 0; i < x->peer_count; ++i) {
     check_ints("allgatherv", expected + i * count, b + displs[i], count);
   }
@@ -128,18 +155,27 @@ static void test_all_to_all(const Inter* x, int count) {
     displs[i] = i * count;
   }
   set_ints(b, n * count, -1);
-  OK(MPI_Alltoall(a, count, MPI_INT, b, count, MPI_INT, x->comm));
+  RUN(Alltoall, Ialltoall, a, count, MPI_INT, b, count, MPI_INT, x->comm);
   check_ints("alltoall", expected, b, x->peer_count * count);
   set_ints(b, n * count, -1);
-  OK(MPI_Alltoallv(a, counts, displs, MPI_INT, b, counts, displs, MPI_INT, x->comm));
+  RUN(Alltoallv, Ialltoallv, a, counts, displs, MPI_INT, b, counts, displs, MPI_INT, x->comm);
   check_ints("alltoallv", expected, b, x->peer_count * count);
+  MPI_Datatype* types = (MPI_Datatype*)calloc((size_t)n, sizeof *types);
+  for (int i = 0; i < n; ++i) {
+    types[i] = MPI_INT;
+    displs[i] *= (int)sizeof(int);
+  }
+  set_ints(b, n * count, -1);
+  RUN(Alltoallw, Ialltoallw, a, counts, displs, types, b, counts, displs, types, x->comm);
+  check_ints("alltoallw", expected, b, x->peer_count * count);
+  free(types);
 
   for (int k = 0; k < count; ++k) a[k] = pattern(check_state.rank, 5, k);
   set_ints(expected, count, 0);
   for (int i = 0; i < x->peer_count; ++i) {
     for (int k = 0; k < count; ++k) expected[k] += pattern(x->peer[i], 5, k);
   }
-  OK(MPI_Allreduce(a, b, count, MPI_INT, MPI_SUM, x->comm));
+  RUN(Allreduce, Iallreduce, a, b, count, MPI_INT, MPI_SUM, x->comm);
   check_ints("allreduce", expected, b, count);
 
   MPI_Op digits;
@@ -148,7 +184,7 @@ static void test_all_to_all(const Inter* x, int count) {
   long long all = 0;
   long long in_order = 0;
   for (int i = 0; i < x->peer_count; ++i) in_order = in_order * 10 + x->peer[i] + 1;
-  OK(MPI_Allreduce(&digit, &all, 1, MPI_LONG_LONG, digits, x->comm));
+  RUN(Allreduce, Iallreduce, &digit, &all, 1, MPI_LONG_LONG, digits, x->comm);
   check_i64("in the order of ranks", in_order, all);
   OK(MPI_Op_free(&digits));
 
@@ -162,13 +198,14 @@ static void test_all_to_all(const Inter* x, int count) {
       expected[k] += pattern(x->peer[i], 6, x->me * x->peer_count + k);
     }
   }
-  OK(MPI_Reduce_scatter_block(long_a, b, x->peer_count, MPI_INT, MPI_SUM, x->comm));
+  RUN(Reduce_scatter_block, Ireduce_scatter_block, long_a, b, x->peer_count, MPI_INT, MPI_SUM,
+      x->comm);
   check_ints("reduce_scatter_block", expected, b, x->peer_count);
   set_ints(counts, x->own_count, x->peer_count);
   set_ints(b, x->peer_count, -1);
-  OK(MPI_Reduce_scatter(long_a, b, counts, MPI_INT, MPI_SUM, x->comm));
+  RUN(Reduce_scatter, Ireduce_scatter, long_a, b, counts, MPI_INT, MPI_SUM, x->comm);
   check_ints("reduce_scatter", expected, b, x->peer_count);
-  OK(MPI_Barrier(x->comm));
+  RUN(Barrier, Ibarrier, x->comm);
   free(long_a);
   free(a);
   free(b);
@@ -200,6 +237,7 @@ static void test(const char* name, Side* side, int descending, int leaders_last)
 
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
+  if (argc > 1) form = strcmp(argv[1], "persistent") == 0 ? kPersistent : kNonblocking;
   test("halves", by_half, 0, 0);
   test("descending", by_half, 1, 1);
   test("parity", by_parity, 0, 1);

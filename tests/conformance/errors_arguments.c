@@ -376,6 +376,40 @@ static void test_communicators(void) {
   check_section("communicators");
 }
 
+/** Nonblocking collectives between two groups, of which the first is rank 0. */
+static void test_between_groups(void) {
+  check_context("between groups");
+  const int mine = check_state.rank == 0;
+  MPI_Comm local = MPI_COMM_NULL;
+  MPI_Comm inter = MPI_COMM_NULL;
+  MPI_Request r = MPI_REQUEST_NULL;
+  int in[2] = {1, 1};
+  int out[2] = {0, 0};
+  OK(MPI_Comm_split(kWorld, mine, 0, &local));
+  OK(MPI_Intercomm_create(local, 0, kWorld, mine ? 1 : 0, 3, &inter));
+  OK(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
+  REFUSED(MPI_ERR_ROOT, MPI_Ibcast(in, 1, MPI_INT, check_state.size, inter, &r));
+  REFUSED(MPI_ERR_COUNT, MPI_Iallreduce(in, out, -1, MPI_INT, MPI_SUM, inter, &r));
+  REFUSED(MPI_ERR_BUFFER, MPI_Iallreduce(MPI_IN_PLACE, out, 1, MPI_INT, MPI_SUM, inter, &r));
+  REFUSED(MPI_ERR_OP, MPI_Iallreduce(in, out, 1, MPI_INT, MPI_OP_NULL, inter, &r));
+  REFUSED(MPI_ERR_TYPE, MPI_Iallgather(in, 1, MPI_DATATYPE_NULL, out, 1, MPI_INT, inter, &r));
+  REFUSED(MPI_ERR_COMM, MPI_Iscan(in, out, 1, MPI_INT, MPI_SUM, inter, &r));
+  REFUSED(MPI_ERR_ARG, MPI_Ibarrier(inter, NULL));
+  check_true("no request was made", r == MPI_REQUEST_NULL);
+  // The groups' counts differ: what one is sent is too long, and the other too short.
+  const int count = mine ? 1 : 2;
+  const int expected = mine ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT;
+  REFUSED(expected, MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, inter));
+  OK(MPI_Iallreduce(in, out, count, MPI_INT, MPI_SUM, inter, &r));
+  REFUSED(expected, MPI_Wait(&r, MPI_STATUS_IGNORE));
+  OK(MPI_Iallreduce(in, out, 1, MPI_INT, MPI_SUM, inter, &r));
+  OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+  check_i64("the next one", mine ? check_state.size - 1 : 1, out[0]);
+  OK(MPI_Comm_free(&inter));
+  OK(MPI_Comm_free(&local));
+  check_section("between groups");
+}
+
 static void test_others(void) {
   check_context("operations, info objects, codes");
   MPI_Op op = MPI_OP_NULL;
@@ -424,6 +458,7 @@ int main(int argc, char** argv) {
   test_groups();
   test_communicators();
   test_others();
+  if (all && check_state.size > 1) test_between_groups();
   int sum = 0;
   OK(MPI_Allreduce(&check_state.size, &sum, 1, MPI_INT, MPI_SUM, kWorld));
   check_i64("the job goes on", check_state.size * check_state.size, sum);

@@ -172,7 +172,7 @@ static int copy_counted(MPI_Comm comm, int keyval, void* extra, void* in, void* 
   return MPI_SUCCESS;
 }
 
-static void test_dup(const Inter* x) {
+static void test_dup(const Inter* x, int nonblocking) {
   MPI_Comm copy;
   int keyval = MPI_KEYVAL_INVALID;
   int flag = 0;
@@ -180,7 +180,13 @@ static void test_dup(const Inter* x) {
   copied = 0;
   OK(MPI_Comm_create_keyval(copy_counted, MPI_COMM_NULL_DELETE_FN, &keyval, NULL));
   OK(MPI_Comm_set_attr(x->comm, keyval, &copied));
-  OK(MPI_Comm_dup(x->comm, &copy));
+  if (nonblocking) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    OK(MPI_Comm_idup(x->comm, &copy, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  } else {
+    OK(MPI_Comm_dup(x->comm, &copy));
+  }
   check_i64("attributes copied", 1, copied);
   OK(MPI_Comm_get_attr(copy, keyval, &value, &flag));
   check_true("the attribute", flag && value == &copied);
@@ -328,7 +334,8 @@ static void test(const char* name, Side* side, int descending, int leaders_last)
   test_wildcards(&x);
   test_requests(&x);
   test_sendrecv(&x);
-  test_dup(&x);
+  test_dup(&x, 0);
+  test_dup(&x, 1);
   test_merge(&x, 0);
   test_merge(&x, 1);
   test_split(&x);

@@ -1,5 +1,6 @@
 // sides [ROUNDS]: two groups that speak over an intercommunicator, made anew in each round:
-// messages from whoever comes first, collectives, a copy, a part, and the union of both groups.
+// messages from whoever comes first, collectives, several of them outstanding at once, a copy, a
+// part, and the union of both groups.
 
 #include "program.h"
 
@@ -67,6 +68,51 @@ static void collectives(const Side* s, MPI_Comm inter, int step) {
   check_u64("sum of the others", expected, sum);
 }
 
+/** Several at once, on the original and its copy, completed in another order; and a message. */
+static void outstanding(const Side* s, MPI_Comm inter, MPI_Comm copy, int step) {
+  enum { kRequests = 6, kLong = 700 };
+  static uint64_t in[kLong], out[kLong];
+  uint64_t mine = element(check_state.rank, step, 3);
+  uint64_t from_all[64], parts[64], got[64], told = 0, sent = mine + 1, received = 0;
+  MPI_Request requests[kRequests];
+  const int root = step % s->own;
+  const int peer_root = step % s->peers;
+  const int argument = s->first ? peer_root : (s->me == root ? MPI_ROOT : MPI_PROC_NULL);
+  const int partner = s->me < s->peers ? s->me : MPI_PROC_NULL;
+  for (int i = 0; i < kLong; ++i) in[i] = element(check_state.rank, step, 10 + i);
+  for (int i = 0; i < s->peers; ++i) parts[i] = element(check_state.rank, step, peer_world(s, i));
+  if (argument == MPI_ROOT) told = mine;
+  OK(MPI_Iallreduce(in, out, kLong, MPI_UINT64_T, MPI_SUM, inter, &requests[0]));
+  OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, argument, copy, &requests[1]));
+  OK(MPI_Iallgather(&mine, 1, MPI_UINT64_T, from_all, 1, MPI_UINT64_T, inter, &requests[2]));
+  OK(MPI_Irecv(&received, 1, MPI_UINT64_T, partner, step, inter, &requests[3]));
+  OK(MPI_Ialltoall(parts, 1, MPI_UINT64_T, got, 1, MPI_UINT64_T, copy, &requests[4]));
+  OK(MPI_Ibarrier(inter, &requests[5]));
+  OK(MPI_Send(&sent, 1, MPI_UINT64_T, partner, step, inter));
+  if (step % 2 == 0) {
+    for (int i = kRequests; i-- > 0;) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+  } else {
+    for (int over = 0; !over;) {
+      if (MPI_Testall(kRequests, requests, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+        check_fail("MPI_Testall", "success", "an error");
+    }
+  }
+  for (int k = 0; k < kLong; ++k) {
+    uint64_t expected = 0;
+    for (int i = 0; i < s->peers; ++i) expected += element(peer_world(s, i), step, 10 + k);
+    check_u64("sum", expected, out[k]);
+  }
+  const int from = s->first ? peer_world(s, peer_root) : own_world(s, root);
+  if (argument != MPI_PROC_NULL) check_u64("told", element(from, step, 3), told);
+  for (int i = 0; i < s->peers; ++i) {
+    check_u64("of all", element(peer_world(s, i), step, 3), from_all[i]);
+    check_u64("part", element(peer_world(s, i), step, check_state.rank), got[i]);
+  }
+  if (partner != MPI_PROC_NULL) {
+    check_u64("message", element(peer_world(s, partner), step, 3) + 1, received);
+  }
+}
+
 static void use_union(const Side* s, MPI_Comm inter, int step) {
   MPI_Comm all = MPI_COMM_NULL;
   int rank = -1;
@@ -95,9 +141,16 @@ int main(int argc, char** argv) {
     OK(MPI_Intercomm_create(s.local, round % s.own, MPI_COMM_WORLD, peer_world(&s, round % s.peers),
                             round % 2, &inter));
     exchange(&s, inter, round);
-    OK(MPI_Comm_dup(inter, &copy));
+    if (round % 2 == 0) {
+      OK(MPI_Comm_dup(inter, &copy));
+    } else {
+      MPI_Request request;
+      OK(MPI_Comm_idup(inter, &copy, &request));
+      OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
     exchange(&s, copy, round);
     collectives(&s, inter, round);
+    outstanding(&s, inter, copy, round);
     OK(MPI_Comm_free(&inter));
     OK(MPI_Comm_split(copy, s.me == 0 ? 0 : MPI_UNDEFINED, 0, &part));
     if (part != MPI_COMM_NULL) {
