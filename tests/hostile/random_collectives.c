@@ -1,6 +1,8 @@
 // A random program: `random_collectives SEED OPERATIONS MAX_BYTES [MODE]` runs that many
-// collectives of every kind, on communicators that are made and freed on the way, with about
-// MAX_BYTES at most in a rank's largest buffer, and prints hashes of all that was received.
+// collectives of every kind and exchanges of messages, on communicators that are made and freed on
+// the way, with about MAX_BYTES at most in a rank's largest buffer, and prints hashes of all that
+// was received. Half of the collectives are nonblocking or persistent, and outstanding for many
+// steps.
 //
 // All ranks draw the same random numbers, so that they agree on what comes next. What a rank
 // contributes is made from a hash of every byte that it has received: whoever lost or changed one
@@ -48,6 +50,7 @@ static int with_checkpoints(void) { return mode >= kRejoin && mode <= kPcontrol;
 
 /** Makes `slot` hold `comm`, which may be MPI_COMM_NULL. */
 static void set_slot(Slot* slot, MPI_Comm comm) {
+  leave_slot((int)(slot - slots));
   if (slot->comm != MPI_COMM_NULL) OK(MPI_Comm_free(&slot->comm));
   slot->comm = comm;
   if (comm == MPI_COMM_NULL) return;
@@ -105,10 +108,39 @@ static void change_communicators(int first) {
 
 // --- Operations
 
-/** Runs a collective on a random slot; draws the same numbers at ranks that are not in it. */
+/** Runs a function, or begins it in a place that was made free for it. */
+static void run(const Function* function, const Step* step, Form form, Place* place) {
+  if (function->messages) {
+    function->messages(step);
+    return;
+  }
+  Operation blocking;
+  Operation* o = form == kBlocking ? &blocking : &place->operation;
+  *o =
+      (Operation){.collective = function->collective, .form = form, .on = *step->on, .step = *step};
+  o->step.on = &o->on;
+  call(o);
+  if (form == kBlocking) {
+    take_result(o);
+    release(o);
+    return;
+  }
+  place->mine = 1;
+  if (form == kPersistent && !only_blocking) OK(MPI_Start(&o->request));
+}
+
+/** What becomes of the persistent collectives in this step; true: that was the step. */
+static int run_persistent(int place, int choice) {
+  if (choice == 0) begin_again(0, kMostOutstanding);
+  if (places[place].form != kPersistent || choice > 12) return choice == 0;
+  if (choice > 0) begin_again(place, place + 1);
+  return 1;
+}
+
+/** Runs a function on a random slot; draws the same numbers at ranks that are not in it. */
 static void run_step(int number, int max_bytes) {
   const Slot* slot = &slots[draw_below(3) == 0 ? 0 : draw_below(kSlots)];
-  const Collective* collective = &kCollectives[draw_below(kCollectiveCount)];
+  const Function* function = &kFunctions[draw_below(kFunctionCount)];
   const Kind* kind = &kinds[draw_below(kKindCount)];
   const Fold* fold = &folds[draw_below(kFoldCount)];
   int bits = 0;
@@ -119,11 +151,21 @@ static void run_step(int number, int max_bytes) {
   if (bytes > bytes_left) bytes %= 1024;
   bytes_left -= bytes;
   const int root = draw_below(1 << 20), in_place = draw_below(3) == 0;
+  const int form_number = draw_below(4), place_number = draw_below(kMostOutstanding);
+  const Form form = form_number < 2 || function->messages ? kBlocking : (Form)(form_number - 1);
+  const int again = draw_below(16);
   const uint64_t random = draw();
+  Place* place = &places[place_number];
+  check_context("step %d: %s of %d bytes, form %d", number, function->name, bytes, (int)form);
+  if (form == kPersistent && run_persistent(place_number, again)) return;
+  if (form != kBlocking) {
+    clear_place(place);
+    place->form = form;
+    place->slot = (int)(slot - slots);
+  }
   if (slot->comm == MPI_COMM_NULL) return;
-  check_context("step %d: %s of %d bytes", number, collective->name, bytes);
   const Step step = {slot, kind, fold, random, bytes, root % slot->size, in_place};
-  collective->run(&step);
+  run(function, &step, form, place);
   history = hash_step(history, (uint64_t)number);
 }
 
@@ -135,6 +177,8 @@ static void run_round(int round, int operations, int max_bytes) {
   for (int number = round * kRound; number < last; ++number) {
     if (draw_below(round == 0 ? 2 : 12) == 0) change_communicators(first_slot);
     run_step(number, max_bytes);
+    check_context("between steps %d and %d", number, number + 1);
+    complete_between(hash_step(draw(), (uint64_t)check_state.rank));
   }
 }
 
@@ -200,6 +244,7 @@ static int load(void) {
 }
 
 static void checkpoint(int version) {
+  clear_places();
   for (int i = kKeptSlots; i < kSlots; ++i) set_slot(&slots[i], MPI_COMM_NULL);
   model[0] = (uint64_t)version;
   check_context("histories of version %d", version);
@@ -287,6 +332,7 @@ int main(int argc, char** argv) {
   const int operations = argument(argc, argv, 2, 500, 0);
   const int max_bytes = argument(argc, argv, 3, 4096, 1);
   mode = mode_argument(argc, argv);
+  only_blocking = dlsym(RTLD_DEFAULT, "rejoin_incarnation") == NULL;
   random_state = seed;
   history = hash_step(seed, (uint64_t)check_state.rank);
   make_types_and_ops();
@@ -302,6 +348,8 @@ int main(int argc, char** argv) {
     }
     if (with_checkpoints()) checkpoint(round + 1);
   }
+  check_context("end");
+  clear_places();
   for (int i = 1; i < kSlots; ++i) set_slot(&slots[i], MPI_COMM_NULL);
   free(model);
   check_context("checksum");

@@ -3,14 +3,10 @@
 // Messages between two ranks, as a function of a Step: what each sends is made from its history,
 // and all that it receives goes there, in an order that does not depend on time.
 
+#include "random_requests.h"
 #include "random_step.h"
 
 enum { kMostMessages = 12 };
-
-/** A number that all members agree on, below `limit`. */
-static inline int agreed(const Step* s, uint64_t a, uint64_t b, int limit) {
-  return (int)(hash_step(hash_step(s->random, a + 11), b) % (uint64_t)limit);
-}
 
 static inline int message_count(const Step* s) { return s->bytes / s->kind->size_bytes; }
 
@@ -61,45 +57,13 @@ static void run_chain(const Step* s) {
   received(data);
 }
 
-/** Completes requests in one of several ways. */
-static inline void complete(const Step* s, int count, MPI_Request* all) {
-  int indices[kMostMessages], done = 0, flag = 0;
-  switch (agreed(s, 1, 0, 5)) {
-    case 0:
-      OK(MPI_Waitall(count, all, MPI_STATUSES_IGNORE));
-      break;
-    case 1:
-      for (int i = count; i-- > 0;) OK(MPI_Wait(&all[i], MPI_STATUS_IGNORE));
-      break;
-    case 2:
-      for (int i = 0; i < count; ++i) {
-        if (MPI_Waitany(count, all, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
-          check_fail("waitany", "success", "an error");
-        }
-      }
-      break;
-    case 3:
-      while (!flag) {
-        if (MPI_Testall(count, all, &flag, MPI_STATUSES_IGNORE) != MPI_SUCCESS) {
-          check_fail("testall", "success", "an error");
-        }
-      }
-      break;
-    default:
-      for (int left = count; left > 0; left -= done) {
-        // Not MPI_Waitsome: how many of those there are would depend on time, and kills count them.
-        if (MPI_Testsome(count, all, &done, indices, MPI_STATUSES_IGNORE) != MPI_SUCCESS) {
-          check_fail("testsome", "success", "an error");
-        }
-      }
-  }
-}
-
-/** Several messages under way at once, with tags that are received in another order. */
+/** Several messages under way at once, with tags that are received in another order; completed
+ * together with all collectives that are outstanding, or alone. */
 static void run_exchange(const Step* s) {
   const int n = s->on->size, each = 1 + agreed(s, 2, 0, kMostMessages / 2);
   const int count = message_count(s) / each;
-  MPI_Request all[kMostMessages];
+  MPI_Request all[kMostMessages + kMostOutstanding];
+  int whose[kMostOutstanding];
   Buffer out[kMostMessages], in[kMostMessages];
   for (int i = 0; i < each; ++i) {
     const int shift = agreed(s, 3, (uint64_t)i, n);
@@ -117,7 +81,9 @@ static void run_exchange(const Step* s) {
       OK(MPI_Isend(out[i].at, count, s->kind->type, to, i, s->on->comm, &all[each + i]));
     }
   }
-  complete(s, 2 * each, all);
+  const int more = s->in_place ? lend(all + 2 * each, whose) : 0;
+  complete(hash_step(s->random, 12), 2 * each + more, all);
+  take_back(more, all + 2 * each, whose);
   for (int i = 0; i < each; ++i) {
     cut(in[i], count, s->kind->size_bytes);
     received(in[i]);

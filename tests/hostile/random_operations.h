@@ -1,13 +1,27 @@
 #pragma once
 
-// Every operation once, as a function of a Step; messages are in random_messages.h. Each makes its
-// contribution from this rank's history and adds to it all of the buffers that MPI may have
-// written.
+// Every collective once, in each of its forms: blocking, nonblocking, persistent. A function here
+// makes buffers from this rank's history and calls MPI; random_requests.h takes the result.
+
+// What is in Open MPI's mpi-ext.h needs mpi.h.
+#include <mpi.h>
+//
+#include <mpi-ext.h>
 
 #include "random_messages.h"
-#include "random_step.h"
+#include "random_requests.h"
 
-static const Buffer kNoBuffer = {NULL, 0};
+/** The call of a collective in the form that the operation has; the communicator comes last. */
+#define CALL(o, Name, name, ...)                                         \
+  do {                                                                   \
+    if (only_blocking || (o)->form == kBlocking) {                       \
+      OK(MPI_##Name(__VA_ARGS__));                                       \
+    } else if ((o)->form == kNonblocking) {                              \
+      OK(MPI_I##name(__VA_ARGS__, &(o)->request));                       \
+    } else {                                                             \
+      OK(MPIX_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, &(o)->request)); \
+    }                                                                    \
+  } while (0)
 
 static inline int is_root(const Step* s) { return s->on->rank == s->root; }
 
@@ -29,182 +43,144 @@ static inline int receive_count(const Step* s, int count) {
   return by_parts(s) ? count * s->kind->parts : count;
 }
 
-static void run_barrier(const Step* s) { OK(MPI_Barrier(s->on->comm)); }
+static void run_barrier(const Step* s, Operation* o) { CALL(o, Barrier, barrier, s->on->comm); }
 
-static void run_bcast(const Step* s) {
+static void run_bcast(const Step* s, Operation* o) {
   const int count = moved_count(s, 1);
-  Buffer all = new_moved(s, count, kSending);
-  OK(MPI_Bcast(all.at, count, s->kind->type, s->root, s->on->comm));
-  received(all);
+  o->out = new_moved(s, count, kSending);
+  CALL(o, Bcast, bcast, o->out.at, count, s->kind->type, s->root, s->on->comm);
 }
 
-static void run_allreduce(const Step* s) {
+static void run_allreduce(const Step* s, Operation* o) {
   const int count = folded_count(s, 1);
-  Buffer in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
-  Buffer out = new_folded(s, count, kReceiving);
-  OK(MPI_Allreduce(s->in_place ? MPI_IN_PLACE : in.at, out.at, count, s->fold->type, s->fold->op,
-                   s->on->comm));
-  received(in);
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
+  o->out = new_folded(s, count, kReceiving);
+  CALL(o, Allreduce, allreduce, s->in_place ? MPI_IN_PLACE : o->in.at, o->out.at, count,
+       s->fold->type, s->fold->op, s->on->comm);
 }
 
-static void run_reduce(const Step* s) {
+static void run_reduce(const Step* s, Operation* o) {
   const int count = folded_count(s, 1);
   const int in_place = s->in_place && is_root(s);
-  Buffer in = in_place ? kNoBuffer : new_folded(s, count, kSending);
-  Buffer out = is_root(s) ? new_folded(s, count, kReceiving) : kNoBuffer;
-  OK(MPI_Reduce(in_place ? MPI_IN_PLACE : in.at, out.at, count, s->fold->type, s->fold->op, s->root,
-                s->on->comm));
-  received(in);
-  received(out);
+  o->in = in_place ? kNoBuffer : new_folded(s, count, kSending);
+  o->out = is_root(s) ? new_folded(s, count, kReceiving) : kNoBuffer;
+  CALL(o, Reduce, reduce, in_place ? MPI_IN_PLACE : o->in.at, o->out.at, count, s->fold->type,
+       s->fold->op, s->root, s->on->comm);
 }
 
-static void run_scan(const Step* s) {
+static void run_scan(const Step* s, Operation* o) {
   const int count = folded_count(s, 1);
-  Buffer in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
-  Buffer out = new_folded(s, count, kReceiving);
-  OK(MPI_Scan(s->in_place ? MPI_IN_PLACE : in.at, out.at, count, s->fold->type, s->fold->op,
-              s->on->comm));
-  received(in);
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
+  o->out = new_folded(s, count, kReceiving);
+  CALL(o, Scan, scan, s->in_place ? MPI_IN_PLACE : o->in.at, o->out.at, count, s->fold->type,
+       s->fold->op, s->on->comm);
 }
 
-static void run_exscan(const Step* s) {
+static void run_exscan(const Step* s, Operation* o) {
   const int count = folded_count(s, 1);
-  Buffer in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
-  Buffer out = new_folded(s, count, kReceiving);
-  OK(MPI_Exscan(s->in_place ? MPI_IN_PLACE : in.at, out.at, count, s->fold->type, s->fold->op,
-                s->on->comm));
-  received(in);
-  if (s->on->rank == 0) {  // MPI leaves open what it receives
-    free(out.at);
-    out = kNoBuffer;
-  }
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_folded(s, count, kSending);
+  o->out = new_folded(s, count, kReceiving);
+  CALL(o, Exscan, exscan, s->in_place ? MPI_IN_PLACE : o->in.at, o->out.at, count, s->fold->type,
+       s->fold->op, s->on->comm);
+  if (s->on->rank == 0) o->defined_bytes = 0;  // MPI leaves open what it receives
 }
 
-static void run_reduce_scatter_block(const Step* s) {
+static void run_reduce_scatter_block(const Step* s, Operation* o) {
   const int count = folded_count(s, s->on->size);
-  Buffer in = s->in_place ? kNoBuffer : new_folded(s, count * s->on->size, kSending);
-  Buffer out = new_folded(s, s->in_place ? count * s->on->size : count, kReceiving);
-  OK(MPI_Reduce_scatter_block(s->in_place ? MPI_IN_PLACE : in.at, out.at, count, s->fold->type,
-                              s->fold->op, s->on->comm));
-  received(in);
-  if (s->in_place) cut(out, count, s->fold->size_bytes);
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_folded(s, count * s->on->size, kSending);
+  o->out = new_folded(s, s->in_place ? count * s->on->size : count, kReceiving);
+  CALL(o, Reduce_scatter_block, reduce_scatter_block, s->in_place ? MPI_IN_PLACE : o->in.at,
+       o->out.at, count, s->fold->type, s->fold->op, s->on->comm);
+  if (s->in_place) o->defined_bytes = (size_t)count * (size_t)s->fold->size_bytes;
 }
 
-static void run_reduce_scatter(const Step* s) {
-  Blocks blocks = new_blocks(s, folded_count(s, s->on->size), -1, -1);
+static void run_reduce_scatter(const Step* s, Operation* o) {
+  const Blocks blocks = o->blocks[0] = new_blocks(s, folded_count(s, s->on->size), -1, -1);
   int total = 0;
   for (int i = 0; i < s->on->size; ++i) total += blocks.counts[i];
   const int mine = blocks.counts[s->on->rank];
-  Buffer in = s->in_place ? kNoBuffer : new_folded(s, total, kSending);
-  Buffer out = new_folded(s, s->in_place ? total : mine, kReceiving);
-  OK(MPI_Reduce_scatter(s->in_place ? MPI_IN_PLACE : in.at, out.at, blocks.counts, s->fold->type,
-                        s->fold->op, s->on->comm));
-  received(in);
-  if (s->in_place) cut(out, mine, s->fold->size_bytes);
-  received(out);
-  free_blocks(&blocks);
+  o->in = s->in_place ? kNoBuffer : new_folded(s, total, kSending);
+  o->out = new_folded(s, s->in_place ? total : mine, kReceiving);
+  CALL(o, Reduce_scatter, reduce_scatter, s->in_place ? MPI_IN_PLACE : o->in.at, o->out.at,
+       blocks.counts, s->fold->type, s->fold->op, s->on->comm);
+  if (s->in_place) o->defined_bytes = (size_t)mine * (size_t)s->fold->size_bytes;
 }
 
-static void run_gather(const Step* s) {
+static void run_gather(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
   const int in_place = s->in_place && is_root(s);
-  Buffer in = in_place ? kNoBuffer : new_moved(s, count, kSending);
-  Buffer out = is_root(s) ? new_moved(s, count * s->on->size, kReceiving) : kNoBuffer;
-  OK(MPI_Gather(in_place ? MPI_IN_PLACE : in.at, count, s->kind->type, out.at,
-                receive_count(s, count), receive_type(s), s->root, s->on->comm));
-  received(in);
-  received(out);
+  o->in = in_place ? kNoBuffer : new_moved(s, count, kSending);
+  o->out = is_root(s) ? new_moved(s, count * s->on->size, kReceiving) : kNoBuffer;
+  CALL(o, Gather, gather, in_place ? MPI_IN_PLACE : o->in.at, count, s->kind->type, o->out.at,
+       receive_count(s, count), receive_type(s), s->root, s->on->comm);
 }
 
-static void run_gatherv(const Step* s) {
-  Blocks blocks = new_blocks(s, moved_count(s, s->on->size), -1, -1);
+static void run_gatherv(const Step* s, Operation* o) {
+  const Blocks blocks = o->blocks[0] = new_blocks(s, moved_count(s, s->on->size), -1, -1);
   const int mine = blocks.counts[s->on->rank];
   const int in_place = s->in_place && is_root(s);
-  Buffer in = in_place ? kNoBuffer : new_moved(s, mine, kSending);
-  Buffer out = is_root(s) ? new_moved(s, blocks.total, kReceiving) : kNoBuffer;
-  OK(MPI_Gatherv(in_place ? MPI_IN_PLACE : in.at, mine, s->kind->type, out.at, blocks.counts,
-                 blocks.displacements, s->kind->type, s->root, s->on->comm));
-  received(in);
-  received(out);
-  free_blocks(&blocks);
+  o->in = in_place ? kNoBuffer : new_moved(s, mine, kSending);
+  o->out = is_root(s) ? new_moved(s, blocks.total, kReceiving) : kNoBuffer;
+  CALL(o, Gatherv, gatherv, in_place ? MPI_IN_PLACE : o->in.at, mine, s->kind->type, o->out.at,
+       blocks.counts, blocks.displacements, s->kind->type, s->root, s->on->comm);
 }
 
-static void run_scatter(const Step* s) {
+static void run_scatter(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
   const int in_place = s->in_place && is_root(s);
-  Buffer in = is_root(s) ? new_moved(s, count * s->on->size, kSending) : kNoBuffer;
-  Buffer out = in_place ? kNoBuffer : new_moved(s, count, kReceiving);
-  OK(MPI_Scatter(in.at, count, s->kind->type, in_place ? MPI_IN_PLACE : out.at,
-                 receive_count(s, count), receive_type(s), s->root, s->on->comm));
-  received(in);
-  received(out);
+  o->in = is_root(s) ? new_moved(s, count * s->on->size, kSending) : kNoBuffer;
+  o->out = in_place ? kNoBuffer : new_moved(s, count, kReceiving);
+  CALL(o, Scatter, scatter, o->in.at, count, s->kind->type, in_place ? MPI_IN_PLACE : o->out.at,
+       receive_count(s, count), receive_type(s), s->root, s->on->comm);
 }
 
-static void run_scatterv(const Step* s) {
-  Blocks blocks = new_blocks(s, moved_count(s, s->on->size), -1, -1);
+static void run_scatterv(const Step* s, Operation* o) {
+  const Blocks blocks = o->blocks[0] = new_blocks(s, moved_count(s, s->on->size), -1, -1);
   const int mine = blocks.counts[s->on->rank];
   const int in_place = s->in_place && is_root(s);
-  Buffer in = is_root(s) ? new_moved(s, blocks.total, kSending) : kNoBuffer;
-  Buffer out = in_place ? kNoBuffer : new_moved(s, mine, kReceiving);
-  OK(MPI_Scatterv(in.at, blocks.counts, blocks.displacements, s->kind->type,
-                  in_place ? MPI_IN_PLACE : out.at, mine, s->kind->type, s->root, s->on->comm));
-  received(in);
-  received(out);
-  free_blocks(&blocks);
+  o->in = is_root(s) ? new_moved(s, blocks.total, kSending) : kNoBuffer;
+  o->out = in_place ? kNoBuffer : new_moved(s, mine, kReceiving);
+  CALL(o, Scatterv, scatterv, o->in.at, blocks.counts, blocks.displacements, s->kind->type,
+       in_place ? MPI_IN_PLACE : o->out.at, mine, s->kind->type, s->root, s->on->comm);
 }
 
-static void run_allgather(const Step* s) {
+static void run_allgather(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
-  Buffer in = s->in_place ? kNoBuffer : new_moved(s, count, kSending);
-  Buffer out = new_moved(s, count * s->on->size, kReceiving);
-  OK(MPI_Allgather(s->in_place ? MPI_IN_PLACE : in.at, count, s->kind->type, out.at,
-                   receive_count(s, count), receive_type(s), s->on->comm));
-  received(in);
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_moved(s, count, kSending);
+  o->out = new_moved(s, count * s->on->size, kReceiving);
+  CALL(o, Allgather, allgather, s->in_place ? MPI_IN_PLACE : o->in.at, count, s->kind->type,
+       o->out.at, receive_count(s, count), receive_type(s), s->on->comm);
 }
 
-static void run_allgatherv(const Step* s) {
-  Blocks blocks = new_blocks(s, moved_count(s, s->on->size), -1, -1);
+static void run_allgatherv(const Step* s, Operation* o) {
+  const Blocks blocks = o->blocks[0] = new_blocks(s, moved_count(s, s->on->size), -1, -1);
   const int mine = blocks.counts[s->on->rank];
-  Buffer in = s->in_place ? kNoBuffer : new_moved(s, mine, kSending);
-  Buffer out = new_moved(s, blocks.total, kReceiving);
-  OK(MPI_Allgatherv(s->in_place ? MPI_IN_PLACE : in.at, mine, s->kind->type, out.at, blocks.counts,
-                    blocks.displacements, s->kind->type, s->on->comm));
-  received(in);
-  received(out);
-  free_blocks(&blocks);
+  o->in = s->in_place ? kNoBuffer : new_moved(s, mine, kSending);
+  o->out = new_moved(s, blocks.total, kReceiving);
+  CALL(o, Allgatherv, allgatherv, s->in_place ? MPI_IN_PLACE : o->in.at, mine, s->kind->type,
+       o->out.at, blocks.counts, blocks.displacements, s->kind->type, s->on->comm);
 }
 
-static void run_alltoall(const Step* s) {
+static void run_alltoall(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
-  Buffer in = s->in_place ? kNoBuffer : new_moved(s, count * s->on->size, kSending);
-  Buffer out = new_moved(s, count * s->on->size, kReceiving);
-  OK(MPI_Alltoall(s->in_place ? MPI_IN_PLACE : in.at, count, s->kind->type, out.at,
-                  receive_count(s, count), receive_type(s), s->on->comm));
-  received(in);
-  received(out);
+  o->in = s->in_place ? kNoBuffer : new_moved(s, count * s->on->size, kSending);
+  o->out = new_moved(s, count * s->on->size, kReceiving);
+  CALL(o, Alltoall, alltoall, s->in_place ? MPI_IN_PLACE : o->in.at, count, s->kind->type,
+       o->out.at, receive_count(s, count), receive_type(s), s->on->comm);
 }
 
-static void run_alltoallv(const Step* s) {
+static void run_alltoallv(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
-  Blocks to = new_blocks(s, count, s->on->rank, -1);
-  Blocks from = new_blocks(s, count, -1, s->on->rank);
-  Buffer in = s->in_place ? kNoBuffer : new_moved(s, to.total, kSending);
-  Buffer out = new_moved(s, from.total, kReceiving);
-  OK(MPI_Alltoallv(s->in_place ? MPI_IN_PLACE : in.at, to.counts, to.displacements, s->kind->type,
-                   out.at, from.counts, from.displacements, s->kind->type, s->on->comm));
-  received(in);
-  received(out);
-  free_blocks(&to);
-  free_blocks(&from);
+  const Blocks to = o->blocks[0] = new_blocks(s, count, s->on->rank, -1);
+  const Blocks from = o->blocks[1] = new_blocks(s, count, -1, s->on->rank);
+  o->in = s->in_place ? kNoBuffer : new_moved(s, to.total, kSending);
+  o->out = new_moved(s, from.total, kReceiving);
+  CALL(o, Alltoallv, alltoallv, s->in_place ? MPI_IN_PLACE : o->in.at, to.counts, to.displacements,
+       s->kind->type, o->out.at, from.counts, from.displacements, s->kind->type, s->on->comm);
 }
 
 /** One side of an Alltoallw: whole elements for some partners, parts for others. */
-static MPI_Datatype* types_of(const Step* s, Blocks* blocks, int side) {
+static MPI_Datatype* types_of(const Step* s, const Blocks* blocks, int side) {
   MPI_Datatype* types = malloc((size_t)s->on->size * sizeof *types);
   if (types == NULL) check_fail("memory", "some", "none");
   for (int i = 0; i < s->on->size; ++i) {
@@ -216,52 +192,48 @@ static MPI_Datatype* types_of(const Step* s, Blocks* blocks, int side) {
   return types;
 }
 
-static void run_alltoallw(const Step* s) {
+static void run_alltoallw(const Step* s, Operation* o) {
   const int count = moved_count(s, s->on->size);
-  Blocks to = new_blocks(s, count, s->on->rank, -1);
-  Blocks from = new_blocks(s, count, -1, s->on->rank);
-  Buffer in = new_moved(s, to.total, kSending);
-  Buffer out = new_moved(s, from.total, kReceiving);
-  MPI_Datatype* to_types = types_of(s, &to, 0);
-  MPI_Datatype* from_types = types_of(s, &from, 9);
-  OK(MPI_Alltoallw(in.at, to.counts, to.displacements, to_types, out.at, from.counts,
-                   from.displacements, from_types, s->on->comm));
-  received(in);
-  received(out);
-  free(to_types);
-  free(from_types);
-  free_blocks(&to);
-  free_blocks(&from);
+  const Blocks to = o->blocks[0] = new_blocks(s, count, s->on->rank, -1);
+  const Blocks from = o->blocks[1] = new_blocks(s, count, -1, s->on->rank);
+  o->in = new_moved(s, to.total, kSending);
+  o->out = new_moved(s, from.total, kReceiving);
+  MPI_Datatype* to_types = o->types[0] = types_of(s, &to, 0);
+  MPI_Datatype* from_types = o->types[1] = types_of(s, &from, 9);
+  CALL(o, Alltoallw, alltoallw, o->in.at, to.counts, to.displacements, to_types, o->out.at,
+       from.counts, from.displacements, from_types, s->on->comm);
 }
 
+/** A collective, or an exchange of messages. */
 typedef struct {
   const char* name;
-  void (*run)(const Step* s);
-} Collective;
+  void (*collective)(const Step* s, Operation* o);
+  void (*messages)(const Step* s);
+} Function;
 
-static const Collective kCollectives[] = {
-    {"barrier", run_barrier},
-    {"bcast", run_bcast},
-    {"allreduce", run_allreduce},
-    {"reduce", run_reduce},
-    {"scan", run_scan},
-    {"exscan", run_exscan},
-    {"reduce_scatter_block", run_reduce_scatter_block},
-    {"reduce_scatter", run_reduce_scatter},
-    {"gather", run_gather},
-    {"gatherv", run_gatherv},
-    {"scatter", run_scatter},
-    {"scatterv", run_scatterv},
-    {"allgather", run_allgather},
-    {"allgatherv", run_allgatherv},
-    {"alltoall", run_alltoall},
-    {"alltoallv", run_alltoallv},
-    {"alltoallw", run_alltoallw},
-    {"sendrecv", run_sendrecv},
-    {"chain", run_chain},
-    {"exchange", run_exchange},
-    {"gather_any", run_gather_any},
-    {"exchange", run_exchange},
-    {"gather_any", run_gather_any},
+static const Function kFunctions[] = {
+    {"barrier", run_barrier, NULL},
+    {"bcast", run_bcast, NULL},
+    {"allreduce", run_allreduce, NULL},
+    {"reduce", run_reduce, NULL},
+    {"scan", run_scan, NULL},
+    {"exscan", run_exscan, NULL},
+    {"reduce_scatter_block", run_reduce_scatter_block, NULL},
+    {"reduce_scatter", run_reduce_scatter, NULL},
+    {"gather", run_gather, NULL},
+    {"gatherv", run_gatherv, NULL},
+    {"scatter", run_scatter, NULL},
+    {"scatterv", run_scatterv, NULL},
+    {"allgather", run_allgather, NULL},
+    {"allgatherv", run_allgatherv, NULL},
+    {"alltoall", run_alltoall, NULL},
+    {"alltoallv", run_alltoallv, NULL},
+    {"alltoallw", run_alltoallw, NULL},
+    {"sendrecv", NULL, run_sendrecv},
+    {"chain", NULL, run_chain},
+    {"exchange", NULL, run_exchange},
+    {"gather_any", NULL, run_gather_any},
+    {"exchange", NULL, run_exchange},
+    {"gather_any", NULL, run_gather_any},
 };
-enum { kCollectiveCount = sizeof kCollectives / sizeof *kCollectives };
+enum { kFunctionCount = sizeof kFunctions / sizeof *kFunctions };

@@ -43,6 +43,11 @@ typedef struct {
   int in_place;
 } Step;
 
+/** A number that all members agree on, below `limit`. */
+static inline int agreed(const Step* s, uint64_t a, uint64_t b, int limit) {
+  return (int)(hash_step(hash_step(s->random, a + 11), b) % (uint64_t)limit);
+}
+
 // --- Operators of the program's own
 //
 // All are associative, so that every order of evaluation gives the same bits.
@@ -145,43 +150,54 @@ static inline void free_types_and_ops(void) {
 typedef struct {
   void* at;
   size_t words;
+  uint64_t purpose;
+  void (*tame)(uint64_t* words, size_t count);
 } Buffer;
+
+static const Buffer kNoBuffer = {NULL, 0, 0, NULL};
 
 /** Random bytes from my history; `purpose` tells the buffers of one operation apart. What is going
  * to be received into is filled too: what must not be written stays visible. */
-static inline Buffer new_buffer(const Step* s, int elements, int size_bytes, uint64_t purpose) {
-  Buffer b = {NULL, ((size_t)elements * (size_t)size_bytes + 15) / 8};
-  uint64_t* words = malloc(b.words * 8);
-  if (words == NULL) check_fail("memory", "some", "none");
-  uint64_t x = hash_step(hash_step(history, s->random), purpose);
+static inline void fill(const Step* s, Buffer b) {
+  uint64_t* words = b.at;
+  uint64_t x = hash_step(hash_step(history, s->random), b.purpose);
   for (size_t i = 0; i < b.words; ++i) {
     x += UINT64_C(0x9e3779b97f4a7c15);
     words[i] = (x ^ x >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
   }
-  b.at = words;
+  if (b.tame) b.tame(words, b.words);
+}
+
+static inline Buffer new_buffer(const Step* s, int elements, int size_bytes, uint64_t purpose,
+                                void (*tame)(uint64_t*, size_t)) {
+  Buffer b = {NULL, ((size_t)elements * (size_t)size_bytes + 15) / 8, purpose, tame};
+  b.at = malloc(b.words * 8);
+  if (b.at == NULL) check_fail("memory", "some", "none");
+  fill(s, b);
   return b;
 }
 
-/** Leaves only the first elements: MPI may have written anything behind them. */
-static inline void cut(Buffer b, int elements, int size_bytes) {
-  const size_t bytes = (size_t)elements * (size_t)size_bytes;
+/** Leaves only the first bytes: MPI may have written anything behind them. */
+static inline void cut_to(Buffer b, size_t bytes) {
   memset((char*)b.at + bytes, 0, b.words * 8 - bytes);
+}
+
+static inline void cut(Buffer b, int elements, int size_bytes) {
+  cut_to(b, (size_t)elements * (size_t)size_bytes);
 }
 
 enum { kSending = 1, kReceiving = 2 };
 
 static inline Buffer new_moved(const Step* s, int elements, uint64_t purpose) {
-  return new_buffer(s, elements, s->kind->size_bytes, purpose);
+  return new_buffer(s, elements, s->kind->size_bytes, purpose, NULL);
 }
 
 static inline Buffer new_folded(const Step* s, int elements, uint64_t purpose) {
-  Buffer b = new_buffer(s, elements, s->fold->size_bytes, purpose);
-  if (s->fold->tame) s->fold->tame(b.at, b.words);
-  return b;
+  return new_buffer(s, elements, s->fold->size_bytes, purpose, s->fold->tame);
 }
 
-/** Adds all of a buffer to my history, and frees it. Null buffers are empty. */
-static inline void received(Buffer b) {
+/** Adds all of a buffer to my history. Null buffers are empty. */
+static inline void absorb(Buffer b) {
   const uint64_t* words = b.at;
   uint64_t h = history;
   for (size_t i = 0; i < b.words; ++i) {
@@ -189,6 +205,11 @@ static inline void received(Buffer b) {
     h ^= h >> 32;
   }
   history = hash_step(h, b.words);
+}
+
+/** Adds all of a buffer to my history, and frees it. */
+static inline void received(Buffer b) {
+  absorb(b);
   free(b.at);
 }
 
