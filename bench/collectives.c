@@ -5,12 +5,12 @@
 // several repetitions. A repetition is a barrier, then the calls back to back with nothing between
 // them; its time is the slowest rank's time divided by the calls. Prints for each size
 //     op bytes iterations usec_min usec_median
-// over the repetitions. `bytes` is what one rank contributes (to allgather: its block; to alltoall:
-// its block for one other rank). Data are doubles, reductions are sums. The root of bcast and
-// reduce is rank 0 throughout, so that a root may run ahead of its receivers as far as the MPI lets
-// it; bcast_rotating takes the next rank as root at every call. pingpong is a message from rank 0
-// to rank 1 and back, both ways counted; messages is a window of 64 from rank 0 to rank 1, and one
-// back.
+// over the repetitions. `bytes` is what one rank contributes (to allgather and gather: its block;
+// to alltoall and scatter: its block for one other rank). Data are doubles, reductions are sums.
+// The root of bcast, gather, reduce and scatter is rank 0 throughout, so that a root may run ahead
+// of its receivers as far as the MPI lets it; bcast_rotating takes the next rank as root at every
+// call. pingpong is a message from rank 0 to rank 1 and back, both ways counted; messages is a
+// window of 64 from rank 0 to rank 1, and one back.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -103,6 +103,31 @@ static double expected_block_for_me(const Buffers* b, int block, int index) {
   return pattern(block, b->rank * b->count + index);
 }
 
+static void gather(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Gather(b->send, b->count, MPI_DOUBLE, b->receive, b->count, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+
+static void scatter(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Scatter(b->send, b->count, MPI_DOUBLE, b->receive, b->count, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+
+static double expected_block_of_root(const Buffers* b, int block, int index) {
+  (void)block;
+  return pattern(0, b->rank * b->count + index);
+}
+
+static void scan(const Buffers* b, long iteration) {
+  (void)iteration;
+  MPI_Scan(b->send, b->receive, b->count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static double expected_prefix(const Buffers* b, int block, int index) {
+  (void)block;
+  return (b->rank + 1) * (b->rank + 2) / 2.0 + (b->rank + 1.0) * (index % 17);
+}
+
 static void pingpong(const Buffers* b, long iteration) {
   (void)iteration;
   if (b->rank == 0) {
@@ -147,6 +172,9 @@ static const Operation kOperations[] = {
     {"barrier", 0, 0, barrier, NULL, 0},
     {"allgather", 0, 1, allgather, expected_block, 0},
     {"alltoall", 1, 1, alltoall, expected_block_for_me, 0},
+    {"gather", 0, 1, gather, expected_block, 1},
+    {"scatter", 1, 0, scatter, expected_block_of_root, 0},
+    {"scan", 0, 0, scan, expected_prefix, 0},
     {"pingpong", 0, 0, pingpong, expected_of_the_other, 0},
     {"messages", 0, 0, messages, expected_of_the_other, 0},
 };
@@ -268,7 +296,8 @@ static void parse_sizes(const char* text, Options* options) {
 
 static const char kUsage[] =
     "usage: collectives OP [--sizes LIST] [--min-time S] [--warm-up S] [--repetitions N]\n"
-    "  OP              allreduce, reduce, bcast, bcast_rotating, barrier, allgather or alltoall\n"
+    "  OP              allreduce, reduce, bcast, bcast_rotating, barrier, allgather, alltoall,\n"
+    "                  gather, scatter, scan, pingpong or messages\n"
     "  --sizes LIST    bytes a rank contributes, as 8,4K,1M (multiples of 8; default 8)\n"
     "  --min-time S    seconds that a repetition lasts at least (default 0.1)\n"
     "  --warm-up S     seconds of calls before the first repetition (default 0.05)\n"

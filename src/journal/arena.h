@@ -3,6 +3,7 @@
 // the main thread records libc while another one is inside MPI.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -68,9 +69,7 @@ class Arena {
     Free* next;
   };
   static int size_class(std::size_t bytes) {
-    int k = 0;
-    while (k < kClasses && (std::size_t{kSmallest} << k) < bytes) ++k;
-    return k;
+    return bytes <= kSmallest ? 0 : std::bit_width((bytes - 1) / kSmallest);
   }
 
   SpinLock lock_;

@@ -8,7 +8,8 @@ namespace rejoin::pmpi {
 
 // `site`, and what rejoin_call_site(), rejoin_bootstrap() and rejoin_prepare() have said about the
 // next operation. A checkpoint is none that could be marked.
-inline recovery::Call call_from(const recovery::Signature& signature, const void* site) {
+[[gnu::always_inline]] inline recovery::Call call_from(const recovery::Signature& signature,
+                                                       const void* site) {
   recovery::Call call{signature, site};
   if (context->site.function != nullptr) [[unlikely]] {
     call.site = context->site.file;

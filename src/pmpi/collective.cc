@@ -65,15 +65,9 @@ int Collective::raise(const char* function) const {
 
 MPI_Request make_collective_request(MPI_Comm comm, OpKind kind, Collective* collective,
                                     bool persistent) {
-  MPI_Request r = make<ompi_request_t>();
-  r->magic = Magic::kRequest;
-  r->fortran = kNoFortranHandle;
+  MPI_Request r = new_request(kind, comm, persistent);
   r->kind = RequestKind::kCollective;
-  r->call = kind;
-  r->comm = comm;
-  if (!comm->predefined) ++comm->references;
   r->collective = collective;
-  r->persistent = persistent;
   return r;
 }
 

@@ -68,8 +68,9 @@ struct Context {
   int error_count;
   int error_capacity;
 
-  MPI_Request freed_requests;  // that are still active
-  void* attached;              // MPI_Buffer_attach
+  MPI_Request freed_requests;   // that are still active
+  MPI_Request unused_requests;  // memory for the next ones
+  void* attached;               // MPI_Buffer_attach
   std::size_t attached_bytes;
 
   // Where predefined attributes point to.

@@ -88,17 +88,11 @@ int send(const char* name, const void* site, OpKind kind, const void* buffer, in
 // A request that is not begun.
 MPI_Request make_request(OpKind kind, const void* buffer, int count, MPI_Datatype type, int peer,
                          int tag, MPI_Comm comm, bool persistent) {
-  MPI_Request r = make<ompi_request_t>();
-  r->magic = Magic::kRequest;
-  r->fortran = kNoFortranHandle;
-  r->call = kind;
-  r->comm = comm;
-  if (!comm->predefined) ++comm->references;
+  MPI_Request r = new_request(kind, comm, persistent);
   r->buffer = {const_cast<void*>(buffer), count, type};
   add_reference(type);
   r->peer = peer;
   r->tag = tag;
-  r->persistent = persistent;
   r->kind = peer == MPI_PROC_NULL                               ? RequestKind::kNothing
             : kind == OpKind::kIrecv || kind == OpKind::kImrecv ? RequestKind::kReceive
             : kind == OpKind::kIssend                           ? RequestKind::kSynchronous
@@ -165,7 +159,24 @@ int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type
 
 }  // namespace
 
-// --- What requests.cc and probe.cc share
+// --- What requests.cc, probe.cc and collective.cc share
+
+MPI_Request new_request(OpKind call, MPI_Comm comm, bool persistent) {
+  MPI_Request r = context->unused_requests;
+  if (r != nullptr) {
+    context->unused_requests = r->next;
+  } else {
+    r = make<ompi_request_t>();
+  }
+  r->magic = Magic::kRequest;
+  r->fortran = kNoFortranHandle;
+  r->call = call;
+  r->comm = comm;
+  if (!comm->predefined) ++comm->references;
+  r->persistent = persistent;
+  r->active = false;
+  return r;
+}
 
 MPI_Status empty_status() { return {MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0, 0}; }
 MPI_Status proc_null_status() { return {MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0, 0}; }

@@ -33,9 +33,9 @@ struct ompi_request_t {
   rejoin::pmpi::RequestKind kind;
   bool persistent;
   bool active;  // begun and not completed
-  bool freed;   // by MPI_Request_free, while active
   MPI_Comm comm;
   rejoin::pmpi::Destination buffer;  // or where a send takes it from
+  // One of these, by kind; set when it is begun.
   rejoin::recovery::Receive receive;
   rejoin::recovery::SentMessage sent;
   rejoin::pmpi::Collective* collective;
@@ -45,7 +45,7 @@ struct ompi_request_t {
   int peer;
   int tag;
   int fortran;
-  ompi_request_t* next_freed;
+  ompi_request_t* next;  // of those that the program has freed, or of memory for others
 };
 
 struct ompi_message_t {
@@ -81,6 +81,9 @@ int take_message(MPI_Comm comm, recovery::Receive& receive, const Destination& t
 // Raises the error of take_message().
 int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
                    const Destination& to);
+
+// A request that is not begun, its kind and what it is about still to be set.
+MPI_Request new_request(OpKind call, MPI_Comm comm, bool persistent);
 
 // Begins an inactive request of a collective, called from `site`.
 void start_collective(MPI_Request r, const void* site);

@@ -75,7 +75,8 @@ void dispose(MPI_Request r) {
     drop(r->buffer.type);
   }
   release_comm(r->comm);
-  destroy(r);
+  r->next = context->unused_requests;
+  context->unused_requests = r;
 }
 
 // An active request is over: gives its status and makes it inactive. Returns the code of an error
@@ -197,10 +198,10 @@ void complete_freed_requests() {
   for (MPI_Request* link = &context->freed_requests; *link != nullptr;) {
     MPI_Request r = *link;
     if (!advance(r, false)) {
-      link = &r->next_freed;
+      link = &r->next;
       continue;
     }
-    *link = r->next_freed;
+    *link = r->next;
     MPI_Status status;
     complete(r, &status);
     dispose(r);
@@ -213,7 +214,7 @@ void give_away(MPI_Request* request) {
   forget(&context->requests, r->fortran);
   r->fortran = kNoFortranHandle;
   r->magic = Magic::kNone;
-  r->next_freed = context->freed_requests;
+  r->next = context->freed_requests;
   context->freed_requests = r;
 }
 

@@ -7,6 +7,7 @@
 // over.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "recovery/entry.h"
@@ -77,8 +78,11 @@ class ChannelOp {
     if (r_.journal.region().recycling()) {
       r_.host.step(Step::kLook);
       // By operations, not by messages: those between two calls may lie there for any time.
-      const std::uint64_t theirs = r_.peers.tail(c_.members, peer);
-      if (theirs + journal::kReadersWithin <= e_.sequence) return Progress::kPending;
+      // Large ones wait sooner, so that memory which comes round is still in the cache.
+      const std::uint64_t ahead =
+          std::clamp<std::uint64_t>(kAheadBytes / std::max<std::size_t>(bytes * c_.members.size, 1),
+                                    1, journal::kReadersWithin);
+      if (r_.peers.tail(c_.members, peer) + ahead <= e_.sequence) return Progress::kPending;
     }
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
@@ -131,6 +135,10 @@ class ChannelOp {
   }
 
  private:
+  // With a full journal, of operations like this one that a receiver may be behind, as if all
+  // members were sent as much.
+  static constexpr std::size_t kAheadBytes = 4 << 20;
+
   // The message that was received last is read.
   void release() {
     if (held_ != nullptr) r_.mail.consume(held_);
