@@ -252,6 +252,7 @@ void start_request(MPI_Request r, std::uint32_t call) {
       m.post(*r->comm->comm, r->receive);
       break;
     case RequestKind::kCollective:
+    case RequestKind::kGeneralized:
       return;
   }
   m.open();

@@ -22,9 +22,11 @@ enum class RequestKind : std::uint8_t {
   kReceive,
   kNothing,  // to or from MPI_PROC_NULL: over at once
   kCollective,
+  kGeneralized,  // over when the program says so
 };
 
-class Collective;  // collective.h
+class Collective;    // collective.h
+struct Generalized;  // grequest.cc
 
 }  // namespace rejoin::pmpi
 
@@ -39,6 +41,7 @@ struct ompi_request_t {
   rejoin::recovery::Receive receive;
   rejoin::recovery::SentMessage sent;
   rejoin::pmpi::Collective* collective;
+  rejoin::pmpi::Generalized* generalized;
   MPI_Status status;  // but of a receive
   // What MPI_Start begins.
   rejoin::pmpi::OpKind call;
@@ -96,6 +99,20 @@ MPI_Request make_receive_request(MPI_Comm comm, const Destination& to, MPI_Messa
 void give_away(MPI_Request* request);
 // Those that were given away: messages of receives are copied when they are there.
 void complete_freed_requests();
+
+// Releases the request and what it holds.
+void dispose(MPI_Request r);
+
+// --- Generalized requests. The codes are those of the program's functions, not raised yet.
+bool is_complete(const Generalized& g);
+int query(const Generalized& g, MPI_Status* status);
+int query_and_free(const Generalized& g, MPI_Status* status);
+void destroy_generalized(MPI_Request r);
+// Raises such an error.
+int fail_generalized(const char* name, int code);
+// MPI_Cancel, and MPI_Request_free: the program's function is called when the request is complete.
+int cancel_generalized(const char* name, MPI_Request r);
+int free_generalized(const char* name, MPI_Request* request);
 
 void release_comm(MPI_Comm comm);  // comm.cc: a request no longer needs it
 

@@ -45,6 +45,8 @@ bool advance(MPI_Request r, bool thorough) {
       return messages().advance(r->receive, thorough);
     case RequestKind::kCollective:
       return r->collective->is_over();
+    case RequestKind::kGeneralized:
+      return is_complete(*r->generalized);
     default:
       return true;
   }
@@ -66,19 +68,6 @@ void wait_for(MPI_Request r) {
   });
 }
 
-void dispose(MPI_Request r) {
-  forget(&context->requests, r->fortran);
-  r->magic = Magic::kNone;
-  if (r->kind == RequestKind::kCollective) {
-    r->collective->destroy();
-  } else {
-    drop(r->buffer.type);
-  }
-  release_comm(r->comm);
-  r->next = context->unused_requests;
-  context->unused_requests = r;
-}
-
 // An active request is over: gives its status and makes it inactive. Returns the code of an error
 // that was not raised yet.
 int complete(MPI_Request r, MPI_Status* status) {
@@ -92,12 +81,14 @@ int complete(MPI_Request r, MPI_Status* status) {
     }
   }
   if (r->kind == RequestKind::kCollective) code = r->collective->code();
+  if (r->kind == RequestKind::kGeneralized) code = query_and_free(*r->generalized, status);
   if (depends_on_others(r)) messages().close();
   r->active = false;
   return code;
 }
 
-int raise(const char* name, MPI_Request r, const MPI_Status& status) {
+int raise(const char* name, MPI_Request r, int code, const MPI_Status& status) {
+  if (r->kind == RequestKind::kGeneralized) return fail_generalized(name, code);
   if (r->kind == RequestKind::kCollective) return r->collective->raise(name);
   return fail_truncated(name, r->comm, status, r->buffer);
 }
@@ -114,7 +105,7 @@ int finish(const char* name, MPI_Request* request, MPI_Status* status) {
   const int code = complete(*request, &got);
   complete_freed_requests();
   put_status(status, got);
-  const int raised = code == MPI_SUCCESS ? code : raise(name, *request, got);
+  const int raised = code == MPI_SUCCESS ? code : raise(name, *request, code, got);
   retire(request);
   return raised;
 }
@@ -131,7 +122,7 @@ class Finisher {
       code_ = MPI_ERR_IN_STATUS;
       // A handler that ends the job should say what the matter is.
       if ((*request)->comm->errhandler->kind != ErrhandlerKind::kReturn) {
-        raise(name_, *request, got);
+        raise(name_, *request, code, got);
       }
     }
     set(at, got, code);
@@ -193,6 +184,21 @@ void await_recorded(int count, MPI_Request requests[], int i) {
 }
 
 }  // namespace
+
+void dispose(MPI_Request r) {
+  forget(&context->requests, r->fortran);
+  r->magic = Magic::kNone;
+  if (r->kind == RequestKind::kCollective) {
+    r->collective->destroy();
+  } else if (r->kind == RequestKind::kGeneralized) {
+    destroy_generalized(r);
+  } else {
+    drop(r->buffer.type);
+  }
+  release_comm(r->comm);
+  r->next = context->unused_requests;
+  context->unused_requests = r;
+}
 
 void complete_freed_requests() {
   for (MPI_Request* link = &context->freed_requests; *link != nullptr;) {
@@ -408,8 +414,10 @@ int request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
     got._cancelled = request->receive.cancelled;
     if (!request->receive.cancelled) got = status_of(request->comm, m.envelope(request->receive));
   }
+  int code = MPI_SUCCESS;
+  if (request->kind == RequestKind::kGeneralized) code = query(*request->generalized, &got);
   put_status(status, got);
-  return MPI_SUCCESS;
+  return code == MPI_SUCCESS ? code : fail_generalized(kName, code);
 }
 
 // --- Other ends
@@ -426,6 +434,7 @@ int request_free(MPI_Request* request) {
                 "the request is of a collective that is not completed; MPI allows to wait for it, "
                 "or to test it, but not to free it");
   }
+  if (r->kind == RequestKind::kGeneralized) return free_generalized(kName, request);
   if (!r->active || !depends_on_others(r)) {
     *request = MPI_REQUEST_NULL;
     dispose(r);
@@ -446,6 +455,7 @@ int cancel(MPI_Request* request) {
   if (r->kind == RequestKind::kCollective) {
     return fail(kName, r->comm, MPI_ERR_REQUEST, "a collective cannot be cancelled");
   }
+  if (r->kind == RequestKind::kGeneralized) return cancel_generalized(kName, r);
   if (r->kind == RequestKind::kReceive) messages().cancel(*r->comm->comm, r->receive);
   return MPI_SUCCESS;
 }
@@ -483,17 +493,6 @@ int start(const void* site, MPI_Request* request) {
 }
 int startall(const void* site, int count, MPI_Request array_of_requests[]) {
   return start_all("MPI_Startall", site, OpKind::kStartall, count, array_of_requests);
-}
-
-// --- Statuses
-
-int test_cancelled(const MPI_Status* status, int* flag) {
-  *flag = status->_cancelled != 0;
-  return MPI_SUCCESS;
-}
-int status_set_cancelled(MPI_Status* status, int flag) {
-  status->_cancelled = flag != 0;
-  return MPI_SUCCESS;
 }
 
 }  // namespace rejoin::pmpi

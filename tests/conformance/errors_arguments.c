@@ -189,6 +189,8 @@ static void test_requests(void) {
   int x = 0;
   REFUSED(MPI_ERR_REQUEST, MPI_Start(&none));
   REFUSED(MPI_ERR_REQUEST, MPI_Startall(1, &none));
+  REFUSED(MPI_ERR_REQUEST, MPI_Grequest_complete(none));
+  HERE(MPI_ERR_ARG, MPI_Grequest_start(NULL, NULL, NULL, NULL, &none));
   REFUSED(MPI_ERR_REQUEST, MPI_Cancel(&none));
   REFUSED(MPI_ERR_REQUEST, MPI_Request_free(&none));
   REFUSED(MPI_ERR_REQUEST, MPI_Wait(NULL, &status));
@@ -197,6 +199,7 @@ static void test_requests(void) {
   REFUSED(MPI_ERR_ARG, MPI_Waitall(-1, &none, &status));
   REFUSED(MPI_ERR_ARG, MPI_Testany(-1, &none, &index, &flag, &status));
   OK(MPI_Recv_init(&x, 1, MPI_INT, MPI_PROC_NULL, 0, kWorld, &r));
+  HERE(MPI_ERR_REQUEST, MPI_Grequest_complete(r));
   OK(MPI_Start(&r));
   OK(MPI_Wait(&r, &status));
   OK(MPI_Request_free(&r));

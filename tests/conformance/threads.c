@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -95,6 +96,39 @@ static long long received(int number, int salt, int sums) {
   return sum;
 }
 
+// --- A generalized request that another thread completes
+
+static int no_query(void* extra, MPI_Status* status) {
+  (void)extra;
+  return MPI_Status_set_elements(status, MPI_INT, 1);
+}
+static int no_free(void* extra) {
+  *(int*)extra += 1;
+  return MPI_SUCCESS;
+}
+static int no_cancel(void* extra, int complete) {
+  (void)extra, (void)complete;
+  return MPI_SUCCESS;
+}
+static void* completes(void* argument) {
+  usleep(20000);
+  return MPI_Grequest_complete(*(MPI_Request*)argument) == MPI_SUCCESS ? NULL : argument;
+}
+static void test_completed_by_thread(void) {
+  check_context("a request that a thread completes");
+  pthread_t thread;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int freed = 0;
+  void* failed = NULL;
+  OK(MPI_Grequest_start(no_query, no_free, no_cancel, &freed, &request));
+  MPI_Request theirs = request;
+  check_i64("thread", 0, pthread_create(&thread, NULL, completes, &theirs));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  check_i64("freed", 1, freed);
+  check_i64("join", 0, pthread_join(thread, &failed));
+  check_true("completed", failed == NULL);
+}
+
 int main(int argc, char** argv) {
   int provided = -1;
   OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
@@ -119,5 +153,6 @@ int main(int argc, char** argv) {
   check_i64("join", 0, pthread_join(thread, NULL));
   check_i64("errors", 0, w.errors);
   check_i64("received", value, w.sum);
+  test_completed_by_thread();
   return check_end();
 }

@@ -64,6 +64,20 @@ void ompi_errhandler_create_f(MPI_Comm_errhandler_function* function, MPI_Fint* 
 }
 REJOIN_NAMES(mpi, MPI, errhandler_create, Errhandler_create, ERRHANDLER_CREATE)
 
+// --- Generalized requests
+
+void ompi_grequest_start_f(void* query, void* free, void* cancel, MPI_Aint* extra_state,
+                           MPI_Fint* request, MPI_Fint* ierr) {
+  Handle<MPI_Request> made(request);
+  const int code = PMPI_Grequest_start(reinterpret_cast<MPI_Grequest_query_function*>(query),
+                                       reinterpret_cast<MPI_Grequest_free_function*>(free),
+                                       reinterpret_cast<MPI_Grequest_cancel_function*>(cancel),
+                                       reinterpret_cast<void*>(*extra_state), &made.handle);
+  if (code == MPI_SUCCESS) rejoin_grequest_set_fortran(made.handle);
+  give(ierr, code);
+}
+REJOIN_NAMES(mpi, MPI, grequest_start, Grequest_start, GREQUEST_START)
+
 // --- Attributes of communicators
 
 void ompi_comm_create_keyval_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Aint* extra_state,

@@ -21,6 +21,7 @@ BY_HAND = """
     MPI_Keyval_create MPI_Attr_get MPI_Attr_put
     MPI_Comm_create_keyval MPI_Comm_get_attr MPI_Comm_set_attr
     MPI_Type_create_keyval MPI_Type_get_attr MPI_Type_set_attr MPI_Win_create_keyval
+    MPI_Grequest_start
 """.split()
 WITH_CPTR = "MPI_Alloc_mem MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_shared_query".split()
 NOT_IN_FORTRAN = re.compile(

@@ -16,6 +16,9 @@ void ompi_op_set_cxx_callback(MPI_Op op, MPI_User_function* callback);
 // The function of `errhandler` is Fortran's: it is given integers.
 void rejoin_errhandler_set_fortran(MPI_Errhandler errhandler);
 
+// The functions of a generalized request are Fortran's.
+void rejoin_grequest_set_fortran(MPI_Request request);
+
 // Attributes as Fortran sees them: INTEGER in MPI 1, INTEGER(KIND=MPI_ADDRESS_KIND) since.
 // `is_integer`: the former. Functions are Fortran's then, and are given such values. `object`: 'c',
 // 't' or 'w', for the attributes of communicators, datatypes or windows.

@@ -52,6 +52,32 @@ contains
     error = MPI_SUCCESS
   end subroutine
 
+  subroutine query_request(extra, status, error)
+    integer(address) :: extra
+    integer :: status(MPI_STATUS_SIZE), error
+    call MPI_Status_set_elements(status, MPI_INTEGER, int(extra), error)
+    call MPI_Status_set_cancelled(status, .false., error)
+    status(MPI_TAG) = 77
+    copied = copied + 1
+    error = MPI_SUCCESS
+  end subroutine
+
+  subroutine free_request(extra, error)
+    integer(address) :: extra
+    integer :: error
+    last_deleted = extra
+    deleted = deleted + 1
+    error = MPI_SUCCESS
+  end subroutine
+
+  subroutine cancel_request(extra, complete, error)
+    integer(address) :: extra
+    logical :: complete
+    integer :: error
+    if (complete) raised = raised + int(extra)
+    error = MPI_SUCCESS
+  end subroutine
+
   subroutine copy_old(comm, keyval, extra, in, out, flag, error)
     integer :: comm, keyval, extra, in, out, error
     logical :: flag
@@ -89,6 +115,7 @@ program callbacks
   call operations()
   call attributes()
   call type_attributes()
+  call generalized_requests()
   call old_attributes()
   call both_manners()
   call predefined_attributes()
@@ -224,6 +251,26 @@ contains
     call MPI_Win_create_keyval(MPI_WIN_DUP_FN, MPI_WIN_NULL_DELETE_FN, windows, 0_address, error)
     call MPI_Win_free_keyval(windows, error)
     call expect(windows == MPI_KEYVAL_INVALID, 'MPI_Win_free_keyval')
+  end subroutine
+
+  subroutine generalized_requests()
+    integer :: request, status(MPI_STATUS_SIZE), length
+    logical :: flag
+    copied = 0
+    deleted = 0
+    raised = 0
+    call MPI_Grequest_start(query_request, free_request, cancel_request, 1234_address, request, error)
+    call MPI_Test(request, flag, status, error)
+    call expect(.not. flag .and. copied == 0, 'a request that is not complete')
+    call MPI_Grequest_complete(request, error)
+    call MPI_Cancel(request, error)
+    call expect(raised == 1234, 'the cancel function')
+    call MPI_Wait(request, status, error)
+    call MPI_Get_count(status, MPI_INTEGER, length, error)
+    call expect(copied == 1 .and. length == 1234, 'the query function')
+    call expect(status(MPI_TAG) == 77 .and. request == MPI_REQUEST_NULL, 'its status')
+    call expect(deleted == 1 .and. last_deleted == 1234, 'the free function')
+    raised = 0
   end subroutine
 
   subroutine old_attributes()

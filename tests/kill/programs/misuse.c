@@ -74,6 +74,44 @@ static void late_communicator(void) {
   checkpoint();
 }
 
+static int described(void* extra, MPI_Status* status) {
+  (void)extra;
+  return MPI_Status_set_elements(status, MPI_INT, 0);
+}
+static int let_go(void* extra) {
+  (void)extra;
+  return MPI_SUCCESS;
+}
+static int not_cancelled(void* extra, int complete) {
+  (void)extra, (void)complete;
+  return MPI_SUCCESS;
+}
+
+static void open_request(void) {
+  MPI_Request r[3];
+  int got = 0;
+  load();
+  sum();
+  checkpoint();
+  OK(MPI_Irecv(&got, 1, MPI_INT, check_state.rank, 5, MPI_COMM_WORLD, &r[0]));
+  checkpoint();
+  OK(MPI_Send(&got, 1, MPI_INT, check_state.rank, 5, MPI_COMM_WORLD));
+  OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+  checkpoint();
+  // A generalized one, also if the program has freed it before it is complete.
+  OK(MPI_Grequest_start(described, let_go, not_cancelled, NULL, &r[1]));
+  OK(MPI_Grequest_complete(r[1]));
+  checkpoint();
+  OK(MPI_Wait(&r[1], MPI_STATUS_IGNORE));
+  OK(MPI_Grequest_start(described, let_go, not_cancelled, NULL, &r[1]));
+  r[2] = r[1];
+  OK(MPI_Request_free(&r[1]));
+  checkpoint();
+  OK(MPI_Grequest_complete(r[2]));
+  sum();
+  checkpoint();
+}
+
 static void key_twice(void) {
   load();
   check_i64("a key", 0, rejoin_bootstrap("a key"));
@@ -185,6 +223,7 @@ static const struct {
     {"no_load", no_load},
     {"arguments", arguments},
     {"late_communicator", late_communicator},
+    {"open_request", open_request},
     {"key_twice", key_twice},
     {"other_models", other_models},
     {"one_checkpoint", one_checkpoint},

@@ -1,12 +1,13 @@
 // outstanding ROUNDS: several nonblocking collectives at once on two communicators, which odd ranks
-// enter the other way round, and a persistent one, among messages; completed in another order, or
-// by asking. What a rank is given goes into what it contributes next.
+// enter the other way round, and a persistent one, among messages and a generalized request;
+// completed in another order, or by asking. What a rank is given goes into what it contributes
+// next.
 
 #include "program.h"
 // Behind mpi.h:
 #include <mpi-ext.h>
 
-enum { kLong = 3000, kRequests = 8 };
+enum { kLong = 3000, kRequests = 9 };
 
 static uint64_t mine = 1;
 static uint64_t in[3][kLong];
@@ -16,6 +17,20 @@ static uint64_t prefix;
 static uint64_t common;
 
 static void learn(uint64_t value) { mine = hash_step(mine, value); }
+
+/** Of the generalized request: they note the order in which they are called. */
+static int describe(void* extra, MPI_Status* status) {
+  *(uint64_t*)extra = hash_step(*(uint64_t*)extra, 1);
+  return MPI_Status_set_elements(status, MPI_INT, 1);
+}
+static int let_go(void* extra) {
+  *(uint64_t*)extra = hash_step(*(uint64_t*)extra, 2);
+  return MPI_SUCCESS;
+}
+static int refuse_to_cancel(void* extra, int complete) {
+  (void)extra, (void)complete;
+  return MPI_ERR_OTHER;
+}
 
 static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   const int rank = check_state.rank, size = check_state.size;
@@ -37,6 +52,9 @@ static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, round % size, comms[1], &requests[6]));
   requests[7] = persistent;  // `mine` is not changed until it is over
   OK(MPI_Start(&requests[7]));
+  static uint64_t described;
+  OK(MPI_Grequest_start(describe, let_go, refuse_to_cancel, &described, &requests[8]));
+  if (round % 3 != 2) OK(MPI_Grequest_complete(requests[8]));
   if (round % 3 == 0) {
     for (int i = kRequests; i-- > 0;) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
   } else if (round % 3 == 1) {
@@ -44,7 +62,8 @@ static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
       OK(MPI_Waitany(kRequests, requests, &index, MPI_STATUS_IGNORE));
     }
   } else {
-    for (int over = 0; !over;) {
+    for (int over = 0, asked = 0; !over; ++asked) {
+      if (asked == 3) OK(MPI_Grequest_complete(requests[8]));
       if (MPI_Testall(kRequests, requests, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
         check_fail("MPI_Testall", "success", "an error");
     }
@@ -56,6 +75,7 @@ static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   learn(common);
   learn(got);
   learn(told);
+  learn(described);
   for (int i = 0; i < size; ++i) learn(parts[i]);
   check_u64("round", mine, mine);
 }

@@ -88,6 +88,19 @@ def late_communicator(t):
 
 
 @scenario()
+def open_request(t):
+    """One that is not over forbids a checkpoint: of a message, or the program's own."""
+    result = t.undisturbed(3, "misuse", "open_request")
+    for rank in range(3):
+        require(codes(result, rank, "checkpoint") == [1, -2, 2, -2, -2, 3], "other versions", result)
+        require("a request is not over yet" in texts(result, rank, "checkpoint"), "why?", result)
+    for point in range(1, result.operations(0) + 1):
+        kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
+        result = t.run(3, "misuse", "open_request", kills=kills)
+        check_deaths(result, kills)
+
+
+@scenario()
 def key_twice(t):
     result = t.run(3, "misuse", "key_twice")
     require(result.code not in (0, 137), f"exit code {result.code}", result)
