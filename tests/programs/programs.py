@@ -89,11 +89,13 @@ class PhyML(Program):
 class Lammps(Program):
     """Melting of a Lennard-Jones crystal; messages between neighbours. Package lammps."""
 
+    cells = 7  # in each direction, of four atoms
+    steps = 100
     script = """\
 units           lj
 atom_style      atomic
 lattice         fcc 0.8
-region          all block 0 7 0 7 0 7
+region          all block 0 {cells} 0 {cells} 0 {cells}
 create_box      1 all
 create_atoms    1 box
 mass            1 1.0
@@ -105,12 +107,13 @@ neigh_modify    every 10 delay 0 check yes
 fix             move all nve
 thermo          10
 thermo_modify   format float %.15g
-run             100
+run             {steps}
 write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format float %.15g
 """
 
     def command(self, directory):
-        write(f"{directory}/in.melt", self.script)
+        script = self.script.format(cells=self.cells, steps=self.steps)
+        write(f"{directory}/in.melt", script)
         return ["lmp", "-in", "in.melt"]
 
     def results(self, directory):
@@ -120,9 +123,10 @@ write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format flo
         return {"table": rows[0].splitlines(), "atoms": read(f"{directory}/atoms.txt")}
 
     def check(self, results):
-        assert len(results["table"]) == 13, "not 11 rows between title and end"
+        rows = self.steps // 10 + 1
+        assert len(results["table"]) == rows + 2, f"not {rows} rows between title and end"
         atoms = len(results["atoms"].splitlines()) - 9
-        assert atoms == 4 * 7**3, f"{atoms} atoms"
+        assert atoms == 4 * self.cells**3, f"{atoms} atoms"
 
 
 class Hpcc(Program):
