@@ -22,10 +22,10 @@ using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::uint32_t kMaxFaults = 256;
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kSlotBytes = 32;             // contribution that fits a slot
-inline constexpr std::size_t kStageBytes = 256 * 1024;    // of a staging buffer
-inline constexpr std::uint32_t kMaxStagingBuffers = 128;  // of a rank: two for each open operation
-inline constexpr std::uint32_t kFirstStagingBuffers = 2;  // so that operations in a row alternate
+inline constexpr std::size_t kSlotBytes = 32;              // contribution that fits a slot
+inline constexpr std::size_t kStageBytes = 256 * 1024;     // of a staging buffer
+inline constexpr std::uint32_t kMaxStagingBuffers = 1024;  // of a rank: two for each open operation
+inline constexpr std::uint32_t kFirstStagingBuffers = 2;   // so that operations in a row alternate
 
 // --- Fault injection
 

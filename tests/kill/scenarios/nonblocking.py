@@ -17,3 +17,11 @@ def outstanding(t, n):
         kills = [Kill(*t.rng.choice(places), t.rng.choice(MOMENTS)) for _ in range(2)]
         kills = list({kill.rank: kill for kill in kills}.values())
         t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[3])
+def crowded(t, n):
+    """Two hundred large reductions outstanding at once."""
+    last = t.undisturbed(n, "crowded").operations(1)
+    for ordinal in (150, 250, last - 150):
+        t.recovers(n, "crowded", kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))])
