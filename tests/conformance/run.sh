@@ -4,8 +4,8 @@
 # Runs PROG with N ranks under Open MPI's mpirun and under FTRUN and requires the same standard
 # output and the same exit code. Standard error is free: launchers word their own messages.
 #
-# Exit code: 0 the same, 1 different, 2 wrong usage or a missing program, 3 mpirun did not end in
-# time, so that there is nothing to compare with.
+# Exit code: 0 the same; 1 different, or a check of the program's own failed under both; 2 wrong
+# usage or a missing program; 3 mpirun did not end in time, so that there is nothing to compare with.
 # Environment: MPIRUN, the reference launcher (mpirun.openmpi); LIMIT_S, the time for each of the
 # two runs (25 s).
 
@@ -65,6 +65,11 @@ show_code() {
 
 if [ "$reference_code" = "$code" ] && [ "$code" != 124 ] && [ "$code" != 137 ] &&
   cmp -s "$results/openmpi.out" "$results/ftrun.out"; then
+  if grep -q '^FAIL' "$results/ftrun.out" "$results/ftrun.err"; then
+    echo "the same under both, but a check of the program's own fails:"
+    grep -h '^FAIL' "$results/ftrun.out" "$results/ftrun.err"
+    exit 1
+  fi
   lines=$(wc -l <"$results/ftrun.out")
   echo "same: exit code $code, $lines lines, last: $(tail -n 1 "$results/ftrun.out")"
   exit 0
