@@ -125,13 +125,7 @@ program callbacks
 
 contains
 
-  subroutine expect(ok, what)
-    logical, intent(in) :: ok
-    character(len=*), intent(in) :: what
-    if (ok) return
-    print '(a,i0,2a)', 'rank ', rank, ': not as it should be: ', what
-    call MPI_Abort(MPI_COMM_WORLD, 9, error)
-  end subroutine
+  include 'expect.inc'
 
   subroutine operations()
     integer :: op, larger, i, pair

@@ -23,13 +23,7 @@ program objects
 
 contains
 
-  subroutine expect(ok, what)
-    logical, intent(in) :: ok
-    character(len=*), intent(in) :: what
-    if (ok) return
-    print '(a,i0,2a)', 'rank ', rank, ': not as it should be: ', what
-    call MPI_Abort(MPI_COMM_WORLD, 9, error)
-  end subroutine
+  include 'expect.inc'
 
   subroutine names()
     character(len=MPI_MAX_OBJECT_NAME) :: name

@@ -1,5 +1,5 @@
 # Fortran programs, built by Open MPI's wrapper, each with mpif.h (NAME_mpifh) and the module mpi
-# (NAME_mpi).
+# (NAME_mpi), some also with the module mpi_f08 (NAME_f08).
 find_program(OPENMPI_MPIFORT mpifort.openmpi)
 if(NOT OPENMPI_MPIFORT)
   message(FATAL_ERROR "mpifort.openmpi is missing. Run: apt-get install libopenmpi-dev gfortran")
@@ -14,7 +14,7 @@ function(fortran_program name source)
     OUTPUT ${programs_dir}/${name}
     COMMAND ${OPENMPI_MPIFORT} -O2 -g1 -J${modules_dir} ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/fortran/${source} -o
             ${programs_dir}/${name}
-    DEPENDS fortran/${source}
+    DEPENDS fortran/${source} fortran/expect.inc
     COMMENT "Compiling conformance/fortran/${source} with Open MPI"
     VERBATIM)
   list(APPEND conformance_programs ${programs_dir}/${name})
@@ -24,7 +24,8 @@ endfunction()
 # mpif.h declares no arguments: a compiler then sees calls that differ.
 set(mpifh_flags -std=legacy -fallow-argument-mismatch -w)
 set(module_flags -Wall -Wextra -Werror -Wno-function-elimination)
-foreach(name callbacks messages objects types)
+foreach(name callbacks collectives messages objects types)
   fortran_program(fortran_${name}_mpifh ${name}.F90 ${mpifh_flags})
   fortran_program(fortran_${name}_mpi ${name}.F90 -DUSE_MPI ${module_flags})
 endforeach()
+fortran_program(fortran_collectives_f08 collectives.F90 -DUSE_F08 ${module_flags})

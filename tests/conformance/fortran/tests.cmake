@@ -1,4 +1,5 @@
-foreach(name callbacks messages objects types)
+foreach(name callbacks collectives messages objects types)
   conformance_test(fortran_${name}_mpifh fortran_${name}_mpifh "1;3")
   conformance_test(fortran_${name}_mpi fortran_${name}_mpi "2")
 endforeach()
+conformance_test(fortran_collectives_f08 fortran_collectives_f08 "1;3;5")

@@ -29,13 +29,7 @@ program types
 
 contains
 
-  subroutine expect(ok, what)
-    logical, intent(in) :: ok
-    character(len=*), intent(in) :: what
-    if (ok) return
-    print '(a,i0,2a)', 'rank ', rank, ': not as it should be: ', what
-    call MPI_Abort(MPI_COMM_WORLD, 9, error)
-  end subroutine
+  include 'expect.inc'
 
   subroutine predefined()
     integer, parameter :: all(27) = [ MPI_BYTE, MPI_PACKED, MPI_CHARACTER, MPI_LOGICAL, &

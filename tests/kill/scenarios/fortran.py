@@ -1,4 +1,4 @@
-"""A Fortran program, with the modules mpi and mpi_f08."""
+"""Fortran programs, with the modules mpi and mpi_f08."""
 
 from harness import MOMENTS, Kill, require, scenario
 
@@ -17,6 +17,18 @@ def fortran_ring(t, n):
             again = t.rng.randint(1, max(1, kills[0].point - 1))
             kills.append(Kill(kills[0].rank, again, t.rng.choice(MOMENTS), 1))
             t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[1, 3])
+def fortran_collectives(t, n):
+    """Deaths while nonblocking and persistent collectives and messages of Fortran are outstanding."""
+    program = ("fortran_collectives",)
+    last = t.undisturbed(n, *program)
+    places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
+    for _ in range(100 if t.long else 5):
+        t.recovers(n, *program, kills=[Kill(*t.rng.choice(places), t.rng.choice(MOMENTS))])
+        kills = {r: Kill(r, k, t.rng.choice(MOMENTS)) for r, k in t.rng.sample(places, 2)}
+        t.recovers(n, *program, kills=list(kills.values()))
 
 
 @scenario(program=["fortran_ring", "fortran_ring_f08"])
