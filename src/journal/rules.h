@@ -37,16 +37,17 @@ enum class Rule : std::uint8_t {
   kMatchRecorded,               // what a receive of any source was given is recorded at once
   kMatchInOrder,                // of what a sender has sent, a receive is given the first that fits
   kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns
-  kCancelRecorded,              // a receive that was cancelled is not given anything again
-  kProveBootstrapCall,          // an unproven call is looked into
-  kFindWhyMembersDisagree,      // an unproven call before a disagreement is named instead of it
-  kFailureAtCheckpoint,         // a member's failure ends a wait in the checkpoint in front of it
-  kAdvanceOutstanding,          // whatever waits lets nonblocking operations go on
-  kSendOnEntering,              // what a nonblocking operation sends is posted when it is entered
-  kSlotInTurn,                  // an operation contributes when the one before last has its record
-  kCompleteInOrder,             // operations of a communicator get their records in their order
-  kKeepNonblockingPayload,      // with a full journal it lies in memory that does not come round
-  kPositionAtRest,  // a position that a rank died in the middle of showing moves no more
+  kAskingTakesIn,           // a rank that only asks gives messages to the receives it has posted
+  kCancelRecorded,          // a receive that was cancelled is not given anything again
+  kProveBootstrapCall,      // an unproven call is looked into
+  kFindWhyMembersDisagree,  // an unproven call before a disagreement is named instead of it
+  kFailureAtCheckpoint,     // a member's failure ends a wait in the checkpoint in front of it
+  kAdvanceOutstanding,      // whatever waits lets nonblocking operations go on
+  kSendOnEntering,          // what a nonblocking operation sends is posted when it is entered
+  kSlotInTurn,              // an operation contributes when the one before last has its record
+  kCompleteInOrder,         // operations of a communicator get their records in their order
+  kKeepNonblockingPayload,  // with a full journal it lies in memory that does not come round
+  kPositionAtRest,          // a position that a rank died in the middle of showing moves no more
   kCount,
 };
 

@@ -333,7 +333,7 @@ class PointToPoint {
     const bool thorough = ++asked_ % kThoroughEvery == 0;
     r_.advance_outstanding(thorough);
     // Others may wait until what they have sent is matched, and this rank may call nothing else.
-    if (thorough) r_.mail.poll_all(true);
+    if (thorough && !engine::breaks(r_.host, Rule::kAskingTakesIn)) r_.mail.poll_all(true);
     return thorough;
   }
   void pass_time() { r_.host.poll(not_yet_++); }

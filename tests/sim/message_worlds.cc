@@ -120,6 +120,20 @@ void run_asking(Player& p) {
   }
 }
 
+// A rank that only asks whether its synchronous send is over receives the message itself.
+void run_to_oneself(Player& p) {
+  Comm all = p.everyone();
+  for (int i = 0; i < 3; ++i) {
+    Pending receive, send;
+    p.irecv(all, &receive, static_cast<int>(p.rank()), 1);
+    p.isend(all, &send, p.rank(), 1, 3, true);
+    while (!p.test(&send)) {
+    }
+    p.wait(&receive);
+    p.barrier(all);
+  }
+}
+
 // A receive is cancelled while its message may be on its way: the next one gets it then.
 void run_cancelled(Player& p) {
   Comm all = p.everyone();
@@ -241,6 +255,7 @@ std::vector<World> message_worlds() {
   add("messages-ring", 3, run_ring, false);
   add("messages-any", 4, run_any, true);
   add("messages-asking", 4, run_asking, true);
+  add("messages-to-oneself", 2, run_to_oneself, true);
   add("messages-cancelled", 3, run_cancelled, true);
   add("messages-in-order", 3, run_in_order, true);
   add("messages-late", 3, run_late, false);

@@ -89,6 +89,7 @@ const RuleCase kRules[] = {
     {"NewGeneration", Rule::kNewGeneration, "two", "deadlock"},
     {"MatchRecorded", Rule::kMatchRecorded, "messages-any", "messages"},
     {"OutcomeRecorded", Rule::kOutcomeRecorded, "messages-asking", "messages"},
+    {"AskingTakesIn", Rule::kAskingTakesIn, "messages-to-oneself", ""},
     {"CancelRecorded", Rule::kCancelRecorded, "messages-cancelled", "messages"},
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
