@@ -370,6 +370,30 @@ class Test:
         return result
 
 
+    def recovers_anywhere(self, ranks, *command, several, again):
+        """Deaths at every operation of one rank (long mode: of all, at each moment), then of several.
+
+        several: ranks that die together at places of chance, at most; some times. again: one of
+        them once more, before the place of its first death.
+        """
+        last = self.undisturbed(ranks, *command)
+        places = [(r, k) for r in range(ranks) for k in range(1, last.operations(r) + 1)]
+        one = self.rng.randrange(ranks)
+        for rank, ordinal in places if self.long else [p for p in places if p[0] == one]:
+            for moment in MOMENTS if self.long else [self.rng.choice(MOMENTS)]:
+                self.recovers(ranks, *command, kills=[Kill(rank, ordinal, moment)])
+        for _ in range(300 if self.long else 5 * several):
+            kills = [
+                Kill(*self.rng.choice(places), self.rng.choice(MOMENTS)) for _ in range(several)
+            ]
+            kills = list({kill.rank: kill for kill in kills}.values())
+            if again:
+                first = kills[0]
+                before = self.rng.randint(1, max(1, first.point - 1))
+                kills.append(Kill(first.rank, before, self.rng.choice(MOMENTS), 1))
+            self.recovers(ranks, *command, kills=kills)
+
+
 def check_deaths(result, kills):
     """Each kill that was ordered happened, and every other death was caused from outside."""
     deaths = result.named("death")
