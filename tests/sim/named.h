@@ -45,7 +45,10 @@ inline std::uint64_t scaled(std::uint64_t runs) {
 // Probes are asked for.
 inline bool thorough() { return effort() >= 1; }
 
-// Random programs never ask whether something is over, and cancel nothing: nobody can die there.
-inline bool is_of_asking(Point p) { return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel); }
+// Random programs never ask whether something is over, cancel nothing, and have no nonblocking
+// collective outstanding: nobody can die there.
+inline bool is_of_requests(Point p) {
+  return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel) || is_at(p, Step::kStanding);
+}
 
 }  // namespace rejoin::sim
