@@ -71,12 +71,13 @@ void ShmHost::leave() {
 
 void ShmHost::let_others_in(unsigned turn) {
   constexpr long kSleepNs = 500'000;
+  constexpr unsigned kYields = 2000;    // threads may be more than processors, whatever ranks are
   constexpr unsigned kSleepEvery = 64;  // a program that polls comes here, too
   const unsigned depth = depth_;
   depth_ = 0;
   inside_.store(pthread_t{}, std::memory_order_relaxed);
   pthread_mutex_unlock(&mutex_);
-  if (turn < looks_ || turn % kSleepEvery != 0) {
+  if (turn < kYields || turn % kSleepEvery != 0) {
     syscall(SYS_sched_yield);
   } else {
     const timespec some{0, kSleepNs};
