@@ -38,12 +38,13 @@ const launcher::JobSegment& segment() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Place place;
+  static const auto owner = test::checkpoint_owner(kRanks);
   if (size == 0) return 0;
   std::string file(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] & 1) test::seal(file, data[0] & 2);
   std::ofstream(place.path + "/checkpoint-0000000005.rejoin", std::ios::binary) << file;
   std::vector<std::string> notices;
-  const auto found = launcher::CheckpointFile::newest(place.path, "/bin/program", kRanks, notices);
+  const auto found = launcher::CheckpointFile::newest(place.path, owner, notices);
   REQUIRE(found.ok() || !found.error().text.empty());
   if (!found.ok()) return 0;
   REQUIRE(found.value().version() == kVersion);

@@ -20,8 +20,9 @@ inline void seal(std::string& file, bool models) {
   CheckpointHead head;
   if (file.size() < sizeof head) return;
   std::memcpy(&head, file.data(), sizeof head);
-  const std::size_t heads_bytes = sizeof head + head.ranks * sizeof(LocalHead);
-  if (heads_bytes > file.size()) return;
+  std::size_t heads_bytes = sizeof head + head.ranks * sizeof(LocalHead);
+  if (heads_bytes > file.size() || head.texts_bytes > file.size() - heads_bytes) return;
+  heads_bytes += head.texts_bytes;
   std::size_t at = heads_bytes;
   const auto sum = [&file, &at](std::uint64_t bytes, std::uint64_t& of) {
     if (bytes > file.size() - at) return;
@@ -43,23 +44,35 @@ inline void seal(std::string& file, bool models) {
   std::memcpy(file.data(), &head, sizeof head);
 }
 
-// Of a program called "program".
-inline std::string checkpoint_image(std::uint32_t ranks, std::uint64_t version) {
+// The one that writes them, unless the caller says who.
+inline launcher::CheckpointOwner checkpoint_owner(std::uint32_t ranks) {
+  return {"program", "build-id 0123", {"--size", "", "7"}, ranks};
+}
+
+inline std::string checkpoint_image(const launcher::CheckpointOwner& owner, std::uint64_t version,
+                                    std::uint32_t format = 2) {
+  const std::uint32_t ranks = owner.ranks;
+  std::string texts = owner.program + '\0' + owner.build + '\0';
+  for (const std::string& argument : owner.arguments) texts += argument + '\0';
   launcher::CheckpointHead head = {};
   std::memcpy(head.magic, "REJOINCK", sizeof head.magic);
-  head.format = 1;
+  head.format = format;
   head.ranks = ranks;
   head.version = version;
   head.global_bytes = 20;
-  std::strcpy(head.program, "program");
+  head.texts_bytes = texts.size();
   std::string file(reinterpret_cast<const char*>(&head), sizeof head);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     const launcher::LocalHead local = {8 * r, 0};
     file.append(reinterpret_cast<const char*>(&local), sizeof local);
   }
+  file += texts;
   file.append(head.global_bytes + 8 * ranks * (ranks - 1) / 2, 'm');
   seal(file, true);
   return file;
+}
+inline std::string checkpoint_image(std::uint32_t ranks, std::uint64_t version) {
+  return checkpoint_image(checkpoint_owner(ranks), version);
 }
 
 }  // namespace rejoin::test

@@ -9,6 +9,7 @@
 #include "checkpoint_image.h"
 #include "elf_image.h"
 #include "launcher/inspect/symbolizer.h"
+#include "launcher/program/build.h"
 #include "launcher/program/elf.h"
 #include "launcher/program/program.h"
 
@@ -33,9 +34,9 @@ class Files : public testing::Test {
     return path("pipe");
   }
   // The version that --resume would go on from, or the error; and what is said before.
-  std::string resumed() const {
+  std::string resumed(const CheckpointOwner& by = test::checkpoint_owner(3)) const {
     std::vector<std::string> notices;
-    const auto found = CheckpointFile::newest(directory_, "/bin/program", 3, notices);
+    const auto found = CheckpointFile::newest(directory_, by, notices);
     std::string said;
     for (const std::string& notice : notices) said += notice + "\n";
     return said + (found.ok() ? std::to_string(found.value().version()) : found.error().text);
@@ -88,12 +89,86 @@ TEST_F(Files, NamesThatAreNoVersions) {
 }
 
 TEST_F(Files, ACheckpointsProgramIsPartOfOneLine) {
-  std::string file = test::checkpoint_image(3, 5);
-  const std::size_t at = file.find("program");
-  file[at] = '\n';
-  test::seal(file, false);
-  write("checkpoint-0000000005.rejoin", file);
-  EXPECT_NE(resumed().find("was written by  rogram, not by program"), std::string::npos);
+  CheckpointOwner other = test::checkpoint_owner(3);
+  other.program = "\nrogram";
+  write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
+  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
+                           " was written by  rogram, not by program: run that one, or begin anew "
+                           "in another directory");
+}
+
+TEST_F(Files, ACheckpointOfAnotherNumberOfRanks) {
+  write("checkpoint-0000000005.rejoin", test::checkpoint_image(4, 5));
+  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
+                           " was written by 4 ranks; go on with -n 4");
+}
+
+TEST_F(Files, ACheckpointOfAnotherBuild) {
+  CheckpointOwner other = test::checkpoint_owner(3);
+  other.build = "hash 89\nab";
+  write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
+  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
+                           " was written by another build of program (hash 89 ab, this is "
+                           "build-id 0123): run that one, or begin anew in another directory");
+}
+
+// The owner's are --size '' 7.
+TEST_F(Files, ACheckpointOfOtherArguments) {
+  const auto said = [this](std::vector<std::string> arguments) {
+    CheckpointOwner other = test::checkpoint_owner(3);
+    other.arguments = std::move(arguments);
+    write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
+    const std::string all = resumed();
+    const std::string before = "--resume: " + path("checkpoint-0000000005.rejoin") +
+                               " was written by program with other arguments (";
+    const std::string behind = "): give those, or begin anew in another directory";
+    if (!all.starts_with(before) || !all.ends_with(behind)) return all;
+    return all.substr(before.size(), all.size() - before.size() - behind.size());
+  };
+  EXPECT_EQ(said({"--size", "", "7"}), "5");
+  EXPECT_EQ(said({"--size", "", "8"}), "argument 3 was '8' and is '7'");
+  EXPECT_EQ(said({"--size", "", "7", "-v"}), "argument 4 was '-v' and is none");
+  EXPECT_EQ(said({"--size", ""}), "argument 3 was none and is '7'");
+  EXPECT_EQ(said({"--size", "7"}), "argument 2 was '7' and is ''");
+  EXPECT_EQ(said({}), "argument 1 was none and is '--size'");
+  EXPECT_EQ(said({"a\n\033[2J" + std::string(100, 'b')}),
+            "argument 1 was 'a  [2J" + std::string(74, 'b') + "…' and is '--size'");
+}
+
+// It names nothing but the program: whose it is cannot be told.
+TEST_F(Files, ACheckpointOfTheFormerFormat) {
+  write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
+  write("checkpoint-0000000007.rejoin", test::checkpoint_image(test::checkpoint_owner(3), 7, 1));
+  EXPECT_EQ(resumed(), path("checkpoint-0000000007.rejoin") +
+                           " has another format (1, not 2): it was written by another version of "
+                           "Rejoin; looking for an older one\n5");
+}
+
+TEST_F(Files, ACheckpointWithoutTexts) {
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    std::string file = test::checkpoint_image(3, 5);
+    std::memcpy(file.data() + offsetof(CheckpointHead, texts_bytes), &bytes, sizeof bytes);
+    test::seal(file, true);
+    write("checkpoint-0000000005.rejoin", file);
+    EXPECT_NE(resumed().find(bytes > 1 ? "is cut off" : "is damaged"), std::string::npos);
+  }
+}
+
+TEST_F(Files, ABuildIsTheBuildIdOrAHash) {
+  const auto build = [](const std::string& of) {
+    const auto found = build_of(of, library_directory());
+    return found.ok() ? found.value() : "no: " + found.error().text;
+  };
+  const std::string mine = build("/proc/self/exe");
+  EXPECT_TRUE(mine.starts_with("build-id ") && mine.size() == 9 + 40) << mine;
+  write("script", "#!/bin/sh\necho 1\n");
+  const std::string script = build(path("script"));
+  EXPECT_TRUE(script.starts_with("hash ") && script.size() == 5 + 32) << script;
+  EXPECT_EQ(build(path("script")), script);
+  write("script", "#!/bin/sh\necho 2\n");
+  EXPECT_NE(build(path("script")), script);
+  EXPECT_EQ(build(path("none")).substr(0, 4), "no: ");
+  EXPECT_EQ(build(pipe()).substr(0, 4), "no: ");
 }
 
 // Every entry names the same long text: a file of some megabytes would fill the memory.

@@ -52,7 +52,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
   checkpoints_ =
-      std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, plan_.path);
+      std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, owner_of(plan_));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
 }

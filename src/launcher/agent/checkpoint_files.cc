@@ -20,12 +20,60 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr char kMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'C', 'K'};
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 2;
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".rejoin";
 constexpr std::string_view kPartSuffix = ".rejoin.part";
 
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1).substr(0, sizeof CheckpointHead::program - 1);
+std::string texts_of(const CheckpointOwner& owner) {
+  std::string texts = owner.program + '\0' + owner.build + '\0';
+  for (const std::string& argument : owner.arguments) texts += argument + '\0';
+  return texts;
+}
+
+// Two texts or more, each ended by a NUL.
+bool are_texts(std::string_view texts) {
+  return texts.ends_with('\0') && std::count(texts.begin(), texts.end(), '\0') >= 2;
+}
+
+// What others wrote, as a part of a line.
+std::string quoted(const std::string& text) {
+  constexpr std::size_t kShown = 80;
+  return "'" + one_line(text.substr(0, kShown)) + (text.size() > kShown ? "…'" : "'");
+}
+
+// The first argument that differs. REQUIRES that one does.
+std::string other_argument(const std::vector<std::string>& then,
+                           const std::vector<std::string>& now) {
+  std::size_t i = 0;
+  while (i < then.size() && i < now.size() && then[i] == now[i]) ++i;
+  const auto text = [i](const std::vector<std::string>& of) {
+    return i < of.size() ? quoted(of[i]) : std::string("none");
+  };
+  return "argument " + std::to_string(i + 1) + " was " + text(then) + " and is " + text(now);
+}
+
+// Why a job of `now` does not go on from the file at `path`, which `then` wrote; empty: it may.
+std::string refusal(const std::string& path, const CheckpointOwner& then,
+                    const CheckpointOwner& now) {
+  const std::string written = "--resume: " + path + " was written by ";
+  const std::string anew = ", or begin anew in another directory";
+  if (then.program != now.program) {
+    return written + one_line(then.program) + ", not by " + one_line(now.program) +
+           ": run that one" + anew;
+  }
+  if (then.ranks != now.ranks) {
+    return written + std::to_string(then.ranks) + " ranks; go on with -n " +
+           std::to_string(then.ranks);
+  }
+  if (then.build != now.build) {
+    return written + "another build of " + one_line(then.program) + " (" + one_line(then.build) +
+           ", this is " + now.build + "): run that one" + anew;
+  }
+  if (then.arguments != now.arguments) {
+    return written + one_line(then.program) + " with other arguments (" +
+           other_argument(then.arguments, now.arguments) + "): give those" + anew;
+  }
+  return {};
 }
 
 // Versions of which there are files, newest first; `suffix` ends their names.
@@ -66,15 +114,24 @@ bool write_all(int fd, const void* data, std::size_t bytes) {
   return true;
 }
 
-std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals) {
+std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
+                           std::string_view texts) {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   XXH3_64bits_update(&state, &head, offsetof(CheckpointHead, sum));
   XXH3_64bits_update(&state, locals, head.ranks * sizeof *locals);
+  XXH3_64bits_update(&state, texts.data(), texts.size());
   return XXH3_64bits_digest(&state);
 }
 
 }  // namespace
+
+CheckpointOwner owner_of(const HostPlan& plan) {
+  return {plan.path.substr(plan.path.rfind('/') + 1),
+          plan.build,
+          {plan.command.begin() + 1, plan.command.end()},
+          plan.ranks};
+}
 
 // --- Reading
 
@@ -84,17 +141,30 @@ const CheckpointHead* CheckpointFile::head() const {
 const LocalHead* CheckpointFile::locals() const {
   return reinterpret_cast<const LocalHead*>(file_.bytes().data() + sizeof(CheckpointHead));
 }
+std::string_view CheckpointFile::texts() const {
+  return {reinterpret_cast<const char*>(locals() + head()->ranks), head()->texts_bytes};
+}
+
+CheckpointOwner CheckpointFile::owner() const {
+  std::vector<std::string> fields;
+  for (std::size_t at = 0; at < texts().size(); at += fields.back().size() + 1) {
+    fields.emplace_back(texts().substr(at, texts().find('\0', at) - at));
+  }
+  return {fields[0], fields[1], {fields.begin() + 2, fields.end()}, head()->ranks};
+}
 
 std::string CheckpointFile::fault() const {
   const std::string_view bytes = file_.bytes();
   if (bytes.size() < sizeof(CheckpointHead)) return "is cut off";
   if (memcmp(head()->magic, kMagic, sizeof kMagic) != 0) return "is no checkpoint of Rejoin";
   if (head()->format != kFormat)
-    return "has another format: it was written by another version of Rejoin";
+    return "has another format (" + std::to_string(head()->format) + ", not " +
+           std::to_string(kFormat) + "): it was written by another version of Rejoin";
   std::uint64_t at = sizeof(CheckpointHead) + std::uint64_t{head()->ranks} * sizeof(LocalHead);
-  if (at > bytes.size()) return "is cut off";
-  if (head()->sum != sum_of_heads(*head(), locals()))
+  if (at > bytes.size() || head()->texts_bytes > bytes.size() - at) return "is cut off";
+  if (head()->sum != sum_of_heads(*head(), locals(), texts()) || !are_texts(texts()))
     return "is damaged: its head has a wrong checksum";
+  at += head()->texts_bytes;
   const auto part = [&](std::uint64_t size, std::uint64_t sum) -> std::string {
     if (size > bytes.size() - at) return "is cut off";
     const bool good = XXH3_64bits(bytes.data() + at, size) == sum;
@@ -109,7 +179,7 @@ std::string CheckpointFile::fault() const {
 }
 
 Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
-                                              const std::string& program, std::uint32_t ranks,
+                                              const CheckpointOwner& owner,
                                               std::vector<std::string>& notices) {
   for (const std::uint64_t version : versions_in(directory)) {
     const std::string path = path_in(directory, version);
@@ -127,15 +197,8 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
       notices.push_back(path + " " + fault + "; looking for an older one");
       continue;
     }
-    const std::string theirs(file.head()->program, strnlen(file.head()->program, 200));
-    if (theirs != base_name(program)) {
-      return Error{"--resume: " + path + " was written by " + one_line(theirs) + ", not by " +
-                   base_name(program)};
-    }
-    if (file.head()->ranks != ranks) {
-      return Error{"--resume: " + path + " was written by " + std::to_string(file.head()->ranks) +
-                   " ranks; go on with -n " + std::to_string(file.head()->ranks)};
-    }
+    const std::string why_not = refusal(path, file.owner(), owner);
+    if (!why_not.empty()) return Error{why_not};
     return file;
   }
   return Error{"--resume: there is no whole checkpoint in " + directory};
@@ -144,8 +207,7 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
 std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
   std::byte* base = segment.base();
   engine::SegmentHeader* header = segment.header();
-  const char* from =
-      file_.bytes().data() + sizeof(CheckpointHead) + head()->ranks * sizeof(LocalHead);
+  const char* from = texts().data() + texts().size();
   const auto place = [&](std::uint32_t rank, std::uint64_t bytes, engine::Offset& at) {
     auto& bump = engine::control_of(base, rank)->payload_bump;
     at = engine::region_offset(header, rank) + bump.load();
@@ -198,10 +260,10 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
 // --- Writing
 
 CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string directory,
-                                   std::string program)
+                                   const CheckpointOwner& owner)
     : segment_(segment),
       directory_(std::move(directory)),
-      program_(base_name(program)),
+      texts_(texts_of(owner)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
     unlink(part_of(version).c_str());
@@ -281,7 +343,7 @@ bool CheckpointWriter::write(std::uint64_t version) {
   head.format = kFormat;
   head.ranks = ranks;
   head.version = version;
-  memcpy(head.program, program_.data(), program_.size());
+  head.texts_bytes = texts_.size();
   head.global_bytes = found[0]->global.bytes;
   head.global_sum = XXH3_64bits(base + found[0]->global.at, head.global_bytes);
   std::vector<LocalHead> locals(ranks);
@@ -289,12 +351,13 @@ bool CheckpointWriter::write(std::uint64_t version) {
     locals[r] = {found[r]->local.bytes,
                  XXH3_64bits(base + found[r]->local.at, found[r]->local.bytes)};
   }
-  head.sum = sum_of_heads(head, locals.data());
+  head.sum = sum_of_heads(head, locals.data(), texts_);
 
   const std::string aside = part_of(version);
   const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
               write_all(file.get(), locals.data(), ranks * sizeof(LocalHead)) &&
+              write_all(file.get(), texts_.data(), texts_.size()) &&
               write_all(file.get(), base + found[0]->global.at, head.global_bytes);
   for (std::uint32_t r = 0; r < ranks && good; ++r) {
     good = write_all(file.get(), base + found[r]->local.at, locals[r].bytes);

@@ -1,6 +1,9 @@
 // Checkpoints as files, for jobs that end as a whole: --checkpoint-dir, --resume.
 //
-//     File := FileHead LocalHead{ranks} global local{ranks}
+//     File := CheckpointHead LocalHead{ranks} texts global local{ranks}
+//     texts := (text NUL){2 + arguments}    the last part of the program's path, its build
+//     (build_of),
+//                                           its arguments
 //
 // DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside as ….part, synced,
 // renamed); every part has a checksum. The newest kFilesKept are kept.
@@ -12,9 +15,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
 #include "launcher/base/result.h"
@@ -30,21 +35,31 @@ struct CheckpointHead {
   std::uint64_t version;
   std::uint64_t global_bytes;
   std::uint64_t global_sum;  // XXH3
-  char program[200];         // the last part of its path
-  std::uint64_t sum;         // of all above and all LocalHeads
+  std::uint64_t texts_bytes;
+  std::uint64_t sum;  // of all above, all LocalHeads and the texts
 };
 struct LocalHead {
   std::uint64_t bytes;
   std::uint64_t sum;
 };
 
+// Whose a checkpoint is: only the same job, begun again, may go on from it.
+struct CheckpointOwner {
+  std::string program;  // the last part of its path
+  std::string build;    // as build_of() says
+  std::vector<std::string> arguments;
+  std::uint32_t ranks = 1;
+};
+// REQUIRES a plan with a checkpoint directory.
+CheckpointOwner owner_of(const HostPlan& plan);
+
 // A checkpoint that was read back and found whole.
 class CheckpointFile {
  public:
   // The newest whole one in `directory`. `notices`: a line for each that is refused. Errors: there
-  // is none, or it is of another program or number of ranks.
-  static Result<CheckpointFile> newest(const std::string& directory, const std::string& program,
-                                       std::uint32_t ranks, std::vector<std::string>& notices);
+  // is none, or `owner` is not the one that wrote it: what differs, and what to do.
+  static Result<CheckpointFile> newest(const std::string& directory, const CheckpointOwner& owner,
+                                       std::vector<std::string>& notices);
   std::uint64_t version() const { return head()->version; }
 
   // Puts the models where ranks find them when they load. Errors: no room.
@@ -56,6 +71,9 @@ class CheckpointFile {
   std::string fault() const;
   const CheckpointHead* head() const;
   const LocalHead* locals() const;
+  std::string_view texts() const;
+  // REQUIRES that it has no fault.
+  CheckpointOwner owner() const;
 
   MappedFile file_;
 };
@@ -69,7 +87,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
 // was killed has left half written in the directory.
 class CheckpointWriter {
  public:
-  CheckpointWriter(const JobSegment& segment, std::string directory, std::string program);
+  CheckpointWriter(const JobSegment& segment, std::string directory, const CheckpointOwner& owner);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { finish(); }
@@ -95,7 +113,7 @@ class CheckpointWriter {
 
   const JobSegment& segment_;
   const std::string directory_;
-  const std::string program_;
+  const std::string texts_;  // of each file
   std::mutex mutex_;
   std::condition_variable wake_;
   std::uint64_t offered_ = 0;

@@ -37,6 +37,7 @@ struct HostPlan {
   std::string journal_directory;     // empty: memory
   bool keep = false;                 // the journal, as a file
   std::string checkpoint_directory;  // empty: none
+  std::string build;                 // build_of(path); empty without a checkpoint directory
   std::vector<KillOrder> faults;
   Inherited inherited;
 };

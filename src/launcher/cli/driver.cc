@@ -16,6 +16,7 @@
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
+#include "launcher/program/build.h"
 #include "launcher/program/program.h"
 #include "launcher/supervisor/supervisor.h"
 
@@ -108,6 +109,11 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   plan.path = path.value();
+  if (!plan.checkpoint_directory.empty()) {
+    auto build = build_of(plan.path, library_directory());
+    if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
+    plan.build = build.value();
+  }
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;
@@ -166,7 +172,7 @@ std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan&
   }
   if (!options.resume) return {};
   std::vector<std::string> notices;
-  auto file = CheckpointFile::newest(options.checkpoint_directory, plan.path, plan.ranks, notices);
+  auto file = CheckpointFile::newest(options.checkpoint_directory, owner_of(plan), notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!file.ok()) return file.error();
   if (const auto error = file.value().install(segment)) return error;

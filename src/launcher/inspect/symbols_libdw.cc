@@ -107,3 +107,14 @@ int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t
                 function.empty() ? "" : "::", function.c_str());
   return 0;
 }
+
+std::size_t rejoin_build_id(const char* path, std::uint8_t* id, std::size_t capacity) {
+  const Module& m = module_at(path);
+  if (m.module == nullptr) return 0;
+  const unsigned char* found = nullptr;
+  GElf_Addr where = 0;
+  const int n = dwfl_module_build_id(m.module, &found, &where);
+  if (n <= 0 || static_cast<std::size_t>(n) > capacity) return 0;
+  memcpy(id, found, static_cast<std::size_t>(n));
+  return static_cast<std::size_t>(n);
+}

@@ -1,4 +1,5 @@
-// The small library that knows libdw; loaded when the first call site is printed.
+// The small library that knows libdw; loaded when the first call site is printed, or checkpoint
+// files are to name the program's build.
 #pragma once
 
 #include <cstddef>
@@ -11,4 +12,8 @@ extern "C" {
 // the one with that build-id (0 bytes: any will do).
 int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t build_id_bytes,
                      std::uint64_t place, char* text, std::size_t text_bytes);
+
+// Copies the build-id of the ELF file `path` into id[0..capacity). Its size in bytes; 0: it has
+// none, a larger one, or is no ELF file.
+std::size_t rejoin_build_id(const char* path, std::uint8_t* id, std::size_t capacity);
 }

@@ -4,7 +4,9 @@
 // operations that all receive what they check: on the world, and on the communicator that the
 // bootstrap phase makes. A message has B bytes (default 24), the global model at least B. Every
 // rank prints a line after every version; it says what everybody has received so far, and, unless
-// lazy, what this rank alone has, which travels in its local model.
+// lazy, what this rank alone has, which travels in its local model. The environment's VERSIONS
+// counts before V: a job that goes on from files must have the arguments of the one that wrote
+// them.
 
 #include <rejoin.h>
 
@@ -167,7 +169,9 @@ static void serialize(void* model, rejoin_stream* to) {
 
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
-  const int versions = (int)argument_number(argc, argv, "versions", 4);
+  const char* until = getenv("VERSIONS");
+  const int versions =
+      until != NULL ? atoi(until) : (int)argument_number(argc, argv, "versions", 4);
   const int steps = (int)argument_number(argc, argv, "steps", 1);
   const int lazy = argument_number(argc, argv, "lazy", 0) != 0;
   const long long pause = argument_number(argc, argv, "pause_us", 0);

@@ -6,13 +6,14 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 
 from harness import MOMENTS, Kill, Result, Skip, check_deaths, check_returns, require, scenario
 
 RANKS = 3
-HEAD_BYTES = 248 + 16 * RANKS  # of a file: CheckpointHead, LocalHead{ranks}
+HEAD_BYTES = 56 + 16 * RANKS  # of a file: CheckpointHead, LocalHead{ranks}
 GLOBAL_BYTES = 80
 
 
@@ -38,6 +39,14 @@ def program(versions, pause_us=0):
     return ("checkpoints", f"versions={versions}", f"pause_us={pause_us}")
 
 
+PROGRAM = program(400, 3000)  # that writes the files of Files
+
+
+def until(version):
+    """Flags that let PROGRAM end after that version."""
+    return ["-x", f"VERSIONS={version}"]
+
+
 class Files:
     """A directory with two checkpoints of a job that ended because a rank died."""
 
@@ -53,7 +62,7 @@ class Files:
             job.kill(1)
 
         flags = ["--checkpoint-dir", self.path, "--no-restart"]
-        result = t.run(RANKS, *program(400, 3000), flags=flags, interfere=interfere)
+        result = t.run(RANKS, *PROGRAM, flags=flags, interfere=interfere)
         require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
         check_deaths(result, [])
         require(not result.named("respawn"), "it was started again", result)
@@ -61,6 +70,8 @@ class Files:
         require(len(self.files) == 2, f"there are {self.files}", result)
         require(len(os.listdir(self.path)) == 2, "and something else", result)
         self.older, self.newest = map(version_of, self.files)
+        with open(f"{self.path}/{self.files[1]}", "rb") as file:
+            self.texts_bytes = struct.unpack_from("<Q", file.read(), 40)[0]
 
     def copy(self):
         """Another directory with the same contents, in place of the former one."""
@@ -78,10 +89,10 @@ def ended_job(t):
 
 def goes_on(t, path, version, kills=(), more=3):
     """--resume continues after that version and ends as a job that nobody disturbed."""
-    command = program(version + more)
-    expected = t.undisturbed(RANKS, *command)
-    flags = ["--checkpoint-dir", path, "--resume"]
-    result = t.run(RANKS, *command, kills=kills, flags=flags)
+    ends = until(version + more)
+    expected = t.undisturbed(RANKS, *PROGRAM, flags=ends)
+    flags = ["--checkpoint-dir", path, "--resume", *ends]
+    result = t.run(RANKS, *PROGRAM, kills=kills, flags=flags)
     require(result.code == 0, f"exit code {result.code}", result)
     require(f"going on from checkpoint {version}\n" in result.err, "it does not say so", result)
     wanted = [
@@ -129,23 +140,26 @@ def resume_at_the_end(t):
 # --------------------------------------------------------------------------------- damaged files
 
 # What is done to a file: a bit of that byte is changed, or it is cut off there.
-FLIPS = {
+FLIPS_OF_HEADS = {
     "magic": 0,
     "format": 8,
     "ranks": 12,
     "version": 16,
     "size of the global model": 26,
     "sum of the global model": 32,
-    "program": 41,
-    "sum of the head": 240,
-    "size of a local model": 250,
-    "sum of a local model": 256,
-    "global model": HEAD_BYTES + 5,
-    "end of the global model": HEAD_BYTES + GLOBAL_BYTES - 1,
-    "first local model": HEAD_BYTES + GLOBAL_BYTES,
+    "size of the texts": 40,
+    "sum of the head": 48,
+    "size of a local model": 58,
+    "sum of a local model": 64,
+    "program": HEAD_BYTES + 1,
+}
+FLIPS_OF_MODELS = {  # behind the texts
+    "global model": 5,
+    "end of the global model": GLOBAL_BYTES - 1,
+    "first local model": GLOBAL_BYTES,
     "last local model": -1,
 }
-CUTS = (0, 1, 100, 247, 248, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 20, -40, -1)
+CUTS = (0, 1, 50, 55, 56, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 20, -40, -1)
 
 
 def flip(path, at, bit):
@@ -160,11 +174,17 @@ def cut(path, to):
     os.truncate(path, to if to >= 0 else os.path.getsize(path) + to)
 
 
-def damages(t):
+def damages(t, files):
     """Functions of a path, each with its name."""
+    behind = HEAD_BYTES + files.texts_bytes
+    flips = {
+        **FLIPS_OF_HEADS,
+        "last argument": behind - 2,
+        **{name: at if at < 0 else behind + at for name, at in FLIPS_OF_MODELS.items()},
+    }
     ways = [
         (f"bit {bit} of the {name}", lambda path, at=at, bit=bit: flip(path, at, bit))
-        for name, at in FLIPS.items()
+        for name, at in flips.items()
         for bit in (range(8) if t.long else [t.rng.randrange(8)])
     ]
     ways += [(f"cut at {to}", lambda path, to=to: cut(path, to)) for to in CUTS]
@@ -183,7 +203,7 @@ def says_why(result, path):
 def resume_newest_damaged(t):
     """The newest file is refused, which is said, and the older one used."""
     with ended_job(t) as files:
-        for name, damage in damages(t):
+        for name, damage in damages(t, files):
             path = files.copy()
             damage(f"{path}/{files.files[1]}")
             result = goes_on(t, path, files.older, more=2)
@@ -208,7 +228,7 @@ def refused(t, ranks, *command, flags, path, words):
 @scenario(sweeps=True, limit_s=180)
 def resume_all_damaged(t):
     with ended_job(t) as files:
-        ways = damages(t)
+        ways = damages(t, files)
         for _ in range(100 if t.long else 8):
             path = files.copy()
             for file in files.files:
@@ -239,6 +259,67 @@ def resume_by_another_job(t):
             refused_in_a_line(t, n, *program(9), flags=flags, path=files.path, words=words)
         words = ("checkpoints", "misuse", files.files[1])
         refused_in_a_line(t, RANKS, "misuse", "no_load", flags=flags, path=files.path, words=words)
+
+
+@scenario()
+def resume_with_other_arguments(t):
+    """The line names the first that differs."""
+    with ended_job(t) as files:
+        flags = ["--checkpoint-dir", files.path, "--resume"]
+        for command, words in (
+            (program(9, 3000), ("argument 1 was 'versions=400' and is 'versions=9'",)),
+            (PROGRAM[:2], ("argument 2 was 'pause_us=3000' and is none",)),
+            ((*PROGRAM, "lazy=1"), ("argument 3 was none and is 'lazy=1'",)),
+        ):
+            words = (*words, "give those, or begin anew", files.files[1])
+            refused_in_a_line(t, RANKS, *command, flags=flags, path=files.path, words=words)
+        goes_on(t, files.path, files.newest)
+
+
+def other_build(t, path):
+    """The same program, linked another time: one byte of its build-id is another one."""
+    with open(t.program("checkpoints"), "rb") as file:
+        image = bytearray(file.read())
+    note = image.index(struct.pack("<III", 4, 20, 3) + b"GNU\0")  # NT_GNU_BUILD_ID
+    image[note + 16] ^= 1
+    with open(path, "wb") as file:
+        file.write(image)
+    os.chmod(path, 0o755)
+    return image[note + 16 : note + 36].hex()
+
+
+@scenario()
+def resume_by_another_build(t):
+    """The line says both build-ids; a copy of the same build may go on."""
+    with ended_job(t) as files:
+        flags = ["--checkpoint-dir", files.path, "--resume"]
+        command = f"{files.place}/checkpoints.d/checkpoints"
+        os.mkdir(os.path.dirname(command))
+        build = other_build(t, command)
+        words = ("another build of checkpoints (build-id ", f"this is build-id {build}")
+        refused_in_a_line(t, RANKS, command, *PROGRAM[1:], flags=flags, path=files.path, words=words)
+        shutil.copy(t.program("checkpoints"), command)
+        ends = until(files.newest + 2)
+        result = t.run(RANKS, command, *PROGRAM[1:], flags=[*flags, *ends])
+        require(result.code == 0, f"exit code {result.code}", result)
+        require(f"going on from checkpoint {files.newest}\n" in result.err, "it did not", result)
+
+
+@scenario()
+def resume_of_a_script(t):
+    """A script has no build-id: it is the same one as long as its text is."""
+    text = f"#!/bin/sh\nexec {t.program('checkpoints')} \"$@\"\n"
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
+        path = f"{place}/checkpoints"
+        result = t.run(2, t.script("wrap", text), "model=8", flags=["--checkpoint-dir", path])
+        require(result.code == 0, f"exit code {result.code}", result)
+        flags = ["--checkpoint-dir", path, "--resume"]
+        result = t.run(2, t.script("wrap", text), "model=8", flags=[*flags, *until(6)])
+        require(result.code == 0, f"exit code {result.code}", result)
+        require("going on from checkpoint 4\n" in result.err, "it did not go on", result)
+        changed = t.script("wrap", text + "# changed\n")
+        words = ("another build of wrap (hash ", "this is hash ")
+        refused_in_a_line(t, 2, changed, "model=8", flags=flags, path=path, words=words)
 
 
 @scenario()
