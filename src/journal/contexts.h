@@ -2,9 +2,11 @@
 // everybody; made, freed and reclaimed by the owner alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "journal/layout.h"
+#include "journal/rules.h"
 #include "journal/step.h"
 
 namespace rejoin::journal {
@@ -68,8 +70,16 @@ inline const std::uint64_t* received_of(std::byte* base, const Version& v) {
 }
 inline const Cursor* cursor_of(std::byte* base, const Version& v, std::uint64_t context) {
   const Cursor* c = cursors_of(base, v);
-  for (std::uint64_t i = 0; i < v.contexts; ++i) {
+  // The slot of an image may be written again meanwhile: then nothing of this counts.
+  const std::uint64_t contexts = std::min(v.contexts, v.cursors.capacity / sizeof(Cursor));
+  for (std::uint64_t i = 0; i < contexts; ++i) {
     if (c[i].context == context) return &c[i];
+  }
+  return nullptr;
+}
+inline const Version* find_image(std::byte* base, std::uint32_t rank, std::uint64_t number) {
+  for (const Version& v : region_of(base, rank)->image) {
+    if (v.number.load(std::memory_order_acquire) == number) return &v;
   }
   return nullptr;
 }
@@ -80,13 +90,34 @@ inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t 
   return nullptr;
 }
 
-// What read(version) gives for the version that the rank keeps, or 0 if the rank goes back to main.
-// Whoever reads is a rank of the job and makes no checkpoint meanwhile, so the version stays in its
+// What read(cursors) gives for the image that the rank keeps. Another one may take its slot while
+// it is read, but not before that is kept: so if it still is, what was read was whole.
+template <class Host, class Read>
+std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
+  std::byte* base = host.base();
+  const std::atomic<std::uint64_t>& kept = control_of(base, rank)->kept_image;
+  for (;;) {
+    const std::uint64_t number = kept.load(std::memory_order_acquire);
+    const Version* v = find_image(base, rank, number);
+    host.step(Step::kMark);
+    const std::uint64_t mark = v != nullptr ? read(*v) : 0;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const bool again = kept.load(std::memory_order_acquire) != number;
+    if (!again || breaks(host, Rule::kKeptReadAgain)) return mark;
+  }
+}
+
+// What read(version) gives for the version or image that the rank keeps, or 0 if the rank goes back
+// to main. A version: whoever reads is a rank of the job and makes no checkpoint meanwhile, so the version stays in its
 // slot, also if the rank keeps a newer one by then (PROTOCOL.md, "Truncation").
 template <class Host, class Read>
 std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
   std::byte* base = host.base();
-  const std::uint64_t number = control_of(base, rank)->kept.load(std::memory_order_acquire);
+  const RankControl* control = control_of(base, rank);
+  if (control->kept_image.load(std::memory_order_acquire) != 0) {
+    return read_image_mark(host, rank, read);
+  }
+  const std::uint64_t number = control->kept.load(std::memory_order_acquire);
   if (number == 0) return 0;
   const Version* v = find_version(base, rank, number);
   host.step(Step::kMark);
@@ -106,7 +137,8 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
     if (found.reclaimed()) return kPast;
     if (found.block == nullptr) return 0;
     const std::uint64_t freed = found.block->freed.load(std::memory_order_acquire);
-    return freed != 0 && freed <= v.ordinal ? kPast : 0;
+    const bool before = freed <= v.ordinal || breaks(host, Rule::kPastImageByOrdinal);
+    return freed != 0 && before ? kPast : 0;
   });
 }
 

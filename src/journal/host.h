@@ -11,12 +11,21 @@
 
 namespace rejoin::journal {
 
+// Whether a process can be frozen as an image.
+enum class MayFreeze : std::uint8_t { kYes, kNotNow, kNo };
+enum class Frozen : std::uint8_t {
+  kNot,     // there is no image
+  kGoesOn,  // there may be one; this is the process that it is of
+  kWoken,   // this is the image, woken as the rank's next incarnation
+};
+
 // Two of them: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost
 // (transport/sim) yields to a scheduler at every step.
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
-                        std::uint64_t* place, const char* text, wire::MessageType type) {
+                        std::uint64_t* place, const char* text, wire::MessageType type,
+                        std::uint64_t number) {
   // The segment, and who I am.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;
@@ -43,6 +52,11 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   host.locate(address, module, place);
   // A clock that only goes forward, for diagnostics; the program does not see it.
   { host.now_ns() } -> std::same_as<std::uint64_t>;
+  // Whether an image of this process can be made now. kYes: what lies outside of the rank's rooms
+  // is ready for it. kNo: the agent was told why.
+  { host.may_freeze(number) } -> std::same_as<MayFreeze>;
+  // Makes the image with this number, and goes on without waiting for it.
+  { host.freeze(number) } -> std::same_as<Frozen>;
   // SIGKILL to myself (fault injection).
   host.die();
   // The job cannot go on: waits to be killed (without an agent: exits).

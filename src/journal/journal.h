@@ -40,11 +40,13 @@ class Journal {
   LogWriter<Marked, H>& marked() { return marked_; }
 
   // Every cached cursor is read again (but those of `records`, which their communicators hold).
+  // REQUIRES that no staging buffer is leased.
   void rebase() {
     region_.rebase();
+    staging_.rebase();
     marked_.rebase();
     for (std::uint32_t to = 0; to < ranks_; ++to) {
-      if (open_[to]) channels_[to].rebase();
+      if (open_[to]) rebase_channel(to);
     }
   }
 
@@ -211,12 +213,18 @@ class Journal {
     auto* logs = reinterpret_cast<Log*>(host_.base() + region_.head()->channels);
     if (!region_.back(offset_of(&logs[to]), sizeof(Log))) out_of_memory();
     channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to], true);
+    rebase_channel(to);
+  }
+
+  void rebase_channel(std::uint32_t to) {
+    Log& log = reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
+    channels_[to].rebase();
     // A former incarnation died between the two words of a message: it was seen, perhaps.
     const std::uint64_t tail = channels_[to].tail();
     std::uint64_t run;
-    const ChannelEntry* next = log_place<ChannelEntry>(host_.base(), logs[to], tail, &run);
+    const ChannelEntry* next = log_place<ChannelEntry>(host_.base(), log, tail, &run);
     if (next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1) {
-      logs[to].tail.store(tail + 1, std::memory_order_release);
+      log.tail.store(tail + 1, std::memory_order_release);
       channels_[to].rebase();
     }
   }
@@ -251,11 +259,19 @@ class Journal {
     first = block->next_reclaimed;
     for (Slot& slot : block->slot) slot.tag.store(0, std::memory_order_relaxed);
     block->freed.store(0, std::memory_order_relaxed);
-    block->records.tail.store(0, std::memory_order_relaxed);
-    // Only what is made after the first checkpoint is reclaimed, and its records are not truncated.
-    check(host_, block->records.rings.load(std::memory_order_relaxed) == 0,
-          "a communicator's memory was given back with a wrapped log: this is a defect of Rejoin");
+    reuse(block->records);
     return block;
+  }
+
+  // A log that nobody reads any more is empty again: of its rings the largest is left.
+  static void reuse(Log& log) {
+    const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
+    if (rings > 0) {
+      log.ring[0] = log.ring[rings - 1];
+      log.ring[0].from = 0;
+      log.rings.store(1, std::memory_order_relaxed);
+    }
+    log.tail.store(0, std::memory_order_relaxed);
   }
 
   H& host_;

@@ -32,6 +32,13 @@ inline constexpr std::uint32_t kFirstStagingBuffers = 2;   // so that operations
 enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
 enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
 
+// Where a rank may go back to, besides main: what its low-water marks are.
+enum class Return : std::uint32_t {
+  kUndecided,
+  kImages,    // of its process; the agent has accepted one
+  kVersions,  // that the program makes; it has called load
+};
+
 // One --kill RANK@POINT#INCARNATION. Written by the launcher before the start; `fired` by the rank.
 struct FaultPoint {
   std::uint64_t ordinal;  // of the operation in program order, from 1; unused for init, finalize
@@ -59,6 +66,8 @@ struct SegmentHeader {
   std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
   std::uint32_t log_ops;             // --log-ops
   std::uint32_t light_publish;       // publishers have no fence, sleepers look twice (ShmHost)
+  std::uint32_t snapshots;           // ranks are asked for images of their processes
+  std::uint64_t snapshot_every_bytes;  // that a rank hands out: then it asks for one itself
   FaultPoint fault[kMaxFaults];
 
   // Agent. The newest death; published before the next incarnation is admitted.
@@ -67,6 +76,11 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> journal_full;
   // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
   std::atomic<std::uint32_t> unproven;
+  // Counted up, by the agent or a rank, when there is something that ranks heed as they enter an
+  // operation: a snapshot is wanted, marks have moved, the journal is full.
+  std::atomic<std::uint32_t> notices;
+  // Whoever comes first: how ranks of this job go back. Then it stays so.
+  std::atomic<Return> goes_back_to;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
@@ -95,6 +109,11 @@ struct RankControl {
   // Agent.
   alignas(kLine) std::atomic<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
   std::atomic<std::uint32_t> incarnation;
+  // Agent. The number of the image that it wants of this rank.
+  std::atomic<std::uint64_t> snapshot_wanted;
+  // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
+  // Its cursors are the rank's low-water marks.
+  std::atomic<std::uint64_t> kept_image;
 
   // Anybody writes 1, the owner 0. A futex.
   alignas(kLine) std::atomic<std::uint32_t> bell;
@@ -126,6 +145,9 @@ struct RankControl {
       kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
   std::atomic<std::uint64_t> payload_bump;               // likewise
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
+  std::atomic<std::uint64_t> used_bytes;                 // handed out so far, again and again
+  // The newest snapshot: what it has cost this rank, with page faults since the one before.
+  std::atomic<std::uint64_t> snapshot_cost_ns;
 };
 
 // --- Logs
@@ -305,11 +327,15 @@ struct Buffer {
 
 // What payload is allocated for. With a full journal results and messages lie in different zones,
 // because they are over at different times.
-enum class Use : std::uint32_t { kResults, kMessages };
+enum class Use : std::uint32_t {
+  kResults,
+  kMessages,
+  kKept,  // for ever: from the time before a program said that it makes checkpoints
+};
 
 // A zone is filled, then closed; it is free when everything that it may have been used for is past.
 // The owner's and its next incarnations', as all of this.
-inline constexpr std::uint32_t kZones = 64;
+inline constexpr std::uint32_t kZones = 256;
 struct Zone {
   Offset begin;
   std::uint64_t bytes;
@@ -324,11 +350,16 @@ struct Zone {
 
 // --- Checkpoints
 
+// Images of a rank's process whose cursors are kept: the one that the agent would wake, and the one
+// that is being made.
+inline constexpr std::uint32_t kImages = 2;
+
 // Kept of a rank: at most three are needed at a time. The fourth lets others read marks
 // (read_mark).
 inline constexpr std::uint32_t kVersions = 4;
 
-// Where a rank goes on when it loads this version. Whole if `number` is not 0.
+// Where a rank goes on when it loads this version, or when this image of it is woken. Whole if
+// `number` is not 0. An image has all but the models in its memory: the rest are marks, for others.
 struct Version {
   std::atomic<std::uint64_t> number;
   std::uint64_t ordinal;
@@ -367,6 +398,7 @@ struct RegionHead {
   Log outcomes;      // atomic u64; see recovery/outcomes.h
   Log cancelled;     // u64: which receives were cancelled, by their number
   Version version[kVersions];
+  Version image[kImages];
   std::uint64_t marked_bytes;          // of results of marked operations
   std::uint64_t past_version;          // newest version behind which zones were closed
   std::uint64_t interval;              // the newest that has ended
@@ -382,9 +414,9 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN03", and the sizes of what lies in it: an ftrun and a library of different builds find
+// "REJOIN04", and the sizes of what lies in it: an ftrun and a library of different builds find
 // out.
-inline constexpr std::uint64_t kSegmentMagic = 0x33304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+inline constexpr std::uint64_t kSegmentMagic = 0x34304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -102,10 +102,11 @@ class LogWriter {
   void show() { log_->tail.store(tail_, std::memory_order_release); }
 
   // Elements below `keep_from` may be overwritten from now on. What was appended before the first
-  // call stays where it is, for ever: it is what every incarnation replays.
+  // call stays where it is, for ever: it is what every incarnation replays. 0: nothing.
+  std::uint64_t truncated_below() const { return keep_from_; }
   void truncate(std::uint64_t keep_from) {
     keep_from_ = std::max(keep_from_, keep_from);
-    if (wraps_) return;
+    if (wraps_ || keep_from_ == 0) return;
     wraps_ = true;
     cursor_ = backed_end_ = nullptr;
   }
@@ -138,10 +139,9 @@ class LogWriter {
 
   // The next elements go to `count` places from `at` on, or to as many as are backed at once.
   bool run(Offset at, std::uint64_t count, bool piecemeal) {
-    if (piecemeal) {
-      count = std::min(count, kStrideBytes / sizeof(T));
-      if (!region_->back(at, count * sizeof(T))) return false;
-    }
+    count = std::min(count, kStrideBytes / sizeof(T));
+    if (piecemeal && !region_->back(at, count * sizeof(T))) return false;
+    region_->use(count * sizeof(T));
     cursor_ = reinterpret_cast<T*>(host_->base() + at);
     backed_end_ = cursor_ + count;
     return true;

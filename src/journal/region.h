@@ -11,6 +11,7 @@
 #include "journal/layout.h"
 #include "journal/rules.h"
 #include "journal/spin_lock.h"
+#include "wire/messages.h"
 
 namespace rejoin::journal {
 
@@ -24,9 +25,21 @@ namespace rejoin::journal {
 // must enter instead: when such an operation is complete, all results that were allocated before it
 // was entered have been read, so an interval is over with the next one. Zones of messages are
 // closed when they are full, and free when their messages are consumed.
+//
+// In a job of snapshots all payload lies in zones. A zone is closed when it is full; labels and
+// what makes it free are the same, the marks are those of images.
 template <class Host>
 class Region {
  public:
+  // Labels a zone that is full: what it may have been used for. False: no memory.
+  class Labels {
+   public:
+    virtual bool label(Zone& zone) = 0;
+
+   protected:
+    ~Labels() = default;
+  };
+
   explicit Region(Host& host)
       : host_(host),
         header_(header_of(host.base())),
@@ -36,6 +49,36 @@ class Region {
         payload_{&control_->payload_bump, begin_, begin_ + header_->region_bytes},
         head_(region_of(host.base(), host.rank())) {
     rebase();
+  }
+
+  // From now on payload lies in zones that `labels` labels when they are full. The agent is asked
+  // for a snapshot whenever so many bytes have been handed out since the last one.
+  void recycle_behind_images(Labels& labels, std::uint64_t snapshot_every) {
+    labels_ = &labels;
+    zoned_ = true;
+    snapshot_every_ = snapshot_every;
+    expect_snapshot();
+  }
+  // The program makes checkpoints: nothing that is there now is used again, and until its first
+  // checkpoint zones are none.
+  void keep_for_checkpoints() {
+    for (std::uint32_t i = 0; i < head_->zones; ++i) head_->zone[i].use = Use::kKept;
+    zone_[0] = zone_[1] = nullptr;
+    labels_ = nullptr;
+    zoned_ = false;
+  }
+  // One has been made just now.
+  void expect_snapshot() {
+    ask_at_.store(control_->used_bytes.load(std::memory_order_relaxed) + snapshot_every_,
+                  std::memory_order_relaxed);
+  }
+  // So much is handed out, perhaps not for the first time.
+  void use(std::uint64_t bytes) {
+    const std::uint64_t used = control_->used_bytes.load(std::memory_order_relaxed) + bytes;
+    control_->used_bytes.store(used, std::memory_order_relaxed);
+    if (used < ask_at_.load(std::memory_order_relaxed) || labels_ == nullptr || recycling_) return;
+    ask_at_.store(used + snapshot_every_, std::memory_order_relaxed);
+    host_.tell(wire::MessageType::kSnapshotDue, 0, 0, nullptr, 0);
   }
 
   // Reads the region's words again, as a process must that has slept while another one was here.
@@ -149,6 +192,7 @@ class Region {
   static constexpr std::size_t kAheadBytes = 128 * 1024;
   static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
   static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
+  static constexpr std::uint64_t kZonesBetweenSnapshots = 4;
 
   struct Area {
     std::atomic<std::uint64_t>* bump;
@@ -243,6 +287,7 @@ class Region {
   // is large enough (of these the one that was closed last), else in a new one.
   bool open_zone(Use use, std::uint64_t bytes) {
     Zone* found = nullptr;
+    if (!close_full(use)) return false;
     const std::uint64_t smallest =
         use == Use::kMessages ? kSmallestMessageZoneBytes : kSmallestZoneBytes;
     std::uint64_t largest = smallest / 2;
@@ -255,12 +300,15 @@ class Region {
       // Two that take turns may have one size; if that does not suffice, the next ones are larger.
       others += z.interval == 0 || use == Use::kMessages;
       if (z.bytes < bytes || (found != nullptr && is_better(*found, z))) continue;
-      if (is_free(z)) found = &z;
+      if (is_free(z)) {
+        found = &z;
+      } else {
+        others += labels_ != nullptr;
+      }
     }
     if (found == nullptr) {
       if (head_->zones == kZones) return false;
-      const bool larger = others >= (use == Use::kMessages ? 2 : 1);
-      const std::uint64_t size = std::max(larger ? 2 * largest : largest, 2 * bytes);
+      const std::uint64_t size = new_zone_bytes(use, bytes, largest, others);
       const Offset at = reserve_in(payload_, size);
       if (at == 0) return false;
       count(size);
@@ -270,7 +318,28 @@ class Region {
     }
     found->used = 0;
     found->interval = 0;
+    this->use(found->bytes);
     return open(*found);
+  }
+  std::uint64_t new_zone_bytes(Use use, std::uint64_t bytes, std::uint64_t largest,
+                               std::uint32_t others) const {
+    if (labels_ == nullptr || recycling_) {
+      const bool larger = others >= (use == Use::kMessages ? 2 : 1);
+      return std::max(larger ? 2 * largest : largest, 2 * bytes);
+    }
+    // Some between two snapshots, so that little waits for the next one. If they do not come, fewer
+    // and larger ones.
+    const std::uint64_t wanted = std::max(snapshot_every_ / kZonesBetweenSnapshots, bytes);
+    return std::max(others > 2 * kZonesBetweenSnapshots ? 2 * largest : kSmallestZoneBytes, wanted);
+  }
+  // With images: the zone that has no room for what is wanted is labelled.
+  bool close_full(Use use) {
+    Zone*& z = zone_of(use);
+    if (labels_ == nullptr || recycling_ || z == nullptr) return true;
+    if (!labels_->label(*z)) return false;
+    z->interval = ++head_->interval;
+    z = nullptr;
+    return true;
   }
   static bool is_better(const Zone& a, const Zone& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.interval >= b.interval;
@@ -288,7 +357,8 @@ class Region {
       all += control_of(host_.base(), r)->backed_bytes.load(std::memory_order_relaxed);
     }
     if (all > header_->journal_limit_bytes) {
-      header_->journal_full.store(1, std::memory_order_relaxed);
+      if (header_->journal_full.exchange(1, std::memory_order_relaxed) != 0) return;
+      header_->notices.fetch_add(1, std::memory_order_release);
     }
   }
 
@@ -302,6 +372,9 @@ class Region {
   RegionHead* head_;
   bool recycling_ = false;
   bool zoned_ = false;
+  Labels* labels_ = nullptr;  // in a job of snapshots
+  std::uint64_t snapshot_every_ = 0;
+  std::atomic<std::uint64_t> ask_at_{~std::uint64_t{0}};  // used_bytes
   Zone* zone_[2] = {};      // in use, by Use
   std::uint64_t over_ = 0;  // with a full journal: intervals up to this one are over
 };

@@ -17,6 +17,12 @@ class StagingPool {
  public:
   StagingPool(Host& host, Region<Host>& region)
       : host_(host), region_(region), head_(region.head()) {
+    rebase();
+  }
+
+  // Nothing is leased: all that there are, those that a former incarnation has added too.
+  void rebase() {
+    first_ = free_ = 0;
     for (std::uint32_t i = 0; i < head_->staging_buffers; ++i) give_back(head_->staging[i]);
   }
 

@@ -38,6 +38,8 @@ enum class Step : std::uint8_t {
   kPrepare,       // publishing that my models of a version are whole
   kAcknowledge,   // publishing that I am past a version
   kMark,          // reading a rank's low-water mark
+  kCursors,       // the cursors of an image go to their slot
+  kFreeze,        // they are there; the process is about to be cloned
   kCount,
 };
 

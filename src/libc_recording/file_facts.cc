@@ -109,6 +109,14 @@ void FileFacts::end_replay() {
   if (head_.ghosts.tail.load(std::memory_order_relaxed) > 0) note(0, "");
 }
 
+void FileFacts::wake() {
+  files_writer_.rebase();
+  ghosts_writer_.rebase();
+  read_files_of(rank_.rank(), written_);
+  ghosts_.size = notes_.size = 0;
+  notes_read_ = others_read_ = false;
+}
+
 void FileFacts::note(std::uint32_t file, const char* path) {
   const std::size_t bytes = std::strlen(path);
   std::byte head[16];

@@ -38,6 +38,8 @@ class FileFacts {
   bool ghost(std::uint32_t file);
   // The notes of replays that died, newest first; *file = 0: whatever lies there. False: no more.
   bool noted(std::size_t n, char* path, std::size_t room_bytes, std::uint32_t* file);
+  // A woken image: files are opened, and ghosts made, by others since.
+  void wake();
   // The rank is live: its ghosts are its files from now on.
   void end_replay();
 

@@ -65,12 +65,13 @@ bool find(int dirfd, const char* path, int flags, Found* found) {
   return found->there;
 }
 
+bool ghosts_removed = false;
+
 // What a replay left that died, before anything else is looked at. Newest first: what lies in a
 // directory goes before it.
 void remove_ghosts() {
-  static bool done = false;
-  if (done) return;
-  done = true;
+  if (ghosts_removed) return;
+  ghosts_removed = true;
   char path[PATH_MAX];
   std::uint32_t file;
   for (unsigned n = 0; rejoin_libc_noted(n, path, sizeof path, &file) != 0; ++n) {
@@ -378,3 +379,28 @@ void Opening::open_unnamed() {
 }
 
 }  // namespace rejoin::libc_recording
+
+using namespace rejoin::libc_recording;
+
+void rejoin_libc_woken() { ghosts_removed = false; }
+
+// What the image's process had written behind that is written again. What it has written over is
+// written over with the same.
+void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
+  Found now;
+  if (!find(fd, "", AT_EMPTY_PATH, &now) || !now.regular) return;
+  char descriptor[32], path[PATH_MAX];
+  snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", fd);
+  const ssize_t bytes = readlink(descriptor, path, sizeof path - 1);
+  path[bytes > 0 ? bytes : 0] = '\0';
+  if (now.file.size_bytes > size_bytes) {
+    if (rejoin_libc_written_elsewhere(now.file.file, 1)) {
+      tell(path, "is written by other ranks too: what the replay writes behind it is there twice");
+      return;
+    }
+    if (ftruncate(fd, static_cast<off_t>(size_bytes)) != 0) {
+      untrue(path, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+    }
+  }
+  rejoin_libc_set_rewritten(now.file.file, path);
+}

@@ -43,6 +43,13 @@ void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
 // Any thread; does not REQUIRE that anything is recorded.
 int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJOIN_LIBC_HOOK;
 
+// The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.
+//
+// An image of the process was woken: what it knows of files may be old.
+void rejoin_libc_woken() REJOIN_LIBC_HOOK;
+// And this file, which was open when the image was made and `size_bytes` long, is written on.
+void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) REJOIN_LIBC_HOOK;
+
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
 // The same about something that makes this replay untrue. Does not return unless ftrun was told to

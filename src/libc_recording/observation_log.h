@@ -134,6 +134,9 @@ class ObservationReader {
     end_ = log_->tail.load(std::memory_order_acquire);
   }
 
+  // Reads on from `position`, up to the tail as it is now. Values stay.
+  void go_on(std::uint64_t position) { jump(position); }
+
   std::uint64_t position() const { return position_; }
 
   // Of the newest entry of the series that was read.

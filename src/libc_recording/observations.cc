@@ -362,6 +362,20 @@ void Observations::mark() {
   repeat_word_ = nullptr;
 }
 
+void Observations::wake() {
+  writer_.rebase();
+  if (head_.begin != 0) overwrite_before(head_.begin);
+  files_.wake();
+  reader_.go_on(marked_);
+  live_ = false;
+  left_ = 0;
+  current_ = {};
+  std::fill(clocks_, clocks_ + kSeriesCount, Clock{});
+  last_series_ = Series::kEnd;
+  last_event_bytes_ = 0;
+  repeat_word_ = nullptr;
+}
+
 void Observations::truncate(std::uint64_t keep_from) {
   std::uint64_t* end = bases_.items + bases_.size;
   std::uint64_t* after = std::upper_bound(bases_.items, end, keep_from);

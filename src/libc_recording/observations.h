@@ -63,6 +63,12 @@ class Observations {
   // skip_to() less than `keep_from`.
   void truncate(std::uint64_t keep_from);
 
+  // Whether every record of former incarnations has been given.
+  bool is_live() { return live_ || (!peek() && live_); }
+  // This is an image of a process, which has been woken. It was made just behind a mark(); what has
+  // been recorded since is given next.
+  void wake();
+
   // Process ids that the first incarnation had: its own and its parent's.
   std::uint32_t pid() const { return head_.pid; }
   std::uint32_t parent() const { return head_.parent; }
@@ -144,5 +150,8 @@ class Observations {
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
+// Whether they are live, and those of a woken image: main thread only.
+bool observations_are_live();
+void wake_observations();
 
 }  // namespace rejoin::libc_recording

@@ -29,7 +29,7 @@ long raw_call(long number) {
 // zeroed: the child has no segment and is no rank.
 struct Recorder {
   Observations observations;
-  const volatile int* in_rank = nullptr;
+  volatile int* in_rank = nullptr;
   bool libc = true;   // --libc-recording off: only MPI_Wtime
   bool busy = false;  // a signal handler that interrupts a record is not observed
   std::uintptr_t shim_begin = 0, shim_end = 0;
@@ -123,6 +123,19 @@ void mark_observations() {
 
 void truncate_observations(std::uint64_t keep_from) {
   if (on_main_thread() && recorder() != nullptr) the_recorder->observations.truncate(keep_from);
+}
+
+bool observations_are_live() {
+  return !on_main_thread() || recorder() == nullptr || the_recorder->observations.is_live();
+}
+
+void wake_observations() {
+  if (the_recorder == nullptr) return;
+  *the_recorder->in_rank = 1;  // the clone found it wiped
+  the_recorder->pids.pid = static_cast<int>(raw_call(SYS_getpid));
+  the_recorder->pids.parent = static_cast<int>(raw_call(SYS_getppid));
+  the_recorder->observations.wake();
+  if (rejoin_libc_woken != nullptr) rejoin_libc_woken();
 }
 
 void start_recording() {

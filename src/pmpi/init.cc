@@ -12,6 +12,7 @@
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
+#include "process_image/image.h"
 
 namespace rejoin::pmpi {
 
@@ -74,6 +75,7 @@ void start(const char* function, int thread_level) {
   refuse_several_threads(*rank);
   libc_recording::start_recording();
   open_world(*rank);
+  process_image::install(*rank);
   rank->point(PointKind::kInit, Moment::kInside);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);

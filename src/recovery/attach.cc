@@ -1,5 +1,6 @@
 #include "recovery/attach.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -36,6 +39,20 @@ struct Attachment {
   Attachment(std::byte* base, std::uint32_t r, int socket, std::byte* memory)
       : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {}
 };
+
+// Where the agent is, for this process and images of it: the program may change its environment.
+struct {
+  char name[sizeof(sockaddr_un::sun_path)];
+  char secret[wire::kSecretBytes + 1];
+} agent_address;
+
+constexpr int kMostInherited = 64;
+struct Inherited {
+  int fd;
+  dev_t device;
+  ino_t file;
+} inherited[kMostInherited];
+int inherited_count = 0;
 
 alignas(Attachment) std::byte attachment_memory[sizeof(Attachment)];
 Attachment* attachment = nullptr;
@@ -73,15 +90,16 @@ int connect_to(const char* name) {
 }
 
 // The first datagram of a connection: the job's secret, then `text`.
-bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text) {
-  const char* secret = getenv(wire::kEnvSecret);
+bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text,
+                std::uint64_t value = 0, std::uint32_t incarnation = 0) {
   Message m;
   memset(&m, 0, wire::kMessageHeadBytes);
   m.type = type;
   m.rank = rank;
-  m.text_bytes = static_cast<std::uint32_t>(snprintf(m.text, sizeof m.text, "%.*s%s",
-                                                     static_cast<int>(wire::kSecretBytes),
-                                                     secret != nullptr ? secret : "", text));
+  m.value = value;
+  m.incarnation = incarnation;
+  m.text_bytes = static_cast<std::uint32_t>(
+      snprintf(m.text, sizeof m.text, "%s%s", agent_address.secret, text));
   m.text_bytes = m.text_bytes < wire::kMaxText ? m.text_bytes : wire::kMaxText - 1;
   const std::size_t bytes = wire::kMessageHeadBytes + m.text_bytes;
   return send(fd, &m, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
@@ -118,12 +136,27 @@ std::uint64_t size_of(int fd) {
   return bytes;
 }
 
+// Keeps the agent's address. Null: there is no agent.
+const char* find_agent() {
+  const char* name = getenv(wire::kEnvSocket);
+  const char* secret = getenv(wire::kEnvSecret);
+  if (name == nullptr) return nullptr;
+  snprintf(agent_address.name, sizeof agent_address.name, "%s", name);
+  snprintf(agent_address.secret, sizeof agent_address.secret, "%s", secret ? secret : "");
+  return agent_address.name;
+}
+
+// The segment belongs to the process that is the rank, not to what it forks.
+void advise(void* base, std::uint64_t bytes) {
+  madvise(base, bytes, MADV_DONTFORK);
+  madvise(base, bytes, MADV_DONTDUMP);
+}
+
 bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bool format) {
   void* base = map_at(kSegmentAddress, bytes, MAP_SHARED, segment);
   void* memory = map_at(kArenaAddress, kArenaBytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (base == MAP_FAILED || memory == MAP_FAILED) return false;
-  madvise(base, bytes, MADV_DONTFORK);
-  madvise(base, bytes, MADV_DONTDUMP);
+  advise(base, bytes);
   madvise(memory, kArenaBytes, MADV_DONTDUMP);
   if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
   engine::advise_segment(static_cast<std::byte*>(base));
@@ -212,11 +245,35 @@ int look_at_object(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
+void note_inherited(int fd) {
+  struct stat s;
+  if (inherited_count == kMostInherited || fstat(fd, &s) != 0 || S_ISREG(s.st_mode)) return;
+  inherited[inherited_count++] = {fd, s.st_dev, s.st_ino};
+}
+
+// Before the program has opened anything.
+void note_inherited() {
+  for (int fd = 0; fd < 3; ++fd) note_inherited(fd);
+  const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  alignas(dirent64) char entries[2048];
+  for (long n; (n = syscall(SYS_getdents64, directory, entries, sizeof entries)) > 0;) {
+    for (long at = 0; at < n;) {
+      const auto* e = reinterpret_cast<const dirent64*>(entries + at);
+      at += e->d_reclen;
+      const int fd = atoi(e->d_name);
+      if (fd > 2 && fd != directory) note_inherited(fd);
+    }
+  }
+  close(directory);
+}
+
 // LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at
 // once.
 __attribute__((constructor)) void attach_early() {
-  const char* name = getenv(wire::kEnvSocket);
+  const char* name = find_agent();
   if (name == nullptr) return;
+  note_inherited();
   Wanted wanted = {};
   dl_iterate_phdr(look_at_object, &wanted);
   char error[512];
@@ -236,10 +293,65 @@ __attribute__((constructor)) void attach_early() {
 
 Rank* attach(char* error, std::size_t error_bytes) {
   if (attachment != nullptr) return &attachment->rank;
-  const char* name = getenv(wire::kEnvSocket);
+  const char* name = find_agent();
+  // Late: more than these may be the program's own by now.
+  for (int fd = 0; fd < 3 && inherited_count <= fd; ++fd) note_inherited(fd);
   const bool ok = name != nullptr ? attach_to_agent(name, error, error_bytes)
                                   : attach_alone(error, error_bytes);
   return ok ? &attachment->rank : nullptr;
+}
+
+bool is_inherited(int fd) {
+  struct stat s;
+  if (fstat(fd, &s) != 0) return false;
+  for (int i = 0; i < inherited_count; ++i) {
+    if (inherited[i].device == s.st_dev && inherited[i].file == s.st_ino) return true;
+  }
+  return false;
+}
+
+int standard_pipe(dev_t device, ino_t file) {
+  for (int i = 0; i < inherited_count; ++i) {
+    const Inherited& one = inherited[i];
+    if (one.fd < 3 && one.device == device && one.file == file) return one.fd;
+  }
+  return -1;
+}
+
+void renote_standard_pipes(const int pipes[3]) {
+  for (int i = 0; i < inherited_count; ++i) {
+    struct stat s;
+    Inherited& one = inherited[i];
+    if (one.fd >= 3 || fstat(pipes[one.fd], &s) != 0) continue;
+    one.device = s.st_dev;
+    one.file = s.st_ino;
+  }
+}
+
+int connect_as(MessageType type, std::uint64_t number, std::uint32_t incarnation) {
+  const int connected = connect_to(agent_address.name);
+  if (connected < 0) return -1;
+  const int socket = move_high(connected);
+  if (send_first(socket, type, attachment->rank.rank(), "", number, incarnation)) return socket;
+  close(socket);
+  return -1;
+}
+
+bool attach_again(int socket) {
+  Message m;
+  const int segment = await_welcome(socket, &m);
+  if (segment < 0) return false;
+  const std::uint64_t bytes = size_of(segment);
+  std::byte* base = attachment->host.base();
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  const bool ok =
+      bytes > 0 && mmap(base, bytes, PROT_READ | PROT_WRITE, kFlags, segment, 0) == base;
+  close(segment);
+  if (!ok) return false;
+  advise(base, bytes);
+  engine::advise_segment(base);
+  attachment->host.woken(socket);
+  return true;
 }
 
 Rank* attached_rank() { return attachment != nullptr ? &attachment->rank : nullptr; }

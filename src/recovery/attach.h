@@ -1,10 +1,14 @@
 // How a process becomes a rank: it registers with the agent and is handed the host segment.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <cstdint>
 
 #include "engine/transport/shm/host.h"
 #include "recovery/rank.h"
+#include "wire/messages.h"
 
 namespace rejoin::recovery {
 
@@ -18,5 +22,25 @@ Rank* attach(char* error, std::size_t error_bytes);
 
 // The same, or nullptr as long as this process is no rank. Cheap; safe at any time.
 Rank* attached_rank();
+
+// --- For images of this process (src/process_image). System calls only.
+
+// Descriptors that came with the process when it was loaded, but for regular files: shared with
+// others from the start.
+bool is_inherited(int fd);
+
+// Which of the rank's standard input, output and error this is, as the process was given them; -1:
+// none.
+int standard_pipe(dev_t device, ino_t file);
+// From now on these are they.
+void renote_standard_pipes(const int pipes[3]);
+
+// A connection of its own to the agent, with its first datagram sent: kImage or kWoken. -1: the
+// agent is gone.
+int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation);
+
+// In a clone that was woken and has asked to be the rank over `socket`: waits until it may, and maps
+// the segment where it was. False: it may not.
+bool attach_again(int socket);
 
 }  // namespace rejoin::recovery

@@ -7,6 +7,7 @@
 
 #include "engine/copy.h"
 #include "recovery/entry.h"
+#include "recovery/cursors.h"
 #include "recovery/point_to_point.h"
 #include "recovery/truncation.h"
 
@@ -21,10 +22,10 @@ class Checkpointer {
   // Collective over all ranks of the job; `world` is a communicator of all of them. Blocks until
   // every rank has prepared its models. kRefused, kMismatch: nothing was changed.
   Status checkpoint(Comm<H>& world, const Call& call, const Models& m) {
+    r_.heed_notices();
     const std::uint64_t v = r_.progress.version + 1;
     ++r_.progress.ordinal;
     r_.faults.point(r_.progress.ordinal, Moment::kBefore);
-    r_.stop_keeping_if_full();
     const auto interned = r_.calls.intern(call);
     if (interned.call == CallTable<H>::kNone) r_.journal.out_of_memory();
     r_.show_position(world.members.context, world.next_sequence, interned.call);
@@ -55,6 +56,7 @@ class Checkpointer {
                                r_.progress.load_called ? "second load" : "load after a checkpoint");
       return Status::kRefused;
     }
+    if (!goes_back_to_versions()) return Status::kOk;
     r_.progress.load_called = true;
     r_.host.step(Step::kLook);
     const journal::Version* found = newest_version(r_.peers.committed());
@@ -128,10 +130,8 @@ class Checkpointer {
     journal::Version& slot = free_version(v);
     slot.number.store(0, std::memory_order_release);
     r_.host.step(Step::kModel);
-    put_cursors(slot);
+    put_cursors(r_, messages_.outcomes(), slot);
     slot.ordinal = r_.progress.ordinal;
-    slot.observations =
-        r_.journal.region().head()->observations.tail.load(std::memory_order_relaxed);
     if (r_.host.rank() == 0) put_model(slot.global, m.global, m.global_bytes);
     put_model(slot.local, m.local, m.local_bytes);
     slot.next_lazy = m.next_lazy;
@@ -158,26 +158,6 @@ class Checkpointer {
     engine::check(r_.host, slot != nullptr,
                   "more checkpoints are in use than can be: this is a defect of Rejoin");
     return *slot;
-  }
-
-  void put_cursors(journal::Version& slot) {
-    std::uint64_t contexts = 0;
-    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) ++contexts;
-    const std::size_t words = r_.header->ranks * sizeof(std::uint64_t);
-    slot.waiting = r_.mail.count_waiting();
-    slot.receives = r_.mail.receives();
-    slot.wildcards = r_.mail.wildcards();
-    slot.cancelled = r_.mail.cancellations();
-    slot.outcomes = messages_.outcomes().seal();
-    make_room(slot.cursors, contexts * sizeof(journal::Cursor) + 3 * words +
-                                slot.waiting * sizeof(std::uint64_t));
-    auto* to = reinterpret_cast<journal::Cursor*>(r_.host.base() + slot.cursors.at);
-    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
-      *to++ = {c->members.context, c->next_sequence, c->chain, 0};
-    }
-    slot.contexts = contexts;
-    std::memcpy(to, r_.progress.sent, words);
-    r_.mail.save(reinterpret_cast<std::uint64_t*>(to) + r_.header->ranks);
   }
 
   void put_model(journal::Buffer& buffer, const void* data, std::size_t bytes) {
@@ -232,6 +212,23 @@ class Checkpointer {
   }
 
   // --- Load
+
+  // False: the job goes back to images, which have all that a checkpoint could give.
+  bool goes_back_to_versions() {
+    using journal::Return;
+    auto now = Return::kUndecided;
+    auto& word = r_.header->goes_back_to;
+    word.compare_exchange_strong(now, Return::kVersions, std::memory_order_seq_cst);
+    if (word.load(std::memory_order_relaxed) == Return::kImages) {
+      r_.notice(
+          "loads a checkpoint after the first snapshot of a process was taken: there is nothing to "
+          "load, and snapshots protect this job; --snapshots off leaves it to the program's own "
+          "checkpoints");
+      return false;
+    }
+    if (r_.journal.region().head()->past_version == 0) r_.journal.region().keep_for_checkpoints();
+    return true;
+  }
 
   const journal::Version* newest_version(std::uint64_t committed) {
     const journal::Version* found = nullptr;

@@ -94,7 +94,7 @@ class Communicators {
   // Drops the private state; records and position stay for the others. `ordinal`: of the program.
   void free(Comm<H>* c, std::uint64_t ordinal) {
     c->members.mine->freed.store(ordinal + 1, std::memory_order_release);
-    if (c->members.mine->permanent == 0) retire(c->members.mine);
+    retire(c->members.context);
     Comm<H>** link = &first_;
     while (*link != c) link = &(*link)->next;
     *link = c->next;
@@ -129,23 +129,28 @@ class Communicators {
     return kNobody;
   }
 
-  // --- Contexts that were made after the first checkpoint and freed: until they are past.
+  // --- Contexts that were freed: until they are past.
 
   struct Retired {
-    journal::ContextBlock* block;
+    std::uint64_t context;
     Retired* next;
   };
+  // Null: a former incarnation, which was further on, has given it back.
+  journal::ContextBlock* block_of(const Retired& r) const {
+    return journal::find_block(host_.base(), host_.rank(), r.context);
+  }
   Retired* retired() { return retired_; }
 
-  // Gives back the blocks of those that nobody goes back to.
+  // Gives back the blocks of those that nobody goes back to, if not every incarnation makes them.
   void reclaim() {
     for (Retired** link = &retired_; *link != nullptr;) {
       Retired* r = *link;
-      if (!everybody_is_past(*r->block)) {
+      const journal::ContextBlock* block = block_of(*r);
+      if (block != nullptr && !everybody_is_past(*block)) {
         link = &r->next;
         continue;
       }
-      journal_.reclaim_block(r->block->context);
+      if (block != nullptr && block->permanent == 0) journal_.reclaim_block(r->context);
       *link = r->next;
       arena_.destroy(r);
     }
@@ -163,8 +168,8 @@ class Communicators {
     c.generation = g;
   }
 
-  void retire(journal::ContextBlock* block) {
-    auto* r = arena_.template make<Retired>(Retired{block, retired_});
+  void retire(std::uint64_t context) {
+    auto* r = arena_.template make<Retired>(Retired{context, retired_});
     if (r != nullptr) retired_ = r;  // else its memory is not given back
   }
 

@@ -44,9 +44,9 @@ struct Entry {
 template <engine::Host H>
 Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) {
   Rooms<H>& r = ops.r;
+  r.heed_notices();
   ++r.progress.ordinal;
   r.faults.point(r.progress.ordinal, Moment::kBefore);
-  r.stop_keeping_if_full();
   r.host.step(Step::kEnter);
   const auto interned = r.calls.intern(call);
   if (interned.call == CallTable<H>::kNone) [[unlikely]]

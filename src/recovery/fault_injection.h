@@ -19,6 +19,12 @@ class FaultInjection {
     arm(0);
   }
 
+  // Another incarnation goes on behind the operation with this ordinal.
+  void rearm(std::uint32_t incarnation, std::uint64_t ordinal) {
+    incarnation_ = incarnation;
+    arm(ordinal);
+  }
+
   // A moment of the operation with this ordinal.
   void point(std::uint64_t ordinal, Moment moment) {
     if (ordinal == next_) [[unlikely]]
@@ -55,7 +61,7 @@ class FaultInjection {
 
   H& host_;
   journal::SegmentHeader* header_;
-  const std::uint32_t incarnation_;
+  std::uint32_t incarnation_;
   std::uint64_t next_ = 0;  // 0 = none
 };
 

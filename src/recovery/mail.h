@@ -246,10 +246,12 @@ class Mail {
     cancelled_.truncate(v.cancelled);
   }
 
-  // Reads the logs' words again.
+  // Reads the logs' words again, and what has been cancelled since.
   void rebase() {
+    const std::uint64_t known = cancelled_.tail();
     matches_.rebase();
     cancelled_.rebase();
+    load_cancelled(known);
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].place = nullptr;
   }
 

@@ -88,7 +88,12 @@ class Outcomes {
     truncate(position);
   }
   void truncate(std::uint64_t keep_from) { log_.truncate(keep_from); }
-  void rebase() { log_.rebase(); }
+  // What has been recorded since comes next.
+  void rebase() {
+    log_.rebase();
+    used_ = 0;
+    open_ = false;
+  }
 
  private:
   static constexpr std::uint64_t kMostInARow = (1u << 24) - 1;

@@ -51,9 +51,9 @@ class PointToPoint {
 
   // Returns the call's index, for the messages that it sends.
   std::uint32_t begin(const Call& call) {
+    r_.heed_notices();
     ++r_.progress.ordinal;
     r_.faults.point(r_.progress.ordinal, Moment::kBefore);
-    r_.stop_keeping_if_full();
     r_.host.step(Step::kEnter);
     const auto interned = r_.calls.intern(call);
     if (interned.call == CallTable<H>::kNone) [[unlikely]]
@@ -138,7 +138,9 @@ class PointToPoint {
   // Whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
     r_.host.step(Step::kLook);
-    const journal::ChannelEntry& e = *r_.journal.channel(m.to).at(m.index);
+    auto& channel = r_.journal.channel(m.to);
+    if (m.index < channel.truncated_below()) return true;  // it was received
+    const journal::ChannelEntry& e = *channel.at(m.index);
     if (e.matched.load(std::memory_order_acquire) != 0) return true;
     r_.mail.show_waiting(journal::Waiting::kForReceive, m.to, static_cast<std::uint32_t>(e.key));
     return false;

@@ -13,6 +13,7 @@
 #include "recovery/point_to_point.h"
 #include "recovery/replicated_op.h"
 #include "recovery/rooms.h"
+#include "recovery/snapshots.h"
 
 namespace rejoin::recovery {
 
@@ -28,7 +29,8 @@ class BasicRank {
       : rooms_(host, arena),
         operations_(rooms_),
         messages_(operations_),
-        checkpointer_(operations_, messages_) {}
+        checkpointer_(operations_, messages_),
+        snapshots_(rooms_, messages_) {}
   BasicRank(const BasicRank&) = delete;
   BasicRank& operator=(const BasicRank&) = delete;
 
@@ -47,7 +49,9 @@ class BasicRank {
   // from journal::derive_context; making the same context again in a new incarnation finds its
   // records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
-    const bool permanent = !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0;
+    const bool permanent =
+        !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0 &&
+        rooms_.header->goes_back_to.load(std::memory_order_relaxed) != journal::Return::kImages;
     Comm* c = rooms_.comms.make(context, members, size, permanent);
     if (c == nullptr) return nullptr;
     checkpointer_.adopt(*c);
@@ -171,11 +175,8 @@ class BasicRank {
 
   // Reads every cached cursor of the segment again.
   void rebase() {
-    rooms_.journal.rebase();
-    rooms_.calls.rebase();
-    rooms_.mail.rebase();
     messages_.outcomes().rebase();
-    for (Comm* c = rooms_.comms.first(); c != nullptr; c = c->next) c->records.rebase();
+    rooms_.rebase();
   }
 
  private:
@@ -183,6 +184,7 @@ class BasicRank {
   Operations<H> operations_;
   PointToPoint<H> messages_;
   Checkpointer<H> checkpointer_;
+  Snapshots<H> snapshots_;
 };
 
 }  // namespace rejoin::recovery

@@ -19,6 +19,15 @@
 
 namespace rejoin::recovery {
 
+// Who deals with what the agent or another rank has counted up `notices` for.
+class Heeding {
+ public:
+  virtual void heed() = 0;
+
+ protected:
+  ~Heeding() = default;
+};
+
 template <engine::Host H>
 struct Rooms {
   Rooms(H& host_of_rank, journal::Arena& memory)
@@ -37,11 +46,39 @@ struct Rooms {
         faults(host, incarnation),
         log(host),
         scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))) {
+    begin_incarnation();
+  }
+
+  // What is this incarnation's alone.
+  void begin_incarnation() {
+    progress.replayed = 0;
+    progress.live = false;
     progress.catching_up = incarnation > 0;
+    awaited = {};
     const std::uint32_t moves = control->moves.load(std::memory_order_relaxed);
     if (moves % 2 != 0 && !engine::breaks(host, Rule::kPositionAtRest)) {
       control->moves.store(moves + 1, std::memory_order_release);
     }
+  }
+  // An image of this process has been woken: what it remembers of the segment is old.
+  void rebase() {
+    incarnation = control->incarnation.load(std::memory_order_acquire);
+    begin_incarnation();
+    control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
+    faults.rearm(incarnation, progress.ordinal);
+    if (engine::breaks(host, Rule::kRebaseWoken)) return;
+    journal.rebase();
+    calls.rebase();
+    mail.rebase();
+    for (Comm<H>* c = comms.first(); c != nullptr; c = c->next) c->records.rebase();
+  }
+
+  // On entering an operation, before anything is done for it. A process may end here, and an image
+  // of it go on.
+  [[gnu::always_inline]] void heed_notices() {
+    if (header->notices.load(std::memory_order_relaxed) == heeded) [[likely]]
+      return;
+    heeding->heed();
   }
 
   void notice(const char* text) {
@@ -88,20 +125,12 @@ struct Rooms {
     faults.point(progress.ordinal, Moment::kAfter);
   }
 
-  // A death would end the job from now on: nothing is kept for one.
-  void stop_keeping_if_full() {
-    if (header->journal_full.load(std::memory_order_relaxed) == 0) [[likely]]
-      return;
-    if (journal.region().recycling()) return;
-    journal.region().start_recycling();
-    host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
-  }
 
   H& host;
   journal::Arena& arena;
   journal::SegmentHeader* const header;
   journal::RankControl* const control;
-  const std::uint32_t incarnation;
+  std::uint32_t incarnation;
   journal::PeerView peers;
   journal::Journal<H> journal;
   CallTable<H> calls;
@@ -113,6 +142,8 @@ struct Rooms {
   Diagnostics diagnostics;
   FaultInjection<H> faults;
   OperationLog<H> log;
+  Heeding* heeding = nullptr;
+  std::uint32_t heeded = 0;  // of header->notices
   std::byte* const scratch;          // kStageBytes, for user operators
   bool told_difference = false;      // of a contribution or message
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none

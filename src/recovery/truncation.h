@@ -11,7 +11,7 @@
 namespace rejoin::recovery {
 
 template <engine::Host H>
-class Truncation {
+class Truncation final : public journal::Region<H>::Labels {
  public:
   explicit Truncation(Rooms<H>& rooms) : r_(rooms) {}
 
@@ -29,6 +29,11 @@ class Truncation {
       }
       head->past_version = v;
     }
+    truncate_all();
+  }
+
+  // Whatever lies behind marks is given up.
+  void truncate_all() {
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) truncate_records(*c);
     for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
       if (r_.journal.has_channel(to)) truncate_messages(to);
@@ -55,13 +60,14 @@ class Truncation {
                          : journal::received_mark_of(r_.host, to, r_.host.rank()));
   }
 
- private:
   // Payload goes when everybody's marks have passed what it may have been used for: all that I have
   // entered and sent so far, in contexts that are there or were freed.
-  bool label(journal::Zone& z) {
+  bool label(journal::Zone& z) override {
     std::uint64_t contexts = 0;
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) contexts += c->members.size > 1;
-    for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) ++contexts;
+    for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) {
+      contexts += r_.comms.block_of(*r) != nullptr;
+    }
     const std::size_t sent_bytes = r_.header->ranks * sizeof(std::uint64_t);
     if (!r_.journal.region().make_room(z.label, contexts * sizeof(journal::Cursor) + sent_bytes)) {
       return false;
@@ -72,12 +78,15 @@ class Truncation {
       if (c->members.size > 1) *to++ = {c->members.context, c->next_sequence, c->chain, 0};
     }
     for (auto* r = r_.comms.retired(); r != nullptr; r = r->next) {
-      *to++ = {r->block->context, r->block->records.tail.load(std::memory_order_relaxed), 0, 0};
+      const journal::ContextBlock* block = r_.comms.block_of(*r);
+      if (block == nullptr) continue;
+      *to++ = {r->context, block->records.tail.load(std::memory_order_relaxed), 0, 0};
     }
     std::memcpy(to, r_.progress.sent, sent_bytes);
     return true;
   }
 
+ private:
   Rooms<H>& r_;
 };
 

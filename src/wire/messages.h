@@ -1,7 +1,7 @@
 // What a rank and its agent say to each other over the agent's unix socket (SOCK_SEQPACKET,
 // abstract name). One datagram a message; texts are UTF-8, not terminated.
 //
-// The first datagram of a connection is kRegister or kForeignAbi, and its text begins with the
+// The first datagram of a connection is kRegister, kImage, kWoken or kForeignAbi, and its text begins with the
 // job's secret (kSecretBytes). Without it the answer is kRefused, and nothing else happens.
 //
 //   kRegister     rank -> agent  at load when the program itself is linked against libmpi.so.40,
@@ -23,7 +23,21 @@
 //   kMark         rank -> agent  the rank has printed all that it prints before checkpoint
 //                                value / 2 (even), or goes on behind that checkpoint (odd); it
 //                                waits until the agent has written value to its output_mark
+//                                or, with kMarkOfImage, before the image with this number is made;
+//                                code = unread bytes of its standard input, and
+//                                kMarkRefused in the answer: not yet, it still prints what its
+//                                predecessor did
 //   kCommitted    rank -> agent  checkpoint value is written and committed (rank 0, write_through)
+//   kSnapshotDue  rank -> agent  so much has been handed out that marks had better move
+//   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
+//   kImage        image -> agent an image, the first datagram of a connection: value = its number,
+//                                incarnation = that of the process that it is of
+//   kWake         agent -> image become the rank's next incarnation; carries three descriptors for
+//                                standard input, output and error
+//   kForked       image -> agent value = process id of the clone that does so; 0: it could not be
+//                                made, code = errno
+//   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as
+//                                `incarnation`. The answer is kWelcome or kRefused
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's
@@ -50,7 +64,16 @@ enum class MessageType : std::uint32_t {
   kMark,
   kCommitted,
   kLog,
+  kSnapshotDue,
+  kNotFrozen,
+  kImage,
+  kWake,
+  kForked,
+  kWoken,
 };
+
+inline constexpr std::uint64_t kMarkOfImage = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kMarkRefused = std::uint64_t{1} << 62;
 
 inline constexpr std::uint32_t kMaxText = 4000;
 inline constexpr std::size_t kSecretBytes = 32;
@@ -58,7 +81,7 @@ inline constexpr std::size_t kSecretBytes = 32;
 struct Message {
   MessageType type;
   std::uint32_t rank;
-  std::int32_t code;          // kAbort, kLive
+  std::int32_t code;          // kAbort, kLive, kMark, kForked
   std::uint32_t incarnation;  // kWelcome
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;

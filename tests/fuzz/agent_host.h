@@ -261,6 +261,14 @@ class Host {
         reporter_.happened(ended);
         break;
       }
+      // No image is wanted, so none is welcome.
+      case AgentAction::Kind::kWant:
+      case AgentAction::Kind::kKeep:
+      case AgentAction::Kind::kEndImage:
+      case AgentAction::Kind::kWake:
+      case AgentAction::Kind::kAdopt:
+      case AgentAction::Kind::kLost:
+        REQUIRE(false);
     }
   }
 
@@ -326,7 +334,7 @@ class Host {
           REQUIRE(!supervisor_.stopping());
           ranks_[a.rank].incarnation = supervisor_.incarnation(a.rank);
           outputs_.forget_late(a.rank);
-          carry_out(core_.respawn(a.rank));
+          carry_out(core_.respawn(a.rank, supervisor_.incarnation(a.rank)));
           break;
         case launcher::Action::Kind::kStop:
           carry_out(core_.stop());
@@ -366,10 +374,16 @@ class Host {
 
   launcher::Connections::Calls connection_calls() {
     launcher::Connections::Calls calls;
-    calls.asks = [this](std::uint32_t rank, pid_t, int connection) {
+    calls.asks = [this](std::uint32_t rank, pid_t, int connection, const wire::Message& first) {
       const std::int64_t pid = clients_[static_cast<std::size_t>(connection - 1)].pid;
-      feed({AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection, {}});
+      AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection, {}};
+      if (first.type == wire::MessageType::kImage) asks.kind = AgentEvent::Kind::kImage;
+      if (first.type == wire::MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
+      asks.number = first.value;
+      asks.incarnation = first.incarnation;
+      feed(asks);
     };
+    calls.image_says = [](std::uint32_t rank, const wire::Message&) { REQUIRE(rank < kRanks); };
     calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
       Event foreign{Event::Kind::kForeignAbi, loop_.now_ns(), rank};
       foreign.text = soname;
@@ -385,7 +399,11 @@ class Host {
   launcher::RankMessages::Calls message_calls() {
     return {[this](const AgentEvent& event) { feed(event); },
             [this](const Event& event) { reporter_.happened(event); },
-            [this](const std::string& line) { reporter_.log_line(line); }, [](std::uint64_t) {}};
+            [this](const std::string& line) { reporter_.log_line(line); },
+            [](std::uint64_t) {},
+            [] {},
+            [](std::uint32_t, const wire::Message&) {},
+            [](std::uint64_t, int) {}};
   }
 
   const std::function<bool()> step_;

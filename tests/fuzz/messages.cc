@@ -64,7 +64,7 @@ namespace {
 
 std::string datagram(wire::MessageType type, std::string_view text) {
   const Ends ends;
-  launcher::send_message(ends.rank.get(), type, 1, 0, text, -1);
+  launcher::send_message(ends.rank.get(), type, 1, 0, text, {});
   char bytes[sizeof(wire::Message)];
   const ssize_t got = recv(ends.agent.get(), bytes, sizeof bytes, 0);
   REQUIRE(got > 0);

@@ -278,8 +278,7 @@ bool Agent::carry_out(AgentAction& a) {
     case Kind::kReportEnded:
       report(action);
       return false;
-    case Kind::kPublishDeath:
-    case Kind::kRingAll:
+    default:
       break;
   }
   return true;
@@ -290,7 +289,7 @@ bool Agent::carry_out(CoreAction& a) {
   actions_.pop_front();
   switch (action.kind) {
     case CoreAction::Kind::kRespawn:
-      push_front(mutated(core_.respawn(action.rank)));
+      push_front(mutated(core_.respawn(action.rank, supervisor_.incarnation(action.rank))));
       break;
     case CoreAction::Kind::kStop:
       why_.clear();  // the next text says it

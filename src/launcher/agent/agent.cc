@@ -48,7 +48,10 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       symbolizer_(plan_.library_directory),
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
-      look_timer_(loop, [this] { look_for_standstill(); }) {
+      look_timer_(loop, [this] { look_for_standstill(); }),
+      snapshots_(plan_.snapshots),
+      snapshot_timer_(loop, [this] { take_snapshots(); }),
+      told_not_frozen_(plan_.ranks, false) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
   checkpoints_ =
@@ -64,12 +67,14 @@ void Agent::order(const Order& order) {
     case Order::kStart:
       spawn_from(0);
       look_timer_.set(loop_.now_ns() + kLookEveryNs);
+      snapshots_.began(loop_.now_ns(), 0);
+      set_snapshot_timer();
       break;
     case Order::kRespawn: {
       const std::uint32_t rank = order.respawn().rank();
       incarnations_[rank] = order.respawn().incarnation();
       outputs_.forget_late(rank);
-      carry_out(core_.respawn(rank));
+      carry_out(core_.respawn(rank, incarnations_[rank]));
       break;
     }
     case Order::kStop:
@@ -136,6 +141,7 @@ void Agent::stop() {
   stopping_ = true;
   kill_timer_.set(loop_.now_ns() + kGraceNs);
   look_timer_.clear();
+  snapshot_timer_.clear();
   carry_out(core_.stop());
 }
 
@@ -196,6 +202,8 @@ void Agent::carry_out(const AgentAction& a) {
     case AgentAction::Kind::kReportEnded:
       report_ended(a);
       break;
+    default:
+      carry_out_image(a);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/agent/processes.h"
 #include "launcher/agent/rank_messages.h"
 #include "launcher/agent/reporter.h"
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/agent/standstill.h"
 #include "launcher/base/loop.h"
 #include "launcher/inspect/symbolizer.h"
@@ -59,6 +60,16 @@ class Agent {
   RankMessages::Calls message_calls();
   void on_registered_ended(std::uint32_t rank);
   void welcome(const AgentAction& action);
+  void on_registration(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first);
+  void on_image_message(std::uint32_t rank, const wire::Message& message);
+
+  // agent_images.cc: snapshots.
+  void carry_out_image(const AgentAction& action);
+  void wake(const AgentAction& action);
+  void take_snapshots();
+  void set_snapshot_timer();
+  void snapshot_asked();
+  void not_frozen(std::uint32_t rank, const wire::Message& message);
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
@@ -83,6 +94,9 @@ class Agent {
   std::uint64_t oom_kills_seen_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
   Loop::Timer look_timer_;
+  SnapshotPolicy snapshots_;
+  Loop::Timer snapshot_timer_;
+  std::vector<bool> told_not_frozen_;  // by rank
   Standstill standstill_;
   bool stopping_ = false;
   bool all_over_ = false;

@@ -24,9 +24,33 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   switch (e.kind) {
     case AgentEvent::Kind::kSpawned:
-      r = Rank{};
+      r = Rank{static_cast<const Lasting&>(r)};
       r.state = State::kRunning;
       r.child = e.pid;
+      break;
+    case AgentEvent::Kind::kWoken:
+      on_woken(e);
+      break;
+    case AgentEvent::Kind::kImage:
+      on_image(e);
+      break;
+    case AgentEvent::Kind::kNotFrozen:
+      if (e.number == r.wanted) r.in_flight = false;
+      break;
+    case AgentEvent::Kind::kForked:
+      if (r.state != State::kWaking) break;
+      if (e.pid != 0) {
+        adopt(e.rank, e.pid);
+      } else {
+        end_image(e.rank);
+        start_again(e.rank);
+      }
+      break;
+    case AgentEvent::Kind::kUseless:
+      on_useless(e);
+      break;
+    case AgentEvent::Kind::kImageEnded:
+      on_image_ended(e);
       break;
     case AgentEvent::Kind::kRegister:
       on_register(e);
@@ -73,6 +97,113 @@ void AgentCore::on_register(const AgentEvent& e) {
   act(Kind::kWelcome, e.rank, e.connection);
 }
 
+// --- Images
+
+void AgentCore::on_image(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  // One that comes while its rank's tree is killed may be killed with it.
+  if (stopping_ || r.state != State::kRunning || e.incarnation != r.incarnation || e.number != r.wanted ||
+      !r.in_flight) {
+    act(Kind::kRefuse, e.rank, e.connection, "this image comes too late");
+    return;
+  }
+  r.in_flight = false;
+  const Image former = std::exchange(r.image, Image{e.pid, e.number, e.connection});
+  r.kept = e.number;
+  act(Kind::kKeep, e.rank, e.connection);
+  actions_.back().number = e.number;
+  actions_.back().pid = e.pid;
+  if (former.pid == 0) return;
+  act(Kind::kEndImage, e.rank, former.connection);
+  actions_.back().pid = former.pid;
+}
+
+void AgentCore::end_image(std::uint32_t rank) {
+  const Image image = std::exchange(ranks_[rank].image, Image{});
+  if (image.pid == 0) return;
+  act(Kind::kEndImage, rank, image.connection);
+  actions_.back().pid = image.pid;
+}
+
+void AgentCore::on_image_ended(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  if (r.image.pid != e.pid) return;
+  r.image = {};
+  r.why_lost = "its snapshot was lost";
+  if (r.state == State::kWaking) start_again(e.rank);
+}
+
+// From its image, from main while nobody has truncated what main needs, or not at all.
+void AgentCore::start_again(std::uint32_t rank) {
+  Rank& r = ranks_[rank];
+  if (r.image.pid != 0) {
+    r.state = State::kWaking;
+    act(Kind::kWake, rank, r.image.connection);
+    actions_.back().number = r.image.number;
+  } else if (r.kept == 0) {
+    act(Kind::kSpawn, rank);
+  } else {
+    r.state = State::kEnded;
+    act(Kind::kLost, rank, -1, r.why_lost);
+  }
+}
+
+void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
+  Rank& r = ranks_[rank];
+  r = Rank{static_cast<const Lasting&>(r)};
+  r.state = State::kRunning;
+  r.child = pid;
+  r.woken = true;
+  act(Kind::kAdopt, rank);
+  actions_.back().pid = pid;
+}
+
+// Only the clone of the newest wake is admitted, and once. It may be heard of before the image has
+// said that it is there.
+void AgentCore::on_woken(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  const bool newest = e.incarnation == r.incarnation && !stopping_;
+  if (newest && r.state == State::kWaking) adopt(e.rank, e.pid);
+  if (newest && r.state == State::kRunning && r.woken && r.child == e.pid && r.registered == 0) {
+    r.registered = e.pid;
+    act(Kind::kWelcome, e.rank, e.connection);
+  } else {
+    act(Kind::kRefuse, e.rank, e.connection, "this rank has gone on without it");
+  }
+}
+
+void AgentCore::on_useless(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  end_image(e.rank);
+  r.why_lost = e.text;
+  if (r.state != State::kRunning) return;
+  r.state = State::kDying;
+  r.cause = Cause{Cause::Kind::kSignal, 9};
+  r.ended_at_ns = e.at_ns;
+  act(Kind::kKillTree, e.rank);
+}
+
+std::vector<AgentAction> AgentCore::want_snapshots() {
+  actions_.clear();
+  for (std::uint32_t i = 0; i < ranks_.size() && !stopping_; ++i) {
+    Rank& r = ranks_[i];
+    if (!running(i) || !r.initialized || r.finalized || r.in_flight) continue;
+    r.in_flight = true;
+    act(Kind::kWant, i);
+    actions_.back().number = ++r.wanted;
+  }
+  return std::move(actions_);
+}
+
+std::vector<AgentAction> AgentCore::end_images() {
+  actions_.clear();
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].in_flight = false;
+    end_image(i);
+  }
+  return std::move(actions_);
+}
+
 void AgentCore::on_child_ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   r.child_over = true;
@@ -116,11 +247,14 @@ void AgentCore::ended(const AgentEvent& e) {
 
 void AgentCore::report(std::uint32_t rank) {
   Rank& r = ranks_[rank];
+  const bool well = r.state == State::kLingering;
   r.state = State::kEnded;
+  r.in_flight = false;
   act(Kind::kDrain, rank);
   act(Kind::kReportEnded, rank);
   actions_.back().cause = r.cause;
   actions_.back().at_ns = r.ended_at_ns;
+  if (well) end_image(rank);
 }
 
 std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {
@@ -130,12 +264,13 @@ std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {
   return std::move(actions_);
 }
 
-std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank) {
+std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank, std::uint32_t incarnation) {
   actions_.clear();
+  ranks_[rank].incarnation = incarnation;
   act(Kind::kPublishDeath, rank);
   act(Kind::kRingAll, rank);
   act(Kind::kAdmit, rank);
-  act(Kind::kSpawn, rank);
+  start_again(rank);
   return std::move(actions_);
 }
 
@@ -144,7 +279,8 @@ std::vector<AgentAction> AgentCore::stop() {
   stopping_ = true;
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
     Rank& r = ranks_[i];
-    if (r.state == State::kIdle) r.state = State::kEnded;
+    end_image(i);
+    if (r.state == State::kIdle || r.state == State::kWaking) r.state = State::kEnded;
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {
       act(Kind::kTerminate, i);
@@ -179,7 +315,7 @@ bool AgentCore::all_over() const {
 }
 
 void AgentCore::act(AgentAction::Kind kind, std::uint32_t rank, int connection, std::string text) {
-  actions_.push_back({kind, rank, connection, std::move(text), 0, {}});
+  actions_.push_back({kind, rank, connection, std::move(text), 0, {}, 0, 0});
 }
 
 }  // namespace rejoin::launcher

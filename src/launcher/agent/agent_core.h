@@ -11,9 +11,14 @@
 //   kLingering    went well; others may still write       output ended
 //   kDying        the tree is being killed                tree gone
 //   kEnded        reported to the supervisor              respawn()
+//   kWaking       its image was asked to clone itself     the clone is known -> kRunning
 //
 // After a death: kill the tree, reap it, read its output to the end, report; then, if the
-// supervisor says so, publish the death, ring everybody, admit the next incarnation, start it.
+// supervisor says so, publish the death, ring everybody, admit the next incarnation, start it: by
+// its image, or from main while nothing was truncated behind an image.
+//
+// An image is *kept* from the step in which it registers. In that step the one before it is ended
+// and the rank's low-water marks move (recovery/PROTOCOL.md, "Snapshots").
 #pragma once
 
 #include <cstdint>
@@ -28,6 +33,12 @@ struct AgentEvent {
   enum class Kind {
     kSpawned,      // pid of the child
     kRegister,     // pid, connection: asks to be the rank
+    kWoken,        // pid, connection, incarnation: likewise, a clone of an image
+    kImage,        // pid, connection, number, incarnation: an image is there
+    kNotFrozen,    // number: the rank could not make it
+    kForked,       // pid, by an image that was asked; 0: it could not
+    kUseless,      // connection: the clone of an image cannot go on; text
+    kImageEnded,   // pid
     kInitialized,  // by the registered process
     kFinalized,
     kChildEnded,       // cause. The child itself
@@ -41,6 +52,9 @@ struct AgentEvent {
   std::int64_t pid = 0;
   int connection = -1;
   Cause cause = {};
+  std::uint64_t number = 0;
+  std::uint32_t incarnation = 0;
+  std::string text = {};
 };
 
 struct AgentAction {
@@ -55,6 +69,12 @@ struct AgentAction {
     kPublishDeath,  // of the rank
     kRingAll,
     kAdmit,        // the rank's next incarnation
+    kWant,         // number: of the image that the rank is to make
+    kKeep,         // number, pid: the image's cursors are the rank's marks from now on
+    kEndImage,     // pid, connection: it is not needed any more
+    kWake,         // number, connection: the image is to clone itself as the admitted incarnation
+    kAdopt,        // pid: the clone; the rank's child from now on
+    kLost,         // text: nothing is left that the rank could be started from
     kReportEnded,  // cause, at_ns: to the supervisor
   };
   Kind kind;
@@ -63,6 +83,8 @@ struct AgentAction {
   std::string text = {};
   std::uint64_t at_ns = 0;
   Cause cause = {};
+  std::int64_t pid = 0;
+  std::uint64_t number = 0;
 };
 
 class AgentCore {
@@ -72,10 +94,15 @@ class AgentCore {
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
   std::vector<AgentAction> spawn(std::uint32_t rank);    // REQUIRES kIdle
-  std::vector<AgentAction> respawn(std::uint32_t rank);  // REQUIRES kEnded
+  // REQUIRES kEnded. The incarnation that it is to be.
+  std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
   std::vector<AgentAction> stop();                       // SIGTERM to everybody
   std::vector<AgentAction> kill_all();                   // SIGKILL to whoever is left
   void give_up(std::uint32_t rank);                      // it could not be started
+  // A snapshot of every rank that can make one now.
+  std::vector<AgentAction> want_snapshots();
+  // A death would end the job, so images are of no use.
+  std::vector<AgentAction> end_images();
 
   // No process of any rank is left.
   bool all_over() const;
@@ -84,14 +111,29 @@ class AgentCore {
     const Rank& r = ranks_[rank];
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
   }
+  bool has_image(std::uint32_t rank) const { return ranks_[rank].image.pid != 0; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
   // 0: nobody has registered.
   std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
 
  private:
-  enum class State { kIdle, kRunning, kLingering, kDying, kEnded };
-  struct Rank {
+  enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking };
+  struct Image {
+    std::int64_t pid = 0;  // 0: there is none
+    std::uint64_t number = 0;
+    int connection = -1;
+  };
+  // Of a rank, whichever process it is.
+  struct Lasting {
+    std::uint32_t incarnation = 0;
+    Image image;
+    std::uint64_t kept = 0;    // number of the newest that was kept; 0: main is
+    std::uint64_t wanted = 0;  // number of the newest that was wanted
+    bool in_flight = false;    // that one may still come
+    std::string why_lost;
+  };
+  struct Rank : Lasting {
     State state = State::kIdle;
     std::int64_t child = 0;
     std::int64_t registered = 0;
@@ -102,6 +144,7 @@ class AgentCore {
     Cause child_cause = {};
     std::uint64_t ended_at_ns = 0;
     Cause cause = {};
+    bool woken = false;  // a clone of an image
   };
 
   void on_register(const AgentEvent& event);
@@ -110,6 +153,13 @@ class AgentCore {
   // The rank's incarnation is over, by `event.cause`.
   void ended(const AgentEvent& event);
   void report(std::uint32_t rank);
+  void start_again(std::uint32_t rank);
+  void on_woken(const AgentEvent& event);
+  void on_image(const AgentEvent& event);
+  void on_image_ended(const AgentEvent& event);
+  void on_useless(const AgentEvent& event);
+  void adopt(std::uint32_t rank, std::int64_t pid);
+  void end_image(std::uint32_t rank);
   void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});
 
   std::vector<Rank> ranks_;

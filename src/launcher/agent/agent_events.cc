@@ -50,10 +50,11 @@ Processes::Calls Agent::process_calls() {
 
 Connections::Calls Agent::connection_calls() {
   Connections::Calls calls;
-  calls.asks = [this](std::uint32_t rank, pid_t pid, int connection) {
-    // What its predecessor said, and its end, came before.
-    on_registered_ended(rank);
-    feed({AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection, {}});
+  calls.asks = [this](std::uint32_t rank, pid_t pid, int connection, const Message& first) {
+    on_registration(rank, pid, connection, first);
+  };
+  calls.image_says = [this](std::uint32_t rank, const Message& message) {
+    on_image_message(rank, message);
   };
   calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
     Event foreign = event(Event::Kind::kForeignAbi, rank);
@@ -71,6 +72,11 @@ RankMessages::Calls Agent::message_calls() {
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.report = [this](const Event& event) { reporter_.happened(event); };
   calls.log = [this](const std::string& line) { reporter_.log_line(line); };
+  calls.snapshot_due = [this] { snapshot_asked(); };
+  calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
+    not_frozen(rank, message);
+  };
+  calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
   calls.committed = [this](std::uint64_t version) {
     if (checkpoints_) checkpoints_->offer(version);
   };

@@ -75,7 +75,7 @@ Received receive(int socket, wire::Message& message) {
 }
 
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, int descriptor) {
+                  std::string_view text, std::initializer_list<int> descriptors) {
   wire::Message message;
   memset(&message, 0, wire::kMessageHeadBytes);
   message.type = type;
@@ -86,18 +86,19 @@ void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::u
   memcpy(message.text, text.data(), message.text_bytes);
 
   iovec data = {&message, wire::kMessageHeadBytes + message.text_bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  constexpr std::size_t kMost = 3;
+  alignas(cmsghdr) char control[CMSG_SPACE(kMost * sizeof(int))] = {};
   msghdr header = {};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
-  if (descriptor >= 0) {
+  if (const std::size_t bytes = descriptors.size() * sizeof(int); bytes > 0) {
     header.msg_control = control;
-    header.msg_controllen = sizeof control;
+    header.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* c = CMSG_FIRSTHDR(&header);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    c->cmsg_len = CMSG_LEN(bytes);
+    memcpy(CMSG_DATA(c), descriptors.begin(), bytes);
   }
   sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

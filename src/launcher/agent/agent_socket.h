@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,8 +31,8 @@ Received receive(int socket, wire::Message& message);
 // A message's text as one line. REQUIRES that it was received.
 std::string text_of(const wire::Message& message);
 
-// `descriptor` goes along if it is not -1. Never blocks; a peer that is gone is no error.
+// `descriptors` go along. Never blocks; a peer that is gone is no error.
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, int descriptor);
+                  std::string_view text, std::initializer_list<int> descriptors);
 
 }  // namespace rejoin::launcher

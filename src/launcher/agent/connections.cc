@@ -50,7 +50,11 @@ void Connections::read(int id) {
 
 bool Connections::on_message(int id, Connection& connection, const Message& message) {
   if (!connection.rank) return on_first_message(id, connection, message);
-  if (connection.welcome) calls_.says(*connection.rank, message);
+  if (connection.welcome) {
+    calls_.says(*connection.rank, message);
+  } else {
+    calls_.image_says(*connection.rank, message);
+  }
   return true;
 }
 
@@ -59,7 +63,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const std::string_view text(message.text, message.text_bytes);
   if (text.substr(0, wire::kSecretBytes) != secret_) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "wrong secret", -1);
+                 "wrong secret", {});
     return false;
   }
   if (message.type == MessageType::kForeignAbi) {
@@ -69,9 +73,12 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   }
   // One that has ended said it just before, as a former incarnation: it cannot be the rank.
   const bool dead = has_ended(connection.caller.process.get());
-  if (message.type != MessageType::kRegister || dead) return false;
+  const bool asks = message.type == MessageType::kRegister ||
+                    message.type == MessageType::kImage || message.type == MessageType::kWoken;
+  if (!asks || dead) return false;
   connection.rank = message.rank;
-  calls_.asks(message.rank, connection.caller.pid, id);
+  connection.image = message.type == MessageType::kImage;
+  calls_.asks(message.rank, connection.caller.pid, id, message);
   return true;
 }
 
@@ -81,7 +88,7 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
   if (found == connections_.end()) return {};
   Caller& caller = found->second.caller;
   found->second.welcome = true;
-  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, "", segment);
+  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, "", {segment});
   Caller process;
   process.pid = caller.pid;
   process.process = std::move(caller.process);
@@ -91,8 +98,16 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
 void Connections::refuse(int connection, std::uint32_t rank, const std::string& why) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, -1);
+  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, {});
   connections_.erase(found);
+}
+
+void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarnation,
+                       const int pipes[3]) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;  // its end will be seen
+  send_message(found->second.caller.socket.get(), MessageType::kWake, rank, incarnation, "",
+               {pipes[0], pipes[1], pipes[2]});
 }
 
 void Connections::read_all(std::uint32_t rank) {
@@ -105,7 +120,9 @@ void Connections::read_all(std::uint32_t rank) {
 }
 
 void Connections::close_all(std::uint32_t rank) {
-  std::erase_if(connections_, [rank](const auto& entry) { return entry.second.rank == rank; });
+  std::erase_if(connections_, [rank](const auto& entry) {
+    return entry.second.rank == rank && !entry.second.image;
+  });
 }
 
 }  // namespace rejoin::launcher

@@ -20,12 +20,16 @@ namespace rejoin::launcher {
 class Connections {
  public:
   struct Calls {
-    // A living process that knows the secret asks to be the rank; answer with welcome or refuse.
-    std::function<void(std::uint32_t rank, pid_t pid, int connection)> asks;
+    // A living process that knows the secret asks to be the rank (kRegister, kWoken), or to be an
+    // image of it (kImage); answer with welcome, keep or refuse.
+    std::function<void(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first)>
+        asks;
     // A process that knows the secret is linked against another MPI.
     std::function<void(std::uint32_t rank, const std::string& soname)> foreign;
     // The rank's process says something.
     std::function<void(std::uint32_t rank, const wire::Message& message)> says;
+    // An image of the rank does, or a clone that is not welcome yet.
+    std::function<void(std::uint32_t rank, const wire::Message& message)> image_says;
   };
 
   Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
@@ -34,11 +38,14 @@ class Connections {
   // Hands over the segment. Returns the process behind the connection; nothing: it has gone.
   std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
                                 int segment);
+  // Of an image: asks it to clone itself.
+  void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
+  void close(int connection) { connections_.erase(connection); }
   void refuse(int connection, std::uint32_t rank, const std::string& why);
 
   // Reads all that is there of the rank's connections, and of those that are new.
   void read_all(std::uint32_t rank);
-  void close_all(std::uint32_t rank);
+  void close_all(std::uint32_t rank);  // but its image's
 
  private:
   struct Connection {
@@ -46,6 +53,7 @@ class Connections {
     Loop::Watch watch;
     std::optional<std::uint32_t> rank;  // that it asks to be, or is
     bool welcome = false;
+    bool image = false;
   };
 
   void accept_all();

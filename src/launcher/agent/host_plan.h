@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
@@ -38,6 +39,7 @@ struct HostPlan {
   bool keep = false;                 // the journal, as a file
   std::string checkpoint_directory;  // empty: none
   std::string build;                 // build_of(path); empty without a checkpoint directory
+  SnapshotOptions snapshots;
   std::vector<KillOrder> faults;
   Inherited inherited;
 };

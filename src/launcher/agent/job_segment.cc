@@ -102,6 +102,8 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::format_segment(base, shape.ranks, shape.job, shape.limit_bytes, shape.processors);
   engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
   engine::header_of(base)->log_ops = shape.log_ops;
+  engine::header_of(base)->snapshots = shape.snapshots;
+  engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
   engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
   write_faults(engine::header_of(base), kills);
   return JobSegment(std::move(file.value()), base);

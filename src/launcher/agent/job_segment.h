@@ -23,6 +23,8 @@ class JobSegment {
     std::uint32_t processors = 1;
     bool stop_on_divergence = true;
     bool log_ops = false;
+    bool snapshots = false;
+    std::uint64_t snapshot_every_bytes = 0;  // of all ranks together
   };
 
   // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no

@@ -54,6 +54,26 @@ void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLO
 
 }  // namespace
 
+MadePipes make_pipes(std::uint32_t rank) {
+  MadePipes made;
+  Pipe output[2] = {make_terminal(), make_pipe()};
+  Pipe input;
+  if (rank == 0) {
+    input = make_pipe();
+  } else {
+    input.read_end = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  made.theirs[0] = std::move(input.read_end);
+  made.ours.input = std::move(input.write_end);
+  if (made.ours.input.open()) make_nonblocking(made.ours.input.get());
+  for (int stream = 0; stream < 2; ++stream) {
+    made.theirs[1 + stream] = std::move(output[stream].write_end);
+    made.ours.output[stream] = std::move(output[stream].read_end);
+    if (made.ours.output[stream].open()) make_nonblocking(made.ours.output[stream].get());
+  }
+  return made;
+}
+
 Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
     : loop_(loop), plan_(plan), calls_(std::move(calls)), ranks_(plan.ranks) {
   sigset_t child;
@@ -67,13 +87,7 @@ Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
 }
 
 RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned) {
-  Pipe output[2] = {make_terminal(), make_pipe()};
-  Pipe input;
-  if (rank == 0) {
-    input = make_pipe();
-  } else {
-    input.read_end = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  }
+  MadePipes pipes = make_pipes(rank);
   const std::vector<char*> arguments = pointers_to(plan_.command);
   const std::vector<char*> environment = pointers_to(plan_.environments[rank]);
   SpawnRequest request = {};
@@ -82,30 +96,40 @@ RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned) {
   request.environment = environment.data();
   const std::string& directory = plan_.working_directory;
   request.directory = directory.empty() ? nullptr : directory.c_str();
-  request.standard[0] = input.read_end.get();
-  request.standard[1] = output[0].write_end.get();
-  request.standard[2] = output[1].write_end.get();
+  for (int fd = 0; fd < 3; ++fd) request.standard[fd] = pipes.theirs[fd].get();
   request.core_dumps = plan_.core_dumps;
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
   request.signals = &plan_.inherited.signals;
   request.descriptors = &plan_.inherited.descriptors;
   request.lifeline = plan_.lifeline.c_str();
   spawned = {-1, EMFILE, "pipe"};
-  const auto is_open = [](int fd) { return fd >= 0; };
-  if (!std::all_of(std::begin(request.standard), std::end(request.standard), is_open)) return {};
+  if (!pipes.whole()) return {};
   spawned = spawn_process(request);
   if (spawned.pid < 0) return {};
+  adopt(rank, spawned.pid);
+  return std::move(pipes.ours);
+}
+
+void Processes::adopt(std::uint32_t rank, pid_t pid) {
   ranks_[rank] = Rank{};
-  ranks_[rank].child = spawned.pid;
+  ranks_[rank].child = pid;
   ranks_[rank].child_reaped = false;
-  RankPipes pipes;
-  pipes.input = std::move(input.write_end);
-  if (pipes.input.open()) make_nonblocking(pipes.input.get());
-  for (int stream = 0; stream < 2; ++stream) {
-    pipes.output[stream] = std::move(output[stream].read_end);
-    make_nonblocking(pipes.output[stream].get());
-  }
-  return pipes;
+}
+
+void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
+  adopt(rank, pid);
+  const auto ended = std::find_if(unknown_.begin(), unknown_.end(),
+                                  [pid](const EndedChild& e) { return e.pid == pid; });
+  if (ended == unknown_.end()) return;
+  ranks_[rank].child_reaped = true;
+  calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, ended->cause});
+  unknown_.erase(ended);
+}
+
+void Processes::end_image(pid_t pid) {
+  const auto found =
+      std::find_if(images_.begin(), images_.end(), [pid](const Image& i) { return i.pid == pid; });
+  if (found != images_.end()) kill(pid, SIGKILL);
 }
 
 void Processes::registered(std::uint32_t rank, pid_t pid, Descriptor process) {
@@ -168,7 +192,7 @@ void Processes::look_for_ended() {
     });
     if (found == ranks_.end()) {
       reap(ended->pid);
-      std::erase(helpers_, ended->pid);
+      other_ended(*ended);
       continue;
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
@@ -184,6 +208,23 @@ void Processes::look_for_ended() {
     });
     return;
   }
+}
+
+// A helper, an image, or a clone of an image that has not been heard of.
+void Processes::other_ended(const EndedChild& ended) {
+  constexpr std::size_t kMostUnknown = 64;
+  if (std::erase(helpers_, ended.pid) > 0) return;
+  const auto image = std::find_if(images_.begin(), images_.end(),
+                                  [&](const Image& i) { return i.pid == ended.pid; });
+  if (image != images_.end()) {
+    const std::uint32_t rank = image->rank;
+    images_.erase(image);
+    calls_.before_end(rank);
+    calls_.feed({AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), ended.pid, -1, ended.cause});
+    return;
+  }
+  if (unknown_.size() == kMostUnknown) unknown_.erase(unknown_.begin());
+  unknown_.push_back(ended);
 }
 
 pid_t Processes::pid_of(std::uint32_t rank) const {
@@ -218,6 +259,10 @@ void Processes::sweep() {
   for (int look = 0; look < 2; ++look) {
     for (const pid_t pid : children_of_this_process()) {
       if (std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end()) continue;
+      if (std::any_of(images_.begin(), images_.end(),
+                      [pid](const Image& i) { return i.pid == pid; })) {
+        continue;
+      }
       const auto rank = rank_of(pid);
       if (!rank || !ranks_[*rank].dying) continue;
       alive[*rank] = true;

@@ -24,6 +24,16 @@ struct RankPipes {
   Descriptor output[2];
 };
 
+// Both ends of them, before.
+struct MadePipes {
+  RankPipes ours;
+  Descriptor theirs[3];
+  bool whole() const {
+    return theirs[0].open() && theirs[1].open() && theirs[2].open();
+  }
+};
+MadePipes make_pipes(std::uint32_t rank);
+
 class Processes {
  public:
   struct Calls {
@@ -38,6 +48,14 @@ class Processes {
 
   // Starts the rank's child and returns our ends of its pipes. `spawned`: it, or what is wrong.
   RankPipes spawn(std::uint32_t rank, Spawned& spawned);
+  // An image is about to clone itself; the clone is the rank's child from now on. It may have ended
+  // by then.
+  void expect_clone() { unknown_.clear(); }
+  void adopt_clone(std::uint32_t rank, pid_t pid);
+  // This process is an image of the rank: it outlives the rank's tree, and its end is told.
+  void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
+  // SIGKILL to one of them.
+  void end_image(pid_t pid);
   // A process has registered as the rank.
   void registered(std::uint32_t rank, pid_t pid, Descriptor process);
   // The registered process of the rank has ended: how. Nothing: it has not, or is the child.
@@ -79,7 +97,9 @@ class Processes {
   };
 
   void on_child_signal();
+  void adopt(std::uint32_t rank, pid_t pid);
   void look_for_ended();
+  void other_ended(const EndedChild& ended);
   std::optional<std::uint32_t> rank_of(pid_t pid) const;
 
   Loop& loop_;
@@ -88,7 +108,15 @@ class Processes {
   Descriptor signals_;  // SIGCHLD
   Loop::Watch signals_watch_;
   std::vector<Rank> ranks_;
+  struct Image {
+    std::uint32_t rank;
+    pid_t pid;
+  };
+
   std::vector<pid_t> helpers_;
+  std::vector<Image> images_;
+  // Children that had ended before it was known whose they were: of clones that die at once.
+  std::vector<EndedChild> unknown_;
 };
 
 }  // namespace rejoin::launcher

@@ -31,9 +31,18 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kLive:
       said.kind = Event::Kind::kLive;
       break;
-    case MessageType::kMark:
-      outputs_.mark(rank, message.value);
-      segment_.set_output_mark(rank, message.value);
+    case MessageType::kMark: {
+      const bool marked = outputs_.mark(rank, message.value);
+      if (rank == 0) calls_.input_mark(message.value, message.code);
+      const bool refused = !marked && (message.value & wire::kMarkOfImage) != 0;
+      segment_.set_output_mark(rank, message.value | (refused ? wire::kMarkRefused : 0));
+      return;
+    }
+    case MessageType::kSnapshotDue:
+      calls_.snapshot_due();
+      return;
+    case MessageType::kNotFrozen:
+      calls_.not_frozen(rank, message);
       return;
     case MessageType::kCommitted:
       calls_.committed(message.value);

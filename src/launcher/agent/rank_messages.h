@@ -22,6 +22,9 @@ class RankMessages {
     std::function<void(const Event&)> report;              // to the supervisor
     std::function<void(const std::string& line)> log;      // of --log-ops
     std::function<void(std::uint64_t version)> committed;  // a checkpoint, to be written to files
+    std::function<void()> snapshot_due;
+    std::function<void(std::uint32_t rank, const wire::Message&)> not_frozen;
+    std::function<void(std::uint64_t mark, int in_pipe)> input_mark;  // of rank 0
   };
 
   // All of them outlive it.

@@ -106,6 +106,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   plan.keep = options.keep;
   plan.checkpoint_directory = options.checkpoint_directory;
   plan.faults = options.kills;
+  plan.snapshots = options.snapshots;
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   plan.path = path.value();
@@ -145,6 +146,10 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.shape.processors = processors;
   plans.shape.stop_on_divergence = options.stop_on_divergence;
   plans.shape.log_ops = options.log_ops;
+  plans.shape.snapshots = options.snapshots.when != SnapshotOptions::When::kOff;
+  plans.shape.snapshot_every_bytes = options.snapshots.every_bytes != 0
+                                         ? options.snapshots.every_bytes
+                                         : SnapshotPolicy::kDefaultEveryBytes;
   plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;
@@ -166,6 +171,7 @@ std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan&
   segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
   if (options.checkpoint_directory.empty()) return {};
   segment.header()->write_through = 1;
+  if (options.resume) segment.header()->goes_back_to = engine::Return::kVersions;
   if (const auto error =
           prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
     return error;

@@ -105,6 +105,8 @@ struct Raw {
   std::vector<std::string> kills;
   std::string journal_limit;
   std::string bootstrap_limit;
+  std::string snapshots = "auto";
+  std::string snapshot_every;
   std::string on_divergence = "stop";
   std::string libc_recording = "on";
   std::string binding = "auto";
@@ -173,6 +175,19 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                "leave the journal as rejoin-JOB.journal in\n"
                "--journal-dir, or here")
       ->group(journal);
+  const std::string snapshots = "Snapshots (docs/snapshots.md)";
+  app.add_option("--snapshots", raw.snapshots,
+                 "how often ranks make an image of their process, from\n"
+                 "which they go on if they die: auto (default: at most 1 %\n"
+                 "of the time, each second at most), every so many seconds,\n"
+                 "or off")
+      ->type_name("WHEN")
+      ->group(snapshots);
+  app.add_option("--snapshot-every", raw.snapshot_every,
+                 "and when all ranks together have added so much to their\n"
+                 "journals (default: 64M)")
+      ->type_name("BYTES")
+      ->group(snapshots);
   const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
                  "write the program's checkpoints there too, for a job\n"
@@ -277,6 +292,22 @@ Result<int> parse_choice(const std::string& option, const std::string& text,
   return usage(option + " " + text + ": not known; it is one of " + all);
 }
 
+std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& snapshots) {
+  using When = SnapshotOptions::When;
+  if (text == "auto" || text == "off") {
+    snapshots.when = text == "off" ? When::kOff : When::kAuto;
+    return {};
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(seconds >= 1e-3) || !(seconds <= 1e6)) {
+    return usage("--snapshots " + text + ": auto, off, or seconds from 0.001 on");
+  }
+  snapshots.when = When::kPeriod;
+  snapshots.period_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  return {};
+}
+
 Result<Command> finish(Raw& raw) {
   RunOptions& o = raw.options;
   if (!raw.ranks.empty()) {
@@ -316,6 +347,13 @@ Result<Command> finish(Raw& raw) {
     if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);
     o.bootstrap_limit_bytes = limit.value();
   }
+  if (const auto error = parse_snapshots(raw.snapshots, o.snapshots)) return *error;
+  if (!raw.snapshot_every.empty()) {
+    const auto every = parse_size_bytes(raw.snapshot_every);
+    if (!every.ok()) return usage("--snapshot-every: " + every.error().text);
+    o.snapshots.every_bytes = every.value();
+  }
+  if (!o.restart) o.snapshots.when = SnapshotOptions::When::kOff;
   if (!raw.journal_limit.empty()) {
     const auto limit = parse_size_bytes(raw.journal_limit);
     if (!limit.ok()) return usage("--journal-limit: " + limit.error().text);

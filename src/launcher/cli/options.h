@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
 #include "launcher/base/result.h"
 
@@ -36,6 +37,7 @@ struct RunOptions {
   std::string checkpoint_directory;
   bool resume = false;
   std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
+  SnapshotOptions snapshots;
 
   std::vector<KillOrder> kills;
   std::string events_path;

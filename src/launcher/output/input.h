@@ -4,7 +4,9 @@
 // does not read its input costs nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,9 +22,18 @@ class Input {
   void given(std::size_t bytes) { given_ += bytes; }
   // It reads no more (closed its end, or ended well).
   void reader_ended() { reader_ended_ = true; }
-  void restart() {
+  void restart(std::uint64_t mark = 0) {
     given_ = 0;
     reader_ended_ = false;
+    for (const Mark& m : marks_) {
+      if (m.mark == mark) given_ = m.taken;
+    }
+  }
+  // All but `in_pipe` bytes of what was given has been read: it lies before this mark. The newest
+  // two are kept.
+  void mark(std::uint64_t mark, std::size_t in_pipe) {
+    marks_[0] = marks_[1];
+    marks_[1] = {mark, given_ - std::min(given_, in_pipe)};
   }
 
   bool wants_more() const { return !source_ended_ && !reader_ended_ && given_ == kept_.size(); }
@@ -30,6 +41,12 @@ class Input {
   bool finished() const { return reader_ended_ || (source_ended_ && given_ == kept_.size()); }
 
  private:
+  struct Mark {
+    std::uint64_t mark = 0;
+    std::size_t taken = 0;
+  };
+
+  Mark marks_[2];
   std::string kept_;
   std::size_t given_ = 0;
   bool source_ended_ = false;

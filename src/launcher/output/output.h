@@ -37,6 +37,8 @@ class OutputStream {
   // prints next is what came after the mark. Nothing if there is no such mark.
   void jump(std::uint64_t version);
 
+  // Whether it still prints what its predecessor did.
+  bool replays() const { return swallowing_; }
   bool has_unfinished_line() const { return !unfinished_.empty(); }
   // True once, after a replay printed something else than its predecessor, or less (`ended`: the
   // rank will print no more).

@@ -2,14 +2,17 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace rejoin::launcher {
 
-void RankInput::open(Descriptor pipe) {
+void RankInput::open(Descriptor pipe, std::uint64_t mark) {
   watch_.reset();
   pipe_ = std::move(pipe);
-  input_.restart();
+  input_.restart(mark);
   watch_ = Loop::Watch(loop_, pipe_.get(), 0, [this](std::uint32_t happened) {
     if ((happened & EPOLLERR) != 0) {
       close();  // rank 0 has closed its standard input
@@ -18,6 +21,12 @@ void RankInput::open(Descriptor pipe) {
     }
   });
   write();
+}
+
+void RankInput::mark(std::uint64_t mark, int in_pipe) {
+  // The rank may have looked before the last bytes were written.
+  if (pipe_.open() && ioctl(pipe_.get(), FIONREAD, &in_pipe) != 0) in_pipe = 0;
+  input_.mark(mark, static_cast<std::size_t>(std::max(in_pipe, 0)));
 }
 
 void RankInput::close() {

@@ -1,6 +1,7 @@
 // Standard input of rank 0: what came so far, written into its pipe, again for each incarnation.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -15,8 +16,11 @@ class RankInput {
   // `wanted`: the rank has been given all that came so far, and still reads.
   RankInput(Loop& loop, std::function<void()> wanted) : loop_(loop), wanted_(std::move(wanted)) {}
 
-  // The next incarnation's pipe: the write end, nonblocking.
-  void open(Descriptor pipe);
+  // The next incarnation's pipe: the write end, nonblocking. With a mark: it goes on from there.
+  void open(Descriptor pipe, std::uint64_t mark = 0);
+  // The rank waits: what it has taken of its input so far lies before this mark, for its image.
+  // in_pipe: what the rank finds in its end, if ours is closed.
+  void mark(std::uint64_t mark, int in_pipe);
   // The rank reads no more.
   void close();
   void append(std::string_view bytes, bool end);

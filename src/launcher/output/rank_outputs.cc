@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "wire/messages.h"
+
 namespace rejoin::launcher {
 namespace {
 
@@ -116,17 +118,27 @@ void RankOutputs::check_ended(std::uint32_t rank, bool too_long) {
   calls_.ended(rank);
 }
 
-void RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
+bool RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
+  for (int s = 0; s < 2; ++s) read(rank, s, true);
+  const bool of_image = (value & wire::kMarkOfImage) != 0;
+  const bool replays = at(rank, 0).lines.replays() || at(rank, 1).lines.replays();
+  if (of_image && replays) return false;
   for (int s = 0; s < 2; ++s) {
-    read(rank, s, true);
     std::string shown;
-    if (value % 2 == 0) {
+    if (of_image) {
+      at(rank, s).lines.mark(value, shown);
+    } else if (value % 2 == 0) {
       at(rank, s).lines.mark(value / 2, shown);
     } else {
       at(rank, s).lines.jump(value / 2);
     }
     show(s, std::move(shown));
   }
+  return true;
+}
+
+void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
+  for (int s = 0; s < 2; ++s) at(rank, s).lines.jump(value);
 }
 
 void RankOutputs::hold(int s, bool hold) {

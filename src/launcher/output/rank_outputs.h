@@ -35,7 +35,10 @@ class RankOutputs {
   // Calls ended() when they are closed, or after a while.
   void await_end(std::uint32_t rank);
   // wire::MessageType::kMark: the rank waits, so what is in its pipes is what it has printed.
-  void mark(std::uint32_t rank, std::uint64_t value);
+  // False: it still prints what its predecessor did; nothing is marked.
+  bool mark(std::uint32_t rank, std::uint64_t value);
+  // open() gave the pipes of a woken image: it goes on behind this mark.
+  void jump(std::uint32_t rank, std::uint64_t value);
   // Whoever reads this stream of the job is slow: ranks shall wait, too.
   void hold(int stream, bool hold);
   // What was late is shown (the rank's end was no death), or is not (it will print it again).

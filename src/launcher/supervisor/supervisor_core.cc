@@ -79,6 +79,13 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       record("diverged", e).text = e.text;
       stop(e, kExitFailure, e.text);
       break;
+    case Kind::kLost:
+      r.state = State::kOver;
+      stop(e, kExitFailure,
+           rank_text(e.rank) + " cannot be started again: " +
+               (e.text.empty() ? "its snapshot died with it" : e.text) +
+               ", and the journal does not reach back to the start of the program any more");
+      break;
     case Kind::kLimit:
       on_limit(e);
       break;

@@ -46,6 +46,7 @@ struct Event {
     kFinalized,
     kEnded,     // cause, position; the whole process tree is dead and its output read
     kAbort,     // code; text: empty, or what is wrong
+    kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
     kDiverged,  // text: a replay went where its past did not; the rank does not go on
     kLimit,
     kNotice,      // text

@@ -47,6 +47,11 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
   looks_ = crowded ? 200 : 16384;
 }
 
+void ShmHost::woken(int agent_socket) {
+  agent_socket_ = agent_socket;
+  memset(touched_, 0, sizeof touched_);
+}
+
 void ShmHost::share() {
   if (shared_.load(std::memory_order_relaxed)) return;
   shared_.store(true, std::memory_order_seq_cst);

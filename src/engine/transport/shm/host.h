@@ -7,11 +7,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/step.h"
 #include "wire/messages.h"
 
 namespace rejoin::engine {
+
+// What clones the process of a rank, and what has to be said and done before. src/process_image.
+class ProcessImage {
+ public:
+  virtual MayFreeze may_freeze(std::uint64_t number) = 0;
+  virtual Frozen freeze(std::uint64_t number) = 0;
+
+ protected:
+  ~ProcessImage() = default;
+};
 
 class ShmHost {
  public:
@@ -70,6 +81,15 @@ class ShmHost {
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();
+  MayFreeze may_freeze(std::uint64_t number) {
+    return image_ != nullptr ? image_->may_freeze(number) : MayFreeze::kNo;
+  }
+  Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
+  // Without one no image can be made. It outlives the host.
+  void set_image(ProcessImage* image) { image_ = image; }
+  int agent_socket() const { return agent_socket_; }
+  // The process was woken: the segment is mapped anew, and its agent is there.
+  void woken(int agent_socket);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
   void tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
@@ -90,6 +110,7 @@ class ShmHost {
   std::byte* base_;
   std::uint32_t rank_;
   int agent_socket_;
+  ProcessImage* image_ = nullptr;
   int sleep_limit_ms_;
   bool light_publish_;
   std::atomic<unsigned> spins_;  // looks with a pause between them

@@ -14,7 +14,7 @@ const char* name_of(Point p) {
       "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
       "Post",     "Posted",      "Written",    "Receive",  "Match",        "Matched", "Consumed",
       "Outcome",  "Standing",    "Cancel",     "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "Mark",       "start",    "register",     "welcome", "poll",
+      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",    "register",     "welcome", "poll",
       "sleep",    "operator",    "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
@@ -103,6 +103,10 @@ void SimHost::stop(const char* text) {
   tell(wire::MessageType::kDiverged, 0, 0, text, std::strlen(text));
   for (;;) simulation_.await_agent(actor_, Point::kSleep);  // it ends the job
 }
+
+MayFreeze SimHost::may_freeze(std::uint64_t) { return MayFreeze::kNo; }
+
+Frozen SimHost::freeze(std::uint64_t) { return Frozen::kNot; }
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 

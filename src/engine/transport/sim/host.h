@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/transport/sim/point.h"
+#include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/rules.h"
 #include "journal/step.h"
@@ -47,6 +48,8 @@ class SimHost {
   // One module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();  // a turn is a nanosecond
+  MayFreeze may_freeze(std::uint64_t number);
+  Frozen freeze(std::uint64_t number);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
   void tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,

@@ -1,0 +1,147 @@
+// Snapshots, as far as the agent carries them out: which image is kept, and how one is woken.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "launcher/agent/agent.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using wire::Message;
+using wire::MessageType;
+
+}  // namespace
+
+void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const Message& first) {
+  // What its predecessor said, and its end, came before.
+  on_registered_ended(rank);
+  AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection};
+  asks.number = first.value;
+  asks.incarnation = first.incarnation;
+  if (first.type == MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
+  if (first.type == MessageType::kImage) {
+    // A program that makes checkpoints goes back to them.
+    auto now = engine::Return::kUndecided;
+    auto& word = segment_.header()->goes_back_to;
+    word.compare_exchange_strong(now, engine::Return::kImages, std::memory_order_seq_cst);
+    if (word.load() == engine::Return::kVersions) {
+      connections_.refuse(connection, rank, "the program makes checkpoints");
+      return;
+    }
+    asks.kind = AgentEvent::Kind::kImage;
+  }
+  feed(asks);
+}
+
+void Agent::on_image_message(std::uint32_t rank, const Message& message) {
+  AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
+  if (message.type == MessageType::kForked) {
+    said.pid = static_cast<std::int64_t>(message.value);
+  } else if (message.type == MessageType::kNotFrozen) {
+    said.kind = AgentEvent::Kind::kUseless;
+    said.text = text_of(message);
+  } else {
+    return;
+  }
+  feed(said);
+}
+
+void Agent::carry_out_image(const AgentAction& a) {
+  const auto pid = static_cast<pid_t>(a.pid);
+  engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
+  switch (a.kind) {
+    case AgentAction::Kind::kWant:
+      control->snapshot_wanted.store(a.number, std::memory_order_release);
+      segment_.header()->notices.fetch_add(1, std::memory_order_release);
+      break;
+    case AgentAction::Kind::kKeep:
+      processes_.add_image(a.rank, pid);
+      control->kept_image.store(a.number, std::memory_order_seq_cst);
+      segment_.header()->notices.fetch_add(1, std::memory_order_release);
+      break;
+    case AgentAction::Kind::kEndImage:
+      connections_.close(a.connection);
+      processes_.end_image(pid);
+      break;
+    case AgentAction::Kind::kWake:
+      wake(a);
+      break;
+    case AgentAction::Kind::kAdopt: {
+      processes_.adopt_clone(a.rank, pid);
+      Event started = event(Event::Kind::kStarted, a.rank);
+      started.pid = pid;
+      reporter_.happened(started);
+      break;
+    }
+    case AgentAction::Kind::kLost: {
+      Event lost = event(Event::Kind::kLost, a.rank);
+      lost.text = a.text;
+      reporter_.happened(lost);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void Agent::wake(const AgentAction& a) {
+  MadePipes pipes = make_pipes(a.rank);
+  if (!pipes.whole()) {
+    tell_spawn_failed(a.rank, {-1, EMFILE, "pipe"});
+    return;
+  }
+  processes_.expect_clone();
+  const std::uint64_t mark = a.number | wire::kMarkOfImage;
+  outputs_.open(a.rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));
+  outputs_.jump(a.rank, mark);
+  if (a.rank == 0) input_.open(std::move(pipes.ours.input), mark);
+  const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
+  connections_.wake(a.connection, a.rank, incarnations_[a.rank], theirs);
+}
+
+// --- When
+
+void Agent::set_snapshot_timer() {
+  const std::uint64_t due = snapshots_.due_ns();
+  if (due == SnapshotPolicy::kNever || stopping_) return;
+  snapshot_timer_.set(due);
+}
+
+void Agent::take_snapshots() {
+  std::uint64_t cost_ns = 0;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const auto* control = engine::control_of(segment_.base(), r);
+    cost_ns = std::max(cost_ns, control->snapshot_cost_ns.load(std::memory_order_relaxed));
+  }
+  snapshots_.began(loop_.now_ns(), cost_ns);
+  const engine::SegmentHeader* header = segment_.header();
+  if (header->journal_full.load() != 0 ||
+      header->goes_back_to.load() == engine::Return::kVersions) {
+    carry_out(core_.end_images());
+    return;
+  }
+  carry_out(core_.want_snapshots());
+  set_snapshot_timer();
+}
+
+void Agent::snapshot_asked() {
+  snapshots_.asked();
+  set_snapshot_timer();
+}
+
+void Agent::not_frozen(std::uint32_t rank, const Message& message) {
+  AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
+  said.number = message.value;
+  feed(said);
+  if (told_not_frozen_[rank]) return;
+  told_not_frozen_[rank] = true;
+  Event notice = event(Event::Kind::kNotice, rank);
+  notice.text = "no snapshot can be made of it now, because it " + text_of(message) +
+                "; until one is, it goes back to " +
+                (core_.has_image(rank) ? "the last one" : "the start of the program") +
+                " if it dies (docs/snapshots.md)";
+  reporter_.happened(notice);
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,317 @@
+#include "process_image/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "journal/waiting.h"
+#include "libc_recording/observations.h"
+#include "libc_recording/observed.h"
+#include "process_image/obstacles.h"
+#include "process_image/open_files.h"
+#include "wire/messages.h"
+
+namespace rejoin::process_image {
+namespace {
+
+using engine::Frozen;
+using engine::MayFreeze;
+using wire::Message;
+using wire::MessageType;
+
+constexpr std::size_t kHelperStackBytes = 64 * 1024;
+constexpr std::uint64_t kFaultNs = 2500;  // copying a page on the first write behind a clone
+
+// --- What the kernel does not hand on to a clone
+
+struct Kernel {
+  char name[16];
+  char oom_score_adj[16];
+  sigset_t signals;
+  void* robust_list;
+  std::size_t robust_bytes;
+  int* thread_id;  // where the C library has it
+};
+
+void write_text(const char* path, const char* text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (write(fd, text, strlen(text)) < 0) errno = 0;  // as before, then
+  close(fd);
+}
+
+void read_text(const char* path, char* text, std::size_t size) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
+  text[n > 0 ? n : 0] = '\0';
+  if (fd >= 0) close(fd);
+}
+
+constexpr const char* kOomScore = "/proc/self/oom_score_adj";
+
+// False: this kernel does not tell.
+bool read_kernel(Kernel* k) {
+  prctl(PR_GET_NAME, k->name);
+  read_text(kOomScore, k->oom_score_adj, sizeof k->oom_score_adj);
+  return syscall(SYS_get_robust_list, 0, &k->robust_list, &k->robust_bytes) == 0 &&
+         prctl(PR_GET_TID_ADDRESS, &k->thread_id) == 0;
+}
+
+long clone_here(unsigned long flags, const Kernel& k) {
+  register long r10 asm("r10") = reinterpret_cast<long>(k.thread_id);
+  register long r8 asm("r8") = 0;
+  long result;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(SYS_clone), "D"(flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD),
+                 "S"(0), "d"(0), "r"(r10), "r"(r8)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+void begin_clone(const Kernel& k) {
+  syscall(SYS_set_robust_list, k.robust_list, k.robust_bytes);
+  setpgid(0, 0);
+}
+
+// The kernel kills this process group when ftrun ends: each needs a descriptor of its own of
+// ftrun's lifeline (launcher/agent/lifeline.h).
+void hold_lifeline() {
+  constexpr int kHighDescriptor = 899;
+  for (int fd = kHighDescriptor; fd >= 0; --fd) {
+    if (fcntl(fd, F_GETSIG) != SIGKILL) continue;
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int own = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (own < 0 || dup2(own, fd) != fd) return;
+    close(own);
+    fcntl(fd, F_SETSIG, SIGKILL);
+    fcntl(fd, F_SETOWN, -getpgrp());
+    fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK);
+    return;
+  }
+}
+
+std::uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+std::uint64_t page_faults() {
+  rusage u = {};
+  syscall(SYS_getrusage, RUSAGE_SELF, &u);
+  return static_cast<std::uint64_t>(u.ru_minflt);
+}
+
+void tell_agent(int socket, MessageType type, std::uint32_t rank, std::int32_t code,
+                std::uint64_t value, const char* text = "") {
+  Message m;
+  memset(&m, 0, wire::kMessageHeadBytes);
+  m.type = type;
+  m.rank = rank;
+  m.code = code;
+  m.value = value;
+  m.text_bytes = static_cast<std::uint32_t>(snprintf(m.text, sizeof m.text, "%s", text));
+  send(socket, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
+}
+
+// --- The process of a rank, and its images
+
+class Freezer final : public engine::ProcessImage {
+ public:
+  explicit Freezer(recovery::Rank& rank)
+      : rank_(rank),
+        files_(rank.arena()),
+        helper_stack_(static_cast<std::byte*>(rank.arena().allocate(kHelperStackBytes))) {}
+
+  MayFreeze may_freeze(std::uint64_t number) override {
+    if (helper_stack_ == nullptr || !rank_.host().has_agent()) return MayFreeze::kNo;
+    const libc_recording::Unobserved mine;
+    char why[400];
+    if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
+    if (!read_kernel(&kernel_)) return refuse(number, "runs on a kernel that is too old for it");
+    if (!can_be_cloned(why, sizeof why) ||
+        !files_.note(rank_.host().agent_socket(), why, sizeof why)) {
+      return refuse(number, why);
+    }
+    if (!mark_output(number)) return MayFreeze::kNotNow;
+    libc_recording::mark_observations();
+    libc_recording::truncate_observations(rank_.observations_mark());
+    return MayFreeze::kYes;
+  }
+
+  Frozen freeze(std::uint64_t number) override {
+    const libc_recording::Unobserved mine;
+    number_ = number;
+    incarnation_ = rank_.incarnation();
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &kernel_.signals);
+    const std::uint64_t faults = page_faults(), begin = now_ns();
+    if (_setjmp(image_) != 0) {
+      be_image();
+      libc_recording::wake_observations();
+      files_.write_on();
+      sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
+      faults_ = page_faults();
+      return Frozen::kWoken;
+    }
+    const int error = clone_image();
+    const std::uint64_t cost = now_ns() - begin + (faults - faults_) * kFaultNs;
+    rank_.control().snapshot_cost_ns.store(cost, std::memory_order_relaxed);
+    faults_ = faults;
+    sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
+    if (error == 0) return Frozen::kGoesOn;
+    rank_.host().tell(MessageType::kNotFrozen, error, number, strerrordesc_np(error),
+                      strlen(strerrordesc_np(error)));
+    return Frozen::kNot;
+  }
+
+ private:
+  MayFreeze refuse(std::uint64_t number, const char* why) {
+    rank_.host().tell(MessageType::kNotFrozen, 0, number, why, strlen(why));
+    return MayFreeze::kNo;
+  }
+
+  // What is in this process's pipes is what it has printed so far: the agent reads it, and where it
+  // is in the rank's input. False: it still has to print what its predecessor did.
+  bool mark_output(std::uint64_t number) {
+    const std::uint64_t value = number | wire::kMarkOfImage;
+    auto& host = rank_.host();
+    const auto& mark = rank_.control().output_mark;
+    host.tell(MessageType::kMark, files_.unread_input(), value, nullptr, 0);
+    std::uint64_t answer = 0;
+    engine::wait_until(host, [&](bool) {
+      answer = mark.load(std::memory_order_acquire);
+      return (answer & ~wire::kMarkRefused) == value;
+    });
+    return answer == value;
+  }
+
+  // 0 or an errno.
+  int clone_image() {
+    error_ = 0;
+    void* top = helper_stack_ + kHelperStackBytes;
+    const int helper = clone(&Freezer::help, top, CLONE_VM | CLONE_VFORK, this);
+    if (helper < 0) return errno;
+    while (waitpid(helper, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+    return error_;
+  }
+
+  // Beside this process, which waits until it is over.
+  static int help(void* freezer) {
+    auto& self = *static_cast<Freezer*>(freezer);
+    self.helper_ = static_cast<pid_t>(syscall(SYS_getpid));
+    const long result = clone_here(0, self.kernel_);
+    if (result == 0) _longjmp(self.image_, 1);
+    if (result < 0) self.error_ = static_cast<int>(-result);
+    syscall(SYS_exit, 0);
+    __builtin_unreachable();
+  }
+
+  // Sleeps until the agent wakes it. Returns in a clone that is the rank.
+  void be_image() {
+    close(rank_.host().agent_socket());
+    begin_clone(kernel_);
+    prctl(PR_SET_NAME, "rejoin-image");
+    write_text(kOomScore, "1000");
+    files_.release_pipes();
+    hold_lifeline();
+    agent_ = recovery::connect_as(MessageType::kImage, number_, incarnation_);
+    // Until then its parent is the helper, whose end would be taken for the agent's.
+    while (syscall(SYS_getppid) == helper_) sched_yield();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      Message m;
+      int pipes[3] = {-1, -1, -1};
+      if (agent_ < 0 || !receive(&m, pipes)) syscall(SYS_exit_group, 0);
+      if (m.type != MessageType::kWake) continue;
+      const long clone = clone_here(CLONE_PARENT, kernel_);
+      if (clone == 0) return become_rank(m.incarnation, pipes);
+      tell_agent(agent_, MessageType::kForked, rank_.rank(),
+                 clone < 0 ? static_cast<int>(-clone) : 0,
+                 clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
+      for (const int fd : pipes) close(fd);
+    }
+  }
+
+  bool receive(Message* m, int* pipes) const {
+    alignas(cmsghdr) char control[CMSG_SPACE(3 * sizeof(int))];
+    iovec data = {m, sizeof *m};
+    msghdr header = {};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t got;
+    do {
+      got = recvmsg(agent_, &header, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return false;
+    const cmsghdr* c = CMSG_FIRSTHDR(&header);
+    if (c != nullptr && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(3 * sizeof(int))) {
+      memcpy(pipes, CMSG_DATA(c), 3 * sizeof(int));
+    }
+    return true;
+  }
+
+  // Nothing that others see is touched before the agent has admitted it.
+  void become_rank(std::uint32_t incarnation, const int* pipes) {
+    close(agent_);
+    begin_clone(kernel_);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, kernel_.name);
+    write_text(kOomScore, kernel_.oom_score_adj);
+    hold_lifeline();
+    char why[400];
+    const bool whole = files_.restore(pipes, why, sizeof why);
+    const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation);
+    if (socket < 0) syscall(SYS_exit_group, 1);
+    if (!whole) {
+      tell_agent(socket, MessageType::kNotFrozen, rank_.rank(), 0, number_, why);
+      for (;;) pause();  // the agent goes back to another point, or ends the job
+    }
+    recovery::renote_standard_pipes(pipes);
+    for (int i = 0; i < 3; ++i) close(pipes[i]);
+    if (!recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
+  }
+
+  recovery::Rank& rank_;
+  OpenFiles files_;
+  std::byte* const helper_stack_;
+  Kernel kernel_ = {};
+  jmp_buf image_;
+  std::uint64_t number_ = 0;
+  std::uint32_t incarnation_ = 0;
+  std::uint64_t faults_ = 0;
+  pid_t helper_ = 0;
+  int error_ = 0;
+  int agent_ = -1;  // the image's connection
+};
+
+}  // namespace
+
+void install(recovery::Rank& rank) {
+  const auto* header = engine::header_of(rank.host().base());
+  if (header->snapshots == 0) return;
+  rank.host().set_image(rank.arena().make<Freezer>(rank));
+}
+
+}  // namespace rejoin::process_image

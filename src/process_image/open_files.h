@@ -1,0 +1,61 @@
+// The open files of an image: it shares their offsets with the process that it is a clone of, which
+// moves them on, writes behind them, and dies.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/arena.h"
+
+namespace rejoin::process_image {
+
+class OpenFiles {
+ public:
+  explicit OpenFiles(journal::Arena& arena) : arena_(arena) {}
+
+  // Takes down what is open now. `own`: a descriptor of the shim's. False: a clone could not go on
+  // with that; `why` says with what, as in obstacles.h.
+  bool note(int own, char* why, std::size_t size);
+
+  // Bytes of the rank's standard input that it has not read.
+  int unread_input() const;
+
+  // In the image: lets go of the rank's pipes, so that their other ends see the process's end.
+  void release_pipes() const;
+  // In a woken clone: its own pipes stand in for the rank's, and files are read and written where
+  // they were. False: one of them is not what it was; `why` is a sentence.
+  bool restore(const int pipes[3], char* why, std::size_t size) const;
+  // Then, when libc is recorded again: what the dead process has written behind them is written
+  // again.
+  void write_on() const;
+
+ private:
+  struct File {
+    int fd;
+    int pipe;  // 0, 1, 2: the rank's standard input, output, error, or a duplicate; else -1
+    int flags;
+    off_t offset;
+    std::uint64_t size_bytes;
+    dev_t device;
+    ino_t number;
+    std::int64_t modified_ns;
+    std::uint64_t hash;  // of the contents, if the program may read what it has written
+  };
+
+  bool note_one(int fd, char* why, std::size_t size);
+  bool note_regular(File& f, char* why, std::size_t size);
+  const File* known(const File& f) const;
+  void add(const File& f);
+
+  journal::Arena& arena_;
+  File* files_ = nullptr;
+  std::size_t count_ = 0;
+  std::size_t room_ = 0;
+  File* before_ = nullptr;  // those of the last time
+  std::size_t before_count_ = 0;
+  std::size_t before_room_ = 0;
+};
+
+}  // namespace rejoin::process_image

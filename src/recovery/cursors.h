@@ -1,0 +1,38 @@
+// Where a rank is in everything that it shares with others: what a version keeps for its own next
+// incarnations and as low-water marks for everybody, and an image of the process as marks alone.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "recovery/outcomes.h"
+#include "recovery/rooms.h"
+
+namespace rejoin::recovery {
+
+// All but the ordinal. REQUIRES that no nonblocking collective is outstanding: each would hold its
+// context's cursor back.
+template <engine::Host H>
+void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Version& slot) {
+  std::uint64_t contexts = 0;
+  for (Comm<H>* c = r.comms.first(); c != nullptr; c = c->next) ++contexts;
+  const std::size_t words = r.header->ranks * sizeof(std::uint64_t);
+  slot.waiting = r.mail.count_waiting();
+  slot.receives = r.mail.receives();
+  slot.wildcards = r.mail.wildcards();
+  slot.cancelled = r.mail.cancellations();
+  slot.outcomes = outcomes.seal();
+  slot.observations = r.journal.region().head()->observations.tail.load(std::memory_order_relaxed);
+  const std::size_t bytes =
+      contexts * sizeof(journal::Cursor) + 3 * words + slot.waiting * sizeof(std::uint64_t);
+  if (!r.journal.region().make_room(slot.cursors, bytes)) r.journal.out_of_memory();
+  auto* to = reinterpret_cast<journal::Cursor*>(r.host.base() + slot.cursors.at);
+  for (Comm<H>* c = r.comms.first(); c != nullptr; c = c->next) {
+    *to++ = {c->members.context, c->next_sequence, c->chain, 0};
+  }
+  slot.contexts = contexts;
+  std::memcpy(to, r.progress.sent, words);
+  r.mail.save(reinterpret_cast<std::uint64_t*>(to) + r.header->ranks);
+}
+
+}  // namespace rejoin::recovery

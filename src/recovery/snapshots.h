@@ -1,0 +1,147 @@
+// Snapshots: images of this rank's process that the agent asks for and wakes. PROTOCOL.md,
+// "Snapshots".
+//
+// An image holds all that is this rank's alone. What lies in the segment it reads again when it is
+// woken, and the journal answers what it does until it is where its predecessor died.
+#pragma once
+
+#include <cstdint>
+
+#include "recovery/cursors.h"
+#include "recovery/point_to_point.h"
+#include "recovery/truncation.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+class Snapshots final : public Heeding {
+ public:
+  Snapshots(Rooms<H>& rooms, PointToPoint<H>& messages)
+      : r_(rooms), messages_(messages), truncation_(rooms) {
+    r_.heeding = this;
+    const bool undecided = goes_back_to() != journal::Return::kVersions;
+    if (!wanted() || !undecided) return;
+    r_.journal.region().recycle_behind_images(truncation_, r_.header->snapshot_every_bytes);
+  }
+  Snapshots(const Snapshots&) = delete;
+  Snapshots& operator=(const Snapshots&) = delete;
+
+  // Between two operations. Returns in an image that was woken, too.
+  void heed() override {
+    const std::uint32_t notices = r_.header->notices.load(std::memory_order_acquire);
+    if (notices != looked_at_) {
+      looked_at_ = notices;
+      stop_keeping_if_full();
+      truncate();
+    }
+    r_.heeded = notices;
+    if (!wanted() || r_.journal.region().recycling()) return;
+    const std::uint64_t number = r_.control->snapshot_wanted.load(std::memory_order_acquire);
+    if (number > taken_ && !take(number)) r_.heeded = notices - 1;  // at the next operation
+  }
+
+ private:
+  bool wanted() const { return r_.header->snapshots != 0; }
+  journal::Return goes_back_to() const {
+    return r_.header->goes_back_to.load(std::memory_order_relaxed);
+  }
+
+  // A death would end the job from now on: nothing is kept for one.
+  void stop_keeping_if_full() {
+    if (r_.header->journal_full.load(std::memory_order_relaxed) == 0) return;
+    if (r_.journal.region().recycling()) return;
+    r_.journal.region().start_recycling();
+    r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
+  }
+
+  // Whatever lies behind the marks of images.
+  void truncate() {
+    if (goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
+    truncation_.truncate_all();
+    const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
+    const journal::Version* mine =
+        kept == 0 ? nullptr : journal::find_image(r_.host.base(), r_.host.rank(), kept);
+    if (mine == nullptr) return;
+    r_.mail.truncate(*mine);
+    messages_.outcomes().truncate(mine->outcomes);
+  }
+
+  // False: not now.
+  bool take(std::uint64_t number) {
+    const bool replaying = r_.incarnation > 0 && !r_.progress.live && r_.header->ranks > 1;
+    if (replaying) return false;
+    if (r_.outstanding.any() && !engine::breaks(r_.host, Rule::kImageTakesNothingOpen)) {
+      return ++put_off_ < kMostPutOff ||
+             give_up(number, "nonblocking collectives are outstanding all the time");
+    }
+    put_off_ = 0;
+    if (goes_back_to() == journal::Return::kVersions) {
+      taken_ = number;
+      return true;
+    }
+    switch (r_.host.may_freeze(number)) {
+      case engine::MayFreeze::kYes:
+        break;
+      case engine::MayFreeze::kNotNow:
+        return false;
+      case engine::MayFreeze::kNo:
+        taken_ = number;
+        return true;
+    }
+    put_image(number);
+    r_.host.step(Step::kFreeze);
+    taken_ = number;
+    r_.journal.region().expect_snapshot();
+    if (r_.host.freeze(number) == engine::Frozen::kWoken) wake();
+    return true;
+  }
+
+  bool give_up(std::uint64_t number, const char* why) {
+    put_off_ = 0;
+    taken_ = number;
+    r_.host.tell(wire::MessageType::kNotFrozen, 0, number, why, std::strlen(why));
+    return true;
+  }
+
+  // The marks that this image will be.
+  void put_image(std::uint64_t number) {
+    journal::Version& slot = free_slot();
+    slot.number.store(0, std::memory_order_release);
+    r_.host.step(Step::kCursors);
+    put_cursors(r_, messages_.outcomes(), slot);
+    // A communicator that was freed behind the newest operation is past.
+    slot.ordinal = r_.progress.ordinal + 1;
+    r_.host.step(Step::kCursors);
+    slot.number.store(number, std::memory_order_release);
+  }
+
+  // The agent accepts no image but the newest that it has asked for: so a slot is free if it is not
+  // that of the image that is kept.
+  journal::Version& free_slot() {
+    journal::Version* image = r_.journal.region().head()->image;
+    const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
+    const bool first = image[0].number.load(std::memory_order_relaxed) != kept || kept == 0;
+    return image[first == !engine::breaks(r_.host, Rule::kFreeImageSlot) ? 0 : 1];
+  }
+
+  void wake() {
+    messages_.outcomes().rebase();
+    r_.rebase();
+    looked_at_ = r_.header->notices.load(std::memory_order_relaxed) - 1;
+    r_.heeded = looked_at_;
+    r_.control->initialized.store(1, std::memory_order_relaxed);
+    r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
+  }
+
+  // Operations in a row that found a nonblocking collective outstanding: then it is a way of life.
+  static constexpr std::uint32_t kMostPutOff = 1 << 16;
+
+  Rooms<H>& r_;
+  PointToPoint<H>& messages_;
+  Truncation<H> truncation_;
+  std::uint64_t taken_ = 0;  // number of the newest snapshot that was taken, or refused
+  std::uint32_t looked_at_ = 0;
+  std::uint32_t put_off_ = 0;
+};
+
+}  // namespace rejoin::recovery
