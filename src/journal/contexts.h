@@ -108,8 +108,9 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
 }
 
 // What read(version) gives for the version or image that the rank keeps, or 0 if the rank goes back
-// to main. A version: whoever reads is a rank of the job and makes no checkpoint meanwhile, so the version stays in its
-// slot, also if the rank keeps a newer one by then (PROTOCOL.md, "Truncation").
+// to main. A version: whoever reads is a rank of the job and makes no checkpoint meanwhile, so the
+// version stays in its slot, also if the rank keeps a newer one by then (PROTOCOL.md,
+// "Truncation").
 template <class Host, class Read>
 std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
   std::byte* base = host.base();

@@ -62,11 +62,11 @@ struct SegmentHeader {
   std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for its bootstrap phase; 0 = none
   Offset first_region;
   std::uint32_t faults;
-  std::uint32_t stop_on_divergence;  // 0: --on-divergence warn
-  std::uint32_t write_through;       // --checkpoint-dir: rank 0 tells the agent of checkpoints
-  std::uint32_t log_ops;             // --log-ops
-  std::uint32_t light_publish;       // publishers have no fence, sleepers look twice (ShmHost)
-  std::uint32_t snapshots;           // ranks are asked for images of their processes
+  std::uint32_t stop_on_divergence;    // 0: --on-divergence warn
+  std::uint32_t write_through;         // --checkpoint-dir: rank 0 tells the agent of checkpoints
+  std::uint32_t log_ops;               // --log-ops
+  std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
+  std::uint32_t snapshots;             // ranks are asked for images of their processes
   std::uint64_t snapshot_every_bytes;  // that a rank hands out: then it asks for one itself
   FaultPoint fault[kMaxFaults];
 

@@ -375,7 +375,7 @@ class Region {
   Labels* labels_ = nullptr;  // in a job of snapshots
   std::uint64_t snapshot_every_ = 0;
   std::atomic<std::uint64_t> ask_at_{~std::uint64_t{0}};  // used_bytes
-  Zone* zone_[2] = {};      // in use, by Use
+  Zone* zone_[2] = {};                                    // in use, by Use
   std::uint64_t over_ = 0;  // with a full journal: intervals up to this one are over
 };
 

@@ -79,8 +79,8 @@ bool has_shared_memory(char* why, std::size_t size) {
       if (found) {
         const char* path = static_cast<const char*>(memchr(line, '/', bytes));
         const int length = path != nullptr ? static_cast<int>(end - path) : 0;
-        snprintf(why, size, "shares writable memory with others (%.*s)",
-                 length > 0 ? length : 9, length > 0 ? path : "anonymous");
+        snprintf(why, size, "shares writable memory with others (%.*s)", length > 0 ? length : 9,
+                 length > 0 ? path : "anonymous");
       }
       line = end + 1;
     }

@@ -44,8 +44,8 @@ bool hash_contents(int fd, std::uint64_t bytes, std::uint64_t* hash) {
   char piece[16384];
   std::uint64_t h = bytes;
   for (std::uint64_t at = 0; at < bytes;) {
-    const ssize_t n = pread(fd, piece, std::min<std::uint64_t>(sizeof piece, bytes - at),
-                            static_cast<off_t>(at));
+    const ssize_t n =
+        pread(fd, piece, std::min<std::uint64_t>(sizeof piece, bytes - at), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     h = journal::mix(h ^ XXH3_64bits(piece, static_cast<std::size_t>(n)));
@@ -92,8 +92,8 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
 bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   struct stat s;
   if (fstat(fd, &s) != 0) return true;
-  File f = {fd,         -1,      fcntl(fd, F_GETFL), 0, static_cast<std::uint64_t>(s.st_size),
-            s.st_dev,   s.st_ino, modified_ns(s),     0};
+  File f = {fd,       -1,       fcntl(fd, F_GETFL), 0, static_cast<std::uint64_t>(s.st_size),
+            s.st_dev, s.st_ino, modified_ns(s),     0};
   if (S_ISREG(s.st_mode)) return note_regular(f, why, size);
   if (S_ISDIR(s.st_mode)) {
     f.offset = lseek(fd, 0, SEEK_CUR);

@@ -39,8 +39,8 @@ void renote_standard_pipes(const int pipes[3]);
 // agent is gone.
 int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation);
 
-// In a clone that was woken and has asked to be the rank over `socket`: waits until it may, and maps
-// the segment where it was. False: it may not.
+// In a clone that was woken and has asked to be the rank over `socket`: waits until it may, and
+// maps the segment where it was. False: it may not.
 bool attach_again(int socket);
 
 }  // namespace rejoin::recovery

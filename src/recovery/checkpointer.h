@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "engine/copy.h"
-#include "recovery/entry.h"
 #include "recovery/cursors.h"
+#include "recovery/entry.h"
 #include "recovery/point_to_point.h"
 #include "recovery/truncation.h"
 

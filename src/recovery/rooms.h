@@ -125,7 +125,6 @@ struct Rooms {
     faults.point(progress.ordinal, Moment::kAfter);
   }
 
-
   H& host;
   journal::Arena& arena;
   journal::SegmentHeader* const header;
@@ -143,7 +142,7 @@ struct Rooms {
   FaultInjection<H> faults;
   OperationLog<H> log;
   Heeding* heeding = nullptr;
-  std::uint32_t heeded = 0;  // of header->notices
+  std::uint32_t heeded = 0;          // of header->notices
   std::byte* const scratch;          // kStageBytes, for user operators
   bool told_difference = false;      // of a contribution or message
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none

@@ -1,8 +1,9 @@
 // What a rank and its agent say to each other over the agent's unix socket (SOCK_SEQPACKET,
 // abstract name). One datagram a message; texts are UTF-8, not terminated.
 //
-// The first datagram of a connection is kRegister, kImage, kWoken or kForeignAbi, and its text begins with the
-// job's secret (kSecretBytes). Without it the answer is kRefused, and nothing else happens.
+// The first datagram of a connection is kRegister, kImage, kWoken or kForeignAbi, and its text
+// begins with the job's secret (kSecretBytes). Without it the answer is kRefused, and nothing else
+// happens.
 //
 //   kRegister     rank -> agent  at load when the program itself is linked against libmpi.so.40,
 //                                else in MPI_Init

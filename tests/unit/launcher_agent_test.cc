@@ -54,8 +54,8 @@ std::string to_text(const AgentAction& a) {
   return "?";
 }
 
-// "spawn R", "respawn R [inc=]", "want", "end-images", "stop", "kill-all" are orders; else "AT EVENT
-// R [pid=] [conn=] [signal=|exit=] [image=] [inc=]".
+// "spawn R", "respawn R [inc=]", "want", "end-images", "stop", "kill-all" are orders; else "AT
+// EVENT R [pid=] [conn=] [signal=|exit=] [image=] [inc=]".
 std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;

@@ -102,8 +102,8 @@ void AgentCore::on_register(const AgentEvent& e) {
 void AgentCore::on_image(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   // One that comes while its rank's tree is killed may be killed with it.
-  if (stopping_ || r.state != State::kRunning || e.incarnation != r.incarnation || e.number != r.wanted ||
-      !r.in_flight) {
+  if (stopping_ || r.state != State::kRunning || e.incarnation != r.incarnation ||
+      e.number != r.wanted || !r.in_flight) {
     act(Kind::kRefuse, e.rank, e.connection, "this image comes too late");
     return;
   }

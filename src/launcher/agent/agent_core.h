@@ -93,12 +93,12 @@ class AgentCore {
 
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
-  std::vector<AgentAction> spawn(std::uint32_t rank);    // REQUIRES kIdle
+  std::vector<AgentAction> spawn(std::uint32_t rank);  // REQUIRES kIdle
   // REQUIRES kEnded. The incarnation that it is to be.
   std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
-  std::vector<AgentAction> stop();                       // SIGTERM to everybody
-  std::vector<AgentAction> kill_all();                   // SIGKILL to whoever is left
-  void give_up(std::uint32_t rank);                      // it could not be started
+  std::vector<AgentAction> stop();      // SIGTERM to everybody
+  std::vector<AgentAction> kill_all();  // SIGKILL to whoever is left
+  void give_up(std::uint32_t rank);     // it could not be started
   // A snapshot of every rank that can make one now.
   std::vector<AgentAction> want_snapshots();
   // A death would end the job, so images are of no use.

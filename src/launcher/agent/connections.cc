@@ -73,8 +73,8 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   }
   // One that has ended said it just before, as a former incarnation: it cannot be the rank.
   const bool dead = has_ended(connection.caller.process.get());
-  const bool asks = message.type == MessageType::kRegister ||
-                    message.type == MessageType::kImage || message.type == MessageType::kWoken;
+  const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
+                    message.type == MessageType::kWoken;
   if (!asks || dead) return false;
   connection.rank = message.rank;
   connection.image = message.type == MessageType::kImage;

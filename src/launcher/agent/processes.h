@@ -28,9 +28,7 @@ struct RankPipes {
 struct MadePipes {
   RankPipes ours;
   Descriptor theirs[3];
-  bool whole() const {
-    return theirs[0].open() && theirs[1].open() && theirs[2].open();
-  }
+  bool whole() const { return theirs[0].open() && theirs[1].open() && theirs[2].open(); }
 };
 MadePipes make_pipes(std::uint32_t rank);
 

@@ -14,8 +14,8 @@ const char* name_of(Point p) {
       "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
       "Post",     "Posted",      "Written",    "Receive",  "Match",        "Matched", "Consumed",
       "Outcome",  "Standing",    "Cancel",     "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",    "register",     "welcome", "poll",
-      "sleep",    "operator",    "exit"};
+      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",   "register",
+      "welcome",  "poll",        "sleep",      "operator", "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
