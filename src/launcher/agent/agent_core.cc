@@ -24,7 +24,7 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   switch (e.kind) {
     case AgentEvent::Kind::kSpawned:
-      r = Rank{static_cast<const Lasting&>(r)};
+      r = Rank{static_cast<const OfRank&>(r)};
       r.state = State::kRunning;
       r.child = e.pid;
       break;
@@ -150,7 +150,7 @@ void AgentCore::start_again(std::uint32_t rank) {
 
 void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
   Rank& r = ranks_[rank];
-  r = Rank{static_cast<const Lasting&>(r)};
+  r = Rank{static_cast<const OfRank&>(r)};
   r.state = State::kRunning;
   r.child = pid;
   r.woken = true;

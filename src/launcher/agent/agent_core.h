@@ -125,7 +125,7 @@ class AgentCore {
     int connection = -1;
   };
   // Of a rank, whichever process it is.
-  struct Lasting {
+  struct OfRank {
     std::uint32_t incarnation = 0;
     Image image;
     std::uint64_t kept = 0;    // number of the newest that was kept; 0: main is
@@ -133,7 +133,7 @@ class AgentCore {
     bool in_flight = false;    // that one may still come
     std::string why_lost;
   };
-  struct Rank : Lasting {
+  struct Rank : OfRank {
     State state = State::kIdle;
     std::int64_t child = 0;
     std::int64_t registered = 0;
