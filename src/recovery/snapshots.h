@@ -133,7 +133,8 @@ class Snapshots final : public Heeding {
     r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
   }
 
-  // Operations in a row that found a nonblocking collective outstanding: then the program always has one.
+  // Operations in a row that found a nonblocking collective outstanding: then the program always
+  // has one.
   static constexpr std::uint32_t kMostPutOff = 1 << 16;
 
   Rooms<H>& r_;

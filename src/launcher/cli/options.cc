@@ -142,6 +142,22 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
   app.add_flag("--allow-run-as-root", raw.ignored, "allowed always")->group(group);
 }
 
+void describe_snapshots(CLI::App& app, Raw& raw) {
+  const std::string snapshots = "Snapshots (docs/snapshots.md)";
+  app.add_option("--snapshots", raw.snapshots,
+                 "how often ranks make an image of their process, from\n"
+                 "which they go on if they die: auto (default: at most 1 %\n"
+                 "of the time, each second at most), every so many seconds,\n"
+                 "or off")
+      ->type_name("WHEN")
+      ->group(snapshots);
+  app.add_option("--snapshot-every", raw.snapshot_every,
+                 "and when all ranks together have added so much to their\n"
+                 "journals (default: 64M)")
+      ->type_name("BYTES")
+      ->group(snapshots);
+}
+
 void describe_own_options(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
   const std::string deaths = "When a rank dies";
@@ -175,19 +191,7 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                "leave the journal as rejoin-JOB.journal in\n"
                "--journal-dir, or here")
       ->group(journal);
-  const std::string snapshots = "Snapshots (docs/snapshots.md)";
-  app.add_option("--snapshots", raw.snapshots,
-                 "how often ranks make an image of their process, from\n"
-                 "which they go on if they die: auto (default: at most 1 %\n"
-                 "of the time, each second at most), every so many seconds,\n"
-                 "or off")
-      ->type_name("WHEN")
-      ->group(snapshots);
-  app.add_option("--snapshot-every", raw.snapshot_every,
-                 "and when all ranks together have added so much to their\n"
-                 "journals (default: 64M)")
-      ->type_name("BYTES")
-      ->group(snapshots);
+  describe_snapshots(app, raw);
   const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
                  "write the program's checkpoints there too, for a job\n"

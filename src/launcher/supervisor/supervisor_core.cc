@@ -76,15 +76,10 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       on_abort(e);
       break;
     case Kind::kDiverged:
-      record("diverged", e).text = e.text;
-      stop(e, kExitFailure, e.text);
+      on_diverged(e);
       break;
     case Kind::kLost:
-      r.state = State::kOver;
-      stop(e, kExitFailure,
-           rank_text(e.rank) + " cannot be started again: " +
-               (e.text.empty() ? "its snapshot died with it" : e.text) +
-               ", and the journal does not reach back to the start of the program any more");
+      on_lost(e);
       break;
     case Kind::kLimit:
       on_limit(e);
@@ -279,6 +274,19 @@ void SupervisorCore::on_signal(const Event& e) {
   stop(e, kExitSignal + e.code,
        "signal " + std::to_string(e.code) + (name ? std::string(" (") + name + ")" : "") +
            ": ending all ranks");
+}
+
+void SupervisorCore::on_diverged(const Event& e) {
+  record("diverged", e).text = e.text;
+  stop(e, kExitFailure, e.text);
+}
+
+void SupervisorCore::on_lost(const Event& e) {
+  ranks_[e.rank].state = State::kOver;
+  stop(e, kExitFailure,
+       rank_text(e.rank) +
+           " cannot be started again: " + (e.text.empty() ? "its snapshot died with it" : e.text) +
+           ", and the journal does not reach back to the start of the program any more");
 }
 
 void SupervisorCore::on_limit(const Event& e) {

@@ -122,6 +122,8 @@ class SupervisorCore {
   void on_abort(const Event& event);
   void on_signal(const Event& event);
   void on_limit(const Event& event);
+  void on_lost(const Event& event);
+  void on_diverged(const Event& event);
   void on_unfired(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
