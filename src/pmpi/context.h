@@ -85,9 +85,16 @@ struct Context {
 // The state of the shim. Null until MPI_Init.
 extern Context* context;
 
-// Whether several threads may be in here: between MPI_Init_thread, with MPI_THREAD_MULTIPLE, and
-// MPI_Finalize. Every call asks, so it is a word of its own.
-extern bool is_shared;
+// Whether more is to be done around a call than the call itself: several threads may be in here
+// (between MPI_Init_thread, with MPI_THREAD_MULTIPLE, and MPI_Finalize), or it may belong to a
+// replay that is measured. Every call asks, so it is a word of its own.
+extern bool is_watched;
+extern bool is_shared;               // several threads may be in here
+extern bool is_timed;                // a replay is measured, or was just now
+extern std::uint32_t calls_untimed;  // 1: the next call is measured, 0: one is
+
+// Of a call that may communicate; to be asked once.
+inline bool is_next_watched() { return is_watched && (is_shared || --calls_untimed == 0); }
 
 inline bool active() { return context != nullptr && !context->finalized; }
 
@@ -98,8 +105,12 @@ class Entered {
   Entered() : shared_(is_shared) {
     if (shared_) [[unlikely]]
       enter();
+    if (is_timed) [[unlikely]]
+      begin_timing();
   }
   ~Entered() {
+    if (timed_) [[unlikely]]
+      end_timing();
     if (shared_) [[unlikely]]
       context->rank->host().leave();
   }
@@ -107,8 +118,12 @@ class Entered {
   Entered& operator=(const Entered&) = delete;
 
  private:
-  void enter();  // init.cc
+  // init.cc
+  void enter();
+  void begin_timing();
+  void end_timing();
   const bool shared_;
+  bool timed_ = false;
 };
 
 // Ends the process, as Open MPI does, unless MPI is initialised and not finalised.

@@ -17,7 +17,10 @@
 namespace rejoin::pmpi {
 
 Context* context = nullptr;
+bool is_watched = false;
 bool is_shared = false;
+bool is_timed = false;
+std::uint32_t calls_untimed = 0;
 
 namespace {
 
@@ -80,6 +83,12 @@ void start(const char* function, int thread_level) {
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
   is_shared = thread_level == MPI_THREAD_MULTIPLE;
+  if (rank->is_replaying()) {
+    rank->time_replay();
+    is_timed = true;
+    calls_untimed = 1;
+  }
+  is_watched = is_shared || is_timed;
 }
 
 }  // namespace
@@ -91,6 +100,23 @@ void Entered::enter() {
   if (is_first || context->several_threads) return;
   context->several_threads = true;
   context->rank->control().several_threads.store(1, std::memory_order_release);
+}
+
+void Entered::begin_timing() {
+  recovery::ReplayClock& clock = context->rank->replay_clock();
+  // The wrapper has counted already, unless it has not looked.
+  if (clock.is_measuring() || (calls_untimed != 0 && --calls_untimed != 0)) return;
+  if (!clock.is_running()) {  // the rank is live
+    is_timed = false;
+    is_watched = is_shared;
+    return;
+  }
+  timed_ = true;
+  clock.begin(context->rank->host().now_ns());
+}
+
+void Entered::end_timing() {
+  calls_untimed = context->rank->replay_clock().end(context->rank->host().now_ns());
 }
 
 void* allocate(std::size_t bytes) {
@@ -124,7 +150,7 @@ int finalize(const void* site) {
   if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
   rank.point(PointKind::kFinalize, Moment::kInside);
   context->finalized = true;
-  is_shared = false;
+  is_watched = is_shared = is_timed = false;
   MPI_COMM_WORLD->magic = Magic::kNone;
   MPI_COMM_SELF->magic = Magic::kNone;
   rank.set_initialized(2);

@@ -146,9 +146,21 @@ class BasicRank {
   // 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state) {
     rooms_.control->initialized.store(state, std::memory_order_relaxed);
-    rooms_.host.tell(state == 1 ? wire::MessageType::kInitialized : wire::MessageType::kFinalized,
-                     0, 0, nullptr, 0);
+    if (state == 1) {
+      rooms_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
+    } else {
+      rooms_.tell_with_replay(wire::MessageType::kFinalized, 0, 0);
+    }
   }
+
+  // --- How long the replay takes
+
+  // From now on until this rank is live; the caller measures calls of MPI by its clock.
+  void time_replay() {
+    const std::uint64_t first_ns = rooms_.host.now_ns();
+    rooms_.replay_clock.start(rooms_.host.now_ns() - first_ns);
+  }
+  ReplayClock& replay_clock() { return rooms_.replay_clock; }
 
   // --- Diagnostics
 

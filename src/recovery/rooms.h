@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 
 #include "journal/arena.h"
 #include "journal/host.h"
@@ -15,6 +16,7 @@
 #include "recovery/nonblocking.h"
 #include "recovery/operation_log.h"
 #include "recovery/progress.h"
+#include "recovery/replay_clock.h"
 #include "recovery/types.h"
 
 namespace rejoin::recovery {
@@ -111,9 +113,19 @@ struct Rooms {
   [[gnu::noinline]] void went_live() {
     progress.live = true;
     control->live_since.store(progress.ordinal, std::memory_order_relaxed);
+    replay_clock.stop();
     if (incarnation == 0) return;
-    host.tell(wire::MessageType::kLive, static_cast<std::int32_t>(loaded_version),
-              progress.replayed, nullptr, 0);
+    tell_with_replay(wire::MessageType::kLive, static_cast<std::int32_t>(loaded_version),
+                     progress.replayed);
+  }
+  // kLive or kFinalized.
+  void tell_with_replay(wire::MessageType type, std::int32_t code, std::uint64_t value) {
+    char text[24] = "";
+    const int bytes = incarnation == 0
+                          ? 0
+                          : std::snprintf(text, sizeof text, "%llu",
+                                          static_cast<unsigned long long>(replay_clock.total_ns()));
+    host.tell(type, code, value, text, static_cast<std::size_t>(bytes));
   }
 
   // An operation is over.
@@ -146,6 +158,7 @@ struct Rooms {
   std::byte* const scratch;          // kStageBytes, for user operators
   bool told_difference = false;      // of a contribution or message
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
+  ReplayClock replay_clock;          // runs from the end of MPI_Init until it is live
   // Where payload of the newest operation that closed zones lies, with a full journal.
   std::uint64_t recycled_in = 0;  // context; 0 = there was none
   std::uint64_t recycled_at = 0;  // sequence

@@ -11,9 +11,12 @@
 //   kRefused      agent -> rank  text = why (another process is this rank; wrong secret; too late)
 //   kInitialized  rank -> agent  MPI_Init is about to return
 //   kLive         rank -> agent  first operation that no record answered; value = records
-//                                replayed, code = the checkpoint that it has loaded, 0: none
+//                                replayed, code = the checkpoint that it has loaded, 0: none;
+//                                text = nanoseconds in calls of MPI until here, since MPI_Init
+//                                (scaled from samples), in decimal
 //   kFinalized    rank -> agent  MPI_Finalize is about to return: the exit code is now the
-//                                program's
+//                                program's; text as in kLive, of a rank that was not live; empty
+//                                in a first incarnation
 //   kAbort        rank -> agent  MPI_Abort(code), or a fatal MPI error (text says which)
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
