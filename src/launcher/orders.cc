@@ -26,6 +26,8 @@ Report to_report(const Event& event) {
   position.set_replayed(event.position.replayed);
   position.set_operation(event.position.operation);
   position.set_site(event.position.site);
+  h.set_from(event.from);
+  h.set_replay_ns(event.replay_ns);
   return report;
 }
 
@@ -49,6 +51,8 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.position.replayed = h.position().replayed();
   event.position.operation = h.position().operation();
   event.position.site = h.position().site();
+  event.from = h.from();
+  event.replay_ns = h.replay_ns();
   return event;
 }
 

@@ -155,11 +155,7 @@ class BasicRank {
 
   // --- How long the replay takes
 
-  // From now on until this rank is live; the caller measures calls of MPI by its clock.
-  void time_replay() {
-    const std::uint64_t first_ns = rooms_.host.now_ns();
-    rooms_.replay_clock.start(rooms_.host.now_ns() - first_ns);
-  }
+  // The caller measures calls of MPI by it, until this rank is live.
   ReplayClock& replay_clock() { return rooms_.replay_clock; }
 
   // --- Diagnostics

@@ -1,5 +1,6 @@
 // How long the operations of a replay take, without asking a clock twice for each: the first ones
-// are all measured, then one of many, and that is scaled.
+// are all measured, then one of many, and that is scaled. In time of the processor: one that was
+// interrupted for some milliseconds would count for all that it stands for.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,14 @@ class ReplayClock {
   bool is_measuring() const { return is_measuring_; }
 
   // Around a call that is measured. Only the outermost one is.
-  void begin(std::uint64_t now_ns) {
+  void begin(std::uint64_t cpu_ns) {
     is_measuring_ = true;
-    began_ns_ = now_ns;
+    began_ns_ = cpu_ns;
   }
   // How many calls later the next one is to be measured.
-  std::uint32_t end(std::uint64_t now_ns) {
+  std::uint32_t end(std::uint64_t cpu_ns) {
     if (!std::exchange(is_measuring_, false)) return 1;
-    const std::uint64_t took_ns = now_ns - began_ns_;
+    const std::uint64_t took_ns = cpu_ns - began_ns_;
     total_ns_ += took_ns > reading_ns_ ? (took_ns - reading_ns_) * stride_ : 0;
     if (stride_ == 1 && ++measured_ == kAllOfFirst) stride_ = kStride;
     return stride_;
@@ -37,7 +38,7 @@ class ReplayClock {
 
  private:
   static constexpr std::uint32_t kAllOfFirst = 64;
-  static constexpr std::uint32_t kStride = 61;  // a prime: programs repeat themselves
+  static constexpr std::uint32_t kStride = 251;  // a prime: programs repeat themselves
 
   std::uint64_t total_ns_ = 0;
   std::uint64_t began_ns_ = 0;

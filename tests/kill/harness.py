@@ -369,7 +369,6 @@ class Test:
         check_returns(result, ranks)
         return result
 
-
     def recovers_anywhere(self, ranks, *command, several, again):
         """Deaths at every operation of one rank (long mode: of all, at each moment), then of several.
 
@@ -423,8 +422,26 @@ def check_returns(result, ranks):
     for rank in range(ranks):
         ends = [e["cause"] for e in result.named("exit", rank)]
         require(ends == ["exit code 0"], f"rank {rank} ended {len(ends)} times: {ends}", result)
+    check_told(result)
     epochs = [e["epoch"] for e in result.events]
     require(epochs == sorted(epochs), "an epoch went back", result)
+
+
+def check_told(result):
+    """The parts of each return are its time, and the summary counts every death."""
+    for back in (e for e in result.events if "took_ms" in e):
+        parts = [back[part] for part in ("start_ms", "computing_ms", "replay_ms")]
+        require(min(parts) >= 0, f"{back}", result)
+        require(abs(sum(parts) - back["took_ms"]) < 1e-3, f"{back}", result)
+    deaths, summaries = result.named("death"), result.named("summary")
+    require(len(summaries) == bool(deaths), f"{len(summaries)} summaries", result)
+    for told in summaries:
+        require(told["deaths"] == len(deaths), f"{told} of {len(deaths)}", result)
+        require(told["restarts"] == len(result.named("respawn")), f"{told}", result)
+        require(sum(p["deaths"] for p in told["places"]) == len(deaths), f"{told}", result)
+        took = max([e["took_ms"] for e in result.events if "took_ms" in e], default=0)
+        require(told["lost_ms"] >= told["longest_ms"] >= took, f"{told}", result)
+        require(told["journal_peak_bytes"] > 0, f"{told}", result)
 
 
 # --------------------------------------------------------------------------------------------- main

@@ -15,6 +15,8 @@ Event full_event() {
   event.text = std::string("bytes \xff\0 and {3:0:2a}", 20);
   event.cause = {Cause::Kind::kSignal, 9, true, 1 << 30};
   event.position = {0xab, 12, 13, true, true, 7, "Allreduce", "{3:0:2a}"};
+  event.from = "checkpoint 3";
+  event.replay_ns = std::uint64_t{1} << 41;
   return event;
 }
 
@@ -45,6 +47,8 @@ TEST(Orders, AnEventComesBackWhole) {
   EXPECT_EQ(back->position.replayed, event.position.replayed);
   EXPECT_EQ(back->position.operation, event.position.operation);
   EXPECT_EQ(back->position.site, event.position.site);
+  EXPECT_EQ(back->from, event.from);
+  EXPECT_EQ(back->replay_ns, event.replay_ns);
 }
 
 TEST(Orders, EveryKindOfEvent) {

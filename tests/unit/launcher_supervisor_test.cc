@@ -25,14 +25,17 @@ record respawn rank 0 incarnation 1 epoch 1
 record register rank 0 incarnation 1 epoch 1
 > 109.1 initialized 0
 record init rank 0 incarnation 1 epoch 1
-> 113.1 live 0 replayed=1233
-record live rank 0 incarnation 1 epoch 1 replayed 1233
-news: rank 0 is back after 13.1 ms (replayed 1233 operations in 4.0 ms)
+> 113.1 live 0 replayed=1233 replay_ms=3
+record live rank 0 incarnation 1 epoch 1 replayed 1233 start 5.0 ms computing 5.1 ms replay 3.0 ms
+news: rank 0 is back after 13.1 ms: 5.0 ms to start it, 5.1 ms of its own computing, 3.0 ms replay of 1,233 operations
 > 200 finalized 0
 record finalize rank 0 incarnation 1 epoch 1 replayed 0
 > 201 ended 0 exit=0
 record exit rank 0 incarnation 1 epoch 1 (exit code 0)
-> 300 all-over 0
+> 300 all-over 0 journal=3145728
+record summary epoch 1 deaths 1 restarts 1 lost 13.1 ms longest 13.1 ms places 1
+news: 1 death, 1 restart, 13.1 ms lost; journal at most 3 MiB
+news:   rank 0: signal 9, Killed, in Allreduce
 finish 0
 )");
 }
@@ -53,9 +56,9 @@ news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of
 record register rank 0 incarnation 1 epoch 1
 > 12 initialized 0
 record init rank 0 incarnation 1 epoch 1
-> 15 finalized 0 replayed=7
-record finalize rank 0 incarnation 1 epoch 1 replayed 7
-news: rank 0 is back after 5.0 ms (replayed 7 operations in 3.0 ms)
+> 15 finalized 0 replayed=7 replay_ms=4
+record finalize rank 0 incarnation 1 epoch 1 replayed 7 start 1.0 ms computing 0.00 ms replay 4.0 ms
+news: rank 0 is back after 5.0 ms: 1.0 ms to start it, 4.0 ms replay of 7 operations
 )");
 }
 
@@ -80,7 +83,12 @@ record death rank 0 incarnation 2 epoch 2 (signal 11, Segmentation fault) replay
 stop
 tell: rank 0 died (signal 11, Segmentation fault) in Reduce #5 at {0:1:2a}; it died there by the same cause before, so a restart cannot help and the job ends
 record stop epoch 2 code 139
-> 6 all-over 0
+> 6 all-over 0 journal=4096
+record summary epoch 2 deaths 3 restarts 2 lost 5.0 ms longest 5.0 ms places 3
+news: 3 deaths, 2 restarts, 5.0 ms lost, 5.0 ms the longest (rank 0); journal at most 4 KiB
+news:   rank 0: signal 11, Segmentation fault, in Reduce
+news:   rank 0: signal 9, Killed, in Reduce
+news:   rank 0: signal 11, Segmentation fault, in Reduce at {0:1:2a}
 finish 139
 )");
 }
@@ -170,6 +178,7 @@ record stop epoch 0 code 137
 > 8 ended 0 signal=15
 record exit rank 0 incarnation 0 epoch 0 (signal 15, Terminated)
 > 9 all-over 0
+record summary epoch 0 deaths 1 restarts 0 lost 0.00 ms longest 0.00 ms places 1
 finish 137
 )");
 }

@@ -32,6 +32,7 @@ inline const std::map<std::string, Event::Kind> kEvents = {
     {"timeout", Event::Kind::kTimeout},
     {"signal", Event::Kind::kSignal},
     {"all-over", Event::Kind::kAllOver},
+    {"catching-up", Event::Kind::kCatchingUp},
     {"output-lost", Event::Kind::kOutputLost},
 };
 
@@ -65,6 +66,9 @@ inline Event parse_event(const std::string& line) {
     if (key == "in") event.position.inside = true;
     if (key == "live") event.position.live = true;
     if (key == "site") event.position.site = value;
+    if (key == "replay_ms") event.replay_ns = static_cast<std::uint64_t>(number) * 1'000'000;
+    if (key == "checkpoint") event.from = "checkpoint " + value;
+    if (key == "journal") event.value = static_cast<std::uint64_t>(number);
   }
   return event;
 }
@@ -77,6 +81,19 @@ inline std::string to_text(const Record& r) {
   if (r.cause) text << " (" << to_text(*r.cause) << ")";
   if (r.replayed_operations) text << " replayed " << *r.replayed_operations;
   if (r.code) text << " code " << *r.code;
+  if (r.recovery) {
+    text << " start " << duration_text(r.recovery->start_ns) << " computing "
+         << duration_text(r.recovery->computing_ns) << " replay "
+         << duration_text(r.recovery->replay_ns);
+  }
+  if (!r.from.empty()) text << " from " << r.from;
+  if (r.known_operations) text << " of " << *r.known_operations;
+  if (r.left_ns) text << " left " << duration_text(*r.left_ns);
+  if (r.summary) {
+    text << " deaths " << r.summary->deaths << " restarts " << r.summary->restarts << " lost "
+         << duration_text(r.summary->lost_ns) << " longest " << duration_text(r.summary->longest_ns)
+         << " places " << r.summary->places.size();
+  }
   return text.str();
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "launcher/agent/machine.h"
@@ -48,7 +49,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       symbolizer_(plan_.library_directory),
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
-      look_timer_(loop, [this] { look_for_standstill(); }),
+      look_timer_(loop, [this] { look_around(); }),
       snapshots_(plan_.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       told_not_frozen_(plan_.ranks, false) {
@@ -151,7 +152,9 @@ void Agent::idle() {
   all_over_ = true;
   outputs_.finish(!stopping_);
   report_unfired();
-  reporter_.happened(event(Event::Kind::kAllOver, 0));
+  Event over = event(Event::Kind::kAllOver, 0);
+  over.value = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  reporter_.happened(over);
 }
 
 // --- The core

@@ -73,7 +73,9 @@ class Agent {
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
+  void look_around();
   void look_for_standstill();
+  void look_at_recoveries();
   Event event(Event::Kind kind, std::uint32_t rank) const;
 
   Loop& loop_;
@@ -98,6 +100,7 @@ class Agent {
   Loop::Timer snapshot_timer_;
   std::vector<bool> told_not_frozen_;  // by rank
   Standstill standstill_;
+  std::uint64_t journal_peak_bytes_ = 0;  // as far as was looked
   bool stopping_ = false;
   bool all_over_ = false;
 };

@@ -1,4 +1,5 @@
 // What happens on this host, told to the core and to the supervisor.
+#include <algorithm>
 #include <cstring>
 
 #include "launcher/agent/agent.h"
@@ -123,7 +124,25 @@ void Agent::report_unfired() {
   }
 }
 
-// --- Standstill
+// --- Looks, now and then
+
+void Agent::look_around() {
+  look_timer_.set(loop_.now_ns() + kLookEveryNs);
+  journal_peak_bytes_ = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  look_at_recoveries();
+  look_for_standstill();
+}
+
+void Agent::look_at_recoveries() {
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const engine::RankControl* c = engine::control_of(segment_.base(), r);
+    if (incarnations_[r] == 0 || c->incarnation.load() != incarnations_[r]) continue;
+    if (core_.dying(r) || c->initialized.load() == 2) continue;
+    Event catching_up = event(Event::Kind::kCatchingUp, r);
+    catching_up.position = segment_.position(r);
+    if (!catching_up.position.live) reporter_.happened(catching_up);
+  }
+}
 
 Look Agent::look() const {
   using Presence = RankLook::Presence;
@@ -153,7 +172,6 @@ Look Agent::look() const {
 
 // What ranks have said and what has happened to them is dealt with by now.
 void Agent::look_for_standstill() {
-  look_timer_.set(loop_.now_ns() + kLookEveryNs);
   if (!standstill_.judge(look(), loop_.now_ns()).empty()) return;
   look_timer_.clear();
   reporter_.happened(event(Event::Kind::kDeadlock, 0));

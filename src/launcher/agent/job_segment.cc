@@ -150,6 +150,14 @@ Position JobSegment::position(std::uint32_t rank) const {
   return p;
 }
 
+std::uint64_t JobSegment::backed_bytes() const {
+  std::uint64_t all = 0;
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    all += engine::control_of(base_, r)->backed_bytes.load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
 std::string JobSegment::waits_for(std::uint32_t rank) const {
   using engine::Waiting;
   const std::uint64_t word =

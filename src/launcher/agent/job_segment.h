@@ -46,6 +46,8 @@ class JobSegment {
   void set_output_mark(std::uint32_t rank, std::uint64_t value) const;
   // Where a rank stands, from its own words.
   Position position(std::uint32_t rank) const;
+  // That hold memory; they count to the limit.
+  std::uint64_t backed_bytes() const;
   // What a rank inside an operation on messages waits for: "a message from rank 3 with tag 7".
   // Empty: it is not known.
   std::string waits_for(std::uint32_t rank) const;

@@ -1,5 +1,6 @@
 #include "launcher/agent/rank_messages.h"
 
+#include <charconv>
 #include <utility>
 
 #include "launcher/agent/agent_socket.h"
@@ -8,6 +9,17 @@ namespace rejoin::launcher {
 
 using wire::Message;
 using wire::MessageType;
+
+namespace {
+
+// 0: it is none.
+std::uint64_t number_in(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [at, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return fault == std::errc{} ? number : 0;
+}
+
+}  // namespace
 
 RankMessages::RankMessages(const Loop& loop, const JobSegment& segment, RankOutputs& outputs,
                            Calls calls)
@@ -26,10 +38,13 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kFinalized:
       said.kind = Event::Kind::kFinalized;
       said.position = segment_.position(rank);
+      said.replay_ns = number_in(std::exchange(said.text, {}));
       calls_.feed({AgentEvent::Kind::kFinalized, rank, said.at_ns});
       break;
     case MessageType::kLive:
       said.kind = Event::Kind::kLive;
+      said.replay_ns = number_in(std::exchange(said.text, {}));
+      if (message.code > 0) said.from = "checkpoint " + std::to_string(message.code);
       break;
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);

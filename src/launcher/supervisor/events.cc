@@ -38,6 +38,28 @@ Json to_json(const Position& p) {
   return json;
 }
 
+double milliseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+void put_summary(Json& json, const Summary& s) {
+  json["deaths"] = s.deaths;
+  json["restarts"] = s.restarts;
+  json["lost_ms"] = milliseconds(s.lost_ns);
+  json["longest_ms"] = milliseconds(s.longest_ns);
+  json["longest_rank"] = s.longest_rank;
+  json["journal_peak_bytes"] = s.journal_peak_bytes;
+  json["places"] = Json::array();
+  for (const Summary::Place& place : s.places) {
+    Json ranks;
+    for (const auto& [rank, deaths] : place.ranks) ranks[std::to_string(rank)] = deaths;
+    json["places"].push_back({{"deaths", place.deaths},
+                              {"ranks", ranks},
+                              {"cause", cause_text(place.cause)},
+                              {"where", place.where},
+                              {"site", place.site}});
+    if (place.cause.oom) json["places"].back()["out_of_memory"] = true;
+  }
+}
+
 }  // namespace
 
 std::string to_json(const Record& r, double start_wall_s) {
@@ -60,6 +82,15 @@ std::string to_json(const Record& r, double start_wall_s) {
   }
   if (r.replayed_operations) json["replayed_ops"] = *r.replayed_operations;
   if (r.took_ms) json["took_ms"] = *r.took_ms;
+  if (r.recovery) {
+    json["start_ms"] = milliseconds(r.recovery->start_ns);
+    json["computing_ms"] = milliseconds(r.recovery->computing_ns);
+    json["replay_ms"] = milliseconds(r.recovery->replay_ns);
+  }
+  if (!r.from.empty()) json["from"] = r.from;
+  if (r.known_operations) json["known_ops"] = *r.known_operations;
+  if (r.left_ns) json["left_ms"] = milliseconds(*r.left_ns);
+  if (r.summary) put_summary(json, *r.summary);
   if (r.code) json["code"] = *r.code;
   if (!r.text.empty()) json["text"] = r.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include <cstdio>
+
 namespace rejoin::launcher {
 
 bool Cause::is_fault() const {
@@ -35,6 +37,23 @@ std::string to_text(const Position& position) {
   if (position.ordinal == 0) return "before its first MPI operation";
   const std::string name = position.operation.empty() ? "operation" : position.operation;
   return (position.inside ? "in " : "after ") + name + " #" + std::to_string(position.ordinal);
+}
+
+std::string duration_text(std::uint64_t ns) {
+  const double ms = static_cast<double>(ns) / 1e6;
+  char text[32];
+  if (ms < 999.95) {
+    std::snprintf(text, sizeof text, ms < 0.1 ? "%.2f ms" : "%.1f ms", ms);
+  } else {
+    std::snprintf(text, sizeof text, ms < 99'950 ? "%.1f s" : "%.0f s", ms / 1e3);
+  }
+  return text;
+}
+
+std::string count_text(std::uint64_t n) {
+  std::string text = std::to_string(n);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
 }
 
 }  // namespace rejoin::launcher

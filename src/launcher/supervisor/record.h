@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace rejoin::launcher {
 
@@ -43,6 +45,36 @@ struct Position {
 // "in Allreduce #12", "after Allreduce #12", "before its first MPI operation".
 std::string to_text(const Position& position);
 
+// "0.05 ms", "13.1 ms", "6.4 s", "300 s".
+std::string duration_text(std::uint64_t ns);
+// "25,000".
+std::string count_text(std::uint64_t n);
+
+// What the return of a rank took, from its death on.
+struct Recovery {
+  std::uint64_t start_ns = 0;      // until its process had registered
+  std::uint64_t computing_ns = 0;  // of the program itself, between calls of MPI
+  std::uint64_t replay_ns = 0;     // in calls of MPI that the journal answered
+};
+
+// What deaths have cost a job.
+struct Summary {
+  struct Place {
+    Cause cause;
+    std::string where;                             // "in Allreduce"
+    std::string site;                              // as in Position, of the first
+    std::uint32_t deaths = 0;                      // of the same cause at the same place
+    std::map<std::uint32_t, std::uint32_t> ranks;  // deaths of each
+  };
+  std::uint32_t deaths = 0;
+  std::uint32_t restarts = 0;
+  std::uint64_t lost_ns = 0;     // in which at least one rank was away
+  std::uint64_t longest_ns = 0;  // that one rank was away
+  std::uint32_t longest_rank = 0;
+  std::uint64_t journal_peak_bytes = 0;
+  std::vector<Place> places;
+};
+
 // One line of the event log.
 struct Record {
   std::string event;
@@ -55,6 +87,11 @@ struct Record {
   std::optional<Cause> cause = {};
   std::optional<std::uint64_t> replayed_operations = {};
   std::optional<double> took_ms = {};
+  std::optional<Recovery> recovery = {};
+  std::string from = {};                               // what it went on from; empty: main
+  std::optional<std::uint64_t> known_operations = {};  // that its predecessors have entered
+  std::optional<std::uint64_t> left_ns = {};           // an estimate
+  std::optional<Summary> summary = {};
   std::optional<int> code = {};
   std::string text = {};
 };

@@ -245,6 +245,9 @@ void Supervisor::log(const Record& record) {
   if (!events_.open()) return;
   Record line = record;
   line.text = expanded(line.text);
+  if (line.summary) {
+    for (Summary::Place& place : line.summary->places) place.site = expanded(place.site);
+  }
   if (line.position) {
     // Roughly: the death of a rank is not the time to read debug information.
     line.position->site = expand_sites(

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <utility>
 
 #include "launcher/base/grammar.h"
@@ -28,12 +28,8 @@ std::string memory_text(const Cause& cause) {
              : " (it had " + size_text(cause.peak_bytes) + " resident)";
 }
 
-std::string milliseconds(std::uint64_t ns) {
-  char text[32];
-  std::snprintf(text, sizeof text, ns < 100'000 ? "%.2f ms" : "%.1f ms",
-                static_cast<double>(ns) / 1e6);
-  return text;
-}
+// What is worth a word beside the whole: not what nobody would see in it.
+bool is_notable(std::uint64_t part_ns, std::uint64_t whole_ns) { return part_ns * 100 >= whole_ns; }
 
 std::string times(std::uint32_t n) {
   return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
@@ -41,7 +37,8 @@ std::string times(std::uint32_t n) {
 
 }  // namespace
 
-SupervisorCore::SupervisorCore(const Policy& policy) : policy_(policy), ranks_(policy.ranks) {}
+SupervisorCore::SupervisorCore(const Policy& policy)
+    : policy_(policy), ranks_(policy.ranks), catching_up_(policy.ranks), losses_(policy.ranks) {}
 
 std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
@@ -98,9 +95,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       on_deadlock(e);
       break;
     case Kind::kTimeout:
-      if (stopping_) break;
-      act(Action::Kind::kReport);
-      stop(e, kExitTimeout, "the time limit of --timeout is over");
+      on_timeout(e);
       break;
     case Kind::kSignal:
       on_signal(e);
@@ -109,11 +104,19 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       stop(e, e.code, e.text);
       break;
     case Kind::kAllOver:
-      act(Action::Kind::kFinish);
-      actions_.back().code = exit_code_;
+      on_all_over(e);
+      break;
+    case Kind::kCatchingUp:
+      on_catching_up(e);
       break;
   }
   return std::move(actions_);
+}
+
+void SupervisorCore::on_timeout(const Event& e) {
+  if (stopping_) return;
+  act(Action::Kind::kReport);
+  stop(e, kExitTimeout, "the time limit of --timeout is over");
 }
 
 void SupervisorCore::on_deadlock(const Event& e) {
@@ -129,14 +132,13 @@ void SupervisorCore::on_registered(const Event& e) {
   Rank& r = ranks_[e.rank];
   r.state = State::kRegistered;
   r.pid = e.pid;
-  r.replay_since_ns = e.at_ns;
+  r.started_at_ns = e.at_ns;
   record("register", e).pid = e.pid;
 }
 
 void SupervisorCore::on_initialized(const Event& e) {
   Rank& r = ranks_[e.rank];
   r.state = State::kRunning;
-  r.replay_since_ns = e.at_ns;
   somebody_initialized_ = true;
   record("init", e);
   check_everybody_initializes(e);
@@ -158,6 +160,8 @@ void SupervisorCore::on_ended(const Event& e) {
   line.cause = e.cause;
   line.position = e.position;
   line.pid = r.pid;
+  catching_up_.is_back(e.rank);
+  losses_.is_back(e.rank, e.at_ns);
   if (stopping_) return;
   if (final_code) {
     if (well) return;
@@ -177,6 +181,7 @@ void SupervisorCore::on_ended(const Event& e) {
 void SupervisorCore::on_death(const Event& e) {
   Rank& r = ranks_[e.rank];
   const std::string why = objection(r, e);
+  losses_.died(e.rank, e.at_ns, e.cause, e.position, why.empty());
   if (why.empty()) {
     r.state = State::kStarting;
     act(Action::Kind::kRespawn, e.rank);
@@ -204,7 +209,8 @@ void SupervisorCore::on_death(const Event& e) {
     r.fault_at = e.position;
   }
   r.coming_back = true;
-  r.died_at_ns = e.at_ns;
+  r.died_at_ns = r.started_at_ns = e.at_ns;
+  catching_up_.died(e.rank, e.at_ns, e.position);
   act(Action::Kind::kNews, e.rank,
       what + memory_text(e.cause) + "; starting it again (" + std::to_string(r.incarnation) +
           " of " + std::to_string(policy_.max_restarts) + ")");
@@ -243,17 +249,54 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
   Record& line = record(name, e);
   if (r.incarnation > 0) line.replayed_operations = replayed;
   if (!std::exchange(r.coming_back, false)) return;
+  catching_up_.is_back(e.rank);
+  losses_.is_back(e.rank, e.at_ns);
   const std::uint64_t away_ns = e.at_ns - r.died_at_ns;
+  Recovery parts;
+  parts.start_ns = r.started_at_ns - r.died_at_ns;
+  parts.replay_ns = std::min(e.replay_ns, away_ns - parts.start_ns);
+  parts.computing_ns = away_ns - parts.start_ns - parts.replay_ns;
   line.took_ms = static_cast<double>(away_ns) / 1e6;
-  std::string text = rank_text(e.rank) + " is back after " + milliseconds(away_ns);
-  std::string how = e.code > 0 ? "from checkpoint " + std::to_string(e.code) : "";
-  if (replayed > 0) {
-    how += std::string(how.empty() ? "" : ", ") + "replayed " + std::to_string(replayed) +
-           (replayed == 1 ? " operation" : " operations") + " in " +
-           milliseconds(e.at_ns - r.replay_since_ns);
+  line.recovery = parts;
+  line.from = e.from;
+  std::string text = rank_text(e.rank) + " is back after " + duration_text(away_ns);
+  if (!e.from.empty()) text += ", from " + e.from;
+  const char* separator = ": ";
+  const auto add = [&](const std::string& part) { text += std::exchange(separator, ", ") + part; };
+  if (is_notable(parts.start_ns, away_ns)) add(duration_text(parts.start_ns) + " to start it");
+  if (is_notable(parts.computing_ns, away_ns)) {
+    add(duration_text(parts.computing_ns) + " of its own computing");
   }
-  if (!how.empty()) text += " (" + how + ")";
+  if (replayed > 0) {
+    add(duration_text(parts.replay_ns) + " replay of " + count_text(replayed) +
+        (replayed == 1 ? " operation" : " operations"));
+  }
   act(Action::Kind::kNews, e.rank, text);
+}
+
+void SupervisorCore::on_catching_up(const Event& e) {
+  if (stopping_) return;
+  const auto told = catching_up_.looked(e.rank, e.at_ns, e.position.ordinal);
+  if (!told) return;
+  Record& line = record("catching_up", e);
+  line.position = e.position;
+  line.replayed_operations = e.position.replayed;
+  line.known_operations = told->known;
+  line.left_ns = told->left_ns;
+  act(Action::Kind::kNews, e.rank, told->text);
+}
+
+void SupervisorCore::on_all_over(const Event& e) {
+  if (losses_.any()) {
+    const Summary sum = losses_.at_end(e.at_ns, e.value);
+    record("summary", e, false).summary = sum;
+    const bool all_is_said = sum.restarts == 0;  // by the line about the death that ended the job
+    for (const std::string& line : lines_of(sum)) {
+      if (!all_is_said) act(Action::Kind::kNews, 0, line);
+    }
+  }
+  act(Action::Kind::kFinish);
+  actions_.back().code = exit_code_;
 }
 
 void SupervisorCore::on_abort(const Event& e) {

@@ -25,6 +25,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/supervisor/catching_up.h"
+#include "launcher/supervisor/losses.h"
 #include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
@@ -42,21 +44,22 @@ struct Event {
     kSpawnFailed,  // text; code = exit code for the job
     kRegistered,   // pid
     kInitialized,
-    kLive,  // value = operations replayed
-    kFinalized,
-    kEnded,     // cause, position; the whole process tree is dead and its output read
-    kAbort,     // code; text: empty, or what is wrong
-    kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
-    kDiverged,  // text: a replay went where its past did not; the rank does not go on
+    kLive,       // value = operations replayed; from, replay_ns
+    kFinalized,  // position, replay_ns
+    kEnded,      // cause, position; the whole process tree is dead and its output read
+    kAbort,      // code; text: empty, or what is wrong
+    kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
+    kDiverged,   // text: a replay went where its past did not; the rank does not go on
     kLimit,
     kNotice,      // text
+    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
     kForeignAbi,  // text = soname
     kUnfired,     // text = the --kill; after the last rank ended
     kDeadlock,    // every rank waits, and nobody is left who could wake one
     kTimeout,
     kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
-    kAllOver,     // every rank has ended and none is being started
+    kAllOver,     // every rank has ended and none is being started; value = peak of the journal
   };
   Kind kind;
   std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
@@ -67,6 +70,8 @@ struct Event {
   std::string text = {};
   Cause cause = {};
   Position position = {};
+  std::string from = {};        // "checkpoint 3": what the rank went on from; empty: main
+  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
 };
 
 struct Action {
@@ -106,13 +111,14 @@ class SupervisorCore {
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
     std::uint64_t died_at_ns = 0;
-    std::uint64_t replay_since_ns = 0;
+    std::uint64_t started_at_ns = 0;  // registered
     bool faulted = false;
     Cause fault = {};  // of its newest death by a fault
     Position fault_at = {};
     std::int64_t pid = 0;
   };
 
+  void on_timeout(const Event& event);
   void on_deadlock(const Event& event);
   void on_registered(const Event& event);
   void on_initialized(const Event& event);
@@ -125,6 +131,8 @@ class SupervisorCore {
   void on_lost(const Event& event);
   void on_diverged(const Event& event);
   void on_unfired(const Event& event);
+  void on_catching_up(const Event& event);
+  void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event& event) const;
@@ -144,6 +152,8 @@ class SupervisorCore {
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;
+  CatchingUp catching_up_;
+  Losses losses_;
 };
 
 }  // namespace rejoin::launcher

@@ -16,8 +16,9 @@ class Restart(LauncherTest):
         self.assertRegex(
             done.err,
             r"^rejoin: rank 1 died \(signal 9, Killed\) after operation #5; starting it again "
-            r"\(1 of 4\)\nrejoin: rank 1 is back after [\d.]+ ms \(replayed 5 operations in "
-            r"[\d.]+ ms\)\n$")
+            r"\(1 of 4\)\nrejoin: rank 1 is back after [\d.]+ ms(: |.*, )0.00 ms replay of 5 operations"
+            r"\nrejoin: 1 death, 1 restart, [\d.]+ ms lost; journal at most 0 bytes"
+            r"\nrejoin:   rank 1: signal 9, Killed, after an operation\n$")
         events = self.events()
         self.assertEqual([e["rank"] for e in events if e["event"] == "respawn"], [1])
         death = next(e for e in events if e["event"] == "death")
@@ -26,9 +27,39 @@ class Restart(LauncherTest):
         self.assertEqual((death["position"]["ordinal"], death["position"]["sequence"]), (5, 4))
         live = next(e for e in events if e["event"] == "live" and e["incarnation"] == 1)
         self.assertEqual(live["replayed_ops"], 5)
+        self.assertAlmostEqual(live["start_ms"] + live["computing_ms"], live["took_ms"], 3)
+        self.assertEqual(live["replay_ms"], 0)  # it does not measure
+        summary = events[-1]
+        self.assertEqual(summary["event"], "summary")
+        self.assertEqual((summary["deaths"], summary["restarts"]), (1, 1))
+        self.assertAlmostEqual(summary["lost_ms"], live["took_ms"], 3)
+        self.assertEqual((summary["longest_ms"], summary["longest_rank"]), (summary["lost_ms"], 1))
+        self.assertEqual(summary["journal_peak_bytes"], 0)  # it has none
+        self.assertEqual(summary["places"], [{
+            "deaths": 1, "ranks": {"1": 1}, "cause": "signal 9 (Killed)",
+            "where": "after an operation", "site": ""}])
         times = [e["t"] for e in events]
         self.assertEqual(len(set(e["pid"] for e in events if e["event"] == "register")), 4)
         self.assertGreater(min(times), 0)
+
+    def test_a_long_way_back_is_told(self):
+        done = self.fake(2, "init", "op:100", "1/kill:9@0", "1/sleep:2500@1", "op", "finalize",
+                         flags=["--events", "events.jsonl"])
+        self.assertEqual(done.code, 0, done.err)
+        line = r"rejoin: rank 1 has been catching up for [\d.]+ s: 100 of 100 operations \(100 %\)\n"
+        self.assertRegex(done.err, line)
+        told = [e for e in self.events() if e["event"] == "catching_up"]
+        self.assertTrue(told)
+        for e in told:
+            self.assertEqual((e["rank"], e["incarnation"], e["known_ops"]), (1, 1, 100))
+        self.assertRegex(done.err, r"is back after [\d.]+ s: .* of its own computing, 0.00 ms replay of "
+                                   r"100 operations\n")
+
+    def test_a_job_that_ends_with_its_first_death_has_said_all(self):
+        done = self.fake(2, "init", "op", "0/kill:9", "hang",
+                         flags=["--no-restart", "--events", "events.jsonl"])
+        self.assertEqual(done.err.count("\n"), 1, done.err)
+        self.assertEqual(self.events()[-1]["event"], "summary")
 
     def test_all_ranks_die_at_once(self):
         done = self.fake(4, "init", "op:3", "kill:9@0", "op:3", "print:done", "finalize")

@@ -1,0 +1,118 @@
+#include "launcher/supervisor/losses.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "launcher/base/grammar.h"
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr std::size_t kMostPlaces = 4;  // that are shown
+constexpr std::size_t kMostRanks = 6;   // of a place
+
+// The place alone, not how often the program was there before.
+std::string where_text(const Position& at) {
+  if (at.ordinal == 0) return to_text(at);
+  return (at.inside ? "in " : "after ") + (at.operation.empty() ? "an operation" : at.operation);
+}
+
+// A call site without its rank: ranks of one program have the same modules.
+std::string_view place_in(const std::string& site) {
+  const std::size_t colon = site.find(':');
+  return colon == std::string::npos ? std::string_view() : std::string_view(site).substr(colon);
+}
+
+std::string plural(std::uint64_t n, const char* of) {
+  return count_text(n) + " " + of + (n == 1 ? "" : "s");
+}
+
+// "rank 1", "ranks 0, 2 (3 times), 5"
+std::string ranks_text(const std::map<std::uint32_t, std::uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  std::size_t shown = 0;
+  for (const auto& [rank, deaths] : ranks) {
+    if (shown == kMostRanks) return text + " and " + count_text(ranks.size() - shown) + " more";
+    text += (shown++ == 0 ? "" : ", ") + std::to_string(rank);
+    if (deaths > 1) text += " (" + (deaths == 2 ? "twice" : count_text(deaths) + " times") + ")";
+  }
+  return text;
+}
+
+std::string place_text(const Summary::Place& p) {
+  return ranks_text(p.ranks) + ": " + to_text(p.cause) + ", " + p.where +
+         (p.site.empty() ? "" : " at " + p.site);
+}
+
+}  // namespace
+
+void Losses::died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, const Position& at,
+                  bool restarted) {
+  ++sum_.deaths;
+  sum_.restarts += restarted;
+  const std::string where = where_text(at);
+  const auto same = std::find_if(sum_.places.begin(), sum_.places.end(), [&](const auto& p) {
+    return p.cause.same_as(cause) && p.cause.oom == cause.oom && p.where == where &&
+           place_in(p.site) == place_in(at.site);
+  });
+  if (same == sum_.places.end()) {
+    sum_.places.push_back({cause, where, at.site, 1, {{rank, 1}}});
+  } else {
+    ++same->deaths;
+    ++same->ranks[rank];
+  }
+  Rank& r = ranks_[rank];
+  if (!restarted || r.away) return;
+  r = {true, at_ns};
+  if (away_++ == 0) away_since_ns_ = at_ns;
+}
+
+void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns) {
+  Rank& r = ranks_[rank];
+  if (!r.away) return;
+  count(sum_, rank, at_ns);
+  r.away = false;
+  if (--away_ == 0) sum_.lost_ns += at_ns - away_since_ns_;
+}
+
+void Losses::count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const {
+  const std::uint64_t ns = at_ns - ranks_[rank].since_ns;
+  if (ns < sum.longest_ns) return;
+  sum.longest_ns = ns;
+  sum.longest_rank = rank;
+}
+
+Summary Losses::at_end(std::uint64_t at_ns, std::uint64_t peak_bytes) const {
+  Summary sum = sum_;
+  sum.journal_peak_bytes = peak_bytes;
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].away) count(sum, r, at_ns);
+  }
+  if (away_ > 0) sum.lost_ns += at_ns - away_since_ns_;
+  std::stable_sort(sum.places.begin(), sum.places.end(),
+                   [](const auto& a, const auto& b) { return a.deaths > b.deaths; });
+  return sum;
+}
+
+std::vector<std::string> lines_of(const Summary& s) {
+  std::string first = plural(s.deaths, "death") + ", " + plural(s.restarts, "restart");
+  if (s.restarts > 0) first += ", " + duration_text(s.lost_ns) + " lost";
+  if (s.restarts > 1) {
+    first += ", " + duration_text(s.longest_ns) + " the longest (rank " +
+             std::to_string(s.longest_rank) + ")";
+  }
+  std::vector<std::string> lines = {first + "; journal at most " + size_text(s.journal_peak_bytes)};
+  std::uint64_t left = s.deaths;
+  for (std::size_t i = 0; i < s.places.size() && i < kMostPlaces; ++i) {
+    lines.push_back("  " + place_text(s.places[i]));
+    left -= s.places[i].deaths;
+  }
+  if (left > 0) {
+    lines.push_back("  and " + plural(left, "death") + " in " +
+                    plural(s.places.size() - kMostPlaces, "other place"));
+  }
+  return lines;
+}
+
+}  // namespace rejoin::launcher
