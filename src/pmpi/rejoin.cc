@@ -280,11 +280,9 @@ void load_into(int* version, void* model, std::size_t bytes) {
 
 }  // namespace
 
-int pcontrol(const int level, ...) {
+int pcontrol(const int level, va_list arguments) {
   if (level < REJOIN_PCONTROL_LOAD || level > REJOIN_PCONTROL_BOOTSTRAP) return MPI_SUCCESS;
   require_active("MPI_Pcontrol");
-  va_list arguments;
-  va_start(arguments, level);
   if (level == REJOIN_PCONTROL_LOAD) {
     int* version = va_arg(arguments, int*);
     void* model = va_arg(arguments, void*);
@@ -296,7 +294,6 @@ int pcontrol(const int level, ...) {
   } else {
     if (rejoin_bootstrap(va_arg(arguments, const char*)) < 0) fail_pcontrol("bootstrap");
   }
-  va_end(arguments);
   return MPI_SUCCESS;
 }
 
