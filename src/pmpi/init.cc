@@ -49,6 +49,14 @@ std::uint64_t reading_cpu_ns() {
 
 long thread_id() { return syscall(SYS_gettid); }
 
+// From here on. Also called in an image of this process that has been woken, within a call.
+void time_replay() {
+  context->rank->replay_clock() = recovery::ReplayClock();
+  context->rank->replay_clock().start(reading_cpu_ns());
+  calls_untimed = 1;
+  is_watched = is_timed = true;
+}
+
 void open_world(Rank& rank) {
   Scratch members(rank.size() * sizeof(std::uint32_t));
   for (std::uint32_t i = 0; i < rank.size(); ++i) members.as<std::uint32_t>()[i] = i;
@@ -98,17 +106,13 @@ void start(const char* function, int thread_level) {
   refuse_several_threads(*rank);
   libc_recording::start_recording();
   open_world(*rank);
-  process_image::install(*rank);
+  process_image::install(*rank, time_replay);
   rank->point(PointKind::kInit, Moment::kInside);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
   is_shared = thread_level == MPI_THREAD_MULTIPLE;
-  if (rank->is_replaying()) {
-    rank->replay_clock().start(reading_cpu_ns());
-    is_timed = true;
-    calls_untimed = 1;
-  }
-  is_watched = is_shared || is_timed;
+  is_watched = is_shared;
+  if (rank->is_replaying()) time_replay();
 }
 
 }  // namespace

@@ -135,8 +135,9 @@ void tell_agent(int socket, MessageType type, std::uint32_t rank, std::int32_t c
 
 class Freezer final : public engine::ProcessImage {
  public:
-  explicit Freezer(recovery::Rank& rank)
+  Freezer(recovery::Rank& rank, void (*woken)())
       : rank_(rank),
+        woken_(woken),
         files_(rank.arena()),
         helper_stack_(static_cast<std::byte*>(rank.arena().allocate(kHelperStackBytes))) {}
 
@@ -167,6 +168,7 @@ class Freezer final : public engine::ProcessImage {
     if (_setjmp(image_) != 0) {
       be_image();
       libc_recording::wake_observations();
+      woken_();
       files_.write_on();
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
       faults_ = page_faults();
@@ -294,6 +296,7 @@ class Freezer final : public engine::ProcessImage {
   }
 
   recovery::Rank& rank_;
+  void (*const woken_)();
   OpenFiles files_;
   std::byte* const helper_stack_;
   Kernel kernel_ = {};
@@ -308,10 +311,10 @@ class Freezer final : public engine::ProcessImage {
 
 }  // namespace
 
-void install(recovery::Rank& rank) {
+void install(recovery::Rank& rank, void (*woken)()) {
   const auto* header = engine::header_of(rank.host().base());
   if (header->snapshots == 0) return;
-  rank.host().set_image(rank.arena().make<Freezer>(rank));
+  rank.host().set_image(rank.arena().make<Freezer>(rank, woken));
 }
 
 }  // namespace rejoin::process_image

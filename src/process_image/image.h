@@ -12,7 +12,7 @@
 namespace rejoin::process_image {
 
 // From now on this process can be frozen, if nothing about it stands against that (obstacles.h).
-// Once, from MPI_Init.
-void install(recovery::Rank& rank);
+// Once, from MPI_Init. woken() is called in an image that has been woken, when it is the rank.
+void install(recovery::Rank& rank, void (*woken)());
 
 }  // namespace rejoin::process_image

@@ -52,7 +52,8 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       look_timer_(loop, [this] { look_around(); }),
       snapshots_(plan_.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
-      told_not_frozen_(plan_.ranks, false) {
+      told_not_frozen_(plan_.ranks, false),
+      newest_snapshot_(plan_.ranks) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
   checkpoints_ =
@@ -112,6 +113,7 @@ void Agent::spawn_from(std::uint32_t rank) {
 }
 
 void Agent::spawn(std::uint32_t rank) {
+  newest_snapshot_[rank].woken.clear();
   Spawned spawned;
   RankPipes pipes = processes_.spawn(rank, spawned);
   if (spawned.pid < 0) {

@@ -100,7 +100,12 @@ class Agent {
   Loop::Timer snapshot_timer_;
   std::vector<bool> told_not_frozen_;  // by rank
   Standstill standstill_;
-  std::uint64_t journal_peak_bytes_ = 0;  // as far as was looked
+  struct Snapshot {
+    std::uint64_t at_ns = 0;  // when the newest was whole
+    std::string woken = {};   // what this incarnation is from, in words; empty: none
+  };
+  std::vector<Snapshot> newest_snapshot_;  // by rank
+  std::uint64_t journal_peak_bytes_ = 0;   // as far as was looked
   bool stopping_ = false;
   bool all_over_ = false;
 };

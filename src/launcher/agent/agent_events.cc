@@ -71,7 +71,11 @@ Connections::Calls Agent::connection_calls() {
 RankMessages::Calls Agent::message_calls() {
   RankMessages::Calls calls;
   calls.feed = [this](const AgentEvent& event) { feed(event); };
-  calls.report = [this](const Event& event) { reporter_.happened(event); };
+  calls.report = [this](Event said) {
+    const bool is_back = said.kind == Event::Kind::kLive || said.kind == Event::Kind::kFinalized;
+    if (is_back && said.from.empty()) said.from = newest_snapshot_[said.rank].woken;
+    reporter_.happened(said);
+  };
   calls.log = [this](const std::string& line) { reporter_.log_line(line); };
   calls.snapshot_due = [this] { snapshot_asked(); };
   calls.not_frozen = [this](std::uint32_t rank, const Message& message) {

@@ -58,6 +58,7 @@ void Agent::carry_out_image(const AgentAction& a) {
     case AgentAction::Kind::kKeep:
       processes_.add_image(a.rank, pid);
       control->kept_image.store(a.number, std::memory_order_seq_cst);
+      newest_snapshot_[a.rank].at_ns = loop_.now_ns();
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kEndImage:
@@ -91,6 +92,9 @@ void Agent::wake(const AgentAction& a) {
     tell_spawn_failed(a.rank, {-1, EMFILE, "pipe"});
     return;
   }
+  Snapshot& snapshot = newest_snapshot_[a.rank];
+  snapshot.woken =
+      "the snapshot " + duration_text(loop_.now_ns() - snapshot.at_ns) + " before its death";
   processes_.expect_clone();
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
   outputs_.open(a.rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));

@@ -18,7 +18,7 @@ def long_recovery(t):
     """A rank that has to compute for some seconds says how far it is, and how long it will take."""
     count, pause_us = 1000, 3000
     program = ("steps", f"count={count}", f"pause_us={pause_us}")
-    result = t.run(2, *program, kills=[Kill(1, count)])
+    result = t.run(2, *program, kills=[Kill(1, count)], flags=["--snapshots", "off"])
     require(result.code == 0, f"exit code {result.code}", result)
     said = re.findall(
         rf"^rejoin: rank 1 has been catching up for ([\d.]+) s: ([\d,]+) of {count:,} operations "
@@ -46,14 +46,15 @@ def parts_of_a_recovery(t):
     """Replaying is told from computing, and from starting; with --quiet nothing is said."""
     program = ("steps", "count=4000")
     kills = [Kill(1, 4000), Kill(0, 2000)]
-    result = t.recovers(2, *program, kills=kills)
+    flags = ["--snapshots", "off"]
+    result = t.recovers(2, *program, kills=kills, flags=flags)
     for rank, operations in ((1, 3999), (0, 1999)):
         [(line, event)] = returns(result, rank)
         require(event["replayed_ops"] == operations, "other operations", result)
         require(f"replay of {operations:,} operations" in line, line, result)
         require(event["replay_ms"] > 0, "a replay takes time", result)
     require("journal at most" in result.err, "there is no summary", result)
-    quiet = t.recovers(2, *program, kills=kills, flags=["-q"])
+    quiet = t.recovers(2, *program, kills=kills, flags=[*flags, "-q"])
     require(not quiet.err, "something is said", quiet)
     require(quiet.named("summary"), "and the record is missing", quiet)
 
@@ -67,6 +68,17 @@ def recovery_from_a_checkpoint(t):
     version = re.search(r"ms, from checkpoint (\d+): ", line)
     require(version and int(version[1]) > 0, line, result)
     require(event["from"] == f"checkpoint {version[1]}", "another one in the event", result)
+
+
+@scenario()
+def recovery_from_a_snapshot(t):
+    """Replaying is measured in the clone of an image, too."""
+    program = ("steps", "count=600", "pause_us=1000")
+    result = t.recovers(2, *program, kills=[Kill(1, 560)], flags=["--snapshots", "0.1"])
+    [(line, event)] = returns(result, 1)
+    require(re.search(r"ms, from the snapshot [\d.]+ m?s before its death: ", line), line, result)
+    require(event["from"].startswith("the snapshot "), f"{event}", result)
+    require(0 < event["replayed_ops"] < 559 and event["replay_ms"] > 0, f"{event}", result)
 
 
 @scenario()
