@@ -213,13 +213,35 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
             "  ranks 1 (twice), 2: signal 9, Killed, after an operation");
 }
 
+// The last line says why the job was stopped; the record is written all the same.
 TEST(Recoveries, WhoIsAwayAtTheEndCounts) {
-  Job job(2);
-  job.dies(1, 1000, 5);
-  job.news("2000 signal 0 code=2");
-  EXPECT_EQ(job.news("3000 all-over 0"),
-            "1 death, 1 restart, 2.0 s lost; journal at most 0 bytes\n"
-            "  rank 1: signal 9, Killed, after an operation");
+  expect_transcript(ranks(1), R"(
+> 1000 ended 0 signal=9 at=5
+respawn 0
+record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #5; starting it again (1 of 400)
+> 2000 signal 0 code=2
+stop
+tell: signal 2 (Interrupt): ending all ranks
+record stop epoch 1 code 130
+> 3000 all-over 0
+record summary epoch 1 deaths 1 restarts 1 lost 2.0 s longest 2.0 s places 1
+finish 130
+)");
+}
+
+TEST(Recoveries, PlacesWithAndWithoutACallSite) {
+  Job job(1);
+  for (const char* where : {" in=Reduce", " in=Reduce site={0:1:2a}", " in=Reduce oom"}) {
+    job.dies(0, 10, 7, where);
+    job.news("10 live 0 replayed=6");
+  }
+  EXPECT_EQ(job.news("20 all-over 0"),
+            "3 deaths, 3 restarts, 0.00 ms lost, 0.00 ms the longest (rank 0); journal at most 0 "
+            "bytes\n"
+            "  rank 0: signal 9, Killed, in Reduce\n"
+            "  rank 0: signal 9, Killed, in Reduce at {0:1:2a}\n"
+            "  rank 0: signal 9, killed by the OOM killer, in Reduce");
 }
 
 // Call sites of the same module and place, whatever rank they are of.

@@ -85,10 +85,6 @@ tell: rank 0 died (signal 11, Segmentation fault) in Reduce #5 at {0:1:2a}; it d
 record stop epoch 2 code 139
 > 6 all-over 0 journal=4096
 record summary epoch 2 deaths 3 restarts 2 lost 5.0 ms longest 5.0 ms places 3
-news: 3 deaths, 2 restarts, 5.0 ms lost, 5.0 ms the longest (rank 0); journal at most 4 KiB
-news:   rank 0: signal 11, Segmentation fault, in Reduce
-news:   rank 0: signal 9, Killed, in Reduce
-news:   rank 0: signal 11, Segmentation fault, in Reduce at {0:1:2a}
 finish 139
 )");
 }

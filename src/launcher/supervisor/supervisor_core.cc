@@ -85,8 +85,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       on_unfired(e);
       break;
     case Kind::kNotice:
-      record("notice", e).text = e.text;
-      act(Action::Kind::kTell, e.rank, rank_text(e.rank) + ": " + e.text);
+      on_notice(e);
       break;
     case Kind::kForeignAbi:
       stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
@@ -111,6 +110,11 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
   }
   return std::move(actions_);
+}
+
+void SupervisorCore::on_notice(const Event& e) {
+  record("notice", e).text = e.text;
+  act(Action::Kind::kTell, e.rank, rank_text(e.rank) + ": " + e.text);
 }
 
 void SupervisorCore::on_timeout(const Event& e) {
@@ -290,10 +294,9 @@ void SupervisorCore::on_all_over(const Event& e) {
   if (losses_.any()) {
     const Summary sum = losses_.at_end(e.at_ns, e.value);
     record("summary", e, false).summary = sum;
-    const bool all_is_said = sum.restarts == 0;  // by the line about the death that ended the job
-    for (const std::string& line : lines_of(sum)) {
-      if (!all_is_said) act(Action::Kind::kNews, 0, line);
-    }
+    // Of a job that was stopped the last line says why.
+    const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
+    for (const std::string& line : lines) act(Action::Kind::kNews, 0, line);
   }
   act(Action::Kind::kFinish);
   actions_.back().code = exit_code_;

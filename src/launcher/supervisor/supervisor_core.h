@@ -118,6 +118,7 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
+  void on_notice(const Event& event);
   void on_timeout(const Event& event);
   void on_deadlock(const Event& event);
   void on_registered(const Event& event);
