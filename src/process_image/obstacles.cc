@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +34,25 @@ bool has_children(char* why, std::size_t size) {
   constexpr int kAny = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT | __WALL;
   if (waitid(P_ALL, 0, &info, kAny) != 0) return false;
   snprintf(why, size, "has child processes");
+  return true;
+}
+
+// A shell that waits for this process would not wait for a clone of it.
+bool has_waiting_parent(char* why, std::size_t size) {
+  const int agent = recovery::attached_rank()->host().agent_socket();
+  ucred peer = {};
+  socklen_t bytes = sizeof peer;
+  if (getsockopt(agent, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
+  const auto parent = static_cast<pid_t>(syscall(SYS_getppid));
+  if (parent == peer.pid) return false;
+  char path[32], name[32] = "";
+  snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(parent));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
+  if (fd >= 0) close(fd);
+  name[n > 0 ? n - 1 : 0] = '\0';
+  snprintf(why, size,
+           "was started by a process that waits for it (%s) and did not become it by exec", name);
   return true;
 }
 
@@ -94,8 +115,8 @@ bool has_shared_memory(char* why, std::size_t size) {
 }  // namespace
 
 bool can_be_cloned(char* why, std::size_t size) {
-  return !has_threads(why, size) && !has_children(why, size) && !has_timers(why, size) &&
-         !has_shared_memory(why, size);
+  return !has_threads(why, size) && !has_children(why, size) && !has_waiting_parent(why, size) &&
+         !has_timers(why, size) && !has_shared_memory(why, size);
 }
 
 }  // namespace rejoin::process_image

@@ -94,6 +94,7 @@ class Result:
         self.command, self.killed, self.events = job.command, job.killed, job.events
         self.code, self.out, self.err = job.process.returncode, job.out(), job.err()
         self.took_s = took_s
+        self.files = job.files
 
     def named(self, name, rank=None):
         """The events of that name, of that rank if one is given."""
@@ -129,7 +130,7 @@ class Job:
 
     def __init__(self, command, directory, limit_s):
         self.command, self.directory, self.limit_s = command, directory, limit_s
-        self.events, self.pids, self.killed = [], {}, []
+        self.events, self.pids, self.killed, self.files = [], {}, [], {}
         self._mark = f"REJOIN_KILL_TEST={uuid.uuid4().hex}"
         self._partial_event = ""
         self._files_before = rejoin_files()
@@ -222,9 +223,14 @@ class Job:
         return processes_with(self._mark, *([] if rank is None else [f"REJOIN_RANK={rank}"]))
 
     def finish(self, leaves=()):
-        """Waits for the end. Nothing may be left but files named in `leaves`."""
+        """Waits for the end. Nothing may be left but files named in `leaves`: Result.files."""
         while self.poll():
             time.sleep(POLL_INTERVAL_S)
+        for name in leaves:
+            path = f"{self.directory}/work/{name}"
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    self.files[name] = file.read()
         took_s = time.monotonic() - self._start_s
         end_s = time.monotonic() + GRACE_S
         while left := self._left_behind(leaves):
@@ -324,6 +330,9 @@ class Test:
         directory = os.path.dirname(self.next_work_directory())
         self.jobs += 1
         flags = [*flags, "--events", f"{directory}/events"]
+        if any(kill.incarnation > 0 for kill in kills) and "--snapshots" not in flags:
+            # A later incarnation that begins at an image may begin behind the place of its death.
+            flags += ["--snapshots", "off"]
         for kill in kills:
             flags += ["--kill", kill]
         path = command[0] if "/" in command[0] else self.program(command[0])

@@ -28,6 +28,7 @@ from scenarios import (  # noqa: E402, F401
     rounds,
     shells,
     sides,
+    snapshots,
     threads,
     topologies,
 )

@@ -157,6 +157,48 @@ TEST(Input, IsKeptForTheNextIncarnation) {
   EXPECT_EQ(input.pending(), "abc");
 }
 
+TEST(Input, GoesOnFromTheMarkThatIsKept) {
+  Input input;
+  input.append("abcdef");
+  input.given(4);
+  input.mark(1, 1);
+  input.keep(1);
+  // Those that nobody kept, however many, do not count.
+  input.given(2);
+  input.mark(2, 0);
+  input.mark(2, 0);
+  input.mark(3, 0);
+  input.restart(1);
+  EXPECT_EQ(input.pending(), "def");
+  input.given(3);
+  input.mark(4, 1);
+  input.keep(4);
+  input.restart(4);
+  EXPECT_EQ(input.pending(), "f");
+  input.restart();
+  EXPECT_EQ(input.pending(), "abcdef");
+}
+
+TEST(OutputStream, GoesOnFromTheMarkThatIsKept) {
+  OutputStream stream;
+  std::string shown;
+  stream.feed("a\nb\n", shown);
+  stream.mark(1, shown);
+  stream.keep(1);
+  for (std::uint64_t other = 2; other < 20; ++other) {
+    stream.feed("c\n", shown);
+    stream.mark(other, shown);
+  }
+  const std::string before = shown;
+  stream.restart();
+  stream.jump(1);
+  for (std::uint64_t other = 2; other < 20; ++other) stream.feed("c\n", shown);
+  EXPECT_EQ(shown, before);
+  stream.feed("d\n", shown);
+  EXPECT_EQ(shown, before + "d\n");
+  EXPECT_FALSE(stream.take_difference(true));
+}
+
 TEST(Input, OfARankThatReadsNoMoreIsNotReadEither) {
   Input input;
   input.reader_ended();

@@ -57,6 +57,8 @@ void Agent::carry_out_image(const AgentAction& a) {
       break;
     case AgentAction::Kind::kKeep:
       processes_.add_image(a.rank, pid);
+      outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
+      if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
       control->kept_image.store(a.number, std::memory_order_seq_cst);
       newest_snapshot_[a.rank].at_ns = loop_.now_ns();
       segment_.header()->notices.fetch_add(1, std::memory_order_release);

@@ -48,7 +48,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       break;
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);
-      if (rank == 0) calls_.input_mark(message.value, message.code);
+      if (rank == 0 && marked) calls_.input_mark(message.value, message.code);
       const bool refused = !marked && (message.value & wire::kMarkOfImage) != 0;
       segment_.set_output_mark(rank, message.value | (refused ? wire::kMarkRefused : 0));
       return;

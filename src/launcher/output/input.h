@@ -25,15 +25,15 @@ class Input {
   void restart(std::uint64_t mark = 0) {
     given_ = 0;
     reader_ended_ = false;
-    for (const Mark& m : marks_) {
-      if (m.mark == mark) given_ = m.taken;
-    }
+    if (mark == kept_mark_.mark) given_ = kept_mark_.taken;
   }
-  // All but `in_pipe` bytes of what was given has been read: it lies before this mark. The newest
-  // two are kept.
+  // All but `in_pipe` bytes of what was given has been read: it lies before this mark.
   void mark(std::uint64_t mark, std::size_t in_pipe) {
-    marks_[0] = marks_[1];
-    marks_[1] = {mark, given_ - std::min(given_, in_pipe)};
+    newest_mark_ = {mark, given_ - std::min(given_, in_pipe)};
+  }
+  // restart() will go back to this mark, the newest, and to no other.
+  void keep(std::uint64_t mark) {
+    if (newest_mark_.mark == mark) kept_mark_ = newest_mark_;
   }
 
   bool wants_more() const { return !source_ended_ && !reader_ended_ && given_ == kept_.size(); }
@@ -46,7 +46,8 @@ class Input {
     std::size_t taken = 0;
   };
 
-  Mark marks_[2];
+  Mark newest_mark_;
+  Mark kept_mark_;
   std::string kept_;
   std::size_t given_ = 0;
   bool source_ended_ = false;

@@ -63,8 +63,18 @@ void OutputStream::mark(std::uint64_t version, std::string& show) {
     if (m.version == version) return;  // by a former incarnation
   }
   if (swallowing_) return;  // it prints less than before; told at the end
-  if (marks_.size() == kMostMarks) marks_.erase(marks_.begin());
+  if (marks_.size() == kMostMarks) {
+    marks_.erase(marks_.begin() + (marks_.front().version == kept_ ? 1 : 0));
+  }
   marks_.push_back({version, shown_lines_, shown_of_line_bytes_, std::make_unique<Hash>(*shown_)});
+}
+
+void OutputStream::keep(std::uint64_t version) {
+  const auto kept = std::find_if(marks_.begin(), marks_.end(),
+                                 [version](const Mark& m) { return m.version == version; });
+  if (kept == marks_.end()) return;
+  marks_.erase(marks_.begin(), kept);
+  kept_ = version;
 }
 
 void OutputStream::jump(std::uint64_t version) {

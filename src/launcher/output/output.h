@@ -33,6 +33,8 @@ class OutputStream {
   void restart();
   // All that the process prints before checkpoint `version` was fed. An unfinished line is shown.
   void mark(std::uint64_t version, std::string& show);
+  // jump() goes back to no mark that is older than this one.
+  void keep(std::uint64_t version);
   // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it
   // prints next is what came after the mark. Nothing if there is no such mark.
   void jump(std::uint64_t version);
@@ -68,7 +70,8 @@ class OutputStream {
   bool swallowing_ = false;
   bool differs_ = false;
   bool difference_told_ = false;
-  std::vector<Mark> marks_;  // of the newest versions
+  std::vector<Mark> marks_;  // of the newest versions, and the one that is kept
+  std::uint64_t kept_ = 0;
   std::unique_ptr<Hash> shown_;
   std::unique_ptr<Hash> replayed_;
 };

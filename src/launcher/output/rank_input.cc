@@ -1,16 +1,19 @@
 #include "launcher/output/rank_input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
 
 namespace rejoin::launcher {
 
 void RankInput::open(Descriptor pipe, std::uint64_t mark) {
   watch_.reset();
+  read_end_.reset();
   pipe_ = std::move(pipe);
   input_.restart(mark);
   watch_ = Loop::Watch(loop_, pipe_.get(), 0, [this](std::uint32_t happened) {
@@ -25,7 +28,8 @@ void RankInput::open(Descriptor pipe, std::uint64_t mark) {
 
 void RankInput::mark(std::uint64_t mark, int in_pipe) {
   // The rank may have looked before the last bytes were written.
-  if (pipe_.open() && ioctl(pipe_.get(), FIONREAD, &in_pipe) != 0) in_pipe = 0;
+  const Descriptor& look = pipe_.open() ? pipe_ : read_end_;
+  if (look.open() && ioctl(look.get(), FIONREAD, &in_pipe) != 0) in_pipe = 0;
   input_.mark(mark, static_cast<std::size_t>(std::max(in_pipe, 0)));
 }
 
@@ -53,6 +57,8 @@ void RankInput::write() {
   }
   if (!pipe_.open()) return;
   if (input_.finished()) {
+    const std::string end = "/proc/self/fd/" + std::to_string(pipe_.get());
+    read_end_ = Descriptor(::open(end.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     close();
     return;
   }

@@ -19,8 +19,10 @@ class RankInput {
   // The next incarnation's pipe: the write end, nonblocking. With a mark: it goes on from there.
   void open(Descriptor pipe, std::uint64_t mark = 0);
   // The rank waits: what it has taken of its input so far lies before this mark, for its image.
-  // in_pipe: what the rank finds in its end, if ours is closed.
+  // in_pipe: what the rank finds in its end.
   void mark(std::uint64_t mark, int in_pipe);
+  // open() will go on from this one, the newest.
+  void keep(std::uint64_t mark) { input_.keep(mark); }
   // The rank reads no more.
   void close();
   void append(std::string_view bytes, bool end);
@@ -32,6 +34,7 @@ class RankInput {
   std::function<void()> wanted_;
   Input input_;
   Descriptor pipe_;
+  Descriptor read_end_;  // of a pipe whose write end is closed; to see how much is in it
   Loop::Watch watch_;
   bool asked_ = false;  // wanted() was called, and nothing came yet
 };

@@ -137,6 +137,10 @@ bool RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
   return true;
 }
 
+void RankOutputs::keep(std::uint32_t rank, std::uint64_t value) {
+  for (int s = 0; s < 2; ++s) at(rank, s).lines.keep(value);
+}
+
 void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
   for (int s = 0; s < 2; ++s) at(rank, s).lines.jump(value);
 }

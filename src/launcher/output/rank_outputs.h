@@ -37,6 +37,8 @@ class RankOutputs {
   // wire::MessageType::kMark: the rank waits, so what is in its pipes is what it has printed.
   // False: it still prints what its predecessor did; nothing is marked.
   bool mark(std::uint32_t rank, std::uint64_t value);
+  // jump() will go back to no older mark.
+  void keep(std::uint32_t rank, std::uint64_t value);
   // open() gave the pipes of a woken image: it goes on behind this mark.
   void jump(std::uint32_t rank, std::uint64_t value);
   // Whoever reads this stream of the job is slow: ranks shall wait, too.

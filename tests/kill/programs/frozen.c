@@ -1,0 +1,223 @@
+// frozen HOW [steps=N] [pause_us=U] [until=S]: collectives and messages, with all the private
+// memory that an image of the process has to bring back: what was received in each step, on the
+// heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush it.
+//   messages  nothing else
+//   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
+//             buffer
+//   files     each rank adds to one file, writes another aside and renames it, and extends a third
+//             that is open to read and write, which it reads again at the end
+//   rewrite   as files, but the third is written over
+//   thread, child, timer, mapping, pipe, socket: up to step S (default: the end) what forbids an
+//             image
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+enum { kMany = 600 };
+
+static const char* how;
+static uint64_t* seen[4096];  // what each step has brought
+
+static int is(const char* name) { return strcmp(how, name) == 0; }
+
+// ------------------------------------------------------------------------------------ each step
+
+static uint64_t sum_of(int step, int index) {
+  uint64_t sum = 0;
+  for (int r = 0; r < check_state.size; ++r) sum += element(r, step, index);
+  return sum;
+}
+
+static uint64_t collective(int step) {
+  static uint64_t in[kMany], out[kMany];
+  const int count = step % 7 == 0 ? kMany : 3;
+  for (int i = 0; i < count; ++i) in[i] = element(check_state.rank, step, i);
+  MPI_Request request;
+  if (step % 5 == 0) {
+    OK(MPI_Iallreduce(in, out, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  } else {
+    OK(MPI_Allreduce(in, out, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  }
+  for (int i = 0; i < count; ++i) check_u64("sum", sum_of(step, i), out[i]);
+  return out[0];
+}
+
+/** Around the ring: one message is on its way across the step, so an image can lie between its
+ * sending and its receiving. */
+static void ring(int step, int last) {
+  const int rank = check_state.rank, size = check_state.size;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  static uint64_t late_in, late_out;
+  static MPI_Request late[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  static uint64_t late_expected;
+  uint64_t got = 0, sent = element(rank, step, 77);
+  OK(MPI_Sendrecv(&sent, 1, MPI_UINT64_T, next, 1, &got, 1, MPI_UINT64_T, before, 1, MPI_COMM_WORLD,
+                  MPI_STATUS_IGNORE));
+  check_u64("neighbour's", element(before, step, 77), got);
+  OK(MPI_Waitall(2, late, MPI_STATUSES_IGNORE));
+  if (step > 0) check_u64("late message", late_expected, late_in);
+  if (last) return;
+  late_out = element(rank, step, 78);
+  late_expected = element(before, step, 78);
+  OK(MPI_Irecv(&late_in, 1, MPI_UINT64_T, before, 2, MPI_COMM_WORLD, &late[0]));
+  OK(MPI_Isend(&late_out, 1, MPI_UINT64_T, next, 2, MPI_COMM_WORLD, &late[1]));
+}
+
+/** Keeps what this step brought; an older one is as it was. */
+static void remember(int step, uint64_t value) {
+  const size_t count = 16 + (size_t)(value % 2000);
+  seen[step] = malloc(count * sizeof(uint64_t));
+  if (!seen[step]) check_fail("memory", "some", "none");
+  for (size_t i = 0; i < count; ++i) seen[step][i] = hash_step(value, i);
+  seen[step][0] = value;
+  const int older = (int)(value % (uint64_t)(step + 1));
+  const uint64_t first = seen[older][0];
+  const size_t last = 15 + (size_t)(first % 2000);
+  check_u64("memory", hash_step(first, last), seen[older][last]);
+}
+
+// ------------------------------------------------------------------------------------ standard
+// input
+
+static uint64_t line_of_input(void) {
+  char line[256] = "";
+  if (check_state.rank == 0 && !fgets(line, sizeof line, stdin)) {
+    check_fail("standard input", "a line", "its end");
+  }
+  OK(MPI_Bcast(line, sizeof line, MPI_CHAR, 0, MPI_COMM_WORLD));
+  uint64_t hash = 1;
+  for (const char* c = line; *c; ++c) hash = hash_step(hash, (uint64_t)*c);
+  return hash;
+}
+
+// --------------------------------------------------------------------------------------------
+// files
+
+static FILE* added;
+static int direct = -1;
+
+static const char* name_of(const char* what) {
+  static char name[4][64];
+  static int next;
+  next = (next + 1) % 4;
+  snprintf(name[next], sizeof name[next], "%s.%d", what, check_state.rank);
+  return name[next];
+}
+
+static void open_files(void) {
+  added = fopen(name_of("added"), "a");
+  direct = open(name_of("direct"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+  check_true("files", added != NULL && direct >= 0);
+}
+
+static off_t place_of(int step) {
+  return (off_t)(is("rewrite") ? step % 8 : step) * (off_t)sizeof(uint64_t);
+}
+
+static void write_files(int step, uint64_t value) {
+  fprintf(added, "step %d: %016llx\n", step, (unsigned long long)value);
+  if (step % 3 == 0) fflush(added);
+  check_i64("pwrite", sizeof value, pwrite(direct, &value, sizeof value, place_of(step)));
+  if (step % 5 != 0) return;
+  FILE* aside = fopen(name_of("state.new"), "w");
+  check_true("a file aside", aside != NULL);
+  for (int i = 0; i <= step % 400; ++i) fprintf(aside, "%d of %d\n", i, step);
+  check_true("closed", fclose(aside) == 0);
+  check_i64("rename", 0, rename(name_of("state.new"), name_of("state")));
+}
+
+static void read_files(int steps) {
+  check_true("closed", fclose(added) == 0);
+  for (int step = is("rewrite") ? steps - 8 : 0; step < steps; ++step) {
+    uint64_t got = 0;
+    check_i64("pread", sizeof got, pread(direct, &got, sizeof got, place_of(step)));
+    check_u64("what was written", seen[step][0], got);
+  }
+  close(direct);
+}
+
+// -------------------------------------------------------------------------- what forbids an image
+
+static pthread_t thread;
+static int ends[2] = {-1, -1};
+static pid_t child;
+static char* shared;
+
+static void* sleep_long(void* unused) {
+  (void)unused;
+  for (;;) pause_us(1000000);
+  return NULL;
+}
+
+static void forbid(void) {
+  const struct itimerval long_time = {.it_value = {.tv_sec = 1000}};
+  if (is("thread")) check_true("thread", pthread_create(&thread, NULL, sleep_long, NULL) == 0);
+  if (is("child")) {
+    child = fork();
+    if (child == 0) {
+      for (;;) pause();
+    }
+  }
+  if (is("timer")) check_true("timer", setitimer(ITIMER_REAL, &long_time, NULL) == 0);
+  if (is("mapping")) {
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    check_true("mapping", shared != MAP_FAILED);
+  }
+  if (is("pipe")) check_true("pipe", pipe(ends) == 0);
+  if (is("socket")) check_true("socket", socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+}
+
+static void allow(void) {
+  const struct itimerval never = {.it_value = {.tv_sec = 0}};
+  if (is("thread")) {
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
+  }
+  if (is("child")) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+  }
+  if (is("timer")) setitimer(ITIMER_REAL, &never, NULL);
+  if (is("mapping")) munmap(shared, 4096);
+  for (int i = 0; i < 2 && ends[i] >= 0; ++i) close(ends[i]);
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  how = argc > 1 ? argv[1] : "messages";
+  const int steps = (int)argument_number(argc, argv, "steps", 200);
+  const long long pause = argument_number(argc, argv, "pause_us", 1000);
+  const int until = (int)argument_number(argc, argv, "until", steps);
+  const int with_files = is("files") || is("rewrite");
+  const int with_input = is("input") || is("input_bytes");
+  if (steps > (int)(sizeof seen / sizeof *seen)) check_fail("steps", "fewer", "more");
+  if (is("input_bytes")) setvbuf(stdin, NULL, _IONBF, 0);
+  if (with_files) open_files();
+  forbid();
+  for (int step = 0; step < steps; ++step) {
+    check_context("step %d", step);
+    if (step == until) allow();
+    pause_us(pause);
+    uint64_t value = collective(step);
+    ring(step, step == steps - 1);
+    if (with_input) value = hash_step(value, line_of_input());
+    received_by_all(value);
+    remember(step, value);
+    if (with_files) write_files(step, value);
+    printf("rank %d, step %d: %016llx\n", check_state.rank, step, (unsigned long long)value);
+    if (check_state.rank % 2 == 0) fflush(stdout);
+    if (step % 10 == 0) fprintf(stderr, "rank %d: step %d\n", check_state.rank, step);
+  }
+  if (with_files) read_files(steps);
+  if (until >= steps) allow();
+  return check_end();
+}

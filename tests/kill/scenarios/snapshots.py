@@ -1,0 +1,352 @@
+"""Frozen images: ranks die at any time and go on from clones of their processes, which may die too."""
+
+import os
+import re
+import signal
+
+from harness import Skip, check_deaths, check_returns, require, scenario
+from processes import proc_text
+from scenarios.endings import messages
+
+EVERY_10_MS = ["--snapshots", "0.01", "--max-restarts", "100000"]
+LOST = re.compile(
+    r"rejoin: rank \d+ cannot be started again: its snapshot was lost, and the journal does not "
+    r"reach back to the start of the program any more"
+)
+MOST_DEATHS = 60
+PYTHON = "/usr/bin/python3"
+IMAGE = "rejoin-image"
+
+
+def images(job):
+    return [pid for pid in job.processes() if proc_text(pid, "comm") == IMAGE]
+
+
+def kill_image(job, rng):
+    found = images(job)
+    if found:
+        try:
+            os.kill(rng.choice(found), signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # a newer one has taken its place
+
+
+def at_random(rng, of_images=0.0):
+    """Deaths of some ranks, or all, or sometimes of an image, every 10 to 50 ms."""
+
+    def interfere(job):
+        job.until_event("init")
+        while job.poll() and len(job.killed) < MOST_DEATHS:
+            job.run_for(rng.uniform(0.01, 0.05))
+            if rng.random() < of_images:
+                kill_image(job, rng)
+                continue
+            ranks = sorted(job.pids)
+            if ranks:
+                job.kill(*rng.sample(ranks, rng.choice([1, 1, 1, len(ranks)])))
+
+    return interfere
+
+
+def lines_of(text, rank):
+    return [line for line in text.split("\n") if line.startswith(f"rank {rank}")]
+
+
+def tail_of(got, wanted, rank):
+    """Where they part."""
+    found, expected = lines_of(got, rank), lines_of(wanted, rank)
+    at = 0
+    while at < min(len(found), len(expected)) and found[at] == expected[at]:
+        at += 1
+    return f": {found[at : at + 2]} where {expected[at : at + 2]} should be"
+
+
+def require_same(result, expected, ranks):
+    """The lines of each rank in their order, in both streams; and all others."""
+    for rank in range(ranks):
+        for stream, got, wanted in (
+            ("output", result.out, expected.out),
+            ("standard error", result.err, expected.err),
+        ):
+            same = lines_of(got, rank) == lines_of(wanted, rank)
+            require(same, f"{stream} of rank {rank} is not as undisturbed{tail_of(got, wanted, rank)}", result)
+    same = sorted(result.out.split("\n")) == sorted(expected.out.split("\n"))
+    require(same, "the output is not as undisturbed", result)
+
+
+def from_images(result):
+    """How many deaths were followed by far less replay than there was past."""
+    count = 0
+    for death in result.named("death"):
+        next_one = (death["rank"], death["incarnation"] + 1)
+        said = [e for e in result.events if (e.get("rank"), e.get("incarnation")) == next_one]
+        replayed = [e["replayed_ops"] for e in said if "replayed_ops" in e]
+        # About every second operation can be replayed: those that only begin something are not.
+        count += bool(replayed) and replayed[0] < death["position"]["ordinal"] / 5
+    return count
+
+
+def judge(result, expected, ranks):
+    require(result.code == 0, f"exit code {result.code}", result)
+    require_same(result, expected, ranks)
+    check_deaths(result, [])
+    check_returns(result, ranks)
+
+
+def goes_on(t, ranks, *command):
+    """Random deaths; the output is that of an undisturbed run."""
+    expected = t.undisturbed(ranks, *command)
+    woken = 0
+    for _ in range(60 if t.long else 2):
+        result = t.run(ranks, *command, flags=EVERY_10_MS, interfere=at_random(t.rng))
+        judge(result, expected, ranks)
+        woken += from_images(result)
+    require(woken > 0, "no rank went on from an image", result)
+
+
+# ------------------------------------------------------------------------------------------ scenarios
+
+
+@scenario(n=[1, 2, 4], sweeps=True)
+def snapshots(t, n):
+    """Collectives and messages, one of them across every step; output with and without flush."""
+    goes_on(t, n, "frozen", "messages", "steps=300")
+
+
+@scenario(sweeps=True)
+def snapshots_random_program(t):
+    """Generated programs: whatever they have outstanding when an image is made."""
+    for seed in range(1, 40 if t.long else 4):
+        program = ("random_collectives", seed, 1500, 4096)
+        expected = t.undisturbed(3, *program)
+        result = t.run(3, *program, flags=EVERY_10_MS, interfere=at_random(t.rng))
+        judge(result, expected, 3)
+
+
+@scenario(sweeps=True)
+def snapshots_die_too(t):
+    """Images die as well: if one dies with its rank, the job ends, and says why in one line."""
+    n, command = 3, ("frozen", "messages", "steps=300")
+    expected = t.undisturbed(n, *command)
+    for _ in range(100 if t.long else 4):
+        interfere = at_random(t.rng, of_images=0.5)
+        result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+        if result.code == 0:
+            judge(result, expected, n)
+            continue
+        require(result.code == 1, f"exit code {result.code}", result)
+        last = [line for line in messages(result) if LOST.fullmatch(line)]
+        require(len(last) == 1 and messages(result)[-1] == last[0], "another reason", result)
+        for rank in range(n):
+            got, wanted = lines_of(result.out, rank), lines_of(expected.out, rank)
+            require(got == wanted[: len(got)], f"output of rank {rank} is wrong", result)
+
+
+@scenario()
+def snapshot_lost(t):
+    """A rank dies with its image: one line says so."""
+
+    def interfere(job):
+        job.until_output("rank 1, step 100")
+        job.process.send_signal(signal.SIGSTOP)
+        for pid in images(job):
+            os.kill(pid, signal.SIGKILL)
+        job.kill(0)
+        job.process.send_signal(signal.SIGCONT)
+
+    command = ("frozen", "messages", "steps=2000")
+    result = t.run(2, *command, flags=EVERY_10_MS, interfere=interfere)
+    require(result.code == 1, f"exit code {result.code}", result)
+    require(LOST.fullmatch(messages(result)[-1]), "not the line", result)
+
+
+@scenario(how=["input", "input_bytes"], sweeps=True)
+def snapshots_input(t, how):
+    """Rank 0 reads its standard input line by line; from a file, and from one who writes slowly."""
+    steps = 300
+    command = ("frozen", how, f"steps={steps}")
+    path = t.script("lines", "".join(f"line {i} of {steps}\n" for i in range(steps)))
+    slowly = f"while read -r line; do echo \"$line\"; sleep 0.0005; done < {path}"
+    for text in (f'exec "$@" < {path}', f'exec "$@" < <({slowly})'):
+        prefix = ["bash", "-c", text, "bash"]
+        expected = t.run(2, *command, prefix=prefix)
+        require(expected.code == 0, "undisturbed", expected)
+        for _ in range(30 if t.long else 1):
+            flags, interfere = EVERY_10_MS, at_random(t.rng)
+            result = t.run(2, *command, flags=flags, interfere=interfere, prefix=prefix)
+            judge(result, expected, 2)
+
+
+# What is in the files is part of the output.
+def names_of_files(ranks):
+    return [f"{what}.{rank}" for what in ("added", "direct", "state") for rank in range(ranks)]
+
+
+@scenario(sweeps=True)
+def snapshots_files(t):
+    """Files that are added to, renamed over, and extended while they are open to be read."""
+    n, command = 2, ("frozen", "files", "steps=300")
+    leaves = names_of_files(n)
+    expected = t.run(n, *command, leaves=leaves)
+    require(len(expected.files) == len(leaves), "the files are not there", expected)
+    for _ in range(60 if t.long else 3):
+        flags, interfere = EVERY_10_MS, at_random(t.rng)
+        result = t.run(n, *command, flags=flags, interfere=interfere, leaves=leaves)
+        judge(result, expected, n)
+        for name, contents in expected.files.items():
+            require(result.files.get(name) == contents, f"{name} is not as undisturbed", result)
+
+
+@scenario()
+def snapshots_one_image(t):
+    """A rank dies several times, and goes on from the same image each time; then all die at once."""
+    n, command = 3, ("frozen", "messages", "steps=300")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_output("rank 0, step 150")
+        kept = images(job)
+        require(len(kept) == n, f"images: {kept}", job)
+        for ranks in ([1], [1], [0], [1], [0, 1, 2], [2], [0, 1, 2]):
+            job.kill(*ranks)
+            for rank in ranks:
+                job.until_event("init", rank, job.killed.count(rank))
+        require(set(kept) <= set(images(job)), "an image has not outlived its wake", job)
+
+    # One round of images, then none for long.
+    flags = ["--snapshots", "0.2", "--max-restarts", "100"]
+    result = t.run(n, *command, flags=flags, interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) > 0, "no rank went on from an image", result)
+
+
+REFUSALS = {
+    "thread": "has 2 threads",
+    "child": "has child processes",
+    "timer": "has armed timers",
+    "mapping": "shares writable memory",
+    "pipe": "has pipe:",
+    "socket": "has socket:",
+}
+
+
+@scenario(how=list(REFUSALS))
+def snapshots_refused(t, how):
+    """What forbids an image is named once for each rank, and a death goes back to main."""
+    n, command = 2, ("frozen", how, "steps=200")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_output("rank 0, step 100")
+        require(not images(job), "there is an image", job)
+        job.kill(1)
+        job.until_event("live", 1, 1)
+        job.kill(0)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    judge(result, expected, n)
+    require(len(result.named("death")) == 2, "deaths", result)
+    require(from_images(result) == 0, "a rank did not go back to its start", result)
+    for rank in range(n):
+        said = f"rejoin: rank {rank}: no snapshot can be made of it now, because it {REFUSALS[how]}"
+        lines = [line for line in messages(result) if line.startswith(said)]
+        require(len(lines) == 1, f"said {len(lines)} times: {said}", result)
+
+
+@scenario(how=list(REFUSALS))
+def snapshots_refused_for_a_time(t, how):
+    """Once it is gone there are images."""
+    n, command = 2, ("frozen", how, "steps=300", "until=100")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_output("rank 0, step 50")
+        job.kill(1)
+        job.until_output("rank 0, step 200")
+        job.kill(0, 1)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) == 2, "the last two deaths did not go back to images", result)
+
+
+@scenario(how=["SIGKILL", "SIGINT", "SIGTERM"])
+def snapshots_end_with_ftrun(t, how):
+    """Nothing is left of a job whose ftrun is killed or interrupted, images or ranks."""
+
+    def interfere(job):
+        job.until_output("rank 0, step 100")
+        job.kill(1)
+        job.until_event("live", 1, 1)
+        job.until(lambda: len(images(job)) >= 3, "images")
+        job.process.send_signal(getattr(signal, how))
+
+    # Harness: no process is left.
+    result = t.run(
+        3, "frozen", "messages", "steps=4000", flags=EVERY_10_MS, interfere=interfere, limit_s=20
+    )
+    number = getattr(signal, how)
+    code = -number if how == "SIGKILL" else 128 + number
+    require(result.code == code, f"exit code {result.code}", result)
+
+
+SCRIPT = """
+from mpi4py import MPI
+import time
+
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+past, total = [], 1
+for step in range(300):
+    time.sleep(0.001)
+    request = comm.isend({"step": step, "from": rank, "total": total}, (rank + 1) % size, tag=3)
+    got = comm.recv(source=(rank - 1) % size, tag=3)
+    request.wait()
+    assert got == {"step": step, "from": (rank - 1) % size, "total": total}, got
+    total = comm.allreduce(total + step * rank) % 1000003
+    past.append((step, total))
+    everything = comm.gather(past[-3:], root=step % size)
+    assert everything is None or everything == size * [past[-3:]]
+    print(f"rank {rank}, step {step}: {total}")
+print(f"rank {rank}: {hash(tuple(past))}")
+"""
+
+
+@scenario(sweeps=True)
+def snapshots_mpi4py(t):
+    """Objects of Python through mpi4py."""
+    if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
+        raise Skip("no mpi4py")
+    goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT))
+
+
+@scenario(how=["waits", "execs"])
+def snapshots_behind_a_shell(t, how):
+    """A shell that waits for the program has something to do afterwards: no image of a rank could
+    have it done. One that becomes the program does not."""
+    n, program = 2, f"{t.program('frozen')} messages steps=200"
+    text = f"""#!/bin/sh
+{program}
+code=$?
+echo "the end of $REJOIN_RANK"
+exit $code
+"""
+    if how == "execs":
+        text = f"#!/bin/sh\nexec {program}\n"
+    script = t.script(how, text)
+    expected = t.undisturbed(n, script)
+
+    def interfere(job):
+        job.until_output("rank 1, step 100")
+        job.kill(1)
+        job.until_event("live", 1, 1)
+        job.kill(0)
+
+    result = t.run(n, script, flags=EVERY_10_MS, interfere=interfere)
+    judge(result, expected, n)
+    waits = how == "waits"
+    require(from_images(result) == (0 if waits else 2), "images", result)
+    said = "it was started by a process that waits for it"
+    require(result.err.count(said) == (n if waits else 0), f"not said: {said}", result)
+    for rank in range(n):
+        require(result.out.count(f"the end of {rank}") == int(waits), "not done once", result)
