@@ -20,14 +20,12 @@ import tempfile
 import time
 import uuid
 
+from kills import KILLED, MOMENTS, Kill  # noqa: F401, for scenarios
 from processes import REPORT_S, proc_text, processes_with, rejoin_files, stack_of
 
 LIMIT_S = 20  # of one job, unless the scenario says otherwise
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
-# What a death by SIGKILL is called; the second where only the rank's parent, a shell, was told.
-KILLED = ("signal 9 (Killed)", "a cause that only its parent process knows")
-MOMENTS = ("before", "inside", "after")
 
 
 class Failure(Exception):
@@ -64,27 +62,6 @@ def scenario(limit_s=90, labels=(), sweeps=False, **variants):
         return function
 
     return register
-
-
-class Kill:
-    """One ftrun --kill RANK@POINT.MOMENT#INCARNATION; `point`: an ordinal, "init" or "finalize"."""
-
-    def __init__(self, rank, point, moment="inside", incarnation=0):
-        self.rank, self.point, self.moment, self.incarnation = rank, point, moment, incarnation
-
-    def __str__(self):
-        return f"{self.rank}@{self.point}.{self.moment}#{self.incarnation}"
-
-    def is_death(self, death):
-        """Whether an event of the log is the death that this orders."""
-        if (death["rank"], death["incarnation"]) != (self.rank, self.incarnation):
-            return False
-        ordinal = death["position"]["ordinal"]
-        if self.point == "init":
-            return ordinal == 0
-        if self.point == "finalize":
-            return ordinal > 0
-        return ordinal == self.point - (self.moment == "before")
 
 
 class Result:

@@ -9,8 +9,10 @@ SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SI
 
 
 def messages(result):
-    """What ftrun itself said, line by line."""
-    return [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
+    """What ftrun itself said, line by line, without the summary at the end."""
+    lines = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
+    summary = [i for i, line in enumerate(lines) if re.match(r"rejoin: \d+ deaths?, ", line)]
+    return lines[: summary[0]] if summary else lines
 
 
 # ------------------------------------------------------------------------------ calls that disagree
