@@ -17,7 +17,8 @@ class Arena {
  public:
   // Memory that the caller owns and that outlives the arena. Zeroed by the caller (fresh mappings
   // are). REQUIRES 64-byte alignment of `memory`.
-  Arena(std::byte* memory, std::size_t bytes) : next_(memory), end_(memory + bytes) {}
+  Arena(std::byte* memory, std::size_t bytes)
+      : begin_(memory), next_(memory), end_(memory + bytes) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -44,6 +45,9 @@ class Arena {
     const int k = size_class(bytes);
     free_[k] = new (p) Free{free_[k]};
   }
+
+  // From the begin of its memory.
+  std::size_t used_bytes() const { return static_cast<std::size_t>(next_ - begin_); }
 
   template <class T, class... Args>
   T* make(Args&&... args) {
@@ -73,6 +77,7 @@ class Arena {
   }
 
   SpinLock lock_;
+  std::byte* const begin_;
   std::byte* next_;
   std::byte* end_;
   Free* free_[kClasses] = {};

@@ -330,7 +330,8 @@ class Region {
     // Some between two snapshots, so that little waits for the next one. If they do not come, fewer
     // and larger ones.
     const std::uint64_t wanted = std::max(snapshot_every_ / kZonesBetweenSnapshots, bytes);
-    return std::max(others > 2 * kZonesBetweenSnapshots ? 2 * largest : kSmallestZoneBytes, wanted);
+    const bool too_many = others > 2 * kZonesBetweenSnapshots;
+    return too_many ? std::max(2 * largest, wanted) : wanted;
   }
   // With images: the zone that has no room for what is wanted is labelled.
   bool close_full(Use use) {

@@ -49,8 +49,8 @@ enum class Rule : std::uint8_t {
   kKeepNonblockingPayload,  // with a full journal it lies in memory that does not come round
   kPositionAtRest,          // a position that a rank died in the middle of showing moves no more
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
-  kFreeImageSlot,           // cursors of an image go to a slot that no kept image has
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
+  kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
   kPastImageByOrdinal,      // a context is past when it was freed before the image was made
   kCount,

@@ -119,12 +119,13 @@ std::uint64_t page_faults() {
   return static_cast<std::uint64_t>(u.ru_minflt);
 }
 
-void tell_agent(int socket, MessageType type, std::uint32_t rank, std::int32_t code,
-                std::uint64_t value, const char* text = "") {
+void tell_agent(int socket, MessageType type, std::uint32_t rank, std::uint32_t incarnation,
+                std::int32_t code, std::uint64_t value, const char* text = "") {
   Message m;
   memset(&m, 0, wire::kMessageHeadBytes);
   m.type = type;
   m.rank = rank;
+  m.incarnation = incarnation;
   m.code = code;
   m.value = value;
   m.text_bytes = static_cast<std::uint32_t>(snprintf(m.text, sizeof m.text, "%s", text));
@@ -247,7 +248,7 @@ class Freezer final : public engine::ProcessImage {
       if (m.type != MessageType::kWake) continue;
       const long clone = clone_here(CLONE_PARENT, kernel_);
       if (clone == 0) return become_rank(m.incarnation, pipes);
-      tell_agent(agent_, MessageType::kForked, rank_.rank(),
+      tell_agent(agent_, MessageType::kForked, rank_.rank(), m.incarnation,
                  clone < 0 ? static_cast<int>(-clone) : 0,
                  clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
       for (const int fd : pipes) close(fd);
@@ -287,7 +288,7 @@ class Freezer final : public engine::ProcessImage {
     const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation);
     if (socket < 0) syscall(SYS_exit_group, 1);
     if (!whole) {
-      tell_agent(socket, MessageType::kNotFrozen, rank_.rank(), 0, number_, why);
+      tell_agent(socket, MessageType::kNotFrozen, rank_.rank(), incarnation, 0, number_, why);
       for (;;) pause();  // the agent goes back to another point, or ends the job
     }
     recovery::renote_standard_pipes(pipes);

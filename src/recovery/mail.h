@@ -252,6 +252,9 @@ class Mail {
     matches_.rebase();
     cancelled_.rebase();
     load_cancelled(known);
+    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
+      for (Receive* r = c->mail.posted; r != nullptr; r = r->next) bind(*r);
+    }
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].place = nullptr;
   }
 
@@ -392,6 +395,13 @@ class Mail {
     if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
       engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
     }
+  }
+
+  // A posted receive of any source: what it was given since, if it was.
+  void bind(Receive& r) {
+    if (r.source != kAnySource || r.bound != 0 || r.wildcard == kUnrecorded) return;
+    if (engine::breaks(host_, Rule::kBindWoken)) return;
+    r.bound = std::atomic_ref(*matches_.at(r.wildcard)).load(std::memory_order_acquire);
   }
 
   // --- Which receives former incarnations have cancelled: few, so a sorted array.

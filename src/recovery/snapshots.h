@@ -121,7 +121,7 @@ class Snapshots final : public Heeding {
     journal::Version* image = r_.journal.region().head()->image;
     const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
     const bool first = image[0].number.load(std::memory_order_relaxed) != kept || kept == 0;
-    return image[first == !engine::breaks(r_.host, Rule::kFreeImageSlot) ? 0 : 1];
+    return image[first ? 0 : 1];
   }
 
   void wake() {

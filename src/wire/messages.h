@@ -39,7 +39,7 @@
 //   kWake         agent -> image become the rank's next incarnation; carries three descriptors for
 //                                standard input, output and error
 //   kForked       image -> agent value = process id of the clone that does so; 0: it could not be
-//                                made, code = errno
+//                                made, code = errno. incarnation = that of the kWake
 //   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as
 //                                `incarnation`. The answer is kWelcome or kRefused
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname

@@ -21,6 +21,9 @@ void Agent::begin(engine::Simulation& simulation) {
   core_ = launcher::AgentCore(policy_.ranks);
   processes_.clear();
   connections_.clear();
+  images_.clear();
+  next_snapshot_ = snapshot_every_turns_;
+  progress_then_ = 0;
   ranks_.assign(policy_.ranks, Rank());
   coming_.clear();
   first_coming_ = kNever;
@@ -37,7 +40,23 @@ void Agent::begin(engine::Simulation& simulation) {
 
 std::uint64_t Agent::due() const {
   if (!actions_.empty() || !queue_.empty()) return not_before_;
-  return first_coming_ == kNever ? kNever : std::max(first_coming_, not_before_);
+  const std::uint64_t snapshot = snapshot_due() ? next_snapshot_ : kNever;
+  const std::uint64_t next = std::min(first_coming_, snapshot);
+  return next == kNever ? kNever : std::max(next, not_before_);
+}
+
+// Not while nobody goes on: a job that stands still must be found out.
+bool Agent::snapshot_due() const {
+  return snapshot_every_turns_ != 0 && !supervisor_.stopping() && progress() != progress_then_;
+}
+
+std::uint64_t Agent::progress() const {
+  std::uint64_t all = 0;
+  for (std::uint32_t r = 0; r < policy_.ranks; ++r) {
+    const engine::RankControl* c = engine::control_of(base_, r);
+    all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
+  }
+  return all;
 }
 
 // Looks at one thing that has happened, unless something is still to be done; then carries out one
@@ -52,6 +71,11 @@ void Agent::turn() {
       decide();
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
       queue_.push_back(Event{Event::Kind::kAllOver, simulation_->time()});
+    } else if (snapshot_due() && next_snapshot_ <= simulation_->time()) {
+      next_snapshot_ = simulation_->time() + snapshot_every_turns_;
+      progress_then_ = progress();
+      push_front(core_.want_snapshots());
+      if (actions_.empty()) break;
     } else if (!took && !coming_.empty()) {
       take_coming();
       took = true;
@@ -87,9 +111,11 @@ void Agent::on_message(std::uint32_t process, const engine::SimMessage& message)
 void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   Process& p = processes_[process];
   if (std::exchange(p.over, true)) return;
+  if (p.woken && !p.registered && end.signal == 0)
+    return;  // it was refused: it was never the child
   p.cause = end.signal != 0 ? Cause{Cause::Kind::kSignal, end.signal}
                             : Cause{Cause::Kind::kExit, end.code};
-  if (p.registered && simulation_->options().behind_shell) {
+  if (p.registered && simulation_->options().behind_shell && !p.woken) {
     expect({Coming::Kind::kRegisteredEnded, process, 0});
   }
   expect({Coming::Kind::kChildEnded, process, 0});
@@ -118,6 +144,9 @@ void Agent::take_coming() {
   const Coming coming = std::move(coming_[i]);
   coming_.erase(coming_.begin() + static_cast<std::ptrdiff_t>(i));
   const std::uint64_t now = simulation_->time();
+  first_coming_ = kNever;
+  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+  if (coming.kind >= Coming::Kind::kImage) return take_image_coming(coming);
   const Process& p = processes_[coming.process];
   switch (coming.kind) {
     case Coming::Kind::kMessage:
@@ -130,6 +159,11 @@ void Agent::take_coming() {
       break;
     case Coming::Kind::kChildEnded: {
       read_all(coming.process);
+      // Its image has not told of it yet.
+      if (p.woken && core_.waking(p.rank)) {
+        expect(coming);
+        return;
+      }
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
       queue_.push_back(
@@ -144,15 +178,52 @@ void Agent::take_coming() {
     case Coming::Kind::kOutputEnded:
       queue_.push_back(AgentEvent{AgentEvent::Kind::kOutputEnded, p.rank, now});
       break;
+    default:
+      break;
   }
   first_coming_ = kNever;
   for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
 }
 
+void Agent::take_image_coming(const Coming& coming) {
+  AgentEvent event{AgentEvent::Kind::kImage, 0, simulation_->time()};
+  if (coming.kind == Coming::Kind::kForked) {
+    event.kind = AgentEvent::Kind::kForked;
+    event.rank = processes_[coming.process].rank;
+    event.pid = pid(coming.process);
+    event.incarnation = processes_[coming.process].incarnation;
+  } else {
+    const Image& image = images_[coming.process];
+    event.rank = image.rank;
+    event.pid = image_pid(coming.process);
+    event.number = image.number;
+    event.incarnation = image.incarnation;
+    if (coming.kind == Coming::Kind::kImageEnded) {
+      event.kind = AgentEvent::Kind::kImageEnded;
+    } else {
+      // What has ended cannot become anything any more.
+      if (!simulation_->has_image(coming.process)) return;
+      event.connection = static_cast<int>(connections_.size());
+      connections_.push_back({coming.process, false});
+    }
+  }
+  queue_.push_back(event);
+}
+
+void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
+                     std::uint32_t incarnation) {
+  images_.resize(std::max<std::size_t>(images_.size(), image + 1));
+  images_[image] = {rank, number, incarnation};
+  expect({Coming::Kind::kImage, image, 0});
+}
+
+void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnded, image, 0}); }
+
 // A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
 // called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
-  const bool exits = simulation_->options().behind_shell && p.registered && !p.finalized;
+  const bool shell = simulation_->options().behind_shell && !p.woken;
+  const bool exits = shell && p.registered && !p.finalized;
   if (!exits || p.cause.kind != Cause::Kind::kSignal) return p.cause;
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
@@ -179,8 +250,17 @@ void Agent::read_all(std::uint32_t process) {
 void Agent::read(const Coming& coming) {
   const Process& p = processes_[coming.process];
   const engine::SimMessage& m = coming.message;
-  if (m.type == MessageType::kRegister) return read_registration(coming);
+  if (m.type == MessageType::kRegister || m.type == MessageType::kWoken) {
+    return read_registration(coming);
+  }
   if (p.incarnation != supervisor_.incarnation(p.rank)) return;
+  if (m.type == MessageType::kSnapshotDue) return;
+  if (m.type == MessageType::kNotFrozen) {
+    AgentEvent refused{AgentEvent::Kind::kNotFrozen, p.rank, simulation_->time()};
+    refused.number = m.value;
+    queue_.push_back(refused);
+    return;
+  }
   Event event{Event::Kind::kNotice, simulation_->time(), p.rank};
   event.code = m.code;
   event.value = m.value;
@@ -220,8 +300,10 @@ void Agent::read_registration(const Coming& coming) {
   const auto connection = static_cast<int>(connections_.size());
   connections_.push_back({coming.process, coming.second});
   const std::int64_t by = pid(coming.process) + (coming.second ? 1'000'000 : 0);
-  queue_.push_back(
-      AgentEvent{AgentEvent::Kind::kRegister, p.rank, simulation_->time(), by, connection, {}});
+  AgentEvent asks{AgentEvent::Kind::kRegister, p.rank, simulation_->time(), by, connection, {}};
+  if (coming.message.type == MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
+  asks.incarnation = p.incarnation;
+  queue_.push_back(asks);
 }
 
 // --- What is done about it
@@ -279,9 +361,56 @@ bool Agent::carry_out(AgentAction& a) {
       report(action);
       return false;
     default:
+      carry_out_image(action);
+      return true;
+  }
+}
+
+void Agent::carry_out_image(const AgentAction& a) {
+  using Kind = AgentAction::Kind;
+  engine::SegmentHeader* header = engine::header_of(base_);
+  engine::RankControl* control = engine::control_of(base_, a.rank);
+  Event event{Event::Kind::kStarted, simulation_->time(), a.rank};
+  event.pid = a.pid;
+  switch (a.kind) {
+    case Kind::kWant:
+      control->snapshot_wanted.store(a.number);
+      header->notices.fetch_add(1);
+      break;
+    case Kind::kKeep:
+      header->goes_back_to = engine::Return::kImages;
+      control->kept_image.store(a.number);
+      header->notices.fetch_add(1);
+      simulation_->note_agent(a.rank, "its image is kept");
+      break;
+    case Kind::kEndImage:
+      simulation_->end_image(connections_[static_cast<std::size_t>(a.connection)].process);
+      break;
+    case Kind::kWake:
+      wake(a);
+      break;
+    case Kind::kAdopt:
+      queue_.push_back(std::move(event));
+      break;
+    case Kind::kLost:
+      event.kind = Event::Kind::kLost;
+      queue_.push_back(std::move(event));
+      break;
+    default:
       break;
   }
-  return true;
+}
+
+void Agent::wake(const AgentAction& a) {
+  const std::uint32_t image = connections_[static_cast<std::size_t>(a.connection)].process;
+  if (!simulation_->has_image(image)) return;  // its end will be heard of
+  Rank& r = ranks_[a.rank];
+  const std::uint32_t incarnation = supervisor_.incarnation(a.rank);
+  r.process = simulation_->wake_image(image, incarnation);
+  r.dying = r.child_over = false;
+  processes_.push_back({a.rank, incarnation});
+  processes_.back().woken = true;
+  expect({Coming::Kind::kForked, r.process, 0});
 }
 
 bool Agent::carry_out(CoreAction& a) {
@@ -367,7 +496,8 @@ void Agent::spawn(std::uint32_t rank) {
 }
 
 std::int64_t Agent::child(std::uint32_t process) const {
-  return pid(process) + (simulation_->options().behind_shell ? 1 : 0);
+  const bool shell = simulation_->options().behind_shell && !processes_[process].woken;
+  return pid(process) + (shell ? 1 : 0);
 }
 
 void Agent::answer(const AgentAction& action) {
@@ -375,6 +505,10 @@ void Agent::answer(const AgentAction& action) {
   Process& p = processes_[connection.process];
   bool welcome = action.kind == AgentAction::Kind::kWelcome;
   simulation_->note_agent(action.rank, welcome ? "is welcomed" : "is refused");
+  if (action.text == "this image comes too late") {
+    simulation_->end_image(connection.process);
+    return;
+  }
   if (connection.second) {
     if (!welcome) probes_.hit(Probe::kSecondRefused);
     welcome = welcome || breaks(Mutant::kWelcomesTwo);
@@ -385,7 +519,7 @@ void Agent::answer(const AgentAction& action) {
     p.registered = true;
     if (p.over) {
       probes_.hit(Probe::kDiedRegistering);
-      if (simulation_->options().behind_shell) {
+      if (simulation_->options().behind_shell && !p.woken) {
         expect({Coming::Kind::kRegisteredEnded, connection.process, 0});
       }
     }

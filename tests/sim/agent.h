@@ -29,13 +29,20 @@ class Agent : public engine::SimAgent {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  void set_policy(const launcher::Policy& policy) { policy_ = policy; }  // of the next runs
+  // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
+  void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns) {
+    policy_ = policy;
+    snapshot_every_turns_ = snapshot_every_turns;
+  }
 
   void begin(engine::Simulation& simulation) override;
   std::uint64_t due() const override;
   void turn() override;
   void on_message(std::uint32_t process, const engine::SimMessage& message) override;
   void on_end(std::uint32_t process, const engine::SimEnd& end) override;
+  void on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
+                std::uint32_t incarnation) override;
+  void on_image_end(std::uint32_t image) override;
 
  private:
   // A process that was started as a rank; its index is the simulation's name for it.
@@ -44,12 +51,18 @@ class Agent : public engine::SimAgent {
     std::uint32_t incarnation;
     bool registered = false;
     bool finalized = false;  // has said so
+    bool woken = false;      // a clone of an image: no shell is between it and the agent
     bool over = false;
     launcher::Cause cause = {};
   };
   struct Connection {
-    std::uint32_t process;
-    bool second;  // not by the process itself, but by another one of its tree
+    std::uint32_t process;  // or image
+    bool second;            // not by the process itself, but by another one of its tree
+  };
+  struct Image {
+    std::uint32_t rank;
+    std::uint64_t number;
+    std::uint32_t incarnation;  // of the process that it is of
   };
   struct Rank {
     std::uint32_t process = 0;  // the newest
@@ -65,6 +78,9 @@ class Agent : public engine::SimAgent {
       kChildEnded,
       kTreeGone,
       kOutputEnded,
+      kImage,  // these two: `process` is the image
+      kImageEnded,
+      kForked,
     };
     Kind kind;
     std::uint32_t process;
@@ -96,6 +112,11 @@ class Agent : public engine::SimAgent {
   bool publish(std::uint32_t rank);
   bool ring_next();
   void spawn(std::uint32_t rank);
+  void carry_out_image(const launcher::AgentAction& action);
+  void wake(const launcher::AgentAction& action);
+  bool snapshot_due() const;
+  std::uint64_t progress() const;
+  void take_image_coming(const Coming& coming);
   void answer(const launcher::AgentAction& action);
   void kill_tree(std::uint32_t rank);
   void drain(std::uint32_t rank);
@@ -103,11 +124,16 @@ class Agent : public engine::SimAgent {
   launcher::Position position(std::uint32_t rank) const;
   std::int64_t pid(std::uint32_t process) const { return 2 * std::int64_t{process} + 2; }
   std::int64_t child(std::uint32_t process) const;
+  std::int64_t image_pid(std::uint32_t image) const { return 1'000'000'000 + std::int64_t{image}; }
 
   std::byte* base_;
   Probes& probes_;
   engine::Simulation* simulation_ = nullptr;
   launcher::Policy policy_;
+  std::uint64_t snapshot_every_turns_ = 0;
+  std::uint64_t next_snapshot_ = 0;  // time
+  std::uint64_t progress_then_ = 0;  // at the last one
+  std::vector<Image> images_;
   launcher::SupervisorCore supervisor_{launcher::Policy()};
   launcher::AgentCore core_{0};
   std::vector<Process> processes_;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // contents undefined, as the arena says
 constexpr std::size_t kProcessBytes = std::size_t{48} << 20;
+constexpr std::uint64_t kSnapshotEveryBytes = 16 * 1024;  // four zones
 
 }  // namespace
 
@@ -61,6 +62,8 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   if (runs_ > 0) wipe_segment();
   engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   engine::SegmentHeader* header = engine::header_of(base);
+  header->snapshots = world_.snapshot_every_turns != 0;
+  header->snapshot_every_bytes = kSnapshotEveryBytes;
   for (const World::Kill& k : world_.kills) {
     engine::FaultPoint& point = header->fault[header->faults++];
     point.rank = k.rank;
@@ -76,11 +79,12 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   processes_ = 0;
   ++runs_;
   watched_.assign(world_.ranks, Watched());
+  private_.assign(world_.ranks, Private());
   launcher::Policy policy;
   policy.ranks = world_.ranks;
   policy.max_restarts = plan.max_restarts;
   policy.journal_limit_bytes = world_.journal_limit_bytes;
-  agent_.set_policy(policy);
+  agent_.set_policy(policy, world_.snapshot_every_turns);
   SimOptions options = plan.options;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
@@ -169,6 +173,7 @@ void Job::run(SimHost& host) {
   Player player(*this, rank, memory + kArenaBytes);
   rank.set_initialized(1);
   watched_[host.rank()].player = &player;
+  private_[host.rank()] = {&player, &arena, memory};
   world_.body(player);
   watched_[host.rank()].player = nullptr;
   fail_if(oracle_.finished(host.rank(), player.state()));
@@ -275,6 +280,24 @@ void Job::on_death(SimHost& host, Point p) {
   w.posts = posts;
 }
 
+std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t image) {
+  images_.resize(image + 1);
+  images_[image] = watched_[host.rank()];
+  const Private& p = private_[host.rank()];
+  std::vector<std::span<std::byte>> all = p.player->memory_in_use();
+  all.emplace_back(p.memory, p.arena->used_bytes());
+  return all;
+}
+
+// Its objects are where they were.
+void Job::on_woken(SimHost& host, std::uint32_t image) {
+  hit(Probe::kWoken);
+  Watched& w = watched_[host.rank()];
+  const std::uint64_t posts = w.posts;
+  w = images_[image];
+  w.posts = posts;
+}
+
 void Job::on_agent() { fail_if(oracle_.words_after_agent()); }
 
 void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
@@ -290,6 +313,10 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
       break;
     case MessageType::kLimit:
       if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
+      break;
+    case MessageType::kSnapshotDue:
+    case MessageType::kNotFrozen:
+      if (world_.snapshot_every_turns == 0) simulation_.fail("a snapshot where there are none");
       break;
     case MessageType::kInitialized:
     case MessageType::kFinalized:

@@ -43,8 +43,10 @@ struct World {
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;  // it makes some
-  bool unordered = false;    // what it is given depends on the schedule: receives of any source
-  struct Kill {              // as by --kill
+  // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
+  std::uint64_t snapshot_every_turns = 0;
+  bool unordered = false;  // what it is given depends on the schedule: receives of any source
+  struct Kill {            // as by --kill
     std::uint32_t rank;
     std::uint32_t incarnation;
     std::uint64_t ordinal;
@@ -133,11 +135,19 @@ class Job : private engine::SimObserver {
     std::uint64_t sequence = 0;
     Player* player = nullptr;
   };
+  // Where the newest incarnation of a rank, which its images are of, has its own.
+  struct Private {
+    Player* player = nullptr;
+    journal::Arena* arena = nullptr;
+    std::byte* memory = nullptr;
+  };
 
   void run(SimHost& host) override;
   void on_point(SimHost& host, Point p) override;
   void on_death(SimHost& host, Point p) override;
   void on_agent() override;
+  std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) override;
+  void on_woken(SimHost& host, std::uint32_t image) override;
   void on_tell(SimHost& host, wire::MessageType type, const char* text) override;
   void probe(const SimHost& host, Watched& w, Point p);
   void probe_record(Watched& w);
@@ -160,6 +170,8 @@ class Job : private engine::SimObserver {
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers
   std::uint32_t processes_ = 0;
   std::vector<Watched> watched_;
+  std::vector<Private> private_;
+  std::vector<Watched> images_;  // as their processes were
   bool tagged_ = false;
   bool killed_ = false;
   std::uint64_t runs_ = 0;

@@ -100,6 +100,10 @@ const RuleCase kRules[] = {
     {"CompleteInOrder", Rule::kCompleteInOrder, "outstanding-queue", "order"},
     {"KeepNonblockingPayload", Rule::kKeepNonblockingPayload, "outstanding-limit", "I1", 1},
     {"PositionAtRest", Rule::kPositionAtRest, "outstanding-disagree", "deadlock"},
+    {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
+    {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
+    {"ImageTakesNothingOpen", Rule::kImageTakesNothingOpen, "images-open", ""},
+    {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

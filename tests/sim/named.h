@@ -46,7 +46,9 @@ inline std::uint64_t scaled(std::uint64_t runs) {
 inline bool thorough() { return effort() >= 1; }
 
 // Of an image of a process. Only worlds with snapshots make them.
-inline bool is_of_images(Point p) { return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze); }
+inline bool is_of_images(Point p) {
+  return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || p == Point::kImage;
+}
 
 // Random programs never ask whether something is over, cancel nothing, and have no nonblocking
 // collective outstanding: nobody can die there.

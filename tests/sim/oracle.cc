@@ -295,7 +295,16 @@ const char* Oracle::words_after_agent() {
 // Whether a rank that may go back to version `from` still needs this record.
 bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
                      std::uint64_t from) const {
-  const auto& versions = versions_[g.members[member]];
+  const std::uint32_t rank = g.members[member];
+  if (const std::uint64_t image = engine::control_of(base_, rank)->kept_image.load(); image != 0) {
+    const journal::Version* v = journal::find_image(base_, rank, image);
+    const journal::Cursor* c = v == nullptr ? nullptr : journal::cursor_of(base_, *v, g.context);
+    // Without a cursor: made behind the image, or freed before it.
+    return c != nullptr ? sequence >= c->sequence
+                        : v != nullptr && g.blocks[member]->context == g.context &&
+                              g.blocks[member]->freed.load() == 0;
+  }
+  const auto& versions = versions_[rank];
   if (from == 0 || versions.empty()) return true;
   const auto next = [&](const Version& v) {
     const auto it = v.next.find(g.context);

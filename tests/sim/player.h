@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "engine/reduction.h"
 #include "job.h"
@@ -131,6 +133,8 @@ class Player {
     if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
   }
 
+  // Of its memory: all that is in use between two operations, or when one begins.
+  std::vector<std::span<std::byte>> memory_in_use() const;
   bool is_restored() const { return restored_; }
   // A hash over all that the program has been given.
   std::uint64_t state() const { return engine::mix(state_ + bootstrap_state_ + common_); }

@@ -146,6 +146,15 @@ class SimCollective final : public recovery::Nonblocking {
   std::uint64_t hash_ = 0;
 };
 
+// The collective that begins just now is being made; others are over.
+std::vector<std::span<std::byte>> Player::memory_in_use() const {
+  std::vector<std::span<std::byte>> all = {{memory_, used_}};
+  if (collectives_ == 0) return all;
+  const std::uint64_t newest = (collectives_ - 1) % kMostOutstanding;
+  all.emplace_back(memory_ + kAreaBegin + newest * kAreaBytes, kAreaBytes);
+  return all;
+}
+
 SimCollective* Player::make_collective(Comm& c, OpKind kind, int root) {
   std::byte* at = memory_ + kAreaBegin + collectives_++ % kMostOutstanding * kAreaBytes;
   return new (at) SimCollective(*this, c, kind, root);

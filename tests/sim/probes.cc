@@ -19,6 +19,7 @@ const char* name_of(Probe p) {
       "slept",
       "rung",
       "woken for nothing",
+      "woken from an image",
       "replacement died",
       "died while replaying",
       "died asleep",

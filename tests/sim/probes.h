@@ -23,6 +23,7 @@ enum class Probe : std::uint8_t {
   kSlept,            // a rank went to sleep
   kRung,             // and was rung
   kWokenForNothing,  // or not
+  kWoken,            // a dead rank went on from an image of it
   kReplacementDied,  // a rank died again
   kDiedReplaying,    // while it was being rebuilt
   kDiedAsleep,

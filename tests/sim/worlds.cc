@@ -422,6 +422,10 @@ const std::vector<World>& named_worlds() {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));
     }
+    for (World& w : image_worlds()) {
+      std::vector<Probe> must_reach = w.must_reach;
+      worlds.add(std::move(w), std::move(must_reach));
+    }
     for (World& w : checkpoint_worlds()) {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));

@@ -21,6 +21,9 @@ std::vector<World> message_worlds();
 // Those with several collectives outstanding.
 std::vector<World> nonblocking_worlds();
 
+// Those whose ranks make images of their processes.
+std::vector<World> image_worlds();
+
 // For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 

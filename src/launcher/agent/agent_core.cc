@@ -38,7 +38,7 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
       if (e.number == r.wanted) r.in_flight = false;
       break;
     case AgentEvent::Kind::kForked:
-      if (r.state != State::kWaking) break;
+      if (r.state != State::kWaking || e.incarnation != r.incarnation) break;
       if (e.pid != 0) {
         adopt(e.rank, e.pid);
       } else {

@@ -36,7 +36,7 @@ struct AgentEvent {
     kWoken,        // pid, connection, incarnation: likewise, a clone of an image
     kImage,        // pid, connection, number, incarnation: an image is there
     kNotFrozen,    // number: the rank could not make it
-    kForked,       // pid, by an image that was asked; 0: it could not
+    kForked,       // pid, incarnation: by an image that was asked; pid 0: it could not
     kUseless,      // connection: the clone of an image cannot go on; text
     kImageEnded,   // pid
     kInitialized,  // by the registered process
@@ -112,6 +112,7 @@ class AgentCore {
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
   }
   bool has_image(std::uint32_t rank) const { return ranks_[rank].image.pid != 0; }
+  bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
   // 0: nobody has registered.

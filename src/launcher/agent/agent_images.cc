@@ -38,6 +38,7 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
   if (message.type == MessageType::kForked) {
     said.pid = static_cast<std::int64_t>(message.value);
+    said.incarnation = message.incarnation;
   } else if (message.type == MessageType::kNotFrozen) {
     said.kind = AgentEvent::Kind::kUseless;
     said.text = text_of(message);

@@ -40,6 +40,10 @@ class SimAgent {
   virtual void turn() = 0;
   virtual void on_message(std::uint32_t process, const SimMessage& message) = 0;
   virtual void on_end(std::uint32_t process, const SimEnd& end) = 0;
+  // There is an image of a rank's process, named by its number in the simulation; it has ended.
+  virtual void on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
+                        std::uint32_t incarnation) = 0;
+  virtual void on_image_end(std::uint32_t image) = 0;
 };
 
 }  // namespace rejoin::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace rejoin::engine {
 
@@ -22,6 +23,16 @@ class Fiber {
 
   // Runs the fiber until it suspends. REQUIRES outside any fiber.
   void resume();
+
+  // What resume() goes on with: the stack in use, and where in it.
+  struct Frozen {
+    std::vector<std::byte> stack;
+    void* inside;
+  };
+  // REQUIRES that it has been started and is suspended.
+  Frozen freeze() const;
+  // The next resume() goes on as the one behind that freeze() did.
+  void thaw(const Frozen& frozen);
 
   // Goes back to where resume() was called. REQUIRES inside this fiber.
   void suspend();

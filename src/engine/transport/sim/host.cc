@@ -14,8 +14,8 @@ const char* name_of(Point p) {
       "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
       "Post",     "Posted",      "Written",    "Receive",  "Match",        "Matched", "Consumed",
       "Outcome",  "Standing",    "Cancel",     "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",   "register",
-      "welcome",  "poll",        "sleep",      "operator", "exit"};
+      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",   "image",
+      "register", "welcome",     "poll",       "sleep",    "operator",     "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -104,9 +104,16 @@ void SimHost::stop(const char* text) {
   for (;;) simulation_.await_agent(actor_, Point::kSleep);  // it ends the job
 }
 
-MayFreeze SimHost::may_freeze(std::uint64_t) { return MayFreeze::kNo; }
+// Now and then something stands against it.
+MayFreeze SimHost::may_freeze(std::uint64_t number) {
+  SimRandom& random = simulation_.random_;
+  if (random.one_in(16)) return MayFreeze::kNotNow;
+  if (!random.one_in(24)) return MayFreeze::kYes;
+  tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
+  return MayFreeze::kNo;
+}
 
-Frozen SimHost::freeze(std::uint64_t) { return Frozen::kNot; }
+Frozen SimHost::freeze(std::uint64_t number) { return simulation_.freeze(*this, number); }
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 

@@ -62,6 +62,7 @@ class SimHost {
   void about_to(Doing doing);
 
  private:
+  friend class Simulation;
   void reach(Point p);
   void lie();
   void take_back();

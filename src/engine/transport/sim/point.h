@@ -11,6 +11,7 @@ namespace rejoin::engine {
 
 enum class Point : std::uint8_t {
   kStart = static_cast<std::uint8_t>(Step::kCount),  // the process has just begun
+  kImage,                                            // an image of it is made
   kRegister,                                         // has asked to be the rank
   kWelcome,                                          // and may be
   kPoll,                                             // between two looks

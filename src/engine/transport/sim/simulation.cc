@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/transport/sim/half_written.h"
 #include "journal/contexts.h"
@@ -30,7 +31,9 @@ struct Simulation::Process {
   std::uint64_t priority = 0;
   bool awaits_agent = false;
   bool refused = false;
-  bool over = false;  // it has returned
+  bool over = false;           // it has returned
+  std::uint64_t freezing = 0;  // number of the image that is to be made of it
+  bool woken = false;          // it is a clone of an image
 
   bool runs() const {
     return state == State::kReady || state == State::kAsleep || state == State::kWaiting;
@@ -69,6 +72,7 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   options_ = options;
   random_ = SimRandom(options.seed);
   processes_.clear();
+  images_.clear();
   ready_.clear();
   trace_.clear();
   why_.clear();
@@ -192,7 +196,7 @@ void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
 std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
   if (ranks_[rank].done) fail("a rank that has ended well is started again");
   const auto actor = static_cast<std::uint32_t>(processes_.size());
-  if (actor == pool_.size()) pool_.push_back(std::make_unique<Process>());
+  while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
   Process& p = *pool_[actor];
   processes_.push_back(&p);
   newest_[rank] = &p;
@@ -203,7 +207,8 @@ std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
   p.point = p.waits_at = Point::kStart;
   p.steps = 0;
   p.priority = random_.next() | std::uint64_t{1} << 32;
-  p.awaits_agent = p.refused = p.over = false;
+  p.awaits_agent = p.refused = p.over = p.woken = false;
+  p.freezing = 0;
   p.fiber.start(&Simulation::live, &p);
   make_ready(p);
   last_change_ = time_;
@@ -231,6 +236,75 @@ bool Simulation::join(Process& p) {
   if (p.refused) return false;
   reach(p.actor, Point::kWelcome);
   return true;
+}
+
+// --- Images
+
+// In a fiber. Goes on twice: in the process, and whenever the image has cloned itself.
+Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
+  Process& p = *processes_[host.actor_];
+  p.freezing = number;
+  reach(host.actor_, Point::kImage);
+  if (!std::exchange(p.woken, false)) return Frozen::kGoesOn;
+  agent_.on_message(p.actor, {wire::MessageType::kWoken});
+  await_agent(p.actor, Point::kRegister);
+  if (p.refused) {
+    p.over = true;
+    leave_for_good(p.actor);
+  }
+  reach(p.actor, Point::kWelcome);
+  return Frozen::kWoken;
+}
+
+void Simulation::make_image(Process& p) {
+  const auto name = static_cast<std::uint32_t>(images_.size());
+  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name), {}, p.host->rank()};
+  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
+  const std::uint64_t number = std::exchange(p.freezing, 0);
+  images_.push_back(std::move(image));
+  agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
+}
+
+std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnation) {
+  const Image& image = images_[name];
+  Process& p = *image.process;
+  if (p.runs()) fail("an image is woken while its rank runs");
+  const auto actor = static_cast<std::uint32_t>(processes_.size());
+  // Its own fiber stays unused: the clone has that of the process that it is a copy of.
+  while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
+  processes_.push_back(&p);
+  newest_[image.rank] = &p;
+  ranks_[image.rank] = {incarnation, 0, false, false};
+  p.fiber.thaw(image.fiber);
+  for (std::size_t i = 0; i < image.places.size(); ++i) {
+    std::copy(image.memory[i].begin(), image.memory[i].end(), image.places[i].begin());
+  }
+  p.host->incarnation_ = incarnation;
+  p.host->actor_ = p.actor = actor;
+  p.point = p.waits_at = Point::kStart;
+  p.steps = 0;
+  p.priority = random_.next() | std::uint64_t{1} << 32;
+  p.awaits_agent = p.refused = p.over = false;
+  p.woken = true;
+  make_ready(p);
+  last_change_ = time_;
+  observer_.on_woken(*p.host, name);
+  note_agent(image.rank, "is woken");
+  return actor;
+}
+
+void Simulation::end_image(std::uint32_t image) {
+  if (!std::exchange(images_[image].alive, false)) return;
+  images_[image].fiber.stack.clear();
+  images_[image].memory.clear();
+  agent_.on_image_end(image);
+}
+
+void Simulation::end_newest_image(std::uint32_t rank) {
+  for (std::size_t i = images_.size(); i-- > 0;) {
+    if (images_[i].rank == rank && images_[i].alive)
+      return end_image(static_cast<std::uint32_t>(i));
+  }
 }
 
 void Simulation::welcome(std::uint32_t process) {
@@ -265,6 +339,7 @@ void Simulation::process_turn(Process& p) {
     if (newest_[rank] == &p) ranks_[rank].steps = p.steps;
     if (p.point != Point::kSleep) p.waits_at = p.point;
   }
+  if (p.freezing != 0) make_image(p);
   observer_.on_point(*p.host, p.point);
   if (ended_) return;
   const Death* death = p.point == Point::kPoll ? nullptr : due_death(p);
@@ -298,6 +373,10 @@ void Simulation::kill_by_time() {
   while (!deaths_by_time_.empty() && deaths_by_time_.back().time <= time_) {
     const Death d = deaths_by_time_.back();
     deaths_by_time_.pop_back();
+    if (d.image) {
+      end_newest_image(d.rank);
+      continue;
+    }
     Process* p = newest_[d.rank];
     if (p != nullptr && p->runs()) die(*p, d.signal);
   }
@@ -318,7 +397,7 @@ void Simulation::die(Process& p, int signal) {
 
 void Simulation::kill(std::uint32_t process) {
   Process& p = *processes_[process];
-  if (!p.runs()) return;
+  if (!p.runs() || p.actor != process) return;
   stop_running(p);
   if (newest_[p.host->rank()] == &p) ranks_[p.host->rank()].dead = true;
   agent_.on_end(process, {9, 0});

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,7 @@ struct Death {
   std::uint64_t step = 0;
   std::uint64_t time = 0;
   int signal = 9;
+  bool image = false;  // with `time`: of the rank's newest image instead
   bool operator==(const Death&) const = default;
 };
 
@@ -120,6 +122,10 @@ class SimObserver {
   virtual void on_point(SimHost& host, Point p) = 0;  // reached, before whatever comes next
   virtual void on_death(SimHost& host, Point p) = 0;
   virtual void on_agent() = 0;  // after an action of the agent
+  // An image with this name is made: the memory that is this process's alone, but for its stack. A
+  // clone that is woken has it again.
+  virtual std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) = 0;
+  virtual void on_woken(SimHost& host, std::uint32_t image) = 0;
   // Says something to the agent; inside its fiber.
   virtual void on_tell(SimHost& host, wire::MessageType type, const char* text) = 0;
 };
@@ -181,6 +187,11 @@ class Simulation {
   void refuse(std::uint32_t process);   // likewise; it exits
   void kill(std::uint32_t process);
   void wake(std::uint32_t rank);  // rings its bell
+  // An image clones itself: the process that goes on from it. REQUIRES that the processes of its
+  // rank are over.
+  std::uint32_t wake_image(std::uint32_t image, std::uint32_t incarnation);
+  void end_image(std::uint32_t image);
+  bool has_image(std::uint32_t image) const { return images_[image].alive; }
   void finish(int code, const std::string& why);
   void lose_journal(std::uint32_t rank);  // kJournalLost
   void note_agent(std::uint32_t rank, const char* text);
@@ -194,6 +205,16 @@ class Simulation {
     RankControl* control;
     std::uint64_t prepared;
   };
+  // A copy of all that a process has for itself. It goes on where the process was: at the same
+  // addresses, which nobody else has.
+  struct Image {
+    Process* process;
+    Fiber::Frozen fiber;
+    std::vector<std::span<std::byte>> places;
+    std::vector<std::vector<std::byte>> memory;
+    std::uint32_t rank;
+    bool alive = true;
+  };
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
   // Ranks.
@@ -203,6 +224,8 @@ class Simulation {
   void process_turn(Process& process);
   void sleep_or_go_on(Process& process);
   void die(Process& process, int signal);
+  void make_image(Process& process);
+  void end_newest_image(std::uint32_t rank);
   void stop_running(Process& process);
   void tear_commit(std::uint32_t rank);
   void make_ready(Process& process);
@@ -214,6 +237,7 @@ class Simulation {
   // Inside fibers.
   void reach(std::uint32_t actor, Point p);
   void await_agent(std::uint32_t actor, Point p);
+  Frozen freeze(SimHost& host, std::uint64_t number);
   [[noreturn]] void leave_for_good(std::uint32_t actor);
 
   // Scheduler.
@@ -246,6 +270,7 @@ class Simulation {
   std::vector<std::vector<ContextBlock*>> blocks_;  // of each rank
   std::vector<Rank> ranks_;
   std::vector<Rank> at_last_death_;
+  std::vector<Image> images_;
   std::vector<Lie> lies_;  // of the rank whose turn it is
   std::vector<Event> trace_;
   bool keeps_trace_ = false;

@@ -1,0 +1,124 @@
+// Programs whose ranks are frozen as images now and then, and go on from them.
+#include "player.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+using Comm = Player::Comm;
+
+const std::vector<Probe> kWakes = {Probe::kWoken, Probe::kReplayed, Probe::kHalfWritten};
+
+void mixed(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    p.allreduce(all, 1 + i % 3);
+    p.bcast(all, i % p.ranks(), 40);
+    p.send(all, (p.rank() + 1) % p.ranks(), 7, 20);
+    p.recv(all, static_cast<int>((p.rank() + p.ranks() - 1) % p.ranks()), 7);
+    p.alltoall(all, 6);
+  }
+}
+
+// So much payload that zones come round, again and again.
+void payload(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    p.bcast(all, i % 2, 300);
+    p.allreduce(all, 64);
+    if (i % 3 == 0) p.message(all, 1, 0, 200);
+  }
+}
+
+// So many operations that logs come round.
+void many(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    p.bcast(all, i / 100 % 2, 1);
+    if (i % 50 == 0) p.allreduce(all, 1);
+  }
+}
+
+// A rank sends far ahead of its receiver: what is not received stays, whatever image its sender
+// has.
+void ahead(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    if (p.rank() == 0) {
+      for (int k = 0; k < 6; ++k) p.send(all, 1, k, 50);
+    }
+    p.bcast(all, 0, 8);
+    if (p.rank() == 1 && i % 4 == 3) {
+      for (int k = 0; k < 24; ++k) p.recv(all, 0, k % 6);
+    }
+  }
+}
+
+// Requests are open when images are made: receives that are posted, synchronous sends that are not
+// matched, and collectives, for which no image is made.
+void open(Player& p) {
+  Comm all = p.everyone();
+  const std::uint32_t other = 1 - p.rank();
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    Player::Pending receive, sent, sum;
+    p.irecv(all, &receive, static_cast<int>(other), 3);
+    p.isend(all, &sent, other, 3, 10, true);
+    p.bcast(all, i % 2, 30);
+    if (i % 2 == 0) p.begin_allreduce(all, &sum, 4);
+    p.send(all, other, 4, 5);
+    p.recv(all, static_cast<int>(other), 4);
+    p.wait(&receive);
+    p.wait(&sent);
+    if (i % 2 == 0) p.wait(&sum);
+  }
+}
+
+// Communicators come and go; their blocks are used again behind the images.
+void communicators(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    Comm pair = p.comm({0, 1}, i + 1);
+    p.allreduce(pair, 2);
+    p.bcast(pair, i % 2, 40);
+    p.free(pair);
+    p.allreduce(all, 3);
+  }
+}
+
+// What is given depends on who comes first, and is given again.
+void wildcards(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    if (p.rank() == 0) {
+      p.recv(all, -1, -1);
+      p.recv(all, -1, 5);
+    } else {
+      p.send(all, 0, 5, 3);
+    }
+    if (i % 3 == 2) p.bcast(all, 0, 4);
+  }
+}
+
+}  // namespace
+
+std::vector<World> image_worlds() {
+  std::vector<World> worlds;
+  const auto add = [&worlds](const char* name, std::uint32_t ranks, std::uint64_t every,
+                             void (*body)(Player&)) {
+    World w{name, ranks, body};
+    w.snapshot_every_turns = every;
+    w.must_reach = kWakes;
+    worlds.push_back(w);
+  };
+  add("images", 3, 60, mixed);
+  add("images-payload", 2, 150, payload);
+  add("images-many", 2, 400, many);
+  add("images-ahead", 2, 80, ahead);
+  add("images-open", 2, 60, open);
+  add("images-communicators", 3, 90, communicators);
+  add("images-wildcards", 3, 60, wildcards);
+  worlds.back().unordered = true;
+  return worlds;
+}
+
+}  // namespace rejoin::sim
