@@ -29,6 +29,8 @@ class Outcomes {
   Outcomes(H& host, journal::Region<H>& region)
       : host_(host), region_(region), log_(host, region, region.head()->outcomes, true) {}
 
+  // A former incarnation was told more than this one has been so far.
+  bool has_more() const { return position_ < log_.tail(); }
   // What a former incarnation was told here. False: it did not ask.
   bool recall(Answer* answer) {
     if (position_ >= log_.tail()) return false;

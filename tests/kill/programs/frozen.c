@@ -2,6 +2,7 @@
 // memory that an image of the process has to bring back: what was received in each step, on the
 // heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush it.
 //   messages  nothing else
+//   polls     and asks for a message that comes late
 //   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
 //             buffer
 //   files     each rank adds to one file, writes another aside and renames it, and extends a third
@@ -83,6 +84,34 @@ static void remember(int step, uint64_t value) {
   const uint64_t first = seen[older][0];
   const size_t last = 15 + (size_t)(first % 2000);
   check_u64("memory", hash_step(first, last), seen[older][last]);
+}
+
+// --------------------------------------------------------------------------------------------
+// polls
+
+/** A message around the ring, sent late; asked for in turn with others that nobody sends, so that
+ * an answer too many or too few meets another question. */
+static uint64_t polled(int step) {
+  const int rank = check_state.rank, size = check_state.size;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  uint64_t sent = element(rank, step, 91), got = 0;
+  MPI_Request receive, send = MPI_REQUEST_NULL;
+  OK(MPI_Irecv(&got, 1, MPI_UINT64_T, before, 3, MPI_COMM_WORLD, &receive));
+  int done = 0;
+  for (int asked = 0; !done || asked <= 20; ++asked) {
+    int found = 0, result;
+    if (asked == 20) OK(MPI_Isend(&sent, 1, MPI_UINT64_T, next, 3, MPI_COMM_WORLD, &send));
+    if (asked % 3 == 0) {
+      result = MPI_Test(&receive, &done, MPI_STATUS_IGNORE);
+    } else {
+      result = MPI_Iprobe(before, 99, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    }
+    if (result != MPI_SUCCESS || found) check_fail("asking", "success, and nothing", "another");
+    pause_us(50);
+  }
+  OK(MPI_Wait(&send, MPI_STATUS_IGNORE));
+  check_u64("asked for", element(before, step, 91), got);
+  return sum_of(step, 91);
 }
 
 // ------------------------------------------------------------------------------------ standard
@@ -209,6 +238,7 @@ int main(int argc, char** argv) {
     pause_us(pause);
     uint64_t value = collective(step);
     ring(step, step == steps - 1);
+    if (is("polls")) value = hash_step(value, polled(step));
     if (with_input) value = hash_step(value, line_of_input());
     received_by_all(value);
     remember(step, value);

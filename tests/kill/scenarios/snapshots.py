@@ -114,6 +114,12 @@ def snapshots(t, n):
 
 
 @scenario(sweeps=True)
+def snapshots_polls(t):
+    """Tests and probes say the same again behind an image, as often as before."""
+    goes_on(t, 3, "frozen", "polls", "steps=200")
+
+
+@scenario(sweeps=True)
 def snapshots_random_program(t):
     """Generated programs: whatever they have outstanding when an image is made."""
     for seed in range(1, 40 if t.long else 4):
