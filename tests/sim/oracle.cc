@@ -299,10 +299,9 @@ bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequenc
   if (const std::uint64_t image = engine::control_of(base_, rank)->kept_image.load(); image != 0) {
     const journal::Version* v = journal::find_image(base_, rank, image);
     const journal::Cursor* c = v == nullptr ? nullptr : journal::cursor_of(base_, *v, g.context);
-    // Without a cursor: made behind the image, or freed before it.
-    return c != nullptr ? sequence >= c->sequence
-                        : v != nullptr && g.blocks[member]->context == g.context &&
-                              g.blocks[member]->freed.load() == 0;
+    if (c != nullptr) return sequence >= c->sequence;
+    const journal::ContextBlock* block = g.blocks[member];  // made behind the image, or past
+    return v != nullptr && block->context == g.context && block->freed.load() == 0;
   }
   const auto& versions = versions_[rank];
   if (from == 0 || versions.empty()) return true;

@@ -17,11 +17,12 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);
   // All pairs in the schedule of seed 0, if the job is small; shares of them in others.
-  const std::uint64_t share = scaled(is_slow(world) ? 100 : 600);
-  const bool all = thorough() && world.ranks <= 3 && !is_slow(world) && world.name != "sliced" &&
-                   !world.checkpoints;
+  const bool slow = is_slow(world) || world.snapshot_every_turns != 0;
+  const std::uint64_t share = scaled(slow ? 100 : 600);
+  const bool all =
+      thorough() && world.ranks <= 3 && !slow && world.name != "sliced" && !world.checkpoints;
   sweep.pairs(0, all ? kAll : share);
-  const std::uint64_t runs = sweep.job().runs() + scaled(is_slow(world) ? 300 : 4000);
+  const std::uint64_t runs = sweep.job().runs() + scaled(slow ? 300 : 4000);
   for (std::uint64_t seed = 1; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
     sweep.pairs(seed, share);
   }

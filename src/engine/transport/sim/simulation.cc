@@ -1,10 +1,10 @@
 #include "engine/transport/sim/simulation.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "engine/transport/sim/half_written.h"
+#include "engine/transport/sim/process.h"
 #include "journal/contexts.h"
 
 namespace rejoin::engine {
@@ -14,31 +14,6 @@ namespace {
 constexpr std::uint32_t kTurnsPerSpuriousWake = 500;
 
 }  // namespace
-
-struct Simulation::Process {
-  // kWaiting: for the agent.
-  enum class State : std::uint8_t { kReady, kAsleep, kWaiting, kDead, kDone };
-
-  Fiber fiber;
-  Simulation* simulation = nullptr;
-  std::optional<SimHost> host;
-  std::uint32_t actor = 0;
-  std::size_t ready_index = 0;
-  State state = State::kReady;
-  Point point = Point::kStart;
-  Point waits_at = Point::kStart;  // the last point but polls and the sleep itself
-  std::uint64_t steps = 0;
-  std::uint64_t priority = 0;
-  bool awaits_agent = false;
-  bool refused = false;
-  bool over = false;           // it has returned
-  std::uint64_t freezing = 0;  // number of the image that is to be made of it
-  bool woken = false;          // it is a clone of an image
-
-  bool runs() const {
-    return state == State::kReady || state == State::kAsleep || state == State::kWaiting;
-  }
-};
 
 SimOptions options_of(std::uint64_t seed) {
   SimOptions o;
@@ -236,75 +211,6 @@ bool Simulation::join(Process& p) {
   if (p.refused) return false;
   reach(p.actor, Point::kWelcome);
   return true;
-}
-
-// --- Images
-
-// In a fiber. Goes on twice: in the process, and whenever the image has cloned itself.
-Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
-  Process& p = *processes_[host.actor_];
-  p.freezing = number;
-  reach(host.actor_, Point::kImage);
-  if (!std::exchange(p.woken, false)) return Frozen::kGoesOn;
-  agent_.on_message(p.actor, {wire::MessageType::kWoken});
-  await_agent(p.actor, Point::kRegister);
-  if (p.refused) {
-    p.over = true;
-    leave_for_good(p.actor);
-  }
-  reach(p.actor, Point::kWelcome);
-  return Frozen::kWoken;
-}
-
-void Simulation::make_image(Process& p) {
-  const auto name = static_cast<std::uint32_t>(images_.size());
-  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name), {}, p.host->rank()};
-  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
-  const std::uint64_t number = std::exchange(p.freezing, 0);
-  images_.push_back(std::move(image));
-  agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
-}
-
-std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnation) {
-  const Image& image = images_[name];
-  Process& p = *image.process;
-  if (p.runs()) fail("an image is woken while its rank runs");
-  const auto actor = static_cast<std::uint32_t>(processes_.size());
-  // Its own fiber stays unused: the clone has that of the process that it is a copy of.
-  while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
-  processes_.push_back(&p);
-  newest_[image.rank] = &p;
-  ranks_[image.rank] = {incarnation, 0, false, false};
-  p.fiber.thaw(image.fiber);
-  for (std::size_t i = 0; i < image.places.size(); ++i) {
-    std::copy(image.memory[i].begin(), image.memory[i].end(), image.places[i].begin());
-  }
-  p.host->incarnation_ = incarnation;
-  p.host->actor_ = p.actor = actor;
-  p.point = p.waits_at = Point::kStart;
-  p.steps = 0;
-  p.priority = random_.next() | std::uint64_t{1} << 32;
-  p.awaits_agent = p.refused = p.over = false;
-  p.woken = true;
-  make_ready(p);
-  last_change_ = time_;
-  observer_.on_woken(*p.host, name);
-  note_agent(image.rank, "is woken");
-  return actor;
-}
-
-void Simulation::end_image(std::uint32_t image) {
-  if (!std::exchange(images_[image].alive, false)) return;
-  images_[image].fiber.stack.clear();
-  images_[image].memory.clear();
-  agent_.on_image_end(image);
-}
-
-void Simulation::end_newest_image(std::uint32_t rank) {
-  for (std::size_t i = images_.size(); i-- > 0;) {
-    if (images_[i].rank == rank && images_[i].alive)
-      return end_image(static_cast<std::uint32_t>(i));
-  }
 }
 
 void Simulation::welcome(std::uint32_t process) {

@@ -1,0 +1,76 @@
+// Images of simulated processes: copies of a fiber's stack and of its process's memory.
+#include <algorithm>
+#include <utility>
+
+#include "engine/transport/sim/process.h"
+
+namespace rejoin::engine {
+
+// In a fiber. Goes on twice: in the process, and whenever the image has cloned itself.
+Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
+  Process& p = *processes_[host.actor_];
+  p.freezing = number;
+  reach(host.actor_, Point::kImage);
+  if (!std::exchange(p.woken, false)) return Frozen::kGoesOn;
+  agent_.on_message(p.actor, {wire::MessageType::kWoken});
+  await_agent(p.actor, Point::kRegister);
+  if (p.refused) {
+    p.over = true;
+    leave_for_good(p.actor);
+  }
+  reach(p.actor, Point::kWelcome);
+  return Frozen::kWoken;
+}
+
+void Simulation::make_image(Process& p) {
+  const auto name = static_cast<std::uint32_t>(images_.size());
+  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name), {}, p.host->rank()};
+  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
+  const std::uint64_t number = std::exchange(p.freezing, 0);
+  images_.push_back(std::move(image));
+  agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
+}
+
+std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnation) {
+  const Image& image = images_[name];
+  Process& p = *image.process;
+  if (p.runs()) fail("an image is woken while its rank runs");
+  const auto actor = static_cast<std::uint32_t>(processes_.size());
+  // Its own fiber stays unused: the clone has that of the process that it is a copy of.
+  while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
+  processes_.push_back(&p);
+  newest_[image.rank] = &p;
+  ranks_[image.rank] = {incarnation, 0, false, false};
+  p.fiber.thaw(image.fiber);
+  for (std::size_t i = 0; i < image.places.size(); ++i) {
+    std::copy(image.memory[i].begin(), image.memory[i].end(), image.places[i].begin());
+  }
+  p.host->incarnation_ = incarnation;
+  p.host->actor_ = p.actor = actor;
+  p.point = p.waits_at = Point::kStart;
+  p.steps = 0;
+  p.priority = random_.next() | std::uint64_t{1} << 32;
+  p.awaits_agent = p.refused = p.over = false;
+  p.woken = true;
+  make_ready(p);
+  last_change_ = time_;
+  observer_.on_woken(*p.host, name);
+  note_agent(image.rank, "is woken");
+  return actor;
+}
+
+void Simulation::end_image(std::uint32_t image) {
+  if (!std::exchange(images_[image].alive, false)) return;
+  images_[image].fiber.stack.clear();
+  images_[image].memory.clear();
+  agent_.on_image_end(image);
+}
+
+void Simulation::end_newest_image(std::uint32_t rank) {
+  for (std::size_t i = images_.size(); i-- > 0;) {
+    if (images_[i].rank == rank && images_[i].alive)
+      return end_image(static_cast<std::uint32_t>(i));
+  }
+}
+
+}  // namespace rejoin::engine
