@@ -201,6 +201,8 @@ class Mail {
   std::uint64_t receives() const { return receives_; }
   std::uint64_t wildcards() const { return wildcards_; }
   std::uint64_t cancellations() const { return cancelled_.tail(); }
+  // A former incarnation has cancelled receives that this one has not posted yet.
+  bool has_more() const { return known_count_ != 0 && known_[known_count_ - 1] >= receives_; }
 
   // Messages that have come but are not received.
   std::uint64_t count_waiting() const {

@@ -70,7 +70,7 @@ class Snapshots final : public Heeding {
   bool take(std::uint64_t number) {
     const bool replaying = r_.incarnation > 0 && !r_.progress.live && r_.header->ranks > 1;
     // A rank can be live in one operation while it is told again what Tests of another have said.
-    if (replaying || messages_.outcomes().has_more()) return false;
+    if (replaying || messages_.outcomes().has_more() || r_.mail.has_more()) return false;
     if (r_.outstanding.any() && !engine::breaks(r_.host, Rule::kImageTakesNothingOpen)) {
       return ++put_off_ < kMostPutOff ||
              give_up(number, "nonblocking collectives are outstanding all the time");
