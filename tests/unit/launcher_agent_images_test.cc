@@ -1,0 +1,215 @@
+// The agent and images of processes, as transcripts of events and orders.
+#include <gtest/gtest.h>
+
+#include "agent_transcript.h"
+
+namespace rejoin::launcher {
+namespace {
+
+TEST(AgentImages, ANewImageIsKeptAndTheOneBeforeItEnds) {
+  expect_transcript(1, false, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 2 want 0
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 want 0
+> 6 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 7 want 0
+want image 2 of 0
+> 8 image 0 pid=21 conn=7 image=2 inc=0
+keep image 2 of 0, pid 21
+end image of 0, pid 20
+)");
+}
+
+TEST(AgentImages, ARankGoesOnFromItsImageAgainAndAgain) {
+  expect_transcript(1, true, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 6 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 9 child-ended 0 signal=9
+kill tree 0
+> 10 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 9
+> 11 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+> 12 forked 0 pid=30 inc=1
+adopt 0, pid 30
+> 13 woken 0 pid=30 conn=8 inc=1
+welcome 0 on 8
+> 14 child-ended 0 signal=9
+kill tree 0
+> 15 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 14
+> 16 respawn 0 inc=2
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+> 17 woken 0 pid=31 conn=9 inc=2
+adopt 0, pid 31
+welcome 0 on 9
+> 18 forked 0 pid=31 inc=2
+> 19 initialized 0
+> 20 finalized 0
+> 21 child-ended 0 exit=0
+await output 0
+> 22 output-ended 0
+drain 0
+report 0 ended by exit code 0 at 21
+end image of 0, pid 20
+)");
+}
+
+// Rules 3 and 8 of the snapshots' protocol.
+TEST(AgentImages, WhatComesLateIsRefused) {
+  expect_transcript(1, false, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 6 want 0
+want image 2 of 0
+> 7 child-ended 0 signal=9
+kill tree 0
+> 8 image 0 pid=21 conn=7 image=2 inc=0
+refuse 0 on 7: this image comes too late
+> 9 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 7
+> 10 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+> 11 woken 0 pid=29 conn=8 inc=0
+refuse 0 on 8: this rank has gone on without it
+> 12 forked 0 pid=29 inc=0
+> 13 forked 0 pid=30 inc=1
+adopt 0, pid 30
+> 14 woken 0 pid=31 conn=9 inc=1
+refuse 0 on 9: this rank has gone on without it
+> 15 woken 0 pid=30 conn=10 inc=1
+welcome 0 on 10
+> 16 woken 0 pid=30 conn=11 inc=1
+refuse 0 on 11: this rank has gone on without it
+> 17 image 0 pid=22 conn=12 image=2 inc=0
+refuse 0 on 12: this image comes too late
+)");
+}
+
+TEST(AgentImages, WithoutAnImageARankGoesBackToMainWhileNothingWasTruncated) {
+  expect_transcript(1, false, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 not-frozen 0 image=1
+> 6 child-ended 0 signal=9
+kill tree 0
+> 7 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 6
+> 8 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+spawn 0
+> 9 spawned 0 pid=11
+)");
+}
+
+// Rule 4: main is promised only until the first image is kept.
+TEST(AgentImages, AnImageThatEndsWhileItIsWokenIsNotReplacedByMain) {
+  expect_transcript(1, true, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 6 child-ended 0 signal=9
+kill tree 0
+> 7 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 6
+> 8 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+> 9 image-ended 0 pid=20
+lost 0: its snapshot was lost
+)");
+}
+
+TEST(AgentImages, ImagesEndWithTheJob) {
+  expect_transcript(2, false, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 0 spawn 1
+admit 1
+spawn 1
+> 1 spawned 0 pid=10
+> 1 spawned 1 pid=11
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 2 register 1 pid=11 conn=6
+welcome 1 on 6
+> 3 initialized 0
+> 3 initialized 1
+> 4 want 0
+want image 1 of 0
+want image 1 of 1
+> 5 image 1 pid=21 conn=7 image=1 inc=0
+keep image 1 of 1, pid 21
+> 6 stop 0
+terminate 0
+end image of 1, pid 21
+terminate 1
+> 7 image 0 pid=20 conn=8 image=1 inc=0
+refuse 0 on 8: this image comes too late
+> 8 want 0
+)");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
