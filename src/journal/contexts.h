@@ -101,7 +101,7 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
     const Version* v = find_image(base, rank, number);
     host.step(Step::kMark);
     const std::uint64_t mark = v != nullptr ? read(*v) : 0;
-    std::atomic_thread_fence(std::memory_order_acquire);
+    order_stores();  // and loads: what was read is read before this
     const bool again = kept.load(std::memory_order_acquire) != number;
     if (!again || breaks(host, Rule::kKeptReadAgain)) return mark;
   }

@@ -465,6 +465,7 @@ void Agent::kill_tree(std::uint32_t rank) {
 // The registered connections are closed, and whatever is in them is lost.
 void Agent::drain(std::uint32_t rank) {
   std::erase_if(coming_, [&](const Coming& c) {
+    if (c.kind >= Coming::Kind::kImage) return false;
     const Process& p = processes_[c.process];
     if (p.rank != rank || !p.registered) return false;
     return c.kind == Coming::Kind::kRegisteredEnded ||
