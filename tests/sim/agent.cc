@@ -45,20 +45,6 @@ std::uint64_t Agent::due() const {
   return next == kNever ? kNever : std::max(next, not_before_);
 }
 
-// Not while nobody goes on: a job that stands still must be found out.
-bool Agent::snapshot_due() const {
-  return snapshot_every_turns_ != 0 && !supervisor_.stopping() && progress() != progress_then_;
-}
-
-std::uint64_t Agent::progress() const {
-  std::uint64_t all = 0;
-  for (std::uint32_t r = 0; r < policy_.ranks; ++r) {
-    const engine::RankControl* c = engine::control_of(base_, r);
-    all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
-  }
-  return all;
-}
-
 // Looks at one thing that has happened, unless something is still to be done; then carries out one
 // action that others can see.
 void Agent::turn() {
@@ -139,13 +125,17 @@ std::size_t Agent::next_coming() {
   return chosen;
 }
 
+void Agent::set_first_coming() {
+  first_coming_ = kNever;
+  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+}
+
 void Agent::take_coming() {
   const std::size_t i = next_coming();
   const Coming coming = std::move(coming_[i]);
   coming_.erase(coming_.begin() + static_cast<std::ptrdiff_t>(i));
   const std::uint64_t now = simulation_->time();
-  first_coming_ = kNever;
-  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+  set_first_coming();
   if (coming.kind >= Coming::Kind::kImage) return take_image_coming(coming);
   const Process& p = processes_[coming.process];
   switch (coming.kind) {
@@ -181,8 +171,7 @@ void Agent::take_coming() {
     default:
       break;
   }
-  first_coming_ = kNever;
-  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+  set_first_coming();
 }
 
 // A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
@@ -471,8 +460,7 @@ void Agent::drain(std::uint32_t rank) {
     return c.kind == Coming::Kind::kRegisteredEnded ||
            (c.kind == Coming::Kind::kMessage && c.message.type != MessageType::kRegister);
   });
-  first_coming_ = kNever;
-  for (const Coming& c : coming_) first_coming_ = std::min(first_coming_, c.due);
+  set_first_coming();
 }
 
 void Agent::report(const AgentAction& action) {

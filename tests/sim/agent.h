@@ -98,6 +98,7 @@ class Agent : public engine::SimAgent {
   std::uint64_t some_time();
   void expect(Coming coming);
   std::size_t next_coming();
+  void set_first_coming();
   void take_coming();
   launcher::Cause cause_of_child(const Process& process) const;
   void read_all(std::uint32_t process);

@@ -91,4 +91,18 @@ void Agent::wake(const AgentAction& a) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
+// Not while nobody goes on: a job that stands still must be found out.
+bool Agent::snapshot_due() const {
+  return snapshot_every_turns_ != 0 && !supervisor_.stopping() && progress() != progress_then_;
+}
+
+std::uint64_t Agent::progress() const {
+  std::uint64_t all = 0;
+  for (std::uint32_t r = 0; r < policy_.ranks; ++r) {
+    const engine::RankControl* c = engine::control_of(base_, r);
+    all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
+  }
+  return all;
+}
+
 }  // namespace rejoin::sim

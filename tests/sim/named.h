@@ -12,14 +12,21 @@
 
 namespace rejoin::sim {
 
+// ThreadSanitizer keeps a stack of its own for each fiber, which does not go back when an image is
+// woken.
+inline bool can_simulate([[maybe_unused]] const World& w) {
+#if defined(__SANITIZE_THREAD__)
+  return w.snapshot_every_turns == 0;
+#else
+  return true;
+#endif
+}
+
 // Those in which anybody may die at any time.
 inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
   std::vector<std::string> names;
   for (const World& w : named_worlds()) {
-#if defined(__SANITIZE_THREAD__)
-    // It keeps a stack of its own for each fiber, which does not go back when an image is woken.
-    if (w.snapshot_every_turns != 0) continue;
-#endif
+    if (!can_simulate(w)) continue;
     if (w.kills.empty() && w.journal_limit_bytes == 0 && w.ranks <= most_ranks)
       names.push_back(w.name);
   }
