@@ -50,6 +50,7 @@ enum class Rule : std::uint8_t {
   kPositionAtRest,          // a position that a rank died in the middle of showing moves no more
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
+  kCompareAboveFloor,       // a message that is sent again is compared only if it is still there
   kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
   kPastImageByOrdinal,      // a context is past when it was freed before the image was made

@@ -71,7 +71,11 @@ class ChannelOp {
     const std::uint32_t hash = hash_bytes(data, bytes);
     const bool posted = k < channel.tail();
     if (posted && !engine::breaks(r_.host, Rule::kResendRecognised)) {
-      compare_resent(*channel.at(k), to, bytes, hash);
+      // What its receiver's marks have passed is not there any more.
+      const bool there = k >= channel.truncated_below();
+      if (there || engine::breaks(r_.host, Rule::kCompareAboveFloor)) {
+        compare_resent(*channel.at(k), to, bytes, hash);
+      }
       ++r_.progress.sent[to];
       return Progress::kDone;
     }

@@ -100,11 +100,14 @@ class PointToPoint {
     auto& channel = r_.journal.channel(to);
     const std::uint64_t k = r_.progress.sent[to]++;
     if (k < channel.tail() && !engine::breaks(r_.host, Rule::kResendRecognised)) {
+      r_.count_replayed();
+      // What its receiver's marks have passed is not there any more.
+      const bool there = k >= channel.truncated_below();
+      if (!there && !engine::breaks(r_.host, Rule::kCompareAboveFloor)) return {to, k};
       journal::ChannelEntry& e = *channel.at(k);
       compare_resent(e, c, call, to, key, payload);
       if (e.written.load(std::memory_order_relaxed) < e.bytes) [[unlikely]]
         r_.journal.write(to, e, static_cast<const std::byte*>(payload.data));
-      r_.count_replayed();
       return {to, k};
     }
     went_live();

@@ -130,6 +130,7 @@ class Snapshots final : public Heeding {
     r_.rebase();
     looked_at_ = r_.header->notices.load(std::memory_order_relaxed) - 1;
     r_.heeded = looked_at_;
+    truncate();  // as far as its predecessors may have: in front of the operation that comes now
     r_.control->initialized.store(1, std::memory_order_relaxed);
     r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
   }

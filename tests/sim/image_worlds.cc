@@ -39,6 +39,17 @@ void many(Player& p) {
   }
 }
 
+// So many messages that channels come round: a sender that goes back sends again what is not there
+// any more.
+void messages(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 700; ++i) {
+    if (p.rank() == 0) p.send(all, 1, static_cast<int>(i % 7), 1);
+    if (p.rank() == 1) p.recv(all, 0, static_cast<int>(i % 7));
+    if (i % 40 == 0) p.bcast(all, 1, 1);
+  }
+}
+
 // A rank sends far ahead of its receiver: what is not received stays, whatever image its sender
 // has.
 void ahead(Player& p) {
@@ -113,6 +124,7 @@ std::vector<World> image_worlds() {
   add("images", 3, 60, mixed);
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);
+  add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
   add("images-open", 2, 60, open);
   add("images-communicators", 3, 90, communicators);
