@@ -101,7 +101,6 @@ const RuleCase kRules[] = {
     {"KeepNonblockingPayload", Rule::kKeepNonblockingPayload, "outstanding-limit", "I1", 1},
     {"PositionAtRest", Rule::kPositionAtRest, "outstanding-disagree", "deadlock"},
     {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
-    {"CompareAboveFloor", Rule::kCompareAboveFloor, "images-messages", ""},
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
     {"ImageTakesNothingOpen", Rule::kImageTakesNothingOpen, "images-open", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
