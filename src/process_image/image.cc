@@ -198,7 +198,7 @@ class Freezer final : public engine::ProcessImage {
     const std::uint64_t value = number | wire::kMarkOfImage;
     auto& host = rank_.host();
     auto& mark = rank_.control().output_mark;
-    // A mark that was refused is asked for again, by the same number: its answer is another one.
+    // One that was refused is wanted once more, with the same number: its answer is another one.
     mark.store(0, std::memory_order_relaxed);
     host.tell(MessageType::kMark, files_.unread_input(), value, nullptr, 0);
     std::uint64_t answer = 0;
