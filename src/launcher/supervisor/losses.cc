@@ -65,7 +65,8 @@ void Losses::died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, c
   Rank& r = ranks_[rank];
   if (!restarted || r.away) return;
   r = {true, at_ns};
-  if (away_++ == 0) away_since_ns_ = at_ns;
+  // Of several that die together, one that was seen later may be told of first.
+  away_since_ns_ = away_++ == 0 ? at_ns : std::min(away_since_ns_, at_ns);
 }
 
 void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns) {
