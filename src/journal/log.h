@@ -101,9 +101,9 @@ class LogWriter {
   }
   void show() { log_->tail.store(tail_, std::memory_order_release); }
 
+  std::uint64_t truncated_below() const { return keep_from_; }
   // Elements below `keep_from` may be overwritten from now on. What was appended before the first
   // call stays where it is, for ever: it is what every incarnation replays. 0: nothing.
-  std::uint64_t truncated_below() const { return keep_from_; }
   void truncate(std::uint64_t keep_from) {
     keep_from_ = std::max(keep_from_, keep_from);
     if (wraps_ || keep_from_ == 0) return;

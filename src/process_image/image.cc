@@ -285,14 +285,11 @@ class Freezer final : public engine::ProcessImage {
     prctl(PR_SET_NAME, kernel_.name);
     write_text(kOomScore, kernel_.oom_score_adj);
     hold_lifeline();
-    char why[400];
+    char why[400] = "";
     const bool whole = files_.restore(pipes, why, sizeof why);
-    const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation);
-    if (socket < 0) syscall(SYS_exit_group, 1);
-    if (!whole) {
-      tell_agent(socket, MessageType::kNotFrozen, rank_.rank(), incarnation, 0, number_, why);
-      for (;;) pause();  // the agent goes back to another point, or ends the job
-    }
+    const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation, why);
+    // If it cannot go on, the agent goes back to another point, or ends the job.
+    if (socket < 0 || !whole) syscall(SYS_exit_group, 1);
     recovery::renote_standard_pipes(pipes);
     for (int i = 0; i < 3; ++i) close(pipes[i]);
     if (!recovery::attach_again(socket)) syscall(SYS_exit_group, 1);

@@ -180,7 +180,10 @@ bool OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
     const File& f = files_[i];
     if (f.pipe >= 0) {
       const int inherits = fcntl(f.fd, F_GETFD);
-      if (dup2(pipes[f.pipe], f.fd) != f.fd) return false;
+      if (dup2(pipes[f.pipe], f.fd) != f.fd) {
+        snprintf(why, size, "its pipes could not be put in place");
+        return false;
+      }
       fcntl(f.fd, F_SETFD, inherits);
       continue;
     }
@@ -189,8 +192,7 @@ bool OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
       std::uint64_t hash = 0;
       const bool same = fstat(f.fd, &s) == 0 &&
                         static_cast<std::uint64_t>(s.st_size) >= f.size_bytes &&
-                        (modified_ns(s) == f.modified_ns ||
-                         (hash_contents(f.fd, f.size_bytes, &hash) && hash == f.hash));
+                        hash_contents(f.fd, f.size_bytes, &hash) && hash == f.hash;
       if (!same) {
         char name[256];
         name_of(f.fd, name, sizeof name);

@@ -328,11 +328,12 @@ void renote_standard_pipes(const int pipes[3]) {
   }
 }
 
-int connect_as(MessageType type, std::uint64_t number, std::uint32_t incarnation) {
+int connect_as(MessageType type, std::uint64_t number, std::uint32_t incarnation,
+               const char* text) {
   const int connected = connect_to(agent_address.name);
   if (connected < 0) return -1;
   const int socket = move_high(connected);
-  if (send_first(socket, type, attachment->rank.rank(), "", number, incarnation)) return socket;
+  if (send_first(socket, type, attachment->rank.rank(), text, number, incarnation)) return socket;
   close(socket);
   return -1;
 }

@@ -37,7 +37,8 @@ void renote_standard_pipes(const int pipes[3]);
 
 // A connection of its own to the agent, with its first datagram sent: kImage or kWoken. -1: the
 // agent is gone.
-int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation);
+int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation,
+               const char* text = "");
 
 // In a clone that was woken and has asked to be the rank over `socket`: waits until it may, and
 // maps the segment where it was. False: it may not.

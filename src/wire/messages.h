@@ -41,7 +41,8 @@
 //   kForked       image -> agent value = process id of the clone that does so; 0: it could not be
 //                                made, code = errno. incarnation = that of the kWake
 //   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as
-//                                `incarnation`. The answer is kWelcome or kRefused
+//                                `incarnation`. The answer is kWelcome or kRefused. With a text it
+//                                cannot go on, and says why
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's

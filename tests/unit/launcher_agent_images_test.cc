@@ -180,6 +180,46 @@ lost 0: its snapshot was lost
 )");
 }
 
+// Whether the agent has heard from the image before, or hears of the clone first.
+TEST(AgentImages, AnImageThatCannotGoOnIsGivenUp) {
+  const std::string until_waking = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 6 child-ended 0 signal=9
+kill tree 0
+> 7 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 6
+> 8 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+)";
+  expect_transcript(1, true, until_waking + R"(> 9 useless 0 pid=30 conn=7 inc=1
+end image of 0, pid 20
+lost 0: 
+> 10 forked 0 pid=30 inc=1
+)");
+  expect_transcript(1, false, until_waking + R"(> 9 forked 0 pid=30 inc=1
+adopt 0, pid 30
+> 10 useless 0 pid=31 conn=7 inc=1
+> 11 useless 0 pid=30 conn=7 inc=0
+> 12 useless 0 pid=30 conn=8 inc=1
+end image of 0, pid 20
+kill tree 0
+)");
+}
+
 TEST(AgentImages, ImagesEndWithTheJob) {
   expect_transcript(2, false, R"(
 > 0 spawn 0

@@ -174,9 +174,12 @@ void AgentCore::on_woken(const AgentEvent& e) {
 
 void AgentCore::on_useless(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
+  const bool waking = r.state == State::kWaking;
+  const bool running = r.state == State::kRunning && r.woken && r.child == e.pid;
+  if (e.incarnation != r.incarnation || (!waking && !running)) return;
   end_image(e.rank);
   r.why_lost = e.text;
-  if (r.state != State::kRunning) return;
+  if (waking) return start_again(e.rank);
   r.state = State::kDying;
   r.cause = Cause{Cause::Kind::kSignal, 9};
   r.ended_at_ns = e.at_ns;

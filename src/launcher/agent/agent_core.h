@@ -37,7 +37,7 @@ struct AgentEvent {
     kImage,        // pid, connection, number, incarnation: an image is there
     kNotFrozen,    // number: the rank could not make it
     kForked,       // pid, incarnation: by an image that was asked; pid 0: it could not
-    kUseless,      // connection: the clone of an image cannot go on; text
+    kUseless,      // pid, incarnation, text: the clone of an image cannot go on
     kImageEnded,   // pid
     kInitialized,  // by the registered process
     kFinalized,
@@ -110,6 +110,9 @@ class AgentCore {
   bool running(std::uint32_t rank) const {
     const Rank& r = ranks_[rank];
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
+  }
+  bool keeps(std::uint32_t rank, std::int64_t image) const {
+    return ranks_[rank].image.pid == image;
   }
   bool has_image(std::uint32_t rank) const { return ranks_[rank].image.pid != 0; }
   bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }

@@ -19,7 +19,10 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
   AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection};
   asks.number = first.value;
   asks.incarnation = first.incarnation;
-  if (first.type == MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
+  if (first.type == MessageType::kWoken) {
+    asks.text = text_of(first).substr(wire::kSecretBytes);
+    asks.kind = asks.text.empty() ? AgentEvent::Kind::kWoken : AgentEvent::Kind::kUseless;
+  }
   if (first.type == MessageType::kImage) {
     // A program that makes checkpoints goes back to them.
     auto now = engine::Return::kUndecided;
@@ -36,15 +39,9 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
 
 void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
-  if (message.type == MessageType::kForked) {
-    said.pid = static_cast<std::int64_t>(message.value);
-    said.incarnation = message.incarnation;
-  } else if (message.type == MessageType::kNotFrozen) {
-    said.kind = AgentEvent::Kind::kUseless;
-    said.text = text_of(message);
-  } else {
-    return;
-  }
+  if (message.type != MessageType::kForked) return;
+  said.pid = static_cast<std::int64_t>(message.value);
+  said.incarnation = message.incarnation;
   feed(said);
 }
 
