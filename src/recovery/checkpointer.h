@@ -262,7 +262,7 @@ class Checkpointer {
     restored_ = &v;
     r_.progress.restore(r_.host.base(), v);
     r_.loaded_version = r_.progress.version;
-    r_.faults.arm(r_.progress.ordinal);
+    r_.faults.go_on_behind(r_.incarnation, r_.progress.ordinal);
     // An incarnation that died before it said so must not hold back the marks, again and again.
     if (r_.control->kept.load(std::memory_order_relaxed) < r_.loaded_version) {
       r_.host.step(Step::kAcknowledge);

@@ -19,9 +19,14 @@ class FaultInjection {
     arm(0);
   }
 
-  // Another incarnation goes on behind the operation with this ordinal.
-  void rearm(std::uint32_t incarnation, std::uint64_t ordinal) {
+  // This incarnation goes on behind the operation with this ordinal, from a checkpoint or as the
+  // clone of a snapshot. What was to fire in one that is not done again fires in the next one.
+  void go_on_behind(std::uint32_t incarnation, std::uint64_t ordinal) {
     incarnation_ = incarnation;
+    for (std::uint32_t i = 0; i < header_->faults; ++i) {
+      journal::FaultPoint& p = header_->fault[i];
+      if (is_mine(p, PointKind::kOperation) && p.ordinal <= ordinal) p.ordinal = ordinal + 1;
+    }
     arm(ordinal);
   }
 

@@ -67,7 +67,7 @@ struct Rooms {
     incarnation = control->incarnation.load(std::memory_order_acquire);
     begin_incarnation();
     control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
-    faults.rearm(incarnation, progress.ordinal);
+    faults.go_on_behind(incarnation, progress.ordinal);
     if (engine::breaks(host, Rule::kRebaseWoken)) return;
     journal.rebase();
     calls.rebase();

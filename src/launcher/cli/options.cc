@@ -219,8 +219,9 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                  "let a rank kill itself there: POINT is the number of\n"
                  "an MPI operation (from 1), init or finalize, with\n"
                  ".before, .inside (default) or .after; INCARNATION\n"
-                 "counts from 0 (default). One that does not fire is an\n"
-                 "error")
+                 "counts from 0 (default). If that one goes on behind\n"
+                 "the point (from a snapshot or a checkpoint), the next\n"
+                 "operation it is. One that does not fire is an error")
       ->type_name("RANK@POINT[#INCARNATION]")
       ->allow_extra_args(false)
       ->group(watching);

@@ -36,11 +36,12 @@ Module open_module(const char* path) {
   m.module = dwfl_report_offline(session, "", path, -1);
   dwfl_report_end(session, nullptr, nullptr);
   if (m.module != nullptr && dwfl_module_getelf(m.module, &m.bias) == nullptr) m.module = nullptr;
+  if (m.module == nullptr) dwfl_end(session);
   return m;
 }
 
 const Module& module_at(const char* path) {
-  static std::map<std::string, Module> modules;
+  static auto& modules = *new std::map<std::string, Module>;  // never destroyed
   const auto found = modules.find(path);
   return found != modules.end() ? found->second
                                 : modules.emplace(path, open_module(path)).first->second;
