@@ -286,13 +286,12 @@ class Freezer final : public engine::ProcessImage {
     write_text(kOomScore, kernel_.oom_score_adj);
     hold_lifeline();
     char why[400] = "";
-    const bool whole = files_.restore(pipes, why, sizeof why);
+    files_.restore(pipes, why, sizeof why);
+    // With a reason why it cannot go on, it is refused.
     const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation, why);
-    // If it cannot go on, the agent goes back to another point, or ends the job.
-    if (socket < 0 || !whole) syscall(SYS_exit_group, 1);
+    if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
     recovery::renote_standard_pipes(pipes);
     for (int i = 0; i < 3; ++i) close(pipes[i]);
-    if (!recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
   }
 
   recovery::Rank& rank_;

@@ -175,14 +175,14 @@ void OpenFiles::release_pipes() const {
   close(nowhere);
 }
 
-bool OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
+void OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
   for (std::size_t i = 0; i < count_; ++i) {
     const File& f = files_[i];
     if (f.pipe >= 0) {
       const int inherits = fcntl(f.fd, F_GETFD);
       if (dup2(pipes[f.pipe], f.fd) != f.fd) {
         snprintf(why, size, "its pipes could not be put in place");
-        return false;
+        return;
       }
       fcntl(f.fd, F_SETFD, inherits);
       continue;
@@ -198,7 +198,7 @@ bool OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
         name_of(f.fd, name, sizeof name);
         snprintf(why, size, "%s was written over since the snapshot, and the program may read it",
                  name);
-        return false;
+        return;
       }
     }
   }
@@ -206,7 +206,6 @@ bool OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
     const File& f = files_[i];
     if (f.pipe < 0 && f.offset >= 0) lseek(f.fd, f.offset, SEEK_SET);
   }
-  return true;
 }
 
 void OpenFiles::write_on() const {

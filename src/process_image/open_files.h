@@ -25,8 +25,8 @@ class OpenFiles {
   // In the image: lets go of the rank's pipes, so that their other ends see the process's end.
   void release_pipes() const;
   // In a woken clone: its own pipes stand in for the rank's, and files are read and written where
-  // they were. False: one of them is not what it was; `why` is a sentence.
-  bool restore(const int pipes[3], char* why, std::size_t size) const;
+  // they were. If one of them is not what it was, `why` becomes a sentence; else it stays empty.
+  void restore(const int pipes[3], char* why, std::size_t size) const;
   // Then, when libc is recorded again: what the dead process has written behind them is written
   // again.
   void write_on() const;

@@ -265,6 +265,7 @@ class Host {
       case AgentAction::Kind::kWant:
       case AgentAction::Kind::kKeep:
       case AgentAction::Kind::kEndImage:
+      case AgentAction::Kind::kAskImages:
       case AgentAction::Kind::kWake:
       case AgentAction::Kind::kAdopt:
       case AgentAction::Kind::kLost:

@@ -43,6 +43,8 @@ inline std::string to_text(const AgentAction& a) {
     case Kind::kKeep:
       return "keep image " + std::to_string(a.number) + " of " + rank + ", pid " +
              std::to_string(a.pid);
+    case Kind::kAskImages:
+      return "ask for images";
     case Kind::kEndImage:
       return "end image of " + rank + ", pid " + std::to_string(a.pid);
     case Kind::kWake:

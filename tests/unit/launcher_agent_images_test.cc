@@ -176,7 +176,34 @@ ring all
 admit 0
 wake image 1 of 0
 > 9 image-ended 0 pid=20
+ask for images
 lost 0: its snapshot was lost
+)");
+}
+
+TEST(AgentImages, OneThatIsKeptIsReplacedIfItEnds) {
+  expect_transcript(1, false, R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 5 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 6 want 0
+want image 2 of 0
+> 7 image 0 pid=21 conn=7 image=2 inc=0
+keep image 2 of 0, pid 21
+end image of 0, pid 20
+> 8 image-ended 0 pid=20
+> 9 image-ended 0 pid=21
+ask for images
+> 10 want 0
+want image 3 of 0
 )");
 }
 
@@ -206,6 +233,7 @@ admit 0
 wake image 1 of 0
 )";
   expect_transcript(1, true, until_waking + R"(> 9 useless 0 pid=30 conn=7 inc=1
+refuse 0 on 7: it cannot go on
 end image of 0, pid 20
 lost 0: 
 > 10 forked 0 pid=30 inc=1
@@ -213,8 +241,11 @@ lost 0:
   expect_transcript(1, false, until_waking + R"(> 9 forked 0 pid=30 inc=1
 adopt 0, pid 30
 > 10 useless 0 pid=31 conn=7 inc=1
+refuse 0 on 7: it cannot go on
 > 11 useless 0 pid=30 conn=7 inc=0
+refuse 0 on 7: it cannot go on
 > 12 useless 0 pid=30 conn=8 inc=1
+refuse 0 on 8: it cannot go on
 end image of 0, pid 20
 kill tree 0
 )");

@@ -130,6 +130,7 @@ void AgentCore::on_image_ended(const AgentEvent& e) {
   if (r.image.pid != e.pid) return;
   r.image = {};
   r.why_lost = "its snapshot was lost";
+  if (!stopping_) act(Kind::kAskImages, e.rank);
   if (r.state == State::kWaking) start_again(e.rank);
 }
 
@@ -176,6 +177,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   const bool waking = r.state == State::kWaking;
   const bool running = r.state == State::kRunning && r.woken && r.child == e.pid;
+  act(Kind::kRefuse, e.rank, e.connection, "it cannot go on");
   if (e.incarnation != r.incarnation || (!waking && !running)) return;
   end_image(e.rank);
   r.why_lost = e.text;

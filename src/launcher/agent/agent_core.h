@@ -72,6 +72,7 @@ struct AgentAction {
     kWant,         // number: of the image that the rank is to make
     kKeep,         // number, pid: the image's cursors are the rank's marks from now on
     kEndImage,     // pid, connection: it is not needed any more
+    kAskImages,    // the image that was kept has died: the next round is to come soon
     kWake,         // number, connection: the image is to clone itself as the admitted incarnation
     kAdopt,        // pid: the clone; the rank's child from now on
     kLost,         // text: nothing is left that the rank could be started from
@@ -110,9 +111,6 @@ class AgentCore {
   bool running(std::uint32_t rank) const {
     const Rank& r = ranks_[rank];
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
-  }
-  bool keeps(std::uint32_t rank, std::int64_t image) const {
-    return ranks_[rank].image.pid == image;
   }
   bool has_image(std::uint32_t rank) const { return ranks_[rank].image.pid != 0; }
   bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }

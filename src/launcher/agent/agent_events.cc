@@ -43,13 +43,7 @@ RankOutputs::Calls Agent::output_calls() {
 
 Processes::Calls Agent::process_calls() {
   Processes::Calls calls;
-  calls.feed = [this](const AgentEvent& event) {
-    // One that was ended because another is kept needs no other.
-    const bool lost = event.kind == AgentEvent::Kind::kImageEnded &&
-                      core_.keeps(event.rank, event.pid) && !stopping_;
-    feed(event);
-    if (lost) snapshot_asked();
-  };
+  calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
   return calls;

@@ -65,6 +65,9 @@ void Agent::carry_out_image(const AgentAction& a) {
       connections_.close(a.connection);
       processes_.end_image(pid);
       break;
+    case AgentAction::Kind::kAskImages:
+      snapshot_asked();
+      break;
     case AgentAction::Kind::kWake:
       wake(a);
       break;

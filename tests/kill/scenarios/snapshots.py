@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from harness import Skip, check_deaths, check_returns, require, scenario
+from harness import Kill, Skip, check_deaths, check_returns, require, scenario
 from processes import proc_text
 from scenarios.endings import messages
 
@@ -104,6 +104,11 @@ def goes_on(t, ranks, *command):
     require(woken > 0, "no rank went on from an image", result)
 
 
+# What is in the files is part of the output.
+def names_of_files(ranks):
+    return [f"{what}.{rank}" for what in ("added", "direct", "state") for rank in range(ranks)]
+
+
 # ------------------------------------------------------------------------------------------ scenarios
 
 
@@ -166,6 +171,37 @@ def snapshot_lost(t):
     require(LOST.fullmatch(messages(result)[-1]), "not the line", result)
 
 
+@scenario()
+def snapshots_rewritten(t):
+    """A file that is open to be read and written, and written over behind the image: one line."""
+    n, command = 2, ("frozen", "rewrite", "steps=900")
+
+    def interfere(job):
+        job.until(lambda: len(images(job)) == n, "there is an image of each rank")
+        seen = job.out().count("rank 1, step ")
+        job.until_output(f"rank 1, step {seen + 30}")
+        job.kill(1)
+
+    leaves = names_of_files(n)
+    result = t.run(n, *command, flags=["--snapshots", "0.3"], interfere=interfere, leaves=leaves)
+    require(result.code == 1, f"exit code {result.code}", result)
+    require("direct.1" in messages(result)[-1], "the file is not named", result)
+
+
+@scenario(moment=["before", "inside", "after"])
+def snapshots_past_a_kill(t, moment):
+    """A death that was asked for in what is not done again comes in the next operation."""
+    n, command = 2, ("frozen", "messages", "steps=600")
+    expected = t.undisturbed(n, *command)
+    kills = [Kill(1, "finalize", "after"), Kill(1, 3, moment, 1)]
+    result = t.run(n, *command, flags=EVERY_10_MS, kills=kills)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require_same(result, expected, n)
+    check_returns(result, n)
+    first, second = [e["position"]["ordinal"] for e in result.named("death")]
+    require(second > first / 2, f"they died in operations {first} and {second}", result)
+
+
 @scenario(how=["input", "input_bytes"], sweeps=True)
 def snapshots_input(t, how):
     """Rank 0 reads its standard input line by line; from a file, and from one who writes slowly."""
@@ -181,11 +217,6 @@ def snapshots_input(t, how):
             flags, interfere = EVERY_10_MS, at_random(t.rng)
             result = t.run(2, *command, flags=flags, interfere=interfere, prefix=prefix)
             judge(result, expected, 2)
-
-
-# What is in the files is part of the output.
-def names_of_files(ranks):
-    return [f"{what}.{rank}" for what in ("added", "direct", "state") for rank in range(ranks)]
 
 
 @scenario(sweeps=True)
