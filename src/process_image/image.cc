@@ -181,8 +181,9 @@ class Freezer final : public engine::ProcessImage {
     faults_ = faults;
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) return Frozen::kGoesOn;
-    rank_.host().tell(MessageType::kNotFrozen, error, number, strerrordesc_np(error),
-                      strlen(strerrordesc_np(error)));
+    char why[120];
+    const int bytes = snprintf(why, sizeof why, "cannot be cloned (%s)", strerrordesc_np(error));
+    rank_.host().tell(MessageType::kNotFrozen, error, number, why, static_cast<std::size_t>(bytes));
     return Frozen::kNot;
   }
 

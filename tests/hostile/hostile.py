@@ -278,6 +278,8 @@ class Shape:
         self.name, self._options = name, options
         self._program = self._expected = None
         self.counts = dict.fromkeys(["jobs", "programs", "deaths", "before init", "before live"], 0)
+        if options.snapshots:
+            self.counts["from images"] = 0
         self._directory = tempfile.TemporaryDirectory(prefix="hostile-")
 
     def close(self):
@@ -296,6 +298,8 @@ class Shape:
         os.mkdir(f"{directory}/work")
         flags = ["--max-restarts", "1000", "--journal-limit", "4G"]
         flags += ["--events", f"{directory}/events"]
+        if self._options.snapshots:
+            flags += ["--snapshots", self._options.snapshots]
         words = [self._options.ftrun, "-n", str(n), *flags, *program]
         return HostileJob(words, directory, self._options.limit_s, expected_bytes)
 
@@ -337,12 +341,16 @@ class Shape:
             self.counts["deaths"] += 1
             self.counts["before init"] += "init" not in seen
             self.counts["before live"] += incarnation > 0 and "live" not in seen
+        if self._options.snapshots:
+            woken = sum("snapshot" in e.get("from", "") for e in result.events)
+            self.counts["from images"] += woken
 
 
 def command_again(options, shape, number):
     words = [sys.argv[0], "--shape", shape, "--seed", options.seed, "--job", str(number)]
     words += ["--most-ranks", str(options.most_ranks), "--limit", str(options.limit_s)]
     words += ["--ftrun", options.ftrun, "--program", options.program, "--repeat", "20"]
+    words += ["--snapshots", options.snapshots] if options.snapshots else []
     return shlex.join(words)
 
 
@@ -387,6 +395,8 @@ def main():
     # Undisturbed a job takes about a second, and prints a line every few milliseconds.
     text = "seconds that a job may print nothing"
     parser.add_argument("--limit", dest="limit_s", type=float, default=60, help=text)
+    text = "ftrun's; some ranks must have gone on from images then"
+    parser.add_argument("--snapshots", metavar="SECONDS", help=text)
     parser.add_argument("--job", type=int, help="only this one")
     parser.add_argument("--repeat", type=int, default=1, help="with --job")
     parser.add_argument("--keep-going", action="store_true", help="after a failure")

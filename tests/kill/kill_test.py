@@ -29,6 +29,7 @@ from scenarios import (  # noqa: E402, F401
     shells,
     sides,
     snapshots,
+    snapshots_sizes,
     threads,
     topologies,
 )

@@ -7,6 +7,9 @@ random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run 
 from (S, I) alone, so that one run can be repeated: --seed S --run I. Moments from outside depend on
 the machine's speed; logical points do not.
 
+With --snapshots SECONDS ranks make images of themselves so often, every run is killed from outside,
+more often, and some rank must have gone on from an image.
+
 More by hand: --seed 7 --runs 1000
 """
 
@@ -30,6 +33,7 @@ import programs  # noqa: E402
 
 MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
 MAX_DEATHS_OF_RANK = 3
+MAX_DEATHS_WITH_IMAGES = 24  # any number of one rank's
 LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is nobody to kill
 RUN_LIMIT_S = 300
 POLL_INTERVAL_S = 0.005
@@ -44,8 +48,13 @@ class Outcome:
         self.events = events
 
 
+def all_there(events, ranks):
+    return len({event["rank"] for event in events.events if event["event"] == "init"}) == ranks
+
+
 def run_program(options, name, flags=(), kills=()):
-    """Runs the program in the directory `name`; `kills` are (seconds, rank) pairs, from outside."""
+    """Runs the program in the directory `name`; `kills` are (seconds, rank) pairs, from outside: since
+    the start, or with images since all ranks are there."""
     program = options.program
     directory = f"{options.out}/{name}"
     shutil.rmtree(directory, ignore_errors=True)
@@ -56,7 +65,7 @@ def run_program(options, name, flags=(), kills=()):
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
     command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)
-    start = time.monotonic()
+    start = begun = time.monotonic()
     with open(f"{directory}/output", "wb") as output, open(f"{directory}/log", "wb") as log:
         process = subprocess.Popen(
             command + arguments, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=log
@@ -67,7 +76,9 @@ def run_program(options, name, flags=(), kills=()):
                 if elapsed_s > RUN_LIMIT_S:
                     raise AssertionError(f"not done after {RUN_LIMIT_S} s; see {directory}/log")
                 events.poll()
-                while kills and elapsed_s >= kills[0][0]:
+                if options.snapshots and not all_there(events, program.ranks):
+                    begun = time.monotonic()
+                while kills and time.monotonic() - begun >= kills[0][0]:
                     pid = events.pids.pop(kills.pop(0)[1], None)
                     # None: between two incarnations. Gone: it ended since the events were read.
                     with contextlib.suppress(ProcessLookupError):
@@ -87,9 +98,11 @@ def run_program(options, name, flags=(), kills=()):
     return Outcome(program.results(directory), duration_s, events.events)
 
 
-def random_ranks(rng, ranks):
+def random_ranks(rng, ranks, snapshots=False):
     """Returns the ranks to kill, in order."""
     chosen = []
+    if snapshots:
+        return [rng.randrange(ranks) for _ in range(rng.randint(1, MAX_DEATHS_WITH_IMAGES))]
     for _ in range(rng.randint(1, MAX_DEATHS)):
         rank = rng.randrange(ranks)
         if chosen.count(rank) < MAX_DEATHS_OF_RANK:
@@ -97,12 +110,13 @@ def random_ranks(rng, ranks):
     return chosen
 
 
-def outside_kills(rng, ranks, duration_s):
+def outside_kills(rng, ranks, duration_s, snapshots=False):
     """Moments and ranks; about every fourth run kills all ranks at once."""
     if rng.random() < 0.25:
         moment_s = rng.uniform(0.0, LATEST_SHARE * duration_s)
         return [(moment_s, rank) for rank in range(ranks)]
-    return [(rng.uniform(0.0, LATEST_SHARE * duration_s), r) for r in random_ranks(rng, ranks)]
+    chosen = random_ranks(rng, ranks, snapshots)
+    return [(rng.uniform(0.0, LATEST_SHARE * duration_s), rank) for rank in chosen]
 
 
 def logical_kills(rng, ranks, operations):
@@ -119,10 +133,15 @@ def logical_kills(rng, ranks, operations):
 
 
 def disturbed_run(options, number, expected, operations):
-    """Returns (deaths, a line about the run); a failure's AssertionError says how to repeat it."""
+    """Returns (deaths, how many of them were followed by an image's waking, a line about the run);
+    a failure's AssertionError says how to repeat it."""
     rng = random.Random(f"{options.seed}/{number}")
     ranks = options.program.ranks
-    if number % 2:
+    if options.snapshots:
+        flags = ["--snapshots", options.snapshots, "--max-restarts", "1000"]
+        kills = outside_kills(rng, ranks, expected.duration_s, snapshots=True)
+        what = " ".join(f"{rank}@{moment:.2f}s" for moment, rank in sorted(kills))
+    elif number % 2:
         flags, kills = [], outside_kills(rng, ranks, expected.duration_s)
         what = " ".join(f"{rank}@{moment:.2f}s" for moment, rank in sorted(kills))
     else:
@@ -139,12 +158,16 @@ def disturbed_run(options, number, expected, operations):
         repeat = f"{sys.argv[0]} {program_arguments(options)} --run {number}"
         raise AssertionError(f"run {number} ({what}): {error}\nrepeat: {repeat}") from error
     deaths = sum(event["event"] == "death" for event in outcome.events)
+    woken = sum("snapshot" in event.get("from", "") for event in outcome.events)
     shutil.rmtree(f"{options.out}/run-{number}")
-    return deaths, f"run {number}: {outcome.duration_s:.1f} s, {deaths} deaths ({what})"
+    line = f"run {number}: {outcome.duration_s:.1f} s, {deaths} deaths, {woken} images ({what})"
+    return deaths, woken, line
 
 
 def program_arguments(options):
-    return f"{options.name} --ftrun {options.ftrun} --out {options.out} --seed {options.seed}"
+    snapshots = f" --snapshots {options.snapshots}" if options.snapshots else ""
+    out = os.path.dirname(options.out)
+    return f"{options.name} --ftrun {options.ftrun} --out {out} --seed {options.seed}{snapshots}"
 
 
 def operations_of(program, events):
@@ -163,6 +186,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="(default 1)")
     parser.add_argument("--runs", type=int, default=6, help="how many (default 6)")
     parser.add_argument("--run", type=int, help="only the run of this number")
+    parser.add_argument("--snapshots", metavar="SECONDS", help="as ftrun's")
     options = parser.parse_args()
     options.out = os.path.abspath(f"{options.out}/{options.name}")
     options.ftrun = os.path.abspath(options.ftrun)
@@ -174,13 +198,15 @@ def main():
     operations = operations_of(options.program, undisturbed.events)
     print(f"undisturbed: {undisturbed.duration_s:.1f} s, {operations} operations", flush=True)
     numbers = [options.run] if options.run else range(1, options.runs + 1)
-    deaths = 0
+    deaths = woken = 0
     for number in numbers:
-        died, line = disturbed_run(options, number, undisturbed, operations)
+        died, images, line = disturbed_run(options, number, undisturbed, operations)
         deaths += died
+        woken += images
         print(line, flush=True)
     assert deaths > 0, "nobody was killed"
-    print(f"{len(numbers)} runs, {deaths} deaths, every result as undisturbed")
+    assert woken > 0 or not options.snapshots, "no rank went on from an image"
+    print(f"{len(numbers)} runs, {deaths} deaths, {woken} from images, every result as undisturbed")
 
 
 if __name__ == "__main__":

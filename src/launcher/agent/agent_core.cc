@@ -43,6 +43,7 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
         adopt(e.rank, e.pid);
       } else {
         end_image(e.rank);
+        r.why_lost = "its snapshot could not be cloned";
         start_again(e.rank);
       }
       break;

@@ -10,12 +10,21 @@
 //   rewrite   as files, but the third is written over
 //   thread, child, timer, mapping, pipe, socket: up to step S (default: the end) what forbids an
 //             image
+//   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
+//             that images make of themselves
+// resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -174,7 +183,55 @@ static void read_files(int steps) {
   close(direct);
 }
 
+// ------------------------------------------------------------------------------- a large process
+
+enum { kPageWords = 512 };
+
+static uint64_t* resident;
+static size_t resident_pages;
+
+static void touch(long long megabytes) {
+  if (check_state.rank != 1 || megabytes == 0) return;
+  resident_pages = (size_t)megabytes << 8;
+  resident = malloc(resident_pages * kPageWords * sizeof *resident);
+  check_true("memory", resident != NULL);
+  for (size_t p = 0; p < resident_pages; ++p) resident[p * kPageWords] = hash_step(p, 1);
+}
+
+/** Each page is written once at most; then it holds what its number and `value` make. */
+static void use_resident(int step, uint64_t value) {
+  static uint64_t written[4096];
+  if (resident == NULL) return;
+  const size_t stride = resident_pages / 4096, own = (size_t)step * stride;
+  written[step] = value;
+  resident[own * kPageWords] = hash_step(own, value);
+  for (int older = 0; older <= step; ++older) {
+    const size_t page = (size_t)older * stride;
+    check_u64("a page", hash_step(page, written[older]), resident[page * kPageWords]);
+  }
+  const size_t untouched = own + 1 + (size_t)(value % (stride - 1));
+  check_u64("another page", hash_step(untouched, 1), resident[untouched * kPageWords]);
+}
+
 // -------------------------------------------------------------------------- what forbids an image
+
+/** Of all clones those whose flags have all of `with` and none of `without` fail. */
+static void refuse_clones(unsigned with, unsigned without) {
+  const unsigned flags = offsetof(struct seccomp_data, args[0]);
+  struct sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 5),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, without, 3, 0),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, with),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, with, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+  check_i64("no new privileges", 0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+  check_i64("seccomp", 0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
 
 static pthread_t thread;
 static int ends[2] = {-1, -1};
@@ -201,6 +258,9 @@ static void forbid(void) {
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check_true("mapping", shared != MAP_FAILED);
   }
+  if (is("clone")) refuse_clones(0, 0);
+  if (is("image")) refuse_clones(0, CLONE_VFORK);
+  if (is("woken")) refuse_clones(CLONE_PARENT, 0);
   if (is("pipe")) check_true("pipe", pipe(ends) == 0);
   if (is("socket")) check_true("socket", socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 }
@@ -231,6 +291,7 @@ int main(int argc, char** argv) {
   if (steps > (int)(sizeof seen / sizeof *seen)) check_fail("steps", "fewer", "more");
   if (is("input_bytes")) setvbuf(stdin, NULL, _IONBF, 0);
   if (with_files) open_files();
+  touch(argument_number(argc, argv, "resident", 0));
   forbid();
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
@@ -242,6 +303,7 @@ int main(int argc, char** argv) {
     if (with_input) value = hash_step(value, line_of_input());
     received_by_all(value);
     remember(step, value);
+    use_resident(step, value);
     if (with_files) write_files(step, value);
     printf("rank %d, step %d: %016llx\n", check_state.rank, step, (unsigned long long)value);
     if (check_state.rank % 2 == 0) fflush(stdout);

@@ -1,0 +1,69 @@
+"""Frozen images of large processes, and where the kernel refuses clones."""
+
+from harness import require, scenario
+from scenarios.endings import messages
+from scenarios.snapshots import EVERY_10_MS, from_images, images, judge
+
+LIMIT_S = 150
+
+
+@scenario(limit_s=400)
+def snapshots_large_process(t):
+    """A rank of 1 GB goes on from an image of it, twice from one and once from another."""
+    n, command = 2, ("frozen", "messages", "steps=600", "resident=1024")
+    expected = t.run(n, *command, limit_s=LIMIT_S)
+    require(expected.code == 0, "undisturbed", expected)
+
+    def interfere(job):
+        job.until(lambda: len(images(job)) == n, "there is an image of each rank")
+        for ranks in ([1], [1], [0, 1]):
+            job.kill(*ranks)
+            for rank in ranks:
+                job.until_event("init", rank, job.killed.count(rank))
+
+    flags = ["--snapshots", "0.3"]
+    result = t.run(n, *command, flags=flags, interfere=interfere, limit_s=LIMIT_S)
+    judge(result, expected, n)
+    require(len(result.named("death")) == 4, "deaths", result)
+    require(from_images(result) > 0, "no rank went on from an image", result)
+
+
+@scenario(limit_s=300, how=["clone", "image"])
+def snapshots_no_clone(t, how):
+    """Where the kernel has no process for an image the rank goes on without, and says so once."""
+    n, command = 2, ("frozen", how, "steps=200")
+    expected = t.run(n, *command, limit_s=LIMIT_S)
+    require(expected.code == 0, "undisturbed", expected)
+
+    def interfere(job):
+        job.until_output("rank 0, step 100")
+        require(not images(job), "there is an image", job)
+        job.kill(1)
+        job.until_event("live", 1, 1)
+        job.kill(0)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere, limit_s=LIMIT_S)
+    judge(result, expected, n)
+    require(len(result.named("death")) == 2, "deaths", result)
+    require(from_images(result) == 0, "a rank did not go back to its start", result)
+    said = (
+        "no snapshot can be made of it now, because it cannot be cloned (Resource temporarily "
+        "unavailable); until one is, it goes back to the start of the program if it dies"
+    )
+    require(result.err.count(said) == n, f"not said once by each rank: {said}", result)
+
+
+@scenario()
+def snapshots_no_clone_of_an_image(t):
+    """Where it has none for the image's clone, nothing is left: one line."""
+    n, command = 2, ("frozen", "woken", "steps=2000")
+
+    def interfere(job):
+        job.until_output("rank 1, step 100")
+        job.until(lambda: len(images(job)) >= n, "there is an image of each rank")
+        job.kill(1)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    require(result.code == 1, f"exit code {result.code}", result)
+    said = "rank 1 cannot be started again: its snapshot could not be cloned, and the journal"
+    require(said in messages(result)[-1], f"not the line: {said}", result)
