@@ -146,8 +146,9 @@ struct RankControl {
   std::atomic<std::uint64_t> payload_bump;               // likewise
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
   std::atomic<std::uint64_t> used_bytes;                 // handed out so far, again and again
-  // The newest snapshot: what it has cost this rank, with page faults since the one before.
+  // What the newest snapshot has cost this rank, with page faults since the one before; and all.
   std::atomic<std::uint64_t> snapshot_cost_ns;
+  std::atomic<std::uint64_t> snapshots_cost_ns;
 };
 
 // --- Logs

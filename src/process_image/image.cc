@@ -177,7 +177,9 @@ class Freezer final : public engine::ProcessImage {
     }
     const int error = clone_image();
     const std::uint64_t cost = now_ns() - begin + (faults - faults_) * kFaultNs;
-    rank_.control().snapshot_cost_ns.store(cost, std::memory_order_relaxed);
+    auto& control = rank_.control();
+    control.snapshot_cost_ns.store(cost, std::memory_order_relaxed);
+    control.snapshots_cost_ns.fetch_add(cost, std::memory_order_relaxed);
     faults_ = faults;
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) return Frozen::kGoesOn;

@@ -17,6 +17,7 @@ Event full_event() {
   event.position = {0xab, 12, 13, true, true, 7, "Allreduce", "{3:0:2a}"};
   event.from = "checkpoint 3";
   event.replay_ns = std::uint64_t{1} << 41;
+  event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43};
   return event;
 }
 
@@ -49,6 +50,9 @@ TEST(Orders, AnEventComesBackWhole) {
   EXPECT_EQ(back->position.site, event.position.site);
   EXPECT_EQ(back->from, event.from);
   EXPECT_EQ(back->replay_ns, event.replay_ns);
+  EXPECT_EQ(back->totals.journal_peak_bytes, event.totals.journal_peak_bytes);
+  EXPECT_EQ(back->totals.snapshots, event.totals.snapshots);
+  EXPECT_EQ(back->totals.snapshot_cost_ns, event.totals.snapshot_cost_ns);
 }
 
 TEST(Orders, EveryKindOfEvent) {

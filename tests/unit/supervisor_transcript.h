@@ -68,7 +68,10 @@ inline Event parse_event(const std::string& line) {
     if (key == "site") event.position.site = value;
     if (key == "replay_ms") event.replay_ns = static_cast<std::uint64_t>(number) * 1'000'000;
     if (key == "checkpoint") event.from = "checkpoint " + value;
-    if (key == "journal") event.value = static_cast<std::uint64_t>(number);
+    if (key == "journal") event.totals.journal_peak_bytes = static_cast<std::uint64_t>(number);
+    if (key == "snapshots") event.totals.snapshots = static_cast<std::uint64_t>(number);
+    if (key == "cost_ms")
+      event.totals.snapshot_cost_ns = 1'000'000 * static_cast<std::uint64_t>(number);
   }
   return event;
 }

@@ -155,7 +155,13 @@ void Agent::idle() {
   outputs_.finish(!stopping_);
   report_unfired();
   Event over = event(Event::Kind::kAllOver, 0);
-  over.value = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  over.totals = totals_;
+  over.totals.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const auto* control = engine::control_of(segment_.base(), r);
+    over.totals.snapshot_cost_ns = std::max(
+        over.totals.snapshot_cost_ns, control->snapshots_cost_ns.load(std::memory_order_relaxed));
+  }
   reporter_.happened(over);
 }
 

@@ -105,7 +105,7 @@ class Agent {
     std::string woken = {};   // what this incarnation is from, in words; empty: none
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
-  std::uint64_t journal_peak_bytes_ = 0;   // as far as was looked
+  Totals totals_;                          // as far as was looked
   bool stopping_ = false;
   bool all_over_ = false;
 };

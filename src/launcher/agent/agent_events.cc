@@ -132,7 +132,7 @@ void Agent::report_unfired() {
 
 void Agent::look_around() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
-  journal_peak_bytes_ = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  totals_.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
   look_at_recoveries();
   look_for_standstill();
 }

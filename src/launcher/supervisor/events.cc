@@ -46,7 +46,9 @@ void put_summary(Json& json, const Summary& s) {
   json["lost_ms"] = milliseconds(s.lost_ns);
   json["longest_ms"] = milliseconds(s.longest_ns);
   json["longest_rank"] = s.longest_rank;
-  json["journal_peak_bytes"] = s.journal_peak_bytes;
+  json["journal_peak_bytes"] = s.totals.journal_peak_bytes;
+  json["snapshots"] = s.totals.snapshots;
+  json["snapshot_cost_ms"] = milliseconds(s.totals.snapshot_cost_ns);
   json["places"] = Json::array();
   for (const Summary::Place& place : s.places) {
     Json ranks;

@@ -84,9 +84,9 @@ void Losses::count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const 
   sum.longest_rank = rank;
 }
 
-Summary Losses::at_end(std::uint64_t at_ns, std::uint64_t peak_bytes) const {
+Summary Losses::at_end(std::uint64_t at_ns, const Totals& totals) const {
   Summary sum = sum_;
-  sum.journal_peak_bytes = peak_bytes;
+  sum.totals = totals;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_[r].away) count(sum, r, at_ns);
   }
@@ -103,7 +103,12 @@ std::vector<std::string> lines_of(const Summary& s) {
     first += ", " + duration_text(s.longest_ns) + " the longest (rank " +
              std::to_string(s.longest_rank) + ")";
   }
-  std::vector<std::string> lines = {first + "; journal at most " + size_text(s.journal_peak_bytes)};
+  first += "; journal at most " + size_text(s.totals.journal_peak_bytes);
+  if (s.totals.snapshots > 0) {
+    first += "; " + plural(s.totals.snapshots, "snapshot") + ", at most " +
+             duration_text(s.totals.snapshot_cost_ns) + " of a rank's time";
+  }
+  std::vector<std::string> lines = {std::move(first)};
   std::uint64_t left = s.deaths;
   for (std::size_t i = 0; i < s.places.size() && i < kMostPlaces; ++i) {
     lines.push_back("  " + place_text(s.places[i]));

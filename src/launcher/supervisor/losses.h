@@ -21,8 +21,8 @@ class Losses {
   void is_back(std::uint32_t rank, std::uint64_t at_ns);
 
   bool any() const { return sum_.deaths > 0; }
-  // REQUIRES any(). peak_bytes: the most that the journal has taken.
-  Summary at_end(std::uint64_t at_ns, std::uint64_t peak_bytes) const;
+  // REQUIRES any().
+  Summary at_end(std::uint64_t at_ns, const Totals& totals) const;
 
  private:
   struct Rank {

@@ -57,6 +57,13 @@ struct Recovery {
   std::uint64_t replay_ns = 0;     // in calls of MPI that the journal answered
 };
 
+// What being ready for deaths has cost a job.
+struct Totals {
+  std::uint64_t journal_peak_bytes = 0;
+  std::uint64_t snapshots = 0;         // that were kept for a time, of all ranks
+  std::uint64_t snapshot_cost_ns = 0;  // of the rank that they cost most
+};
+
 // What deaths have cost a job.
 struct Summary {
   struct Place {
@@ -71,7 +78,7 @@ struct Summary {
   std::uint64_t lost_ns = 0;     // in which at least one rank was away
   std::uint64_t longest_ns = 0;  // that one rank was away
   std::uint32_t longest_rank = 0;
-  std::uint64_t journal_peak_bytes = 0;
+  Totals totals;
   std::vector<Place> places;
 };
 

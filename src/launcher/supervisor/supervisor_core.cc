@@ -292,7 +292,7 @@ void SupervisorCore::on_catching_up(const Event& e) {
 
 void SupervisorCore::on_all_over(const Event& e) {
   if (losses_.any()) {
-    const Summary sum = losses_.at_end(e.at_ns, e.value);
+    const Summary sum = losses_.at_end(e.at_ns, e.totals);
     record("summary", e, false).summary = sum;
     // Of a job that was stopped the last line says why.
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);

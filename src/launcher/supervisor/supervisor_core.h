@@ -59,7 +59,7 @@ struct Event {
     kTimeout,
     kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
-    kAllOver,     // every rank has ended and none is being started; value = peak of the journal
+    kAllOver,     // every rank has ended and none is being started; totals
   };
   Kind kind;
   std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
@@ -71,7 +71,8 @@ struct Event {
   Cause cause = {};
   Position position = {};
   std::string from = {};        // "checkpoint 3": what the rank went on from; empty: main
-  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
+  std::uint64_t replay_ns = 0;
+  Totals totals = {};  // of the time since it was initialized, in calls of MPI
 };
 
 struct Action {

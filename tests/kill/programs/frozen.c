@@ -8,6 +8,7 @@
 //   files     each rank adds to one file, writes another aside and renames it, and extends a third
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
+//   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
 //   thread, child, timer, mapping, pipe, socket: up to step S (default: the end) what forbids an
 //             image
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
@@ -280,6 +281,9 @@ static void allow(void) {
   for (int i = 0; i < 2 && ends[i] >= 0; ++i) close(ends[i]);
 }
 
+static const uint64_t kNeeded = 1;
+static const uint64_t* volatile needed = &kNeeded;
+
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   how = argc > 1 ? argv[1] : "messages";
@@ -297,6 +301,8 @@ int main(int argc, char** argv) {
     check_context("step %d", step);
     if (step == until) allow();
     pause_us(pause);
+    if (is("damaged") && check_state.rank == 1 && step == until) needed = NULL;
+    if (step >= until + 100) check_u64("what is needed", kNeeded, *needed);
     uint64_t value = collective(step);
     ring(step, step == steps - 1);
     if (is("polls")) value = hash_step(value, polled(step));

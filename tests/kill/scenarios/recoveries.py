@@ -78,7 +78,9 @@ def recovery_from_a_snapshot(t):
     [(line, event)] = returns(result, 1)
     require(re.search(r"ms, from the snapshot [\d.]+ m?s before its death: ", line), line, result)
     require(event["from"].startswith("the snapshot "), f"{event}", result)
-    require(0 < event["replayed_ops"] < 559 and event["replay_ms"] > 0, f"{event}", result)
+    require(0 < event["replayed_ops"] < 559, f"{event}", result)
+    # One operation may take no time that its clock shows.
+    require(event["replay_ms"] > 0 or event["replayed_ops"] < 20, f"{event}", result)
 
 
 @scenario()
@@ -95,7 +97,8 @@ def summary(t):
     require(line in result.err, f"there is no line {line}", result)
     require(
         re.search(r"^rejoin: 5 deaths, 5 restarts, .* lost, .* the longest \(rank \d\); journal at "
-                  r"most [\d.]+ [KM]iB$", result.err, re.M),
+                  r"most [\d.]+ [KM]iB(; \d+ snapshots?, at most [\d.]+ m?s of a rank's time)?$",
+                  result.err, re.M),
         "there is no first line",
         result,
     )

@@ -202,6 +202,17 @@ def snapshots_past_a_kill(t, moment):
     require(second > first / 2, f"they died in operations {first} and {second}", result)
 
 
+@scenario()
+def snapshots_damaged(t):
+    """An image keeps what the program has done to its memory: the same crash ends the job."""
+    command = ("frozen", "damaged", "steps=400", "until=100")
+    result = t.run(2, *command, flags=EVERY_10_MS)
+    require(result.code == 128 + signal.SIGSEGV, f"exit code {result.code}", result)
+    require(len(result.named("death")) == 2, "deaths", result)
+    require(from_images(result) == 1, "it did not go on from an image", result)
+    require("same cause" in messages(result)[-1], "it does not say why", result)
+
+
 @scenario(how=["input", "input_bytes"], sweeps=True)
 def snapshots_input(t, how):
     """Rank 0 reads its standard input line by line; from a file, and from one who writes slowly."""
