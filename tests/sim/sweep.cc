@@ -165,6 +165,8 @@ class Share {
 
 }  // namespace
 
+constexpr std::uint64_t kStartUpSteps = 3;  // start, register, welcome: always swept
+
 bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
   if (!failure_.empty()) return false;
   Plan plan = plan_of(seed);
@@ -175,7 +177,8 @@ bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
   Share share(places, most_runs, seed);
   for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {
     for (std::uint64_t step = 1; step <= base.ranks[r].steps; ++step) {
-      if (!share.wants_next()) continue;
+      const bool wanted = share.wants_next();
+      if (!wanted && step > kStartUpSteps) continue;
       plan.deaths = {{r, 0, step, 0}};
       if (!run(plan).good()) return false;
     }
