@@ -9,6 +9,9 @@ import json
 import sys
 
 
+TOLD = ("replayed_ops", "start_ms", "computing_ms", "replay_ms")
+
+
 class Follower:
     """Follows an events file while ftrun is still writing it.
 
@@ -51,7 +54,8 @@ def recoveries(events):
 
     Keys: rank, incarnation (that died), cause, pid, the times in seconds death, respawn, register,
     init (MPI_Init is done) and back (the first operation that no record answered, or MPI_Finalize;
-    None, like the others, if the rank died again before), and replayed_ops (None without back).
+    None, like the others, if the rank died again before), and of what passed between death and back,
+    as the event says it: replayed_ops, start_ms, computing_ms, replay_ms (None without back).
     """
     result = []
     coming_back = {}
@@ -60,7 +64,7 @@ def recoveries(events):
         if kind == "death":
             item = {key: event.get(key) for key in ("rank", "incarnation", "cause", "pid")}
             item["death"] = event["t"]
-            item.update(dict.fromkeys(("respawn", "register", "init", "back", "replayed_ops")))
+            item.update(dict.fromkeys(("respawn", "register", "init", "back", *TOLD)))
             coming_back[rank] = item
             result.append(item)
         elif rank in coming_back:
@@ -68,7 +72,7 @@ def recoveries(events):
                 coming_back[rank][kind] = event["t"]
             elif kind in ("live", "finalize"):
                 item = coming_back.pop(rank)
-                item.update(back=event["t"], replayed_ops=event.get("replayed_ops"))
+                item.update({"back": event["t"], **{key: event.get(key) for key in TOLD}})
     return result
 
 
