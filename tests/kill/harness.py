@@ -23,7 +23,7 @@ import uuid
 from kills import KILLED, MOMENTS, Kill  # noqa: F401, for scenarios
 from processes import REPORT_S, proc_text, processes_with, rejoin_files, stack_of
 
-LIMIT_S = 60
+LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are busy
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
 
