@@ -71,7 +71,7 @@ std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c
 
 const RuleCase kRules[] = {
     {"SlotTagNone", Rule::kSlotTagNone, "ahead", ""},
-    {"StagingOwnerNone", Rule::kStagingOwnerNone, "staging", "mixed"},
+    {"StagingOwnerNone", Rule::kStagingOwnerNone, "staging", "I1"},
     {"RingAfterSlot", Rule::kRingAfterSlot, "leader", "deadlock", 60},
     {"RingAfterProgress", Rule::kRingAfterProgress, "five", "deadlock"},
     {"RingAfterRecord", Rule::kRingAfterRecord, "two", "deadlock"},
