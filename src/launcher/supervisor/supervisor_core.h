@@ -70,9 +70,9 @@ struct Event {
   std::string text = {};
   Cause cause = {};
   Position position = {};
-  std::string from = {};  // "checkpoint 3": what the rank went on from; empty: main
-  std::uint64_t replay_ns = 0;
-  Totals totals = {};  // of the time since it was initialized, in calls of MPI
+  std::string from = {};        // "checkpoint 3": what the rank went on from; empty: main
+  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
+  Totals totals = {};           // kAllOver
 };
 
 struct Action {
