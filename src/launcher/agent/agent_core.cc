@@ -141,6 +141,7 @@ void AgentCore::start_again(std::uint32_t rank) {
   if (r.image.pid != 0) {
     r.state = State::kWaking;
     act(Kind::kWake, rank, r.image.connection);
+    actions_.back().pid = r.image.pid;
     actions_.back().number = r.image.number;
   } else if (r.kept == 0) {
     act(Kind::kSpawn, rank);

@@ -73,7 +73,7 @@ struct AgentAction {
     kKeep,         // number, pid: the image's cursors are the rank's marks from now on
     kEndImage,     // pid, connection: it is not needed any more
     kAskImages,    // the image that was kept has died: the next round is to come soon
-    kWake,         // number, connection: the image is to clone itself as the admitted incarnation
+    kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
     kAdopt,        // pid: the clone; the rank's child from now on
     kLost,         // text: nothing is left that the rank could be started from
     kReportEnded,  // cause, at_ns: to the supervisor

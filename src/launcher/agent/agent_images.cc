@@ -105,6 +105,7 @@ void Agent::wake(const AgentAction& a) {
   outputs_.jump(a.rank, mark);
   if (a.rank == 0) input_.open(std::move(pipes.ours.input), mark);
   const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
+  kill(static_cast<pid_t>(a.pid), SIGCONT);  // somebody may have stopped all that ftrun has started
   connections_.wake(a.connection, a.rank, incarnations_[a.rank], theirs);
 }
 

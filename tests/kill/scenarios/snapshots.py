@@ -172,6 +172,23 @@ def snapshot_lost(t):
 
 
 @scenario()
+def snapshots_stopped(t):
+    """Images that somebody has stopped are woken all the same."""
+    n, command = 2, ("frozen", "messages", "steps=900")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until(lambda: len(images(job)) == n, "there is an image of each rank")
+        for pid in images(job):
+            os.kill(pid, signal.SIGSTOP)
+        job.kill(1)
+
+    result = t.run(n, *command, flags=["--snapshots", "0.3"], interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) == 1, "it did not go on from its image", result)
+
+
+@scenario()
 def snapshots_rewritten(t):
     """A file that is open to be read and written, and written over behind the image: one line."""
     n, command = 2, ("frozen", "rewrite", "steps=900")
