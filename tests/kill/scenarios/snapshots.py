@@ -49,7 +49,7 @@ def at_random(rng, of_images=0.0):
 
 
 def lines_of(text, rank):
-    return [line for line in text.split("\n") if line.startswith(f"rank {rank}")]
+    return [line for line in text.split("\n") if re.match(rf"rank {rank}\b", line)]
 
 
 def tail_of(got, wanted, rank):

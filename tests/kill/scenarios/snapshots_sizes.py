@@ -71,3 +71,24 @@ def snapshots_no_clone_of_an_image(t):
     require(result.code == 1, f"exit code {result.code}", result)
     said = "rank 1 cannot be started again: its snapshot could not be cloned, and the journal"
     require(said in messages(result)[-1], f"not the line: {said}", result)
+
+
+@scenario(limit_s=400, sweeps=True)
+def snapshots_many_ranks(t):
+    """64 ranks: each dies once at least, in groups; all go on from their images."""
+    n, command = 64, ("frozen", "messages", "steps=400")
+    expected = t.run(n, *command, limit_s=LIMIT_S)
+    require(expected.code == 0, "undisturbed", expected)
+
+    def interfere(job):
+        ranks = list(range(n))
+        t.rng.shuffle(ranks)
+        while ranks and job.poll():
+            group = [ranks.pop() for _ in range(min(len(ranks), t.rng.choice([1, 2, 8, 32])))]
+            job.run_for(t.rng.uniform(0.1, 0.4))
+            job.kill(*group)
+
+    flags = ["--snapshots", "0.1", "--max-restarts", "100000"]
+    result = t.run(n, *command, flags=flags, interfere=interfere, limit_s=LIMIT_S)
+    judge(result, expected, n)
+    require(from_images(result) > 0, "no rank went on from an image", result)
