@@ -34,7 +34,7 @@ void Agent::begin(engine::Simulation& simulation) {
   ringing_ = false;
   put_off_.clear();
   why_.clear();
-  all_over_said_ = false;
+  all_over_said_ = lost_ = false;
   for (std::uint32_t r = 0; r < policy_.ranks; ++r) queue_.push_back(Spawn{r});
 }
 
@@ -154,6 +154,8 @@ void Agent::take_coming() {
         expect(coming);
         return;
       }
+      // Nor ever will: nobody knows whose it was.
+      if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
       queue_.push_back(
@@ -394,6 +396,7 @@ bool Agent::ring_next() {
 void Agent::spawn(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   const std::uint32_t incarnation = supervisor_.incarnation(rank);
+  if (r.kept != kNone) simulation_->fail("S1: main is started, but it was truncated behind images");
   r.process = simulation_->start(rank, incarnation);
   r.dying = r.child_over = false;
   processes_.push_back({rank, incarnation});

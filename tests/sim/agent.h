@@ -44,7 +44,12 @@ class Agent : public engine::SimAgent {
                 std::uint32_t incarnation) override;
   void on_image_end(std::uint32_t image) override;
 
+  // A rank could not be started again, because its image had been killed.
+  bool lost() const { return lost_; }
+
  private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
   // A process that was started as a rank; its index is the simulation's name for it.
   struct Process {
     std::uint32_t rank;
@@ -53,6 +58,7 @@ class Agent : public engine::SimAgent {
     bool finalized = false;  // has said so
     bool woken = false;      // a clone of an image: no shell is between it and the agent
     bool over = false;
+    std::uint32_t image = kNone;  // it is a clone of
     launcher::Cause cause = {};
   };
   struct Connection {
@@ -62,13 +68,16 @@ class Agent : public engine::SimAgent {
   struct Image {
     std::uint32_t rank;
     std::uint64_t number;
-    std::uint32_t incarnation;  // of the process that it is of
+    std::uint32_t incarnation;    // of the process that it is of
+    std::uint32_t wanted_as = 0;  // the incarnation that it was asked to be
   };
   struct Rank {
     std::uint32_t process = 0;  // the newest
     bool dying = false;         // its tree is being killed
     bool child_over = false;
     bool half_broken = false;
+    std::uint32_t kept = kNone;  // image
+    bool lost_image = false;     // since then none was kept
   };
   // What has happened and is not known to the cores yet.
   struct Coming {
@@ -78,8 +87,9 @@ class Agent : public engine::SimAgent {
       kChildEnded,
       kTreeGone,
       kOutputEnded,
-      kImage,  // these two: `process` is the image
+      kImage,  // these three: `process` is the image
       kImageEnded,
+      kClones,  // it has been asked to
       kForked,
     };
     Kind kind;
@@ -118,6 +128,10 @@ class Agent : public engine::SimAgent {
   bool snapshot_due() const;
   std::uint64_t progress() const;
   void take_image_coming(const Coming& coming);
+  void make_clone(std::uint32_t image);
+  void read_forked(std::uint32_t process);
+  void read_image_end(std::uint32_t image);
+  void check_image_action(const launcher::AgentAction& action);
   void answer(const launcher::AgentAction& action);
   void kill_tree(std::uint32_t rank);
   void drain(std::uint32_t rank);
@@ -150,6 +164,7 @@ class Agent : public engine::SimAgent {
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
   std::string why_;                             // the job is stopped
   bool all_over_said_ = false;
+  bool lost_ = false;
 };
 
 }  // namespace rejoin::sim

@@ -11,34 +11,55 @@ using launcher::AgentEvent;
 using launcher::Event;
 
 void Agent::take_image_coming(const Coming& coming) {
-  AgentEvent event{AgentEvent::Kind::kImage, 0, simulation_->time()};
-  if (coming.kind == Coming::Kind::kForked) {
-    event.kind = AgentEvent::Kind::kForked;
-    event.rank = processes_[coming.process].rank;
-    event.pid = pid(coming.process);
-    event.incarnation = processes_[coming.process].incarnation;
-  } else {
-    const Image& image = images_[coming.process];
-    event.rank = image.rank;
-    event.pid = image_pid(coming.process);
-    event.number = image.number;
-    event.incarnation = image.incarnation;
-    if (coming.kind == Coming::Kind::kImageEnded) {
-      event.kind = AgentEvent::Kind::kImageEnded;
-    } else {
-      // What has ended cannot become anything any more.
-      if (!simulation_->has_image(coming.process)) return;
-      event.connection = static_cast<int>(connections_.size());
-      connections_.push_back({coming.process, false});
-    }
+  if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process);
+  if (coming.kind == Coming::Kind::kForked) return read_forked(coming.process);
+  if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
+  // What has ended cannot become anything any more.
+  if (!simulation_->has_image(coming.process)) return;
+  const Image& image = images_[coming.process];
+  AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
+                   image_pid(coming.process), static_cast<int>(connections_.size())};
+  event.number = image.number;
+  event.incarnation = image.incarnation;
+  connections_.push_back({coming.process, false});
+  queue_.push_back(event);
+}
+
+void Agent::read_forked(std::uint32_t process) {
+  const Process& clone = processes_[process];
+  AgentEvent event{AgentEvent::Kind::kForked, clone.rank, simulation_->time(), pid(process)};
+  event.incarnation = clone.incarnation;
+  queue_.push_back(event);
+}
+
+void Agent::read_image_end(std::uint32_t image) {
+  // What it has said comes before; perhaps it had no time to tell of its clone.
+  const auto forked = std::find_if(coming_.begin(), coming_.end(), [&](const Coming& c) {
+    return c.kind == Coming::Kind::kForked && processes_[c.process].image == image;
+  });
+  if (forked != coming_.end()) {
+    const std::uint32_t process = forked->process;
+    coming_.erase(forked);
+    set_first_coming();
+    if (simulation_->random().one_in(2)) read_forked(process);
   }
+  const Image& ended = images_[image];
+  if (simulation_->image_was_killed(image)) {
+    const bool kept = ranks_[ended.rank].kept == image;
+    probes_.hit(kept ? Probe::kImageDied : Probe::kOtherImageDied);
+    if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
+    ranks_[ended.rank].lost_image = true;
+  }
+  AgentEvent event{AgentEvent::Kind::kImageEnded, ended.rank, simulation_->time(),
+                   image_pid(image)};
+  event.number = ended.number;
   queue_.push_back(event);
 }
 
 void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
                      std::uint32_t incarnation) {
   images_.resize(std::max<std::size_t>(images_.size(), image + 1));
-  images_[image] = {rank, number, incarnation};
+  images_[image] = {rank, number, incarnation, 0};
   expect({Coming::Kind::kImage, image, 0});
 }
 
@@ -46,6 +67,7 @@ void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnde
 
 void Agent::carry_out_image(const AgentAction& a) {
   using Kind = AgentAction::Kind;
+  check_image_action(a);
   engine::SegmentHeader* header = engine::header_of(base_);
   engine::RankControl* control = engine::control_of(base_, a.rank);
   Event event{Event::Kind::kStarted, simulation_->time(), a.rank};
@@ -59,6 +81,8 @@ void Agent::carry_out_image(const AgentAction& a) {
       header->goes_back_to = engine::Return::kImages;
       control->kept_image.store(a.number);
       header->notices.fetch_add(1);
+      ranks_[a.rank].kept = connections_[static_cast<std::size_t>(a.connection)].process;
+      if (std::exchange(ranks_[a.rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
       simulation_->note_agent(a.rank, "its image is kept");
       break;
     case Kind::kEndImage:
@@ -71,6 +95,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       queue_.push_back(std::move(event));
       break;
     case Kind::kLost:
+      lost_ = true;
       event.kind = Event::Kind::kLost;
       queue_.push_back(std::move(event));
       break;
@@ -79,15 +104,43 @@ void Agent::carry_out_image(const AgentAction& a) {
   }
 }
 
+// Rules of the snapshots that hold whatever the core decides.
+void Agent::check_image_action(const AgentAction& a) {
+  using Kind = AgentAction::Kind;
+  const std::uint32_t kept = ranks_[a.rank].kept;
+  const std::uint32_t image =
+      a.connection < 0 ? kNone : connections_[static_cast<std::size_t>(a.connection)].process;
+  const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[a.rank].done;
+  if (a.kind == Kind::kKeep && kept != kNone && a.number <= images_[kept].number) {
+    simulation_->fail("S1: a rank's marks go back");
+  }
+  if (a.kind == Kind::kWake && image != kept) {
+    simulation_->fail("S1: an image is woken that is not kept");
+  }
+  if (a.kind == Kind::kEndImage && image == kept && in_use) {
+    simulation_->fail("S1: an image is ended that is kept");
+  }
+  if (a.kind == Kind::kLost && (kept == kNone || !simulation_->image_was_killed(kept))) {
+    simulation_->fail("S3: a rank is lost, but nobody has killed its image");
+  }
+}
+
+// The image clones itself when it comes to that, and tells of it later: it may die before each.
 void Agent::wake(const AgentAction& a) {
   const std::uint32_t image = connections_[static_cast<std::size_t>(a.connection)].process;
+  images_[image].wanted_as = supervisor_.incarnation(a.rank);
+  expect({Coming::Kind::kClones, image, 0});
+}
+
+void Agent::make_clone(std::uint32_t image) {
   if (!simulation_->has_image(image)) return;  // its end will be heard of
-  Rank& r = ranks_[a.rank];
-  const std::uint32_t incarnation = supervisor_.incarnation(a.rank);
-  r.process = simulation_->wake_image(image, incarnation);
+  const Image& mould = images_[image];
+  Rank& r = ranks_[mould.rank];
+  r.process = simulation_->wake_image(image, mould.wanted_as);
   r.dying = r.child_over = false;
-  processes_.push_back({a.rank, incarnation});
+  processes_.push_back({mould.rank, mould.wanted_as});
   processes_.back().woken = true;
+  processes_.back().image = image;
   expect({Coming::Kind::kForked, r.process, 0});
 }
 

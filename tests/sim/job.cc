@@ -99,6 +99,8 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   result.hash = simulation_.hash();
   result.turns = simulation_.time();
   result.deaths = simulation_.deaths();
+  result.lost = agent_.lost();
+  if (result.lost) hit(Probe::kLost);
   if (result.deaths > 0) {
     result.turns_after_last_death = result.turns - simulation_.time_of_last_death();
   }

@@ -72,9 +72,11 @@ struct Result {
   std::uint64_t turns = 0;
   std::uint64_t turns_after_last_death = 0;
   std::uint32_t deaths = 0;
+  bool lost = false;  // a rank, with its image: the agent had to end the job
   std::vector<engine::Simulation::Rank> ranks;
   std::vector<engine::Simulation::Rank> at_last_death;
   bool good() const { return ending == Ending::kFinished; }
+  bool acceptable() const { return good() || (lost && ending == Ending::kStopped); }
 };
 
 class Mapping {

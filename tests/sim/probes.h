@@ -24,6 +24,11 @@ enum class Probe : std::uint8_t {
   kRung,             // and was rung
   kWokenForNothing,  // or not
   kWoken,            // a dead rank went on from an image of it
+  kImageDied,        // an image that was kept died
+  kOtherImageDied,   // or one that was not
+  kImageDiedWaking,  // or one that had been asked to clone itself
+  kImageAgain,       // another one was made instead
+  kLost,             // or not in time
   kReplacementDied,  // a rank died again
   kDiedReplaying,    // while it was being rebuilt
   kDiedAsleep,

@@ -17,11 +17,12 @@ Runs a world's program under the simulator. Without WORLD: lists the worlds. "ra
 "small:RANKS:SEED" are worlds too.
 
   --seed S          schedule, agent's delays, tagged or not (default 0: everybody in turn)
-  --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas
+  --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas; RANK:iTURN of the rank's
+                    newest image, RANK:kTURN of the one that is kept
   --mutant N        breaks rule N of enum Mutant
   --break N         breaks rule N of enum Rule (src/journal/rules.h)
   --lines N         of the transcript, a rank (default 30)
-  --sweep KIND      singles, pairs or chance, instead of one run; random (without WORLD): a random
+  --sweep KIND      singles, pairs, chance or images, instead of one run; random (without WORLD): a random
                     world for each seed
   --seeds A-B       of the sweep (default 0-9)
   --most N          runs a seed (default: all)
@@ -120,6 +121,8 @@ int run_sweep(const World& world, const Arguments& a) {
       good = sweep.singles(seed, a.most);
     } else if (a.sweep == "pairs") {
       good = sweep.pairs(seed, a.most);
+    } else if (a.sweep == "images") {
+      good = sweep.images(seed, a.most);
     } else {
       good = sweep.by_chance(seed);
     }

@@ -106,6 +106,13 @@ TEST(Deaths, AsText) {
   EXPECT_EQ(deaths[0], (Death{1, 0, 17, 0}));
   EXPECT_EQ(deaths[1], (Death{2, 0, 0, 300}));
   EXPECT_EQ(text_of(deaths), "1:0:17,2:t300");
+  deaths.clear();
+  ASSERT_TRUE(parse_deaths("1:i7,0:k8", &deaths));
+  ASSERT_EQ(deaths.size(), 2u);
+  EXPECT_EQ(deaths[0], (Death{1, 0, 0, 7, 9, engine::Victim::kNewestImage}));
+  EXPECT_EQ(deaths[1], (Death{0, 0, 0, 8, 9, engine::Victim::kKeptImage}));
+  EXPECT_EQ(text_of(deaths), "1:i7,0:k8");
+  EXPECT_FALSE(parse_deaths("1:x7", &deaths));
   EXPECT_FALSE(parse_deaths("1:0", &deaths));
   EXPECT_FALSE(parse_deaths("1:0:0", &deaths));
 }

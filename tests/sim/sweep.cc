@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "worlds.h"
@@ -10,6 +11,15 @@
 namespace rejoin::sim {
 
 using engine::SimRandom;
+using engine::Victim;
+
+namespace {
+
+constexpr char letter_of(Victim victim) {
+  return victim == Victim::kRank ? 't' : victim == Victim::kNewestImage ? 'i' : 'k';
+}
+
+}  // namespace
 
 std::string text_of(const std::vector<Death>& deaths) {
   std::string text;
@@ -17,7 +27,7 @@ std::string text_of(const std::vector<Death>& deaths) {
     if (!text.empty()) text += ',';
     text += std::to_string(d.rank);
     text += d.step > 0 ? ":" + std::to_string(d.incarnation) + ":" + std::to_string(d.step)
-                       : ":t" + std::to_string(d.time);
+                       : ":" + std::string(1, letter_of(d.victim)) + std::to_string(d.time);
   }
   return text;
 }
@@ -28,8 +38,12 @@ bool parse_deaths(const std::string& text, std::vector<Death>* deaths) {
   while (std::getline(parts, part, ',')) {
     Death d;
     unsigned long long x = 0;
-    if (std::sscanf(part.c_str(), "%u:t%llu", &d.rank, &x) == 2) {
+    char letter = 0;
+    if (std::sscanf(part.c_str(), "%u:%c%llu", &d.rank, &letter, &x) == 3 &&
+        std::strchr("tik", letter) != nullptr) {
       d.time = x;
+      if (letter == 'i') d.victim = Victim::kNewestImage;
+      if (letter == 'k') d.victim = Victim::kKeptImage;
     } else if (std::sscanf(part.c_str(), "%u:%u:%llu", &d.rank, &d.incarnation, &x) == 3 && x > 0) {
       d.step = x;
     } else {
@@ -122,14 +136,14 @@ Result Sweep::run(const Plan& plan) {
   p.options.mutant = mutant_;
   p.options.broken = broken_;
   Result result = job_.run(p);
-  if (result.good() && job_.runs() % kTwiceEvery == 0) {
+  if (result.acceptable() && job_.runs() % kTwiceEvery == 0) {
     const Result again = job_.run(p);
     if (again.hash != result.hash || again.turns != result.turns) {
       result.ending = Ending::kViolation;
       result.why = "the same run twice is not the same";
     }
   }
-  if (result.good()) {
+  if (result.acceptable()) {
     slowest_recovery_ = std::max(
         slowest_recovery_, double(result.turns_after_last_death) / double(job_.reference().turns));
   } else {
@@ -233,6 +247,44 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
       plan.deaths = first.deaths;
       plan.deaths.push_back({range.rank, range.incarnation, step, 0});
       if (!run(plan).good()) return false;
+    }
+  }
+  return true;
+}
+
+namespace {
+
+// What happens about a time: images of a rank die, alone, and before or behind or with the rank;
+// another rank dies as well, or the same once more.
+std::vector<Death> deaths_of_images(std::uint32_t rank, std::uint32_t ranks, std::uint64_t time,
+                                    SimRandom& random) {
+  static constexpr std::uint64_t kApart[] = {0, 0, 1, 3, 8, 20, 60, 150, 300, 600};
+  const auto apart = [&random] { return kApart[random.below(std::size(kApart))]; };
+  const Victim image = random.one_in(2) ? Victim::kNewestImage : Victim::kKeptImage;
+  std::vector<Death> deaths = {{rank, 0, 0, time, 9, image}};
+  if (random.one_in(3)) return deaths;
+  if (random.one_in(4)) deaths.push_back({rank, 0, 0, time + apart(), 9, Victim::kNewestImage});
+  const bool before = random.one_in(2);
+  const std::uint64_t other = apart();
+  deaths.push_back({rank, 0, 0, before ? time - std::min(time, other) : time + other});
+  if (random.one_in(3)) deaths.push_back({random.below(ranks), 0, 0, time + apart()});
+  return deaths;
+}
+
+}  // namespace
+
+bool Sweep::images(std::uint64_t seed, std::uint64_t most_runs) {
+  if (!failure_.empty()) return false;
+  Plan plan = plan_of(seed);
+  const Result base = run(plan);
+  if (!base.good()) return false;
+  SimRandom random(seed ^ 0x1a6e);
+  Share share(base.turns * job_.world().ranks, most_runs, seed);
+  for (std::uint64_t turn = 0; turn < base.turns; ++turn) {
+    for (std::uint32_t r = 0; r < job_.world().ranks; ++r) {
+      if (!share.wants_next()) continue;
+      plan.deaths = deaths_of_images(r, job_.world().ranks, turn, random);
+      if (!run(plan).acceptable()) return false;
     }
   }
   return true;

@@ -10,8 +10,8 @@
 
 namespace rejoin::sim {
 
-// "1:0:17" = rank 1's incarnation 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300;
-// with commas.
+// "1:0:17" = rank 1's incarnation 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300,
+// "2:i300" its newest image, "2:k300" the one that is kept; with commas.
 std::string text_of(const std::vector<Death>& deaths);
 bool parse_deaths(const std::string& text, std::vector<Death>* deaths);
 
@@ -36,6 +36,9 @@ class Sweep {
   // Two: the second at any later step of any rank, the replacement included.
   bool pairs(std::uint64_t seed, std::uint64_t most_runs);
   bool by_chance(std::uint64_t seed);
+  // Images die, at every turn, alone or with ranks. A job may end then, if a rank and its image are
+  // dead together.
+  bool images(std::uint64_t seed, std::uint64_t most_runs);
   bool try_plan(const Plan& plan);
 
   const std::string& failure() const { return failure_; }

@@ -24,9 +24,10 @@ Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
 
 void Simulation::make_image(Process& p) {
   const auto name = static_cast<std::uint32_t>(images_.size());
-  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name), {}, p.host->rank()};
-  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
   const std::uint64_t number = std::exchange(p.freezing, 0);
+  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name),
+                 {}, p.host->rank(),   number};
+  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
   images_.push_back(std::move(image));
   agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
 }
@@ -66,10 +67,15 @@ void Simulation::end_image(std::uint32_t image) {
   agent_.on_image_end(image);
 }
 
-void Simulation::end_newest_image(std::uint32_t rank) {
+void Simulation::kill_image(const Death& death) {
+  const std::uint64_t kept = control_of(base_, death.rank)->kept_image.load();
   for (std::size_t i = images_.size(); i-- > 0;) {
-    if (images_[i].rank == rank && images_[i].alive)
-      return end_image(static_cast<std::uint32_t>(i));
+    Image& image = images_[i];
+    if (image.rank != death.rank || !image.alive) continue;
+    if (death.victim == Victim::kKeptImage && image.number != kept) continue;
+    image.killed = true;
+    note_agent(death.rank, "an image of it dies");
+    return end_image(static_cast<std::uint32_t>(i));
   }
 }
 

@@ -279,8 +279,8 @@ void Simulation::kill_by_time() {
   while (!deaths_by_time_.empty() && deaths_by_time_.back().time <= time_) {
     const Death d = deaths_by_time_.back();
     deaths_by_time_.pop_back();
-    if (d.image) {
-      end_newest_image(d.rank);
+    if (d.victim != Victim::kRank) {
+      kill_image(d);
       continue;
     }
     Process* p = newest_[d.rank];

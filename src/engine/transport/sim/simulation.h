@@ -94,15 +94,19 @@ struct SimOptions {
 // The options that a seed stands for. 0: round robin, prompt agent.
 SimOptions options_of(std::uint64_t seed);
 
+// Who dies: the rank's process, or an image of it: the newest that there is, or the one that the
+// agent keeps.
+enum class Victim : std::uint8_t { kRank, kNewestImage, kKeptImage };
+
 // Kills a rank when this incarnation of it reaches its step-th point (from 1), or, with step == 0,
-// at a time wherever it is then, if it runs.
+// at a time wherever it is then, if it runs. An image, if there is one, is killed at a time.
 struct Death {
   std::uint32_t rank = 0;
   std::uint32_t incarnation = 0;
   std::uint64_t step = 0;
   std::uint64_t time = 0;
   int signal = 9;
-  bool image = false;  // with `time`: of the rank's newest image instead
+  Victim victim = Victim::kRank;
   bool operator==(const Death&) const = default;
 };
 
@@ -192,6 +196,8 @@ class Simulation {
   std::uint32_t wake_image(std::uint32_t image, std::uint32_t incarnation);
   void end_image(std::uint32_t image);
   bool has_image(std::uint32_t image) const { return images_[image].alive; }
+  // By one of the deaths that were asked for, not by the agent.
+  bool image_was_killed(std::uint32_t image) const { return images_[image].killed; }
   void finish(int code, const std::string& why);
   void lose_journal(std::uint32_t rank);  // kJournalLost
   void note_agent(std::uint32_t rank, const char* text);
@@ -213,7 +219,9 @@ class Simulation {
     std::vector<std::span<std::byte>> places;
     std::vector<std::vector<std::byte>> memory;
     std::uint32_t rank;
+    std::uint64_t number;
     bool alive = true;
+    bool killed = false;
   };
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
@@ -225,7 +233,7 @@ class Simulation {
   void sleep_or_go_on(Process& process);
   void die(Process& process, int signal);
   void make_image(Process& process);
-  void end_newest_image(std::uint32_t rank);
+  void kill_image(const Death& death);
   void stop_running(Process& process);
   void tear_commit(std::uint32_t rank);
   void make_ready(Process& process);
