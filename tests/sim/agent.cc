@@ -19,6 +19,7 @@ void Agent::begin(engine::Simulation& simulation) {
   simulation_ = &simulation;
   supervisor_ = launcher::SupervisorCore(policy_);
   core_ = launcher::AgentCore(policy_.ranks);
+  core_.leave_out(left_out_);
   processes_.clear();
   connections_.clear();
   images_.clear();
@@ -398,7 +399,7 @@ void Agent::spawn(std::uint32_t rank) {
   const std::uint32_t incarnation = supervisor_.incarnation(rank);
   if (r.kept != kNone) simulation_->fail("S1: main is started, but it was truncated behind images");
   r.process = simulation_->start(rank, incarnation);
-  r.dying = r.child_over = false;
+  r.dying = r.child_over = r.lost_unregistered = false;
   processes_.push_back({rank, incarnation});
   core_.step({AgentEvent::Kind::kSpawned, rank, simulation_->time(), child(r.process)});
   Event event{Event::Kind::kStarted, simulation_->time(), rank};

@@ -30,8 +30,11 @@ class Agent : public engine::SimAgent {
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
   // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
-  void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns) {
+  // The core leaves out one of its rules.
+  void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
+                  launcher::ImageRule left_out) {
     policy_ = policy;
+    left_out_ = left_out;
     snapshot_every_turns_ = snapshot_every_turns;
   }
 
@@ -70,14 +73,16 @@ class Agent : public engine::SimAgent {
     std::uint64_t number;
     std::uint32_t incarnation;    // of the process that it is of
     std::uint32_t wanted_as = 0;  // the incarnation that it was asked to be
+    bool registered = false;
   };
   struct Rank {
     std::uint32_t process = 0;  // the newest
     bool dying = false;         // its tree is being killed
     bool child_over = false;
     bool half_broken = false;
-    std::uint32_t kept = kNone;  // image
-    bool lost_image = false;     // since then none was kept
+    std::uint32_t kept = kNone;      // image
+    bool lost_image = false;         // since then none was kept
+    bool lost_unregistered = false;  // likewise, of this incarnation
   };
   // What has happened and is not known to the cores yet.
   struct Coming {
@@ -131,6 +136,7 @@ class Agent : public engine::SimAgent {
   void make_clone(std::uint32_t image);
   void read_forked(std::uint32_t process);
   void read_image_end(std::uint32_t image);
+  std::uint32_t image_of(const launcher::AgentAction& action) const;
   void check_image_action(const launcher::AgentAction& action);
   void answer(const launcher::AgentAction& action);
   void kill_tree(std::uint32_t rank);
@@ -145,6 +151,7 @@ class Agent : public engine::SimAgent {
   Probes& probes_;
   engine::Simulation* simulation_ = nullptr;
   launcher::Policy policy_;
+  launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last one

@@ -16,7 +16,8 @@ void Agent::take_image_coming(const Coming& coming) {
   if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
   // What has ended cannot become anything any more.
   if (!simulation_->has_image(coming.process)) return;
-  const Image& image = images_[coming.process];
+  Image& image = images_[coming.process];
+  image.registered = true;
   AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
                    image_pid(coming.process), static_cast<int>(connections_.size())};
   event.number = image.number;
@@ -49,6 +50,9 @@ void Agent::read_image_end(std::uint32_t image) {
     probes_.hit(kept ? Probe::kImageDied : Probe::kOtherImageDied);
     if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
     ranks_[ended.rank].lost_image = true;
+    // A later incarnation may have made it for a want of the one before.
+    const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
+    if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
   AgentEvent event{AgentEvent::Kind::kImageEnded, ended.rank, simulation_->time(),
                    image_pid(image)};
@@ -59,7 +63,7 @@ void Agent::read_image_end(std::uint32_t image) {
 void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
                      std::uint32_t incarnation) {
   images_.resize(std::max<std::size_t>(images_.size(), image + 1));
-  images_[image] = {rank, number, incarnation, 0};
+  images_[image] = {rank, number, incarnation};
   expect({Coming::Kind::kImage, image, 0});
 }
 
@@ -81,12 +85,14 @@ void Agent::carry_out_image(const AgentAction& a) {
       header->goes_back_to = engine::Return::kImages;
       control->kept_image.store(a.number);
       header->notices.fetch_add(1);
-      ranks_[a.rank].kept = connections_[static_cast<std::size_t>(a.connection)].process;
+      ranks_[a.rank].kept = image_of(a);
       if (std::exchange(ranks_[a.rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
+      if (std::exchange(ranks_[a.rank].lost_unregistered, false))
+        probes_.hit(Probe::kImageAfterUnregistered);
       simulation_->note_agent(a.rank, "its image is kept");
       break;
     case Kind::kEndImage:
-      simulation_->end_image(connections_[static_cast<std::size_t>(a.connection)].process);
+      simulation_->end_image(image_of(a));
       break;
     case Kind::kWake:
       wake(a);
@@ -104,13 +110,22 @@ void Agent::carry_out_image(const AgentAction& a) {
   }
 }
 
+std::uint32_t Agent::image_of(const AgentAction& a) const {
+  return a.connection < 0 ? kNone : connections_[static_cast<std::size_t>(a.connection)].process;
+}
+
 // Rules of the snapshots that hold whatever the core decides.
 void Agent::check_image_action(const AgentAction& a) {
   using Kind = AgentAction::Kind;
   const std::uint32_t kept = ranks_[a.rank].kept;
-  const std::uint32_t image =
-      a.connection < 0 ? kNone : connections_[static_cast<std::size_t>(a.connection)].process;
+  const std::uint32_t image = image_of(a);
   const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[a.rank].done;
+  if (a.kind == Kind::kKeep && image == kNone) {
+    return simulation_->fail("S1: an image is kept that is not there yet");
+  }
+  if (a.kind == Kind::kKeep && images_[image].incarnation != supervisor_.incarnation(a.rank)) {
+    return simulation_->fail("S1: an image of a former incarnation is kept");
+  }
   if (a.kind == Kind::kKeep && kept != kNone && a.number <= images_[kept].number) {
     simulation_->fail("S1: a rank's marks go back");
   }
@@ -127,7 +142,7 @@ void Agent::check_image_action(const AgentAction& a) {
 
 // The image clones itself when it comes to that, and tells of it later: it may die before each.
 void Agent::wake(const AgentAction& a) {
-  const std::uint32_t image = connections_[static_cast<std::size_t>(a.connection)].process;
+  const std::uint32_t image = image_of(a);
   images_[image].wanted_as = supervisor_.incarnation(a.rank);
   expect({Coming::Kind::kClones, image, 0});
 }
@@ -137,7 +152,7 @@ void Agent::make_clone(std::uint32_t image) {
   const Image& mould = images_[image];
   Rank& r = ranks_[mould.rank];
   r.process = simulation_->wake_image(image, mould.wanted_as);
-  r.dying = r.child_over = false;
+  r.dying = r.child_over = r.lost_unregistered = false;
   processes_.push_back({mould.rank, mould.wanted_as});
   processes_.back().woken = true;
   processes_.back().image = image;

@@ -84,7 +84,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   policy.ranks = world_.ranks;
   policy.max_restarts = plan.max_restarts;
   policy.journal_limit_bytes = world_.journal_limit_bytes;
-  agent_.set_policy(policy, world_.snapshot_every_turns);
+  agent_.set_policy(policy, world_.snapshot_every_turns, plan.left_out);
   SimOptions options = plan.options;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;

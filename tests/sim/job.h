@@ -61,6 +61,7 @@ struct Plan {
   bool tagged = false;  // contributions depend on incarnation and attempt
   std::vector<Death> deaths;
   std::uint32_t max_restarts = 1 << 16;  // of a rank
+  launcher::ImageRule left_out = launcher::ImageRule::kNone;
 };
 // All that a seed decides.
 Plan plan_of(std::uint64_t seed);

@@ -24,6 +24,7 @@ const char* name_of(Probe p) {
       "image died that was not kept",
       "image died while it was woken",
       "image made after one had died",
+      "image made after one had died unregistered",
       "rank lost with its image",
       "replacement died",
       "died while replaying",

@@ -28,9 +28,10 @@ enum class Probe : std::uint8_t {
   kOtherImageDied,   // or one that was not
   kImageDiedWaking,  // or one that had been asked to clone itself
   kImageAgain,       // another one was made instead
-  kLost,             // or not in time
-  kReplacementDied,  // a rank died again
-  kDiedReplaying,    // while it was being rebuilt
+  kImageAfterUnregistered,  // by the same incarnation, whose image had died unregistered
+  kLost,                    // or not in time
+  kReplacementDied,         // a rank died again
+  kDiedReplaying,           // while it was being rebuilt
   kDiedAsleep,
   kTwoDead,           // a death before another was repaired
   kAllDead,           // all ranks were dead together

@@ -21,6 +21,7 @@ Runs a world's program under the simulator. Without WORLD: lists the worlds. "ra
                     newest image, RANK:kTURN of the one that is kept
   --mutant N        breaks rule N of enum Mutant
   --break N         breaks rule N of enum Rule (src/journal/rules.h)
+  --leave-out N     rule N of enum ImageRule (src/launcher/agent/agent_core.h)
   --lines N         of the transcript, a rank (default 30)
   --sweep KIND      singles, pairs, chance or images, instead of one run; random (without WORLD): a random
                     world for each seed
@@ -38,6 +39,7 @@ struct Arguments {
   std::uint64_t most = ~std::uint64_t{0};
   engine::Mutant mutant = engine::Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;
+  launcher::ImageRule left_out = launcher::ImageRule::kNone;
 };
 
 bool parse(int count, char** words, Arguments* a) {
@@ -58,6 +60,8 @@ bool parse(int count, char** words, Arguments* a) {
       a->mutant = static_cast<engine::Mutant>(std::atoi(value));
     } else if (word == "--break") {
       a->broken = static_cast<journal::Rule>(std::atoi(value));
+    } else if (word == "--leave-out") {
+      a->left_out = static_cast<launcher::ImageRule>(std::atoi(value));
     } else if (word == "--lines") {
       a->lines = std::strtoull(value, nullptr, 10);
     } else if (word == "--sweep") {
@@ -74,6 +78,7 @@ bool parse(int count, char** words, Arguments* a) {
   a->plan.deaths = deaths;
   a->plan.options.mutant = a->mutant;
   a->plan.options.broken = a->broken;
+  a->plan.left_out = a->left_out;
   return true;
 }
 
@@ -115,6 +120,7 @@ int run_sweep(const World& world, const Arguments& a) {
   Sweep sweep(world);
   sweep.set_mutant(a.mutant);
   sweep.set_broken(a.broken);
+  sweep.leave_out(a.left_out);
   bool good = sweep.failure().empty();
   for (std::uint64_t seed = a.from; good && seed <= a.to; ++seed) {
     if (a.sweep == "singles") {

@@ -127,6 +127,9 @@ void Sweep::fail(const Plan& plan, const Result& result) {
   if (broken_ != journal::Rule::kNone) {
     failure_ += " --break " + std::to_string(static_cast<unsigned>(broken_));
   }
+  if (left_out_ != launcher::ImageRule::kNone) {
+    failure_ += " --leave-out " + std::to_string(static_cast<unsigned>(left_out_));
+  }
   failure_ += " \n" + job_.transcript(plan, job_.world().ranks <= 8 ? 12 : 3);
 }
 
@@ -135,6 +138,7 @@ Result Sweep::run(const Plan& plan) {
   Plan p = plan;
   p.options.mutant = mutant_;
   p.options.broken = broken_;
+  p.left_out = left_out_;
   Result result = job_.run(p);
   if (result.acceptable() && job_.runs() % kTwiceEvery == 0) {
     const Result again = job_.run(p);

@@ -25,6 +25,7 @@ class Sweep {
 
   void set_mutant(engine::Mutant mutant) { mutant_ = mutant; }
   void set_broken(journal::Rule rule) { broken_ = rule; }
+  void leave_out(launcher::ImageRule rule) { left_out_ = rule; }
 
   // All of these: false if a run was not good; failure() tells. They do nothing more after that.
 
@@ -59,6 +60,7 @@ class Sweep {
   Job job_;
   engine::Mutant mutant_ = engine::Mutant::kNone;
   journal::Rule broken_ = journal::Rule::kNone;
+  launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::string failure_;
   double slowest_recovery_ = 0;
 };

@@ -102,21 +102,31 @@ void AgentCore::on_register(const AgentEvent& e) {
 
 void AgentCore::on_image(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
+  const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kOfThisIncarnation);
+  const bool wanted = (e.number == r.wanted || !holds(ImageRule::kNumberWanted)) &&
+                      (r.in_flight || !holds(ImageRule::kOnlyInFlight));
   // One that comes while its rank's tree is killed may be killed with it.
-  if (stopping_ || r.state != State::kRunning || e.incarnation != r.incarnation ||
-      e.number != r.wanted || !r.in_flight) {
+  if (stopping_ || r.state != State::kRunning || !current || !wanted) {
     act(Kind::kRefuse, e.rank, e.connection, "this image comes too late");
     return;
   }
   r.in_flight = false;
-  const Image former = std::exchange(r.image, Image{e.pid, e.number, e.connection});
-  r.kept = e.number;
-  act(Kind::kKeep, e.rank, e.connection);
-  actions_.back().number = e.number;
-  actions_.back().pid = e.pid;
-  if (former.pid == 0) return;
+  const Image former = r.image;
+  if (!holds(ImageRule::kKeepFirst)) end_image(e.rank);
+  if (former.pid == 0 || holds(ImageRule::kWakeKept)) {
+    r.image = Image{e.pid, e.number, e.connection};
+  }
+  keep(e.rank, e.number, e.pid, e.connection);
+  if (former.pid == 0 || !holds(ImageRule::kKeepFirst)) return;
   act(Kind::kEndImage, e.rank, former.connection);
   actions_.back().pid = former.pid;
+}
+
+void AgentCore::keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection) {
+  ranks_[rank].kept = number;
+  act(Kind::kKeep, rank, connection);
+  actions_.back().number = number;
+  actions_.back().pid = pid;
 }
 
 void AgentCore::end_image(std::uint32_t rank) {
@@ -128,11 +138,15 @@ void AgentCore::end_image(std::uint32_t rank) {
 
 void AgentCore::on_image_ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
-  if (r.image.pid != e.pid) return;
-  r.image = {};
+  const bool kept = r.image.pid == e.pid;
+  const bool coming = r.in_flight && e.number == r.wanted && holds(ImageRule::kEndedUnregistered);
+  if (!kept && !coming) return;
+  if (coming) r.in_flight = false;
+  if (!stopping_ && holds(ImageRule::kAskAgain)) act(Kind::kAskImages, e.rank);
+  if (!kept) return;
+  if (holds(ImageRule::kForgetEnded)) r.image = {};
   r.why_lost = "its snapshot was lost";
-  if (!stopping_) act(Kind::kAskImages, e.rank);
-  if (r.state == State::kWaking) start_again(e.rank);
+  if (r.state == State::kWaking && holds(ImageRule::kDecideAgain)) start_again(e.rank);
 }
 
 // From its image, from main while nobody has truncated what main needs, or not at all.
@@ -143,7 +157,7 @@ void AgentCore::start_again(std::uint32_t rank) {
     act(Kind::kWake, rank, r.image.connection);
     actions_.back().pid = r.image.pid;
     actions_.back().number = r.image.number;
-  } else if (r.kept == 0) {
+  } else if (r.kept == 0 || !holds(ImageRule::kMainWhileNoneKept)) {
     act(Kind::kSpawn, rank);
   } else {
     r.state = State::kEnded;
@@ -165,9 +179,11 @@ void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
 // said that it is there.
 void AgentCore::on_woken(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
-  const bool newest = e.incarnation == r.incarnation && !stopping_;
+  const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kNewestWake);
+  const bool newest = current && !stopping_;
   if (newest && r.state == State::kWaking) adopt(e.rank, e.pid);
-  if (newest && r.state == State::kRunning && r.woken && r.child == e.pid && r.registered == 0) {
+  const bool first = (r.child == e.pid && r.registered == 0) || !holds(ImageRule::kAdmitOnce);
+  if (newest && r.state == State::kRunning && r.woken && first) {
     r.registered = e.pid;
     act(Kind::kWelcome, e.rank, e.connection);
   } else {
@@ -194,10 +210,14 @@ std::vector<AgentAction> AgentCore::want_snapshots() {
   actions_.clear();
   for (std::uint32_t i = 0; i < ranks_.size() && !stopping_; ++i) {
     Rank& r = ranks_[i];
-    if (!running(i) || !r.initialized || r.finalized || r.in_flight) continue;
+    const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
+    const bool in_flight = r.in_flight && holds(ImageRule::kOneInFlight);
+    if (!running(i) || !r.initialized || finalized || in_flight) continue;
     r.in_flight = true;
     act(Kind::kWant, i);
     actions_.back().number = ++r.wanted;
+    if (!holds(ImageRule::kFormerUntilThen)) end_image(i);
+    if (!holds(ImageRule::kKeepRegistered)) keep(i, r.wanted, 0, -1);
   }
   return std::move(actions_);
 }
@@ -256,12 +276,12 @@ void AgentCore::report(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   const bool well = r.state == State::kLingering;
   r.state = State::kEnded;
-  r.in_flight = false;
+  if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
   act(Kind::kDrain, rank);
   act(Kind::kReportEnded, rank);
   actions_.back().cause = r.cause;
   actions_.back().at_ns = r.ended_at_ns;
-  if (well) end_image(rank);
+  if (well && holds(ImageRule::kEndWithRank)) end_image(rank);
 }
 
 std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {
@@ -286,7 +306,7 @@ std::vector<AgentAction> AgentCore::stop() {
   stopping_ = true;
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
     Rank& r = ranks_[i];
-    end_image(i);
+    if (holds(ImageRule::kEndWithJob)) end_image(i);
     if (r.state == State::kIdle || r.state == State::kWaking) r.state = State::kEnded;
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {

@@ -38,7 +38,7 @@ struct AgentEvent {
     kNotFrozen,    // number: the rank could not make it
     kForked,       // pid, incarnation: by an image that was asked; pid 0: it could not
     kUseless,      // pid, incarnation, text: the clone of an image cannot go on
-    kImageEnded,   // pid
+    kImageEnded,   // pid, number if it had not registered
     kInitialized,  // by the registered process
     kFinalized,
     kChildEnded,       // cause. The child itself
@@ -88,9 +88,34 @@ struct AgentAction {
   std::uint64_t number = 0;
 };
 
+// What the core sees to about images, each in one place. Tests leave these out one by one, to prove
+// that each is noticed.
+enum class ImageRule : std::uint8_t {
+  kNone,
+  kKeepRegistered,     // an image is kept when it registers, not when it is wanted
+  kFormerUntilThen,    // and until then the one before it stays
+  kWakeKept,           // what is woken is what was kept last
+  kKeepFirst,          // the new one is kept before the one before it is ended
+  kOfThisIncarnation,  // an image of a former incarnation is refused
+  kNumberWanted,       // and one that is not the newest that was wanted
+  kOnlyInFlight,       // and one that was given up
+  kOneInFlight,        // no other is wanted until one has come, or cannot come any more
+  kMainWhileNoneKept,  // main is started only while nothing was truncated behind an image
+  kNewestWake,         // the clone of a former wake is refused
+  kAdmitOnce,          // and a second one of the newest
+  kDecideAgain,        // if an image ends that was to be woken, something else is done
+  kForgetEnded,        // an image that has ended is not woken
+  kAskAgain,           // another one is asked for soon
+  kEndedUnregistered,  // one that ended before it registered does not come any more
+  kNoneOfFinalized,    // none is wanted of a rank that has called MPI_Finalize
+  kEndWithRank,        // an image ends when its rank has ended well
+  kEndWithJob,         // and when the job is stopped
+};
+
 class AgentCore {
  public:
   explicit AgentCore(std::uint32_t ranks);
+  void leave_out(ImageRule rule) { left_out_ = rule; }
 
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
@@ -162,11 +187,14 @@ class AgentCore {
   void on_useless(const AgentEvent& event);
   void adopt(std::uint32_t rank, std::int64_t pid);
   void end_image(std::uint32_t rank);
+  void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
+  bool holds(ImageRule rule) const { return rule != left_out_; }
   void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});
 
   std::vector<Rank> ranks_;
   std::vector<AgentAction> actions_;
   bool stopping_ = false;
+  ImageRule left_out_ = ImageRule::kNone;
 };
 
 }  // namespace rejoin::launcher

@@ -1,0 +1,121 @@
+// Each rule that the agent's core keeps about images, and what it does without it.
+#include <gtest/gtest.h>
+
+#include "agent_transcript.h"
+
+namespace rejoin::launcher {
+namespace {
+
+struct Case {
+  const char* name;
+  ImageRule rule;
+  std::string events;   // before the last one
+  const char* last;     // event
+  const char* with;     // what it leads to
+  const char* without;  // if the rule is left out
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+const std::string kRunning =
+    "0 spawn 0\n"
+    "1 spawned 0 pid=10\n"
+    "2 register 0 pid=10 conn=5\n"
+    "3 initialized 0\n";
+const std::string kKept = kRunning +
+                          "4 want 0\n"
+                          "5 image 0 pid=20 conn=6 image=1 inc=0\n";
+const std::string kReported =
+    "7 child-ended 0 signal=9\n"
+    "8 tree-gone 0\n";
+const std::string kWaking = kKept + kReported + "9 respawn 0 inc=1\n";
+const std::string kWoken = kWaking +
+                           "10 forked 0 pid=30 inc=1\n"
+                           "11 woken 0 pid=30 conn=8 inc=1\n"
+                           "12 initialized 0\n";
+const std::string kEndedWell = "14 child-ended 0 exit=0\n";
+
+const Case kCases[] = {
+    {"KeepRegistered", ImageRule::kKeepRegistered, kRunning, "4 want 0", "want image 1 of 0\n",
+     "want image 1 of 0\nkeep image 1 of 0, pid 0\n"},
+    {"FormerUntilThen", ImageRule::kFormerUntilThen, kKept, "6 want 0", "want image 2 of 0\n",
+     "want image 2 of 0\nend image of 0, pid 20\n"},
+    {"WakeKept", ImageRule::kWakeKept,
+     kKept + "6 want 0\n6 image 0 pid=21 conn=7 image=2 inc=0\n" + kReported, "9 respawn 0 inc=1",
+     "publish death 0\nring all\nadmit 0\nwake image 2 of 0\n",
+     "publish death 0\nring all\nadmit 0\nwake image 1 of 0\n"},
+    {"KeepFirst", ImageRule::kKeepFirst, kKept + "6 want 0\n",
+     "6 image 0 pid=21 conn=7 image=2 inc=0", "keep image 2 of 0, pid 21\nend image of 0, pid 20\n",
+     "end image of 0, pid 20\nkeep image 2 of 0, pid 21\n"},
+    {"OfThisIncarnation", ImageRule::kOfThisIncarnation,
+     kKept + "6 want 0\n" + kReported + "9 respawn 0 inc=1\n" +
+         "10 forked 0 pid=30 inc=1\n11 woken 0 pid=30 conn=8 inc=1\n",
+     "12 image 0 pid=21 conn=7 image=2 inc=0", "refuse 0 on 7: this image comes too late\n",
+     "keep image 2 of 0, pid 21\nend image of 0, pid 20\n"},
+    // Of a rank that was woken, and made one for a want that its predecessor had not heeded.
+    {"NumberWanted", ImageRule::kNumberWanted,
+     kKept + "6 want 0\n" + kReported + "9 respawn 0 inc=1\n" +
+         "10 forked 0 pid=30 inc=1\n11 woken 0 pid=30 conn=8 inc=1\n12 initialized 0\n13 want 0\n",
+     "14 image 0 pid=21 conn=7 image=2 inc=1", "refuse 0 on 7: this image comes too late\n",
+     "keep image 2 of 0, pid 21\nend image of 0, pid 20\n"},
+    {"OnlyInFlight", ImageRule::kOnlyInFlight, kRunning + "4 want 0\n5 end-images 0\n",
+     "6 image 0 pid=20 conn=6 image=1 inc=0", "refuse 0 on 6: this image comes too late\n",
+     "keep image 1 of 0, pid 20\n"},
+    {"OneInFlight", ImageRule::kOneInFlight, kRunning + "4 want 0\n", "5 want 0", "",
+     "want image 2 of 0\n"},
+    {"MainWhileNoneKept", ImageRule::kMainWhileNoneKept, kWaking, "10 image-ended 0 pid=20",
+     "ask for images\nlost 0: its snapshot was lost\n", "ask for images\nspawn 0\n"},
+    {"NewestWake", ImageRule::kNewestWake, kWaking, "10 woken 0 pid=29 conn=8 inc=0",
+     "refuse 0 on 8: this rank has gone on without it\n", "adopt 0, pid 29\nwelcome 0 on 8\n"},
+    {"AdmitOnce", ImageRule::kAdmitOnce, kWoken, "13 woken 0 pid=31 conn=9 inc=1",
+     "refuse 0 on 9: this rank has gone on without it\n", "welcome 0 on 9\n"},
+    {"DecideAgain", ImageRule::kDecideAgain, kWaking, "10 image-ended 0 pid=20",
+     "ask for images\nlost 0: its snapshot was lost\n", "ask for images\n"},
+    {"ForgetEnded", ImageRule::kForgetEnded, kKept + "6 image-ended 0 pid=20\n" + kReported,
+     "9 respawn 0 inc=1", "publish death 0\nring all\nadmit 0\nlost 0: its snapshot was lost\n",
+     "publish death 0\nring all\nadmit 0\nwake image 1 of 0\n"},
+    {"AskAgain", ImageRule::kAskAgain, kKept, "6 image-ended 0 pid=20", "ask for images\n", ""},
+    {"EndedUnregistered", ImageRule::kEndedUnregistered,
+     kKept + "6 want 0\n7 image-ended 0 pid=21 image=2\n", "8 want 0", "want image 3 of 0\n", ""},
+    {"NoneOfFinalized", ImageRule::kNoneOfFinalized, kRunning + "4 finalized 0\n", "5 want 0", "",
+     "want image 1 of 0\n"},
+    {"EndWithRank", ImageRule::kEndWithRank, kKept + "13 finalized 0\n" + kEndedWell,
+     "15 output-ended 0", "drain 0\nreport 0 ended by exit code 0 at 14\nend image of 0, pid 20\n",
+     "drain 0\nreport 0 ended by exit code 0 at 14\n"},
+    {"EndWithJob", ImageRule::kEndWithJob, kKept, "6 stop 0",
+     "end image of 0, pid 20\nterminate 0\n", "terminate 0\n"},
+};
+
+std::string after(const Case& c, ImageRule left_out) {
+  AgentCore core(1);
+  core.leave_out(left_out);
+  std::istringstream events(c.events);
+  for (std::string line; std::getline(events, line);) play(core, line);
+  std::string text;
+  for (const AgentAction& action : play(core, c.last)) text += to_text(action) + "\n";
+  return text;
+}
+
+class ImageRules : public testing::TestWithParam<Case> {};
+
+TEST_P(ImageRules, LeftOutIsNoticed) {
+  const Case& c = GetParam();
+  EXPECT_EQ(after(c, ImageRule::kNone), c.with);
+  EXPECT_EQ(after(c, c.rule), c.without);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, ImageRules, testing::ValuesIn(kCases),
+                         [](const testing::TestParamInfo<Case>& c) {
+                           return std::string(c.param.name);
+                         });
+
+TEST(AllImageRules, HaveACaseEach) {
+  constexpr auto kLast = static_cast<std::size_t>(ImageRule::kEndWithJob);
+  ASSERT_EQ(std::size(kCases), kLast);
+  for (std::size_t i = 0; i < kLast; ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(kCases[i].rule), i + 1);
+  }
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
