@@ -226,12 +226,18 @@ void Agent::report_ended(const AgentAction& a) {
   ended.cause = a.cause;
   ended.cause.peak_bytes = processes_.peak_bytes(a.rank);
   if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
-    // Only the kernel's counters tell.
-    ended.cause.oom = out_of_memory_kills() > oom_kills_seen_;
-    if (ended.cause.oom) ++oom_kills_seen_;
+    ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
   ended.position = segment_.position(a.rank);
   reporter_.happened(ended);
+}
+
+// A process was killed: whether by the kernel's OOM killer. Only the kernel's count tells. It
+// takes images first; `others` have been killed and not yet been asked about.
+bool Agent::take_oom_kill(std::uint64_t others) {
+  const bool taken = out_of_memory_kills() > oom_kills_seen_ + others;
+  if (taken) ++oom_kills_seen_;
+  return taken;
 }
 
 // --- At the end, and where

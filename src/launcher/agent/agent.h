@@ -51,6 +51,7 @@ class Agent {
   void carry_out(const std::vector<AgentAction>& actions);
   void carry_out(const AgentAction& action);
   void report_ended(const AgentAction& action);
+  bool take_oom_kill(std::uint64_t others);
   void print_where_all_stand(bool wait_for_it);
 
   // agent_events.cc: what happens, told to the core and to the supervisor.
@@ -69,6 +70,7 @@ class Agent {
   void take_snapshots();
   void set_snapshot_timer();
   void snapshot_asked();
+  void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
   void tell_checkpoint_news();
   void report_unfired();
@@ -99,6 +101,7 @@ class Agent {
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
   std::vector<bool> told_not_frozen_;  // by rank
+  bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
     std::uint64_t at_ns = 0;  // when the newest was whole

@@ -46,6 +46,7 @@ Processes::Calls Agent::process_calls() {
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
+  calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
   return calls;
 }
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/agent/agent.h"
 
@@ -137,6 +138,14 @@ void Agent::take_snapshots() {
 void Agent::snapshot_asked() {
   snapshots_.asked();
   set_snapshot_timer();
+}
+
+void Agent::on_image_killed(std::optional<std::uint32_t> rank) {
+  if (!take_oom_kill(0) || !rank || std::exchange(told_image_taken_, true)) return;
+  Event notice = event(Event::Kind::kNotice, *rank);
+  notice.text = "memory is short: the kernel has killed the snapshot of it, and the next is made; "
+                "until then a death ends the job (docs/snapshots.md)";
+  reporter_.happened(notice);
 }
 
 void Agent::not_frozen(std::uint32_t rank, const Message& message) {

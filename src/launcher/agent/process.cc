@@ -169,6 +169,13 @@ Cause cause_of_stranger(int pidfd, pid_t pid) {
   return {};
 }
 
+bool is_ending(pid_t pid) {
+  constexpr unsigned long kExiting = 4;  // PF_EXITING
+  constexpr unsigned long kKilled = 1ul << (SIGKILL - 1);
+  const auto bits = [pid](int field) { return strtoul(stat_field(pid, field).c_str(), nullptr, 10); };
+  return (bits(9) & kExiting) != 0 || (bits(31) & kKilled) != 0 || state_letter(pid) == 'Z';
+}
+
 char state_letter(pid_t pid) {
   const std::string state = stat_field(pid, 3);
   return state.empty() ? '?' : state[0];

@@ -64,6 +64,9 @@ std::uint64_t reap(pid_t pid);
 // How a process ended that is not this process's child. kUnknown where the kernel does not tell.
 Cause cause_of_stranger(int pidfd, pid_t pid);
 
+// The child has been killed, or exits: it has ended, or will as soon as it has a processor.
+bool is_ending(pid_t pid);
+
 // The state letter of /proc/PID/stat; '?' if it is gone.
 char state_letter(pid_t pid);
 

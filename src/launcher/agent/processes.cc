@@ -129,7 +129,15 @@ void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
 void Processes::end_image(pid_t pid) {
   const auto found =
       std::find_if(images_.begin(), images_.end(), [pid](const Image& i) { return i.pid == pid; });
-  if (found != images_.end()) kill(pid, SIGKILL);
+  if (found == images_.end()) return;
+  found->ended_by_us = !is_ending(pid);
+  kill(pid, SIGKILL);
+}
+
+std::uint64_t Processes::images_being_killed() const {
+  return static_cast<std::uint64_t>(
+      std::count_if(images_.begin(), images_.end(),
+                    [](const Image& i) { return !i.ended_by_us && is_ending(i.pid); }));
 }
 
 void Processes::registered(std::uint32_t rank, pid_t pid, Descriptor process) {
@@ -217,12 +225,16 @@ void Processes::other_ended(const EndedChild& ended) {
   const auto image = std::find_if(images_.begin(), images_.end(),
                                   [&](const Image& i) { return i.pid == ended.pid; });
   if (image != images_.end()) {
-    const std::uint32_t rank = image->rank;
+    const auto [rank, pid, ended_by_us] = *image;
     images_.erase(image);
+    if (!ended_by_us && ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) {
+      calls_.image_killed(rank);
+    }
     calls_.before_end(rank);
-    calls_.feed({AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), ended.pid, -1, ended.cause});
+    calls_.feed({AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), pid, -1, ended.cause});
     return;
   }
+  if (ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) calls_.image_killed({});
   if (unknown_.size() == kMostUnknown) unknown_.erase(unknown_.begin());
   unknown_.push_back(ended);
 }

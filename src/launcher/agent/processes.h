@@ -40,6 +40,9 @@ class Processes {
     std::function<void(std::uint32_t rank)> before_end;
     // The registered process of a rank, not its child, has ended.
     std::function<void(std::uint32_t rank)> registered_ended;
+    // An image of the rank has ended by a SIGKILL that is not ours; or, of nobody knows which rank,
+    // one that had not registered.
+    std::function<void(std::optional<std::uint32_t> rank)> image_killed;
   };
 
   Processes(Loop& loop, const HostPlan& plan, Calls calls);
@@ -54,6 +57,8 @@ class Processes {
   void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
   // SIGKILL to one of them.
   void end_image(pid_t pid);
+  // How many of them somebody else's SIGKILL is about to end.
+  std::uint64_t images_being_killed() const;
   // A process has registered as the rank.
   void registered(std::uint32_t rank, pid_t pid, Descriptor process);
   // The registered process of the rank has ended: how. Nothing: it has not, or is the child.
@@ -109,6 +114,7 @@ class Processes {
   struct Image {
     std::uint32_t rank;
     pid_t pid;
+    bool ended_by_us = false;
   };
 
   std::vector<pid_t> helpers_;

@@ -14,6 +14,7 @@
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
+// dirty=PAGES: and so many pages of it are written anew in each step
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -189,7 +190,7 @@ static void read_files(int steps) {
 enum { kPageWords = 512 };
 
 static uint64_t* resident;
-static size_t resident_pages;
+static size_t resident_pages, dirty_pages;
 
 static void touch(long long megabytes) {
   if (check_state.rank != 1 || megabytes == 0) return;
@@ -212,6 +213,19 @@ static void use_resident(int step, uint64_t value) {
   }
   const size_t untouched = own + 1 + (size_t)(value % (stride - 1));
   check_u64("another page", hash_step(untouched, 1), resident[untouched * kPageWords]);
+}
+
+/** Writes the next pages in turn, and checks those of the step before. */
+static void dirty_resident(int step, uint64_t value) {
+  static uint64_t before;
+  for (size_t i = 0; i < dirty_pages; ++i) {
+    const size_t last = (((size_t)step - 1) * dirty_pages + i) % resident_pages;
+    const size_t next = ((size_t)step * dirty_pages + i) % resident_pages;
+    if (step > 0)
+      check_u64("a dirty page", hash_step(last, before), resident[last * kPageWords + 1]);
+    resident[next * kPageWords + 1] = hash_step(next, value);
+  }
+  before = value;
 }
 
 // -------------------------------------------------------------------------- what forbids an image
@@ -296,6 +310,7 @@ int main(int argc, char** argv) {
   if (is("input_bytes")) setvbuf(stdin, NULL, _IONBF, 0);
   if (with_files) open_files();
   touch(argument_number(argc, argv, "resident", 0));
+  if (resident != NULL) dirty_pages = (size_t)argument_number(argc, argv, "dirty", 0);
   forbid();
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
@@ -310,6 +325,7 @@ int main(int argc, char** argv) {
     received_by_all(value);
     remember(step, value);
     use_resident(step, value);
+    dirty_resident(step, value);
     if (with_files) write_files(step, value);
     printf("rank %d, step %d: %016llx\n", check_state.rank, step, (unsigned long long)value);
     if (check_state.rank % 2 == 0) fflush(stdout);

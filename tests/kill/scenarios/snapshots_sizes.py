@@ -1,8 +1,13 @@
 """Frozen images of large processes, and where the kernel refuses clones."""
 
-from harness import require, scenario
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import Skip, require, scenario
 from scenarios.endings import messages
-from scenarios.snapshots import EVERY_10_MS, from_images, images, judge
+from scenarios.snapshots import EVERY_10_MS, LOST, from_images, images, judge, lines_of
 
 LIMIT_S = 150
 
@@ -92,3 +97,65 @@ def snapshots_many_ranks(t):
     result = t.run(n, *command, flags=flags, interfere=interfere, limit_s=LIMIT_S)
     judge(result, expected, n)
     require(from_images(result) > 0, "no rank went on from an image", result)
+
+
+# ------------------------------------------------------------------------------ a group's memory
+
+
+@contextmanager
+def memory_group(name, mebibytes):
+    """A directory: a control group in which processes together have so much memory."""
+    try:
+        old = Path("/sys/fs/cgroup/memory")
+        parent, limit = (old, "limit_in_bytes") if old.is_dir() else (old.parent, "max")
+        group = parent / f"{name}-{os.getpid()}"
+        group.mkdir()
+    except OSError as e:
+        raise Skip(f"may not make a control group: {e}") from e
+    try:
+        try:
+            (group / f"memory.{limit}").write_text(f"{mebibytes}M")
+        except OSError as e:
+            raise Skip(f"may not limit a group's memory: {e}") from e
+        yield group
+    finally:
+        group.rmdir()
+
+
+def killed_in(group):
+    """How many processes its OOM killer has killed."""
+    files = [group / "memory.oom_control", group / "memory.events"]
+    [text] = [file.read_text() for file in files if file.exists()]
+    return int(re.search(r"^oom_kill (\d+)", text, re.M)[1])
+
+
+@scenario(limit_s=300)
+def snapshots_memory_group(t):
+    """Where memory is short the kernel takes images and leaves ranks; one that dies before it has
+    another image ends the job with one line."""
+    n, command = 2, ("frozen", "messages", "steps=300", "resident=200", "dirty=6000")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until(lambda: killed_in(group) > 0, "the kernel has killed an image")
+        while job.poll() and len(job.killed) < 3:
+            job.run_for(t.rng.uniform(0.2, 0.5))
+            job.kill(1)
+
+    with memory_group("rejoin-test", 260) as group:
+        join = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', group]
+        flags = ["--snapshots", "0.1", "--max-restarts", "100"]
+        result = t.run(n, *command, flags=flags, prefix=join, interfere=interfere)
+        require(killed_in(group) > 0, "memory was not short", result)
+    said = "memory is short: the kernel has killed the snapshot"
+    require(result.err.count(said) == 1, "not said once", result)
+    taken = [death for death in result.named("death") if death.get("out_of_memory")]
+    require(not taken, "a rank's death is taken for the kernel's", result)
+    if result.code == 0:
+        judge(result, expected, n)
+        return
+    require(result.code == 1, f"exit code {result.code}", result)
+    require(LOST.fullmatch(messages(result)[-1]), "another reason", result)
+    for rank in range(n):
+        got, wanted = lines_of(result.out, rank), lines_of(expected.out, rank)
+        require(got == wanted[: len(got)], f"output of rank {rank} is wrong", result)
