@@ -143,8 +143,9 @@ void Agent::snapshot_asked() {
 void Agent::on_image_killed(std::optional<std::uint32_t> rank) {
   if (!take_oom_kill(0) || !rank || std::exchange(told_image_taken_, true)) return;
   Event notice = event(Event::Kind::kNotice, *rank);
-  notice.text = "memory is short: the kernel has killed the snapshot of it, and the next is made; "
-                "until then a death ends the job (docs/snapshots.md)";
+  notice.text =
+      "memory is short: the kernel has killed the snapshot of it, and the next is made; "
+      "until then a death ends the job (docs/snapshots.md)";
   reporter_.happened(notice);
 }
 

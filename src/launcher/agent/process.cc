@@ -172,7 +172,9 @@ Cause cause_of_stranger(int pidfd, pid_t pid) {
 bool is_ending(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING
   constexpr unsigned long kKilled = 1ul << (SIGKILL - 1);
-  const auto bits = [pid](int field) { return strtoul(stat_field(pid, field).c_str(), nullptr, 10); };
+  const auto bits = [pid](int field) {
+    return strtoul(stat_field(pid, field).c_str(), nullptr, 10);
+  };
   return (bits(9) & kExiting) != 0 || (bits(31) & kKilled) != 0 || state_letter(pid) == 'Z';
 }
 
