@@ -146,8 +146,12 @@ struct RankControl {
   std::atomic<std::uint64_t> payload_bump;               // likewise
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
   std::atomic<std::uint64_t> used_bytes;                 // handed out so far, again and again
-  // What the newest snapshot has cost this rank, with page faults since the one before; and all.
-  std::atomic<std::uint64_t> snapshot_cost_ns;
+  // Of this process. What its newest clone has taken (0: there is none), its page faults then, and
+  // the pages of all journals.
+  std::atomic<std::uint64_t> clone_ns;
+  std::atomic<std::uint64_t> faults_at_clone;
+  std::atomic<std::uint64_t> journal_pages_at_clone;
+  // What all snapshots of the rank have cost it so far.
   std::atomic<std::uint64_t> snapshots_cost_ns;
 };
 

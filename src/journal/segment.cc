@@ -78,6 +78,7 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   c->live_since.store(0, std::memory_order_relaxed);
   c->initialized.store(0, std::memory_order_relaxed);
   c->output_mark.store(0, std::memory_order_relaxed);
+  c->clone_ns.store(0, std::memory_order_relaxed);
   c->incarnation.store(incarnation, std::memory_order_seq_cst);
 }
 

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "journal/snapshot_cost.h"
 #include "journal/waiting.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
@@ -35,8 +36,6 @@ using wire::Message;
 using wire::MessageType;
 
 constexpr std::size_t kHelperStackBytes = 64 * 1024;
-constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint64_t kFaultNs = 2500;  // copying a page on the first write behind a clone
 
 // --- What the kernel does not hand on to a clone
 
@@ -174,14 +173,11 @@ class Freezer final : public engine::ProcessImage {
       woken_();
       files_.write_on();
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
-      pages_copied();
+      begin_count(page_faults(), journal::journal_pages(rank_.host().base()));
       return Frozen::kWoken;
     }
     const int error = clone_image();
-    const std::uint64_t cost = clone_ns_ + pages_copied() * kFaultNs;
-    auto& control = rank_.control();
-    control.snapshot_cost_ns.store(cost, std::memory_order_relaxed);
-    control.snapshots_cost_ns.fetch_add(cost, std::memory_order_relaxed);
+    count_cost();
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) return Frozen::kGoesOn;
     char why[120];
@@ -196,19 +192,20 @@ class Freezer final : public engine::ProcessImage {
     return MayFreeze::kNo;
   }
 
-  // Since the newest clone, about: page faults, but for the first touches of the journal, by its
-  // owner and its readers, which cost the same without snapshots.
-  std::uint64_t pages_copied() {
-    const std::uint64_t faults = page_faults();
-    std::uint64_t fresh = 0;
-    std::byte* base = rank_.host().base();
-    for (std::uint32_t r = 0; r < engine::header_of(base)->ranks; ++r) {
-      fresh += engine::control_of(base, r)->backed_bytes.load(std::memory_order_relaxed);
-    }
-    fresh /= kPageBytes;
-    const std::uint64_t all = faults - std::exchange(faults_, faults);
-    const std::uint64_t copied = all - std::min(all, fresh - std::exchange(fresh_, fresh));
-    return std::exchange(cloned_, true) ? copied : 0;
+  // What the snapshot before has cost since, and this one so far; from here on it is counted anew.
+  void count_cost() {
+    auto& control = rank_.control();
+    const std::uint64_t faults = page_faults(), pages = journal::journal_pages(rank_.host().base());
+    const std::uint64_t copied = journal::pages_copied(control, faults, pages);
+    control.snapshots_cost_ns.fetch_add(clone_ns_ + copied * journal::kPageCopyNs,
+                                        std::memory_order_relaxed);
+    begin_count(faults, pages);
+  }
+  void begin_count(std::uint64_t faults, std::uint64_t pages) {
+    auto& control = rank_.control();
+    control.faults_at_clone.store(faults, std::memory_order_relaxed);
+    control.journal_pages_at_clone.store(pages, std::memory_order_relaxed);
+    control.clone_ns.store(clone_ns_, std::memory_order_release);
   }
 
   // What is in this process's pipes is what it has printed so far: the agent reads it, and where it
@@ -323,9 +320,6 @@ class Freezer final : public engine::ProcessImage {
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
-  std::uint64_t faults_ = 0;
-  std::uint64_t fresh_ = 0;  // pages of the journal
-  bool cloned_ = false;
   std::uint64_t clone_ns_ = 0;  // what the newest has taken
   pid_t helper_ = 0;
   int error_ = 0;

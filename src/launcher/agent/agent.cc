@@ -69,7 +69,7 @@ void Agent::order(const Order& order) {
     case Order::kStart:
       spawn_from(0);
       look_timer_.set(loop_.now_ns() + kLookEveryNs);
-      snapshots_.began(loop_.now_ns(), 0);
+      snapshots_.began(loop_.now_ns());
       set_snapshot_timer();
       break;
     case Order::kRespawn: {

@@ -67,6 +67,7 @@ class Agent {
   // agent_images.cc: snapshots.
   void carry_out_image(const AgentAction& action);
   void wake(const AgentAction& action);
+  std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
   void take_snapshots();
   void set_snapshot_timer();
   void snapshot_asked();

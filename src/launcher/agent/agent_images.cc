@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "journal/snapshot_cost.h"
 #include "launcher/agent/agent.h"
 
 namespace rejoin::launcher {
@@ -118,13 +119,30 @@ void Agent::set_snapshot_timer() {
   snapshot_timer_.set(due);
 }
 
+// Of the newest snapshot of a rank, so far; of its first one, what it may be.
+std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
+  const pid_t pid = processes_.pid_of(rank);
+  if (pid == 0) return 0;
+  const MemoryUse use = memory_use(pid);
+  const engine::RankControl& control = *engine::control_of(segment_.base(), rank);
+  const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
+  if (clone_ns == 0) return SnapshotPolicy::first_cost_ns(use.own_pages, journal::kPageCopyNs);
+  // No page is copied twice; others come and go.
+  const std::uint64_t pages = journal::journal_pages(segment_.base());
+  const std::uint64_t copied =
+      std::min(journal::pages_copied(control, use.faults, pages), use.own_pages);
+  return clone_ns + copied * journal::kPageCopyNs;
+}
+
 void Agent::take_snapshots() {
   std::uint64_t cost_ns = 0;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
-    const auto* control = engine::control_of(segment_.base(), r);
-    cost_ns = std::max(cost_ns, control->snapshot_cost_ns.load(std::memory_order_relaxed));
+    cost_ns = std::max(cost_ns, snapshot_cost_ns(r));
   }
-  snapshots_.began(loop_.now_ns(), cost_ns);
+  if (!snapshots_.look(loop_.now_ns(), cost_ns)) {
+    set_snapshot_timer();
+    return;
+  }
   const engine::SegmentHeader* header = segment_.header();
   if (header->journal_full.load() != 0 ||
       header->goes_back_to.load() == engine::Return::kVersions) {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "launcher/agent/lifeline.h"
@@ -176,6 +177,14 @@ bool is_ending(pid_t pid) {
     return strtoul(stat_field(pid, field).c_str(), nullptr, 10);
   };
   return (bits(9) & kExiting) != 0 || (bits(31) & kKilled) != 0 || state_letter(pid) == 'Z';
+}
+
+MemoryUse memory_use(pid_t pid) {
+  const auto number = [](const std::string& text) { return strtoull(text.c_str(), nullptr, 10); };
+  const std::string pages = read_small_file("/proc/" + std::to_string(pid) + "/statm");
+  unsigned long long resident = 0, shared = 0;
+  sscanf(pages.c_str(), "%*u %llu %llu", &resident, &shared);
+  return {number(stat_field(pid, 10)), resident - std::min(resident, shared)};
 }
 
 char state_letter(pid_t pid) {

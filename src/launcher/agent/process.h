@@ -67,6 +67,14 @@ Cause cause_of_stranger(int pidfd, pid_t pid);
 // The child has been killed, or exits: it has ended, or will as soon as it has a processor.
 bool is_ending(pid_t pid);
 
+// Page faults of a process that the disk had no part in, and pages that are its own, not mapped
+// from files. Nothing of one that is gone.
+struct MemoryUse {
+  std::uint64_t faults = 0;
+  std::uint64_t own_pages = 0;
+};
+MemoryUse memory_use(pid_t pid);
+
 // The state letter of /proc/PID/stat; '?' if it is gone.
 char state_letter(pid_t pid);
 

@@ -20,18 +20,27 @@ class SnapshotPolicy {
 
   explicit SnapshotPolicy(const SnapshotOptions& options) : options_(options) {}
 
-  // Of the next round, on the clock of began(); kNever: none.
+  // When to look next, on the clock of began(); kNever: not at all.
   std::uint64_t due_ns() const {
     if (options_.when == SnapshotOptions::When::kOff) return kNever;
     const std::uint64_t regular = began_ns_ + period_ns();
     return asked_ ? std::min(regular, began_ns_ + kCostsBetween * cost_ns_) : regular;
   }
-  // The job's ranks run; or a round begins. `cost_ns`: what the newest snapshot has cost the rank
-  // that it cost most.
-  void began(std::uint64_t now_ns, std::uint64_t cost_ns) {
-    began_ns_ = now_ns;
+  // The job's ranks run.
+  void began(std::uint64_t now_ns) { began_ns_ = now_ns; }
+  // Whether a round begins now. `cost_ns`: what the newest snapshot has cost so far the rank that
+  // it has cost most. It grows while pages are copied, so a round that was due may be due later.
+  bool look(std::uint64_t now_ns, std::uint64_t cost_ns) {
     cost_ns_ = cost_ns;
+    if (now_ns < due_ns()) return false;
+    began_ns_ = now_ns;
     asked_ = false;
+    return true;
+  }
+  // What the first snapshot of so many pages may cost at most, as it counts: nobody knows how many
+  // of them will be written. It comes when that is 5 % of the time.
+  static constexpr std::uint64_t first_cost_ns(std::uint64_t pages, std::uint64_t page_ns) {
+    return pages * page_ns * kCostsBetween / kCostsOfPeriod;
   }
   // A rank's journal has grown by its share of every_bytes, or an image was lost.
   void asked() { asked_ = true; }
