@@ -28,6 +28,7 @@ Report to_report(const Event& event) {
   position.set_site(event.position.site);
   h.set_from(event.from);
   h.set_replay_ns(event.replay_ns);
+  h.set_took_ns(event.took_ns);
   orders::Totals& totals = *h.mutable_totals();
   totals.set_journal_peak_bytes(event.totals.journal_peak_bytes);
   totals.set_snapshots(event.totals.snapshots);
@@ -57,6 +58,7 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.position.site = h.position().site();
   event.from = h.from();
   event.replay_ns = h.replay_ns();
+  event.took_ns = h.took_ns();
   event.totals.journal_peak_bytes = h.totals().journal_peak_bytes();
   event.totals.snapshots = h.totals().snapshots();
   event.totals.snapshot_cost_ns = h.totals().snapshot_cost_ns();

@@ -270,6 +270,8 @@ void Opening::end(int fd) {
       event_.data_bytes = sizeof then_;
     }
     record(event_);
+    const bool keeps = writes() && !truncates() && event_.data_bytes == sizeof then_;
+    if (keeps) rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
   } else if (fd < 0) {
     untrue(path_, "could be opened by the first execution and cannot by its replay: %s",
            strerrordesc_np(saved));
@@ -403,4 +405,33 @@ void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
     }
   }
   rejoin_libc_set_rewritten(now.file.file, path);
+}
+
+// As if it had not been opened since: cut to what it was, or removed if the program had made it and
+// will make it again.
+void rejoin_libc_roll_back(const rejoin::wire::OpenedFileHead* then, const char* path) {
+  const Found now = look(AT_FDCWD, path, false);
+  if (!now.there || !now.regular) return;
+  const int flags = static_cast<int>(then->flags);
+  if (now.file.file != then->file) {
+    if ((flags & O_EXCL) == 0)
+      tell(path, "is another file than the images know; it stays as it is");
+    return;
+  }
+  if (rejoin_libc_written_elsewhere(then->file, 1)) {
+    return tell(path,
+                "is written by other ranks too: what is written behind the images is there twice");
+  }
+  if ((flags & O_EXCL) != 0) return remove_at(AT_FDCWD, path);
+  const bool reads = (flags & O_ACCMODE) == O_RDWR && then->size_bytes > 0;
+  const bool untouched =
+      now.file.size_bytes == then->size_bytes && now.file.modified == then->modified;
+  if (untouched) return;
+  if (reads && (flags & O_APPEND) == 0) {
+    untrue(path, "was changed in place after the images were made, and the program may read it");
+  }
+  if (now.file.size_bytes > then->size_bytes &&
+      truncate(path, static_cast<off_t>(then->size_bytes)) != 0) {
+    untrue(path, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+  }
 }

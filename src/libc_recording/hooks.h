@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "libc_recording/observation.h"
+#include "wire/opened_files.h"
 
 #define REJOIN_LIBC_HOOK __attribute__((weak, visibility("default")))
 
@@ -32,6 +33,9 @@ void rejoin_libc_note_ghost(std::uint32_t file, const char* path) REJOIN_LIBC_HO
 int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
 int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
                       std::uint32_t* file) REJOIN_LIBC_HOOK;
+// This file has been opened by a program that keeps what is in it, or has made it (opened_files.h).
+void rejoin_libc_opened(int fd, const rejoin::libc_recording::OpenedFile* file,
+                        unsigned flags) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_in_place(std::uint32_t file) REJOIN_LIBC_HOOK;
 
@@ -49,6 +53,9 @@ int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJ
 void rejoin_libc_woken() REJOIN_LIBC_HOOK;
 // And this file, which was open when the image was made and `size_bytes` long, is written on.
 void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) REJOIN_LIBC_HOOK;
+// This process goes on from a written image: a file that was opened since is as it was then.
+void rejoin_libc_roll_back(const rejoin::wire::OpenedFileHead* then,
+                           const char* path) REJOIN_LIBC_HOOK;
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;

@@ -132,6 +132,9 @@ bool observations_are_live() {
 void wake_observations() {
   if (the_recorder == nullptr) return;
   *the_recorder->in_rank = 1;  // the clone found it wiped
+  // A process that was made from a file does not have that yet.
+  madvise(const_cast<int*>(the_recorder->in_rank), static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
+          MADV_WIPEONFORK);
   the_recorder->pids.pid = static_cast<int>(raw_call(SYS_getpid));
   the_recorder->pids.parent = static_cast<int>(raw_call(SYS_getppid));
   the_recorder->observations.wake();

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +24,9 @@
 #include "journal/waiting.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
+#include "libc_recording/opened_files.h"
+#include "process_image/image_writing.h"
+#include "process_image/kernel_state.h"
 #include "process_image/obstacles.h"
 #include "process_image/open_files.h"
 #include "wire/messages.h"
@@ -134,6 +138,14 @@ void tell_agent(int socket, MessageType type, std::uint32_t rank, std::uint32_t 
   send(socket, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
 }
 
+// Nobody waits for what this process does.
+void step_back() {
+  constexpr int kLowest = 19;
+  constexpr int kProcess = 1, kIdle = 3 << 13;  // of ioprio_set()
+  setpriority(PRIO_PROCESS, 0, kLowest);
+  syscall(SYS_ioprio_set, kProcess, 0, kIdle);
+}
+
 // --- The process of a rank, and its images
 
 class Freezer final : public engine::ProcessImage {
@@ -164,6 +176,7 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     number_ = number;
     incarnation_ = rank_.incarnation();
+    libc_recording::opened_since_image(number);
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &kernel_.signals);
@@ -172,6 +185,7 @@ class Freezer final : public engine::ProcessImage {
       libc_recording::wake_observations();
       woken_();
       files_.write_on();
+      if (std::exchange(written_since_, false)) libc_recording::roll_back_opened_files(number_);
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
       begin_count(page_faults(), journal::journal_pages(rank_.host().base()));
       return Frozen::kWoken;
@@ -265,14 +279,77 @@ class Freezer final : public engine::ProcessImage {
       Message m;
       int pipes[3] = {-1, -1, -1};
       if (agent_ < 0 || !receive(&m, pipes)) syscall(SYS_exit_group, 0);
-      if (m.type != MessageType::kWake) continue;
+      const bool writes = m.type == MessageType::kWrite;
+      if (!writes && m.type != MessageType::kWake) continue;
       const long clone = clone_here(CLONE_PARENT, kernel_);
-      if (clone == 0) return become_rank(m.incarnation, pipes);
-      tell_agent(agent_, MessageType::kForked, rank_.rank(), m.incarnation,
-                 clone < 0 ? static_cast<int>(-clone) : 0,
+      if (clone == 0) return writes ? be_written(pipes[0]) : become_rank(m.incarnation, pipes);
+      tell_agent(agent_, writes ? MessageType::kWriting : MessageType::kForked, rank_.rank(),
+                 m.incarnation, clone < 0 ? static_cast<int>(-clone) : 0,
                  clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
-      for (const int fd : pipes) close(fd);
+      for (const int fd : pipes) {
+        if (fd >= 0) close(fd);
+      }
     }
+  }
+
+  // A clone of the image: writes itself to `file` and ends. Returns in a process that has been
+  // given what the file holds, and is the rank.
+  void be_written(int file) {
+    begin_clone(kernel_);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "rejoin-writer");
+    hold_lifeline();
+    step_back();
+    char why[400];
+    const int own[] = {agent_, file};
+    if (!files_.note_names(own, 2, why, sizeof why)) cannot_be_written(0, why);
+    state_.note();
+    agent_ = -1;
+    restored_ = this;
+    if (_setjmp(written_) != 0) return go_on_restored();
+    ImageHead head = {};
+    head.rank = rank_.rank();
+    head.number = number_;
+    head.entry = reinterpret_cast<std::uint64_t>(&Freezer::restored);
+    head.stack = reinterpret_cast<std::uint64_t>(helper_stack_ + kHelperStackBytes);
+    const int error = write_image(file, head);
+    agent_ = own[0];
+    if (error == 0) syscall(SYS_exit_group, 0);
+    if (error == EOPNOTSUPP) {
+      cannot_be_written(error, "cannot be started without address randomisation here");
+    }
+    if (error == EPERM) cannot_be_written(error, "shares memory that is in no file");
+    snprintf(why, sizeof why, "could not be written: %s", strerrordesc_np(error));
+    cannot_be_written(error, why);
+  }
+
+  [[noreturn]] void cannot_be_written(int error, const char* why) const {
+    tell_agent(agent_, MessageType::kNotWritten, rank_.rank(), incarnation_, error, number_, why);
+    syscall(SYS_exit_group, 1);
+    __builtin_unreachable();
+  }
+
+  // Called by the restorer, on the helper's stack.
+  static void restored(const Restored* by) {
+    restored_->given_ = *by;
+    _longjmp(restored_->written_, 1);
+  }
+
+  void go_on_restored() {
+    munmap(reinterpret_cast<void*>(kRestorerAddress), kRestorerBytes);
+    syscall(SYS_set_tid_address, kernel_.thread_id);
+    *kernel_.thread_id = static_cast<int>(syscall(SYS_gettid));
+    recovery::move_to_agent(given_.socket, given_.secret);
+    libc_recording::move_opened_files(given_.opened_files);
+    written_since_ = true;
+    char why[400] = "";
+    const char* what = "";
+    if (!state_.give_back(&what)) {
+      snprintf(why, sizeof why, "%s could not be given to it again: %s", what,
+               strerrordesc_np(errno));
+    }
+    if (why[0] == '\0') files_.reopen(why, sizeof why);
+    become_rank(given_.incarnation, given_.pipes, why);
   }
 
   bool receive(Message* m, int* pipes) const {
@@ -289,23 +366,24 @@ class Freezer final : public engine::ProcessImage {
     } while (got < 0 && errno == EINTR);
     if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return false;
     const cmsghdr* c = CMSG_FIRSTHDR(&header);
-    if (c != nullptr && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(3 * sizeof(int))) {
-      memcpy(pipes, CMSG_DATA(c), 3 * sizeof(int));
+    if (c != nullptr && c->cmsg_type == SCM_RIGHTS && c->cmsg_len <= CMSG_LEN(3 * sizeof(int))) {
+      memcpy(pipes, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
     }
     return true;
   }
 
   // Nothing that others see is touched before the agent has admitted it.
-  void become_rank(std::uint32_t incarnation, const int* pipes) {
+  // With a reason why it cannot go on, it is refused.
+  void become_rank(std::uint32_t incarnation, const int* pipes, const char* reason = "") {
     close(agent_);
     begin_clone(kernel_);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, kernel_.name);
     write_text(kOomScore, kernel_.oom_score_adj);
     hold_lifeline();
-    char why[400] = "";
-    files_.restore(pipes, why, sizeof why);
-    // With a reason why it cannot go on, it is refused.
+    char why[400];
+    snprintf(why, sizeof why, "%s", reason);
+    if (why[0] == '\0') files_.restore(pipes, why, sizeof why);
     const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation, why);
     if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
     recovery::renote_standard_pipes(pipes);
@@ -324,6 +402,13 @@ class Freezer final : public engine::ProcessImage {
   pid_t helper_ = 0;
   int error_ = 0;
   int agent_ = -1;  // the image's connection
+
+  // Of a written image.
+  KernelState state_ = {};
+  jmp_buf written_;
+  Restored given_ = {};
+  bool written_since_ = false;  // files, by processes that this one knows nothing of
+  static inline Freezer* restored_ = nullptr;
 };
 
 }  // namespace

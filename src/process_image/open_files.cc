@@ -63,17 +63,11 @@ bool is_harmless_device(dev_t device) {
          (major_number >= kFirstPty && major_number <= kLastPty);
 }
 
-}  // namespace
-
-bool OpenFiles::note(int own, char* why, std::size_t size) {
-  std::swap(files_, before_);
-  std::swap(room_, before_room_);
-  before_count_ = std::exchange(count_, 0);
+// Calls f(fd) for each that is open, until it says false.
+template <class F>
+bool each_descriptor(F f) {
   const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) {
-    snprintf(why, size, "cannot look at its open files");
-    return false;
-  }
+  if (directory < 0) return false;
   bool good = true;
   alignas(dirent64) char entries[4096];
   for (long n; good && (n = syscall(SYS_getdents64, directory, entries, sizeof entries)) > 0;) {
@@ -82,11 +76,21 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
       at += e->d_reclen;
       if (e->d_name[0] == '.') continue;
       const int fd = atoi(e->d_name);
-      if (fd != directory && fd != own) good = note_one(fd, why, size);
+      if (fd != directory) good = f(fd);
     }
   }
   close(directory);
   return good;
+}
+
+}  // namespace
+
+bool OpenFiles::note(int own, char* why, std::size_t size) {
+  std::swap(files_, before_);
+  std::swap(room_, before_room_);
+  before_count_ = std::exchange(count_, 0);
+  snprintf(why, size, "cannot look at its open files");
+  return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
 }
 
 bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
@@ -214,6 +218,92 @@ void OpenFiles::write_on() const {
     const File& f = files_[i];
     if (f.pipe < 0 && (f.flags & O_ACCMODE) != O_RDONLY) rejoin_libc_write_on(f.fd, f.size_bytes);
   }
+}
+
+// --- For a written image
+
+bool OpenFiles::note_names(const int* own, std::size_t owns, char* why, std::size_t size) {
+  names_ = static_cast<Name*>(arena_.allocate(kMostNames * sizeof(Name)));
+  name_count_ = 0;
+  snprintf(why, size, "cannot look at its open files");
+  return names_ != nullptr && each_descriptor([&](int fd) {
+           return std::find(own, own + owns, fd) != own + owns || name_one(fd, why, size);
+         });
+}
+
+bool OpenFiles::is_piped(int fd) const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (files_[i].fd == fd) return files_[i].pipe >= 0;
+  }
+  return false;
+}
+
+bool OpenFiles::name_one(int fd, char* why, std::size_t size) {
+  struct stat s, found;
+  if (is_piped(fd) || fstat(fd, &s) != 0 || fcntl(fd, F_GETSIG) == SIGKILL) return true;
+  const bool opens = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ||
+                     (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev));
+  if (!opens) return true;  // it came with the process, and another one comes with the next
+  char path[PATH_MAX];
+  name_of(fd, path, sizeof path);
+  if (stat(path, &found) != 0 || found.st_dev != s.st_dev || found.st_ino != s.st_ino) {
+    snprintf(why, size, "has %.300s open, which no new process can open by that name", path);
+    return false;
+  }
+  const std::size_t bytes = strlen(path) + 1;
+  Name n = {};
+  n.path = static_cast<char*>(arena_.allocate(bytes));
+  if (name_count_ == kMostNames || n.path == nullptr) {
+    snprintf(why, size, "has more files open than can be noted");
+    return false;
+  }
+  memcpy(n.path, path, bytes);
+  n.fd = fd;
+  n.flags = fcntl(fd, F_GETFL) & ~(O_CREAT | O_EXCL | O_TRUNC);
+  n.inherited = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
+  n.same_as = same_as(fd);
+  const bool reads = S_ISREG(s.st_mode) && (n.flags & O_ACCMODE) == O_RDONLY;
+  n.least_bytes = reads ? static_cast<std::uint64_t>(s.st_size) : 0;
+  names_[name_count_++] = n;
+  return true;
+}
+
+int OpenFiles::same_as(int fd) const {
+  constexpr int kFile = 0;  // KCMP_FILE
+  const long self = syscall(SYS_getpid);
+  for (std::size_t i = 0; i < name_count_; ++i) {
+    if (syscall(SYS_kcmp, self, self, kFile, fd, names_[i].fd) == 0) return names_[i].fd;
+  }
+  return -1;
+}
+
+bool OpenFiles::reopen(char* why, std::size_t size) const {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (!is_piped(fd)) close(fd);
+  }
+  for (std::size_t i = 0; i < name_count_; ++i) {
+    if (!open_again(names_[i], why, size)) return false;
+  }
+  return true;
+}
+
+bool OpenFiles::open_again(const Name& n, char* why, std::size_t size) const {
+  const int now = n.same_as >= 0 ? fcntl(n.same_as, F_DUPFD, 0) : open(n.path, n.flags);
+  if (now < 0) {
+    snprintf(why, size, "%s cannot be opened again: %s", n.path, strerrordesc_np(errno));
+    return false;
+  }
+  struct stat s;
+  if (fstat(now, &s) == 0 && static_cast<std::uint64_t>(s.st_size) < n.least_bytes) {
+    snprintf(why, size, "%s is shorter than it was", n.path);
+    return false;
+  }
+  if (now != n.fd) {
+    dup2(now, n.fd);
+    close(now);
+  }
+  fcntl(n.fd, F_SETFD, n.inherited ? 0 : FD_CLOEXEC);
+  return true;
 }
 
 }  // namespace rejoin::process_image

@@ -22,6 +22,12 @@ class OpenFiles {
   // Bytes of the rank's standard input that it has not read.
   int unread_input() const;
 
+  // In a clone that writes itself to a file: takes down by which names a new process will open what
+  // is open here, but for `own`. False: it could not; `why` as in note().
+  bool note_names(const int* own, std::size_t owns, char* why, std::size_t size);
+  // In such a process, which has this one's memory: opens them. False: `why` becomes a sentence.
+  bool reopen(char* why, std::size_t size) const;
+
   // In the image: lets go of the rank's pipes, so that their other ends see the process's end.
   void release_pipes() const;
   // In a woken clone: its own pipes stand in for the rank's, and files are read and written where
@@ -44,6 +50,21 @@ class OpenFiles {
     std::uint64_t hash;  // of the contents, if the program may read what it has written
   };
 
+  // By a name.
+  struct Name {
+    int fd;
+    int flags;                  // of open()
+    bool inherited;             // over exec
+    int same_as;                // shares all with this descriptor; -1: with none
+    std::uint64_t least_bytes;  // of a file that is only read
+    char* path;
+  };
+
+  bool name_one(int fd, char* why, std::size_t size);
+  bool is_piped(int fd) const;
+  int same_as(int fd) const;
+  bool open_again(const Name& name, char* why, std::size_t size) const;
+
   bool note_one(int fd, char* why, std::size_t size);
   bool note_regular(File& f, char* why, std::size_t size);
   const File* known(const File& f) const;
@@ -56,6 +77,9 @@ class OpenFiles {
   File* before_ = nullptr;  // those of the last time
   std::size_t before_count_ = 0;
   std::size_t before_room_ = 0;
+  static constexpr std::size_t kMostNames = 4096;
+  Name* names_ = nullptr;
+  std::size_t name_count_ = 0;
 };
 
 }  // namespace rejoin::process_image

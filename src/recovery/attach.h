@@ -35,6 +35,9 @@ int standard_pipe(dev_t device, ino_t file);
 // From now on these are they.
 void renote_standard_pipes(const int pipes[3]);
 
+// This process's agent is another one from now on; its environment says so, too.
+void move_to_agent(const char* name, const char* secret);
+
 // A connection of its own to the agent, with its first datagram sent: kImage or kWoken. -1: the
 // agent is gone.
 int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation,

@@ -43,6 +43,11 @@
 //   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as
 //                                `incarnation`. The answer is kWelcome or kRefused. With a text it
 //                                cannot go on, and says why
+//   kWrite        agent -> image write yourself, as a clone, to the file that this carries
+//   kWriting      image -> agent value = process id of the clone that does so; 0: it could not
+//                                be made, code = errno. It exits with 0 when all is written
+//   kNotWritten   clone -> agent over its image's connection: why it cannot be written (text, the
+//                                predicate of a sentence); value = the image's number
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's
@@ -75,6 +80,9 @@ enum class MessageType : std::uint32_t {
   kWake,
   kForked,
   kWoken,
+  kWrite,
+  kWriting,
+  kNotWritten,
 };
 
 inline constexpr std::uint64_t kMarkOfImage = std::uint64_t{1} << 63;
@@ -101,5 +109,7 @@ inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
 inline constexpr const char* kEnvLibcRecording =
     "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
+// Of a process that is to become a written image (process_image/restorer.cc): "INCARNATION PATH".
+inline constexpr const char* kEnvRestore = "REJOIN_RESTORE";
 
 }  // namespace rejoin::wire

@@ -267,6 +267,7 @@ class Host {
       case AgentAction::Kind::kEndImage:
       case AgentAction::Kind::kAskImages:
       case AgentAction::Kind::kWake:
+      case AgentAction::Kind::kRestore:
       case AgentAction::Kind::kAdopt:
       case AgentAction::Kind::kLost:
         REQUIRE(false);

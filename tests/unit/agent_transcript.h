@@ -49,6 +49,8 @@ inline std::string to_text(const AgentAction& a) {
       return "end image of " + rank + ", pid " + std::to_string(a.pid);
     case Kind::kWake:
       return "wake image " + std::to_string(a.number) + " of " + rank;
+    case Kind::kRestore:
+      return "restore " + rank + " from image " + std::to_string(a.number);
     case Kind::kAdopt:
       return "adopt " + rank + ", pid " + std::to_string(a.pid);
     case Kind::kLost:
@@ -59,7 +61,8 @@ inline std::string to_text(const AgentAction& a) {
   return "?";
 }
 
-// "spawn R", "respawn R [inc=]", "want", "end-images", "stop", "kill-all" are orders; else "AT
+// "spawn R", "respawn R [inc=]", "want", "end-images", "resume R image= inc=" (as all of them),
+// "restore R", "written R image=" (all), "stop", "kill-all" are orders; else "AT
 // EVENT R [pid=] [conn=] [signal=|exit=] [image=] [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
@@ -97,6 +100,15 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
     if (field.starts_with("inc")) event.incarnation = static_cast<std::uint32_t>(number);
   }
   if (name == "respawn") return core.respawn(event.rank, event.incarnation);
+  if (name == "restore") return core.restore(event.rank);
+  const std::vector<std::uint64_t> numbers(core.ranks(), event.number);
+  if (name == "resume") {
+    return core.resume(numbers, std::vector<std::uint32_t>(core.ranks(), event.incarnation));
+  }
+  if (name == "written") {
+    core.written(numbers);
+    return {};
+  }
   return core.step(event);
 }
 

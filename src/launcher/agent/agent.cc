@@ -35,7 +35,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       reporter_(segment_, std::move(report)),
       guardian_(std::move(guardian)),
       core_(plan_.ranks),
-      incarnations_(plan_.ranks, 0),
+      incarnations_(plan_.ranks, plan_.first_incarnation),
       processes_(loop, plan_, process_calls()),
       outputs_(loop, plan_.ranks, plan_.tag_output, output_calls()),
       input_(loop,
@@ -53,13 +53,18 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       snapshots_(plan_.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       told_not_frozen_(plan_.ranks, false),
-      newest_snapshot_(plan_.ranks) {
+      newest_snapshot_(plan_.ranks),
+      cut_timer_(loop, [this] { cut(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
   checkpoints_ =
       std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, owner_of(plan_));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
+  if (plan_.snapshots.when == SnapshotOptions::When::kOff) return;
+  sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.library_directory);
+  sets_watch_ =
+      Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
 }
 
 // --- Orders
@@ -67,7 +72,12 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
 void Agent::order(const Order& order) {
   switch (order.what_case()) {
     case Order::kStart:
-      spawn_from(0);
+      if (plan_.resumed) {
+        resume_from(*plan_.resumed);
+      } else {
+        spawn_from(0);
+      }
+      set_cut_timer();
       look_timer_.set(loop_.now_ns() + kLookEveryNs);
       snapshots_.began(loop_.now_ns());
       set_snapshot_timer();
@@ -145,6 +155,7 @@ void Agent::stop() {
   kill_timer_.set(loop_.now_ns() + kGraceNs);
   look_timer_.clear();
   snapshot_timer_.clear();
+  cut_timer_.clear();
   carry_out(core_.stop());
 }
 
@@ -244,6 +255,7 @@ bool Agent::take_oom_kill(std::uint64_t others) {
 
 void Agent::finish() {
   Report finished;
+  if (sets_) sets_->finish();
   if (checkpoints_) {
     checkpoints_->finish();
     tell_checkpoint_news();

@@ -13,10 +13,12 @@
 #include "launcher/agent/connections.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host_plan.h"
+#include "launcher/agent/image_sets.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/agent/processes.h"
 #include "launcher/agent/rank_messages.h"
 #include "launcher/agent/reporter.h"
+#include "launcher/agent/set_progress.h"
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/agent/standstill.h"
 #include "launcher/base/loop.h"
@@ -73,6 +75,24 @@ class Agent {
   void snapshot_asked();
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
+
+  // agent_written.cc: written images.
+  void set_cut_timer(std::uint64_t parts = 1);  // of the period, one
+  void cut();
+  bool stop_ranks();
+  void continue_ranks();
+  void ask_to_write(const std::vector<Descriptor>& files);
+  void on_writing(std::uint32_t rank, const wire::Message& message);
+  void on_not_written(std::uint32_t rank, const wire::Message& message);
+  void end_image(const AgentAction& action);
+  void end_awaited_images();
+  void look_at_set();
+  void on_set_outcome();
+  void tell_no_set(const std::string& why);
+  void resume_from(const ImageSet& set);
+  void restore_from(std::uint32_t rank);
+  void restore(const AgentAction& action);
+
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
@@ -109,7 +129,23 @@ class Agent {
     std::string woken = {};   // what this incarnation is from, in words; empty: none
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
-  Totals totals_;                          // as far as was looked
+
+  // Written images, with --checkpoint-dir.
+  std::unique_ptr<ImageSetWriter> sets_;
+  Loop::Watch sets_watch_;
+  Loop::Timer cut_timer_;
+  SetProgress progress_;
+  ImageSet set_;  // that is being written
+  std::uint64_t cut_at_ns_ = 0;
+  std::uint64_t pause_ns_ = 0;  // of the ranks, for it
+  bool completing_ = false;
+  std::vector<pid_t> stopped_;
+  std::vector<AgentAction>
+      awaited_;  // kEndImage, to be carried out when they have cloned themselves
+  std::string told_no_set_;
+  ImageSet restored_from_;  // the newest: resumed from, or written
+
+  Totals totals_;  // as far as was looked
   bool stopping_ = false;
   bool all_over_ = false;
 };

@@ -1,5 +1,7 @@
 #include "launcher/agent/agent_core.h"
 
+#include <signal.h>
+
 #include <utility>
 
 namespace rejoin::launcher {
@@ -24,9 +26,7 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   switch (e.kind) {
     case AgentEvent::Kind::kSpawned:
-      r = Rank{static_cast<const OfRank&>(r)};
-      r.state = State::kRunning;
-      r.child = e.pid;
+      on_spawned(e);
       break;
     case AgentEvent::Kind::kWoken:
       on_woken(e);
@@ -76,6 +76,15 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
       break;
   }
   return std::move(actions_);
+}
+
+void AgentCore::on_spawned(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  const bool restoring = r.state == State::kRestoring;
+  r = Rank{static_cast<const OfRank&>(r)};
+  r.state = State::kRunning;
+  r.child = e.pid;
+  r.woken = r.restoring = restoring;
 }
 
 void AgentCore::on_register(const AgentEvent& e) {
@@ -149,7 +158,8 @@ void AgentCore::on_image_ended(const AgentEvent& e) {
   if (r.state == State::kWaking && holds(ImageRule::kDecideAgain)) start_again(e.rank);
 }
 
-// From its image, from main while nobody has truncated what main needs, or not at all.
+// From its image, from the written one, from main while nobody has truncated what main needs, or
+// not at all.
 void AgentCore::start_again(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.image.pid != 0) {
@@ -157,6 +167,10 @@ void AgentCore::start_again(std::uint32_t rank) {
     act(Kind::kWake, rank, r.image.connection);
     actions_.back().pid = r.image.pid;
     actions_.back().number = r.image.number;
+  } else if (r.kept != 0 && r.kept == r.written) {
+    r.state = State::kRestoring;
+    act(Kind::kRestore, rank);
+    actions_.back().number = r.written;
   } else if (r.kept == 0 || !holds(ImageRule::kMainWhileNoneKept)) {
     act(Kind::kSpawn, rank);
   } else {
@@ -185,6 +199,7 @@ void AgentCore::on_woken(const AgentEvent& e) {
   const bool first = (r.child == e.pid && r.registered == 0) || !holds(ImageRule::kAdmitOnce);
   if (newest && r.state == State::kRunning && r.woken && first) {
     r.registered = e.pid;
+    r.restoring = false;
     act(Kind::kWelcome, e.rank, e.connection);
   } else {
     act(Kind::kRefuse, e.rank, e.connection, "this rank has gone on without it");
@@ -197,6 +212,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
   const bool running = r.state == State::kRunning && r.woken && r.child == e.pid;
   act(Kind::kRefuse, e.rank, e.connection, "it cannot go on");
   if (e.incarnation != r.incarnation || (!waking && !running)) return;
+  if (r.restoring) return not_restored(e.rank, e.text);
   end_image(e.rank);
   r.why_lost = e.text;
   if (waking) return start_again(e.rank);
@@ -204,6 +220,13 @@ void AgentCore::on_useless(const AgentEvent& e) {
   r.cause = Cause{Cause::Kind::kSignal, 9};
   r.ended_at_ns = e.at_ns;
   act(Kind::kKillTree, e.rank);
+}
+
+// What is written is not what it was written as, so the next attempt would end as this one.
+void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
+  ranks_[rank].restoring = false;
+  ranks_[rank].written = 0;
+  act(Kind::kLost, rank, -1, why);
 }
 
 std::vector<AgentAction> AgentCore::want_snapshots() {
@@ -259,6 +282,11 @@ void AgentCore::on_registered_ended(const AgentEvent& e) {
 
 void AgentCore::ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
+  // Killed from outside it is restored again.
+  const bool killed = e.cause.kind == Cause::Kind::kSignal && e.cause.value == SIGKILL;
+  if (r.restoring && !killed && !stopping_) {
+    not_restored(e.rank, "its written image could not be restored (" + to_text(e.cause) + ")");
+  }
   r.cause = e.cause;
   r.ended_at_ns = e.at_ns;
   const bool exited = e.cause.kind == Cause::Kind::kExit;
@@ -301,13 +329,39 @@ std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank, std::uint32_t in
   return std::move(actions_);
 }
 
+std::vector<AgentAction> AgentCore::resume(const std::vector<std::uint64_t>& numbers,
+                                           const std::vector<std::uint32_t>& incarnations) {
+  actions_.clear();
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
+    Rank& r = ranks_[i];
+    r.incarnation = incarnations[i];
+    r.kept = r.wanted = r.written = numbers[i];
+    r.why_lost = "its snapshot was lost";
+    act(Kind::kPublishDeath, i);
+    act(Kind::kAdmit, i);
+  }
+  return std::move(actions_);
+}
+
+std::vector<AgentAction> AgentCore::restore(std::uint32_t rank) {
+  actions_.clear();
+  start_again(rank);
+  return std::move(actions_);
+}
+
+void AgentCore::written(const std::vector<std::uint64_t>& numbers) {
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) ranks_[i].written = numbers[i];
+}
+
 std::vector<AgentAction> AgentCore::stop() {
   actions_.clear();
   stopping_ = true;
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
     Rank& r = ranks_[i];
     if (holds(ImageRule::kEndWithJob)) end_image(i);
-    if (r.state == State::kIdle || r.state == State::kWaking) r.state = State::kEnded;
+    if (r.state == State::kIdle || r.state == State::kWaking || r.state == State::kRestoring) {
+      r.state = State::kEnded;
+    }
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {
       act(Kind::kTerminate, i);

@@ -12,10 +12,13 @@
 //   kDying        the tree is being killed                tree gone
 //   kEnded        reported to the supervisor              respawn()
 //   kWaking       its image was asked to clone itself     the clone is known -> kRunning
+//   kRestoring    a process is being made for its written image   spawned -> kRunning
 //
 // After a death: kill the tree, reap it, read its output to the end, report; then, if the
 // supervisor says so, publish the death, ring everybody, admit the next incarnation, start it: by
-// its image, or from main while nothing was truncated behind an image.
+// its image; by its written image, if that is of the one that was kept last; or from main while
+// nothing was truncated behind an image. A job that goes on from written images begins as if all of
+// its ranks had died at once. A process that is to become a written image and cannot, ends the job.
 //
 // An image is *kept* from the step in which it registers. In that step the one before it is ended
 // and the rank's low-water marks move (recovery/PROTOCOL.md, "Snapshots").
@@ -74,6 +77,7 @@ struct AgentAction {
     kEndImage,     // pid, connection: it is not needed any more
     kAskImages,    // the image that was kept has died: the next round is to come soon
     kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
+    kRestore,      // number: start the rank's next incarnation from its written image
     kAdopt,        // pid: the clone; the rank's child from now on
     kLost,         // text: nothing is left that the rank could be started from
     kReportEnded,  // cause, at_ns: to the supervisor
@@ -116,12 +120,21 @@ class AgentCore {
  public:
   explicit AgentCore(std::uint32_t ranks);
   void leave_out(ImageRule rule) { left_out_ = rule; }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
 
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
   std::vector<AgentAction> spawn(std::uint32_t rank);  // REQUIRES kIdle
   // REQUIRES kEnded. The incarnation that it is to be.
   std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
+  // In place of spawn(): the job goes on from written images. Everybody is admitted; then each is
+  // to be restored. REQUIRES that all are kIdle.
+  std::vector<AgentAction> resume(const std::vector<std::uint64_t>& numbers,
+                                  const std::vector<std::uint32_t>& incarnations);
+  std::vector<AgentAction> restore(std::uint32_t rank);  // once, behind resume()
+  // These images of all ranks can be restored from now on, and those that were written before
+  // cannot.
+  void written(const std::vector<std::uint64_t>& numbers);
   std::vector<AgentAction> stop();      // SIGTERM to everybody
   std::vector<AgentAction> kill_all();  // SIGKILL to whoever is left
   void give_up(std::uint32_t rank);     // it could not be started
@@ -137,7 +150,17 @@ class AgentCore {
     const Rank& r = ranks_[rank];
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
   }
-  bool has_image(std::uint32_t rank) const { return ranks_[rank].image.pid != 0; }
+  struct Image {
+    std::int64_t pid = 0;  // 0: there is none
+    std::uint64_t number = 0;
+    int connection = -1;
+  };
+  const Image& image(std::uint32_t rank) const { return ranks_[rank].image; }
+  bool has_image(std::uint32_t rank) const { return image(rank).pid != 0; }
+  // It runs, and may be asked to write its image.
+  bool can_be_written(std::uint32_t rank) const {
+    return running(rank) && has_image(rank) && !ranks_[rank].finalized;
+  }
   bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
@@ -145,19 +168,15 @@ class AgentCore {
   std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
 
  private:
-  enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking };
-  struct Image {
-    std::int64_t pid = 0;  // 0: there is none
-    std::uint64_t number = 0;
-    int connection = -1;
-  };
+  enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring };
   // Of a rank, whichever process it is.
   struct OfRank {
     std::uint32_t incarnation = 0;
     Image image;
-    std::uint64_t kept = 0;    // number of the newest that was kept; 0: main is
-    std::uint64_t wanted = 0;  // number of the newest that was wanted
-    bool in_flight = false;    // that one may still come
+    std::uint64_t kept = 0;     // number of the newest that was kept; 0: main is
+    std::uint64_t written = 0;  // number of the newest that can be restored
+    std::uint64_t wanted = 0;   // number of the newest that was wanted
+    bool in_flight = false;     // that one may still come
     std::string why_lost;
   };
   struct Rank : OfRank {
@@ -171,9 +190,11 @@ class AgentCore {
     Cause child_cause = {};
     std::uint64_t ended_at_ns = 0;
     Cause cause = {};
-    bool woken = false;  // a clone of an image
+    bool woken = false;      // an image, or a clone of one
+    bool restoring = false;  // it is not yet
   };
 
+  void on_spawned(const AgentEvent& event);
   void on_register(const AgentEvent& event);
   void on_child_ended(const AgentEvent& event);
   void on_registered_ended(const AgentEvent& event);
@@ -185,6 +206,7 @@ class AgentCore {
   void on_image(const AgentEvent& event);
   void on_image_ended(const AgentEvent& event);
   void on_useless(const AgentEvent& event);
+  void not_restored(std::uint32_t rank, const std::string& why);
   void adopt(std::uint32_t rank, std::int64_t pid);
   void end_image(std::uint32_t rank);
   void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);

@@ -1,4 +1,6 @@
 // What happens on this host, told to the core and to the supervisor.
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -43,7 +45,18 @@ RankOutputs::Calls Agent::output_calls() {
 
 Processes::Calls Agent::process_calls() {
   Processes::Calls calls;
-  calls.feed = [this](const AgentEvent& event) { feed(event); };
+  calls.feed = [this](const AgentEvent& event) {
+    if (event.kind == AgentEvent::Kind::kImageEnded) {
+      progress_.ended(event.pid, event.cause);
+      look_at_set();
+    }
+    feed(event);
+  };
+  calls.writer_ended = [this](pid_t pid, const Cause& cause) {
+    if (cause.kind == Cause::Kind::kSignal && cause.value == SIGKILL) take_oom_kill(0);
+    progress_.ended(pid, cause);
+    look_at_set();
+  };
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };

@@ -41,6 +41,8 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
 
 void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
+  if (message.type == MessageType::kWriting) return on_writing(rank, message);
+  if (message.type == MessageType::kNotWritten) return on_not_written(rank, message);
   if (message.type != MessageType::kForked) return;
   said.pid = static_cast<std::int64_t>(message.value);
   said.incarnation = message.incarnation;
@@ -65,14 +67,16 @@ void Agent::carry_out_image(const AgentAction& a) {
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kEndImage:
-      connections_.close(a.connection);
-      processes_.end_image(pid);
+      end_image(a);
       break;
     case AgentAction::Kind::kAskImages:
       snapshot_asked();
       break;
     case AgentAction::Kind::kWake:
       wake(a);
+      break;
+    case AgentAction::Kind::kRestore:
+      restore(a);
       break;
     case AgentAction::Kind::kAdopt: {
       processes_.adopt_clone(a.rank, pid);
@@ -177,7 +181,9 @@ void Agent::not_frozen(std::uint32_t rank, const Message& message) {
   notice.text = "no snapshot can be made of it now, because it " + text_of(message) +
                 "; until one is, it goes back to " +
                 (core_.has_image(rank) ? "the last one" : "the start of the program") +
-                " if it dies (docs/snapshots.md)";
+                " if it dies" +
+                (sets_ ? ", and no images are written to " + plan_.checkpoint_directory : "") +
+                " (docs/snapshots.md)";
   reporter_.happened(notice);
 }
 

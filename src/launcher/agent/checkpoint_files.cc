@@ -3,8 +3,10 @@
 #define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -14,6 +16,7 @@
 #include <filesystem>
 
 #include "journal/log.h"
+#include "launcher/agent/image_sets.h"
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
@@ -50,30 +53,6 @@ std::string other_argument(const std::vector<std::string>& then,
     return i < of.size() ? quoted(of[i]) : std::string("none");
   };
   return "argument " + std::to_string(i + 1) + " was " + text(then) + " and is " + text(now);
-}
-
-// Why a job of `now` does not go on from the file at `path`, which `then` wrote; empty: it may.
-std::string refusal(const std::string& path, const CheckpointOwner& then,
-                    const CheckpointOwner& now) {
-  const std::string written = "--resume: " + path + " was written by ";
-  const std::string anew = ", or begin anew in another directory";
-  if (then.program != now.program) {
-    return written + one_line(then.program) + ", not by " + one_line(now.program) +
-           ": run that one" + anew;
-  }
-  if (then.ranks != now.ranks) {
-    return written + std::to_string(then.ranks) + " ranks; go on with -n " +
-           std::to_string(then.ranks);
-  }
-  if (then.build != now.build) {
-    return written + "another build of " + one_line(then.program) + " (" + one_line(then.build) +
-           ", this is " + now.build + "): run that one" + anew;
-  }
-  if (then.arguments != now.arguments) {
-    return written + one_line(then.program) + " with other arguments (" +
-           other_argument(then.arguments, now.arguments) + "): give those" + anew;
-  }
-  return {};
 }
 
 // Versions of which there are files, newest first; `suffix` ends their names.
@@ -131,6 +110,29 @@ CheckpointOwner owner_of(const HostPlan& plan) {
           plan.build,
           {plan.command.begin() + 1, plan.command.end()},
           plan.ranks};
+}
+
+std::string refusal(const std::string& path, const CheckpointOwner& then,
+                    const CheckpointOwner& now) {
+  const std::string written = "--resume: " + path + " was written by ";
+  const std::string anew = ", or begin anew in another directory";
+  if (then.program != now.program) {
+    return written + one_line(then.program) + ", not by " + one_line(now.program) +
+           ": run that one" + anew;
+  }
+  if (then.ranks != now.ranks) {
+    return written + std::to_string(then.ranks) + " ranks; go on with -n " +
+           std::to_string(then.ranks);
+  }
+  if (then.build != now.build) {
+    return written + "another build of " + one_line(then.program) + " (" + one_line(then.build) +
+           ", this is " + now.build + "): run that one" + anew;
+  }
+  if (then.arguments != now.arguments) {
+    return written + one_line(then.program) + " with other arguments (" +
+           other_argument(then.arguments, now.arguments) + "): give those" + anew;
+  }
+  return {};
 }
 
 // --- Reading
@@ -248,6 +250,11 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
   }
+  if (!resume && holds_image_sets(directory)) {
+    return Error{"--checkpoint-dir " + directory +
+                 " holds images of a job already: add --resume to go on from them, or give another "
+                 "directory"};
+  }
   const auto versions = versions_in(directory);
   if (!resume && !versions.empty()) {
     return Error{"--checkpoint-dir " + directory + " holds a checkpoint of version " +
@@ -255,6 +262,18 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
                  " already: add --resume to go on from there, or give another directory"};
   }
   return {};
+}
+
+Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
+  Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // One that was killed a moment ago may still be on its way out.
+  constexpr int kTries = 100, kPauseMs = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (lock.open() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+    if (lock.open() && errno != EWOULDBLOCK) return lock;  // a file system without locks
+    poll(nullptr, 0, kPauseMs);
+  }
+  return Error{"--checkpoint-dir " + directory + ": another job writes there"};
 }
 
 // --- Writing

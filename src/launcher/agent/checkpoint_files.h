@@ -53,6 +53,10 @@ struct CheckpointOwner {
 // REQUIRES a plan with a checkpoint directory.
 CheckpointOwner owner_of(const HostPlan& plan);
 
+// Why a job of `now` does not go on from what `then` wrote at `path`; empty: it may.
+std::string refusal(const std::string& path, const CheckpointOwner& then,
+                    const CheckpointOwner& now);
+
 // A checkpoint that was read back and found whole.
 class CheckpointFile {
  public:
@@ -81,6 +85,9 @@ class CheckpointFile {
 // A directory for a new job's checkpoints: made if it is not there. Errors: it cannot be written,
 // or holds checkpoints already.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
+
+// Nobody else's while it is open. Errors: another job writes there.
+Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 
 // Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
 // While it writes one, others pass; the newest is written at the end. Removes what a writer that

@@ -40,6 +40,8 @@ class Connections {
                                 int segment);
   // Of an image: asks it to clone itself.
   void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
+  // Of an image: asks it to write itself.
+  void write(int connection, std::uint32_t rank, std::uint32_t incarnation, int file);
   void close(int connection) { connections_.erase(connection); }
   void refuse(int connection, std::uint32_t rank, const std::string& why);
 

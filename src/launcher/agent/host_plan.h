@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
+
+struct ImageSet;
 
 // What ftrun changed for itself, as it was: ranks start with it.
 struct Inherited {
@@ -34,11 +37,14 @@ struct HostPlan {
   std::string socket;
   std::string secret;
   std::string library_directory;
-  std::string lifeline;              // Lifeline::path()
-  std::string journal_directory;     // empty: memory
-  bool keep = false;                 // the journal, as a file
-  std::string checkpoint_directory;  // empty: none
-  std::string build;                 // build_of(path); empty without a checkpoint directory
+  std::string lifeline;                     // Lifeline::path()
+  std::string journal_directory;            // empty: memory
+  bool keep = false;                        // the journal, as a file
+  std::string checkpoint_directory;         // empty: none
+  std::string build;                        // build_of(path); empty without a checkpoint directory
+  std::uint64_t image_period_ns = 0;        // of written images
+  std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
+  std::uint32_t first_incarnation = 0;      // of each rank
   SnapshotOptions snapshots;
   std::vector<KillOrder> faults;
   Inherited inherited;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,13 +52,14 @@ int back_front(int file, const JobSegment::Shape& shape) {
   return 0;
 }
 
-void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& kills) {
+void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& kills,
+                  std::uint32_t first_incarnation = 0) {
   header->faults = static_cast<std::uint32_t>(kills.size());
   for (std::size_t i = 0; i < kills.size(); ++i) {
     engine::FaultPoint& point = header->fault[i];
     point.ordinal = kills[i].ordinal;
     point.rank = kills[i].rank;
-    point.incarnation = kills[i].incarnation;
+    point.incarnation = first_incarnation + kills[i].incarnation;
     point.kind = kills[i].kind;
     point.moment = kills[i].moment;
   }
@@ -76,29 +78,93 @@ bool write_at(int file, const std::byte* bytes, std::size_t size, off_t offset) 
   return true;
 }
 
+constexpr char kJournalMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'J', 'O'};
+constexpr std::uint64_t kPageBytes = 4096;
+
+std::string place_of(const std::string& directory) {
+  return directory.empty() ? "memory" : "--journal-dir " + directory;
+}
+
+Error no_room(const std::string& directory, int error) {
+  return Error{"there is no room for a journal in " + place_of(directory) + ": " +
+               error_text(error)};
+}
+
+bool is_zero(const std::byte* page) {
+  std::uint64_t word;
+  for (std::uint64_t at = 0; at < kPageBytes; at += sizeof word) {
+    memcpy(&word, page + at, sizeof word);
+    if (word != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& directory,
-                                      const std::vector<KillOrder>& kills) {
-  const std::uint64_t bytes = engine::segment_bytes_for(shape.ranks, shape.limit_bytes);
+SegmentCopy::SegmentCopy(std::uint64_t segment_bytes, std::size_t most_bytes)
+    : segment_bytes_(segment_bytes), most_bytes_(std::max(most_bytes, std::size_t{1})) {
+  void* p = mmap(nullptr, most_bytes_, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  memory_ = p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
+}
+
+SegmentCopy::~SegmentCopy() {
+  if (memory_ != nullptr) munmap(memory_, most_bytes_);
+}
+
+void SegmentCopy::add(const std::byte* base, std::uint64_t at, std::uint64_t bytes) {
+  for (const std::uint64_t end = at + bytes; at < end; at += kPageBytes) {
+    if (is_zero(base + at)) continue;
+    memcpy(memory_ + bytes_, base + at, kPageBytes);
+    bytes_ += kPageBytes;
+    if (!pieces_.empty() && pieces_.back().at + pieces_.back().bytes == at) {
+      pieces_.back().bytes += kPageBytes;
+    } else {
+      pieces_.push_back({at, kPageBytes});
+    }
+  }
+}
+
+bool SegmentCopy::write(const std::string& path) const {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.open()) return false;
+  JournalHead head = {};
+  memcpy(head.magic, kJournalMagic, sizeof head.magic);
+  head.segment_bytes = segment_bytes_;
+  head.pieces = pieces_.size();
+  const std::size_t list_bytes = pieces_.size() * sizeof(SegmentPiece);
+  return write_at(file.get(), reinterpret_cast<const std::byte*>(&head), sizeof head, 0) &&
+         write_at(file.get(), reinterpret_cast<const std::byte*>(pieces_.data()), list_bytes,
+                  sizeof head) &&
+         write_at(file.get(), memory_, bytes_, static_cast<off_t>(sizeof head + list_bytes));
+}
+
+Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t bytes) {
   auto file = nameless_file(directory, bytes);
   if (!file.ok()) return file.error();
   const int fd = file.value().get();
-  const std::string place = directory.empty() ? "memory" : "--journal-dir " + directory;
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place + ": " +
-                 error_text(errno) + " (it is sparse; a smaller --journal-limit needs less)"};
-  }
-  if (const int error = back_front(fd, shape); error != 0) {
-    return Error{"there is no room for a journal in " + place + ": " + error_text(error)};
+    return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place_of(directory) +
+                 ": " + error_text(errno) +
+                 " (it is sparse; a smaller --journal-limit needs less)"};
   }
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
     return Error{"cannot map a journal of " + size_text(bytes) + " of addresses: " +
                  error_text(errno) + " (is ulimit -v set? a smaller --journal-limit needs less)"};
   }
-  auto* base = static_cast<std::byte*>(p);
   madvise(p, bytes, MADV_DONTDUMP);
+  return JobSegment(std::move(file.value()), static_cast<std::byte*>(p), bytes);
+}
+
+Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& directory,
+                                      const std::vector<KillOrder>& kills) {
+  auto mapped = map(directory, engine::segment_bytes_for(shape.ranks, shape.limit_bytes));
+  if (!mapped.ok()) return mapped;
+  if (const int error = back_front(mapped.value().descriptor(), shape); error != 0) {
+    return no_room(directory, error);
+  }
+  std::byte* base = mapped.value().base();
   engine::format_segment(base, shape.ranks, shape.job, shape.limit_bytes, shape.processors);
   engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
   engine::header_of(base)->log_ops = shape.log_ops;
@@ -106,11 +172,74 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
   engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
   write_faults(engine::header_of(base), kills);
-  return JobSegment(std::move(file.value()), base);
+  return mapped;
+}
+
+Result<JobSegment> JobSegment::restore(const std::string& journal, const Shape& shape,
+                                       const std::string& directory,
+                                       const std::vector<KillOrder>& kills) {
+  auto file = MappedFile::open(journal);
+  if (!file.ok()) return file.error();
+  const std::string_view all = file.value().bytes();
+  JournalHead head = {};
+  if (all.size() >= sizeof head) memcpy(&head, all.data(), sizeof head);
+  const Error other{"--resume: " + journal + " was written by another version of Rejoin"};
+  const std::size_t most = (all.size() - std::min(all.size(), sizeof head)) / sizeof(SegmentPiece);
+  if (memcmp(head.magic, kJournalMagic, sizeof head.magic) != 0 || head.pieces > most) return other;
+  auto mapped = map(directory, head.segment_bytes);
+  if (!mapped.ok()) return mapped;
+  std::byte* base = mapped.value().base();
+  std::size_t at = sizeof head + head.pieces * sizeof(SegmentPiece);
+  for (std::uint64_t i = 0; i < head.pieces; ++i) {
+    SegmentPiece piece;
+    memcpy(&piece, all.data() + sizeof head + i * sizeof piece, sizeof piece);
+    if (piece.bytes > all.size() - at || piece.at > head.segment_bytes ||
+        piece.bytes > head.segment_bytes - piece.at) {
+      return other;
+    }
+    const int error = fallocate(mapped.value().descriptor(), 0, static_cast<off_t>(piece.at),
+                                static_cast<off_t>(piece.bytes)) == 0
+                          ? 0
+                          : errno;
+    if (error != 0 && error != EOPNOTSUPP) return no_room(directory, error);
+    memcpy(base + piece.at, all.data() + at, piece.bytes);
+    at += piece.bytes;
+  }
+  engine::SegmentHeader* header = engine::header_of(base);
+  if (header->magic != engine::kSegmentMagic || header->ranks != shape.ranks) return other;
+  header->stop_on_divergence = shape.stop_on_divergence;
+  header->log_ops = shape.log_ops;
+  memset(static_cast<void*>(header->fault), 0, sizeof header->fault);
+  write_faults(header, kills, mapped.value().next_incarnation());
+  return mapped;
 }
 
 JobSegment::~JobSegment() {
-  if (base_ != nullptr) munmap(base_, header()->segment_bytes);
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+std::uint32_t JobSegment::next_incarnation() const {
+  std::uint32_t next = 0;
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    next = std::max(next, engine::control_of(base_, r)->incarnation.load() + 1);
+  }
+  return next;
+}
+
+SegmentCopy JobSegment::copy() const {
+  std::vector<SegmentPiece> populated;
+  std::size_t most = 0;
+  for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {
+    const off_t hole = lseek(file_.get(), at, SEEK_HOLE);
+    populated.push_back({static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(hole - at)});
+    most += populated.back().bytes;
+    at = hole;
+  }
+  SegmentCopy copy(header()->segment_bytes, most);
+  for (const SegmentPiece& p : populated) {
+    if (copy.good()) copy.add(base_, p.at, p.bytes);
+  }
+  return copy;
 }
 
 void JobSegment::ring(std::uint32_t rank) const {

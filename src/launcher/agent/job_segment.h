@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "journal/layout.h"
@@ -13,6 +14,43 @@
 #include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
+
+// What a segment held at one moment, in memory of its own; and in a file:
+// JournalHead SegmentPiece{pieces} bytes{of the pieces}.
+struct SegmentPiece {
+  std::uint64_t at;
+  std::uint64_t bytes;
+};
+struct JournalHead {
+  char magic[8];
+  std::uint64_t segment_bytes;
+  std::uint64_t pieces;
+};
+class SegmentCopy {
+ public:
+  SegmentCopy(std::uint64_t segment_bytes, std::size_t most_bytes);
+  SegmentCopy(SegmentCopy&& other) noexcept
+      : segment_bytes_(other.segment_bytes_),
+        pieces_(std::move(other.pieces_)),
+        memory_(std::exchange(other.memory_, nullptr)),
+        most_bytes_(other.most_bytes_),
+        bytes_(other.bytes_) {}
+  SegmentCopy& operator=(SegmentCopy&&) = delete;
+  ~SegmentCopy();
+
+  bool good() const { return memory_ != nullptr; }
+  // The pages in these bytes of it that are not all zero. REQUIRES whole pages, in their order.
+  void add(const std::byte* base, std::uint64_t at, std::uint64_t bytes);
+  // False: errno.
+  bool write(const std::string& path) const;
+
+ private:
+  std::uint64_t segment_bytes_;
+  std::vector<SegmentPiece> pieces_;
+  std::byte* memory_;
+  std::size_t most_bytes_;
+  std::size_t bytes_ = 0;
+};
 
 class JobSegment {
  public:
@@ -31,14 +69,26 @@ class JobSegment {
   // leave.
   static Result<JobSegment> create(const Shape& shape, const std::string& directory,
                                    const std::vector<KillOrder>& kills);
+  // As it was written to `journal`, for a job that goes on: every rank is dead. Errors: no room; it
+  // is of another build.
+  static Result<JobSegment> restore(const std::string& journal, const Shape& shape,
+                                    const std::string& directory,
+                                    const std::vector<KillOrder>& kills);
   JobSegment(JobSegment&& other) noexcept
-      : file_(std::move(other.file_)), base_(std::exchange(other.base_, nullptr)) {}
+      : file_(std::move(other.file_)),
+        base_(std::exchange(other.base_, nullptr)),
+        bytes_(other.bytes_) {}
   JobSegment& operator=(JobSegment&&) = delete;
   ~JobSegment();
 
   int descriptor() const { return file_.get(); }
   std::byte* base() const { return base_; }
   engine::SegmentHeader* header() const { return engine::header_of(base_); }
+
+  // That no rank has been.
+  std::uint32_t next_incarnation() const;
+  // REQUIRES that nobody writes it.
+  SegmentCopy copy() const;
 
   // Sets every rank's bell and wakes it.
   void ring_all() const;
@@ -60,12 +110,15 @@ class JobSegment {
                              const std::function<bool()>& interrupted) const;
 
  private:
+  static Result<JobSegment> map(const std::string& directory, std::uint64_t bytes);
   void ring(std::uint32_t rank) const;
 
-  JobSegment(Descriptor file, std::byte* base) : file_(std::move(file)), base_(base) {}
+  JobSegment(Descriptor file, std::byte* base, std::uint64_t bytes)
+      : file_(std::move(file)), base_(base), bytes_(bytes) {}
 
   Descriptor file_;
   std::byte* base_;
+  std::uint64_t bytes_;
 };
 
 }  // namespace rejoin::launcher

@@ -13,6 +13,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+
+#include "wire/messages.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -48,6 +51,19 @@ Pipe make_terminal() {
   cfmakeraw(&modes);
   if (tcsetattr(ends.write_end.get(), TCSANOW, &modes) != 0) return make_pipe();
   return ends;
+}
+
+// Instead of the other libraries: the restorer. The C library is to register nothing with the
+// kernel that is unmapped afterwards.
+void add_restorer(std::vector<std::string>& environment, const std::string& library_directory,
+                  const Processes::Restoration& restoration) {
+  for (const std::string_view name : {"LD_PRELOAD=", "GLIBC_TUNABLES="}) {
+    std::erase_if(environment, [name](const std::string& e) { return e.starts_with(name); });
+  }
+  environment.push_back("LD_PRELOAD=" + library_directory + "/librejoin_restore.so");
+  environment.push_back("GLIBC_TUNABLES=glibc.pthread.rseq=0");
+  environment.push_back(std::string(wire::kEnvRestore) + "=" +
+                        std::to_string(restoration.incarnation) + " " + restoration.image);
 }
 
 void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
@@ -86,12 +102,14 @@ Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
       Loop::Turn::kLast);
 }
 
-RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned) {
+RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restoration* restoration) {
   MadePipes pipes = make_pipes(rank);
+  std::vector<std::string> variables = plan_.environments[rank];
+  if (restoration != nullptr) add_restorer(variables, plan_.library_directory, *restoration);
   const std::vector<char*> arguments = pointers_to(plan_.command);
-  const std::vector<char*> environment = pointers_to(plan_.environments[rank]);
+  const std::vector<char*> environment = pointers_to(variables);
   SpawnRequest request = {};
-  request.path = plan_.path.c_str();
+  request.path = restoration != nullptr ? restoration->executable.c_str() : plan_.path.c_str();
   request.arguments = arguments.data();
   request.environment = environment.data();
   const std::string& directory = plan_.working_directory;
@@ -118,12 +136,28 @@ void Processes::adopt(std::uint32_t rank, pid_t pid) {
 
 void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
   adopt(rank, pid);
-  const auto ended = std::find_if(unknown_.begin(), unknown_.end(),
-                                  [pid](const EndedChild& e) { return e.pid == pid; });
-  if (ended == unknown_.end()) return;
+  const auto ended = take_unknown(pid, expected_at_ns_);
+  if (!ended) return;
   ranks_[rank].child_reaped = true;
-  calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, ended->cause});
-  unknown_.erase(ended);
+  calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, *ended});
+}
+
+std::optional<Cause> Processes::take_unknown(pid_t pid, std::uint64_t since_ns) {
+  const auto found = std::find_if(unknown_.begin(), unknown_.end(), [&](const Unknown& u) {
+    return u.ended.pid == pid && u.at_ns >= since_ns;
+  });
+  if (found == unknown_.end()) return {};
+  const Cause cause = found->ended.cause;
+  unknown_.erase(found);
+  return cause;
+}
+
+void Processes::add_writer(pid_t pid, std::uint64_t asked_at_ns) {
+  if (const auto ended = take_unknown(pid, asked_at_ns)) {
+    calls_.writer_ended(pid, *ended);
+  } else {
+    writers_.push_back(pid);
+  }
 }
 
 void Processes::end_image(pid_t pid) {
@@ -222,6 +256,7 @@ void Processes::look_for_ended() {
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
   if (std::erase(helpers_, ended.pid) > 0) return;
+  if (std::erase(writers_, ended.pid) > 0) return calls_.writer_ended(ended.pid, ended.cause);
   const auto image = std::find_if(images_.begin(), images_.end(),
                                   [&](const Image& i) { return i.pid == ended.pid; });
   if (image != images_.end()) {
@@ -236,7 +271,7 @@ void Processes::other_ended(const EndedChild& ended) {
   }
   if (ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) calls_.image_killed({});
   if (unknown_.size() == kMostUnknown) unknown_.erase(unknown_.begin());
-  unknown_.push_back(ended);
+  unknown_.push_back({ended, loop_.now_ns()});
 }
 
 pid_t Processes::pid_of(std::uint32_t rank) const {
@@ -264,17 +299,21 @@ std::optional<std::uint32_t> Processes::rank_of(pid_t pid) const {
   return rank_by_environment(pid, plan_.socket);
 }
 
+// They belong to no rank's tree, though their environment says so.
+bool Processes::spared(pid_t pid) const {
+  return std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end() ||
+         std::find(writers_.begin(), writers_.end(), pid) != writers_.end() ||
+         std::any_of(images_.begin(), images_.end(),
+                     [pid](const Image& i) { return i.pid == pid; });
+}
+
 void Processes::sweep() {
   if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.dying; })) return;
   std::vector<bool> alive(ranks_.size(), false);
   // Twice: a child that ends while the kernel lists them can hide its neighbour.
   for (int look = 0; look < 2; ++look) {
     for (const pid_t pid : children_of_this_process()) {
-      if (std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end()) continue;
-      if (std::any_of(images_.begin(), images_.end(),
-                      [pid](const Image& i) { return i.pid == pid; })) {
-        continue;
-      }
+      if (spared(pid)) continue;
       const auto rank = rank_of(pid);
       if (!rank || !ranks_[*rank].dying) continue;
       alive[*rank] = true;

@@ -43,18 +43,28 @@ class Processes {
     // An image of the rank has ended by a SIGKILL that is not ours; or, of nobody knows which rank,
     // one that had not registered.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
+    // A clone of an image that wrote it has ended.
+    std::function<void(pid_t pid, const Cause& cause)> writer_ended;
   };
 
   Processes(Loop& loop, const HostPlan& plan, Calls calls);
 
+  // A process that becomes a written image before it is the program.
+  struct Restoration {
+    std::string executable;
+    std::string image;
+    std::uint32_t incarnation = 0;
+  };
   // Starts the rank's child and returns our ends of its pipes. `spawned`: it, or what is wrong.
-  RankPipes spawn(std::uint32_t rank, Spawned& spawned);
+  RankPipes spawn(std::uint32_t rank, Spawned& spawned, const Restoration* restoration = nullptr);
   // An image is about to clone itself; the clone is the rank's child from now on. It may have ended
   // by then.
-  void expect_clone() { unknown_.clear(); }
+  void expect_clone() { expected_at_ns_ = loop_.now_ns(); }
   void adopt_clone(std::uint32_t rank, pid_t pid);
   // This process is an image of the rank: it outlives the rank's tree, and its end is told.
   void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
+  // This process writes an image of the rank, which was asked for at that time. It may have ended.
+  void add_writer(pid_t pid, std::uint64_t asked_at_ns);
   // SIGKILL to one of them.
   void end_image(pid_t pid);
   // How many of them somebody else's SIGKILL is about to end.
@@ -103,6 +113,9 @@ class Processes {
   void adopt(std::uint32_t rank, pid_t pid);
   void look_for_ended();
   void other_ended(const EndedChild& ended);
+  // How it ended, if that was seen since then.
+  std::optional<Cause> take_unknown(pid_t pid, std::uint64_t since_ns);
+  bool spared(pid_t pid) const;
   std::optional<std::uint32_t> rank_of(pid_t pid) const;
 
   Loop& loop_;
@@ -120,7 +133,13 @@ class Processes {
   std::vector<pid_t> helpers_;
   std::vector<Image> images_;
   // Children that had ended before it was known whose they were: of clones that die at once.
-  std::vector<EndedChild> unknown_;
+  struct Unknown {
+    EndedChild ended;
+    std::uint64_t at_ns;
+  };
+  std::vector<Unknown> unknown_;
+  std::uint64_t expected_at_ns_ = 0;
+  std::vector<pid_t> writers_;
 };
 
 }  // namespace rejoin::launcher

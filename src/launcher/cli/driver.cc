@@ -11,14 +11,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/image_sets.h"
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
 #include "launcher/supervisor/supervisor.h"
+#include "wire/opened_files.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -95,6 +98,21 @@ std::optional<Error> bind(HostPlan& plan, Binding binding) {
   return {};
 }
 
+// The job goes on from the newest set of images.
+std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
+  if (options.snapshots.when == SnapshotOptions::When::kOff) {
+    return Error{"--resume: what is in " + options.checkpoint_directory +
+                 " are images, and --snapshots off (or --no-restart) allows none"};
+  }
+  std::vector<std::string> notices;
+  auto set = newest_image_set(options.checkpoint_directory, owner_of(plan), plan.library_directory,
+                              notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  if (!set.ok()) return set.error();
+  plan.resumed = std::make_shared<const ImageSet>(std::move(set.value()));
+  return {};
+}
+
 Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) {
   HostPlan plan;
   plan.ranks = ranks;
@@ -115,16 +133,23 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
     if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
     plan.build = build.value();
   }
+  plan.image_period_ns = static_cast<std::uint64_t>(options.images_every_s * 1e9);
+  plan.library_directory = library_directory();
+  if (options.resume && holds_image_sets(options.checkpoint_directory)) {
+    if (const auto error = resume_images(options, plan)) return *error;
+  }
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
-  plan.library_directory = library_directory();
   for (std::uint32_t r = 0; r < ranks; ++r) {
     auto environment =
         environment_of(r, {plan.socket, plan.secret, plan.library_directory, ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
+    if (plan.checkpoint_directory.empty()) continue;
+    plan.environments.back().push_back(std::string(wire::kEnvOpenedFiles) + "=" +
+                                       opened_files_in(plan.checkpoint_directory));
   }
   if (const auto error = bind(plan, options.binding)) return *error;
   return plan;
@@ -165,18 +190,31 @@ void warn_about_exports(const RunOptions& options) {
   }
 }
 
+void tell_resumed(const ImageSet& set) {
+  char when[64] = "";
+  const std::time_t cut_at = set.cut_at_s;
+  std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", std::localtime(&cut_at));
+  fprintf(stderr, "rejoin: going on from %s, as the job was at %s\n", set.path.c_str(), when);
+}
+
 // Before the first process: --checkpoint-dir and --resume.
 std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan& plan,
-                                      JobSegment& segment) {
+                                      JobSegment& segment, Descriptor& lock) {
   segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
   if (options.checkpoint_directory.empty()) return {};
   segment.header()->write_through = 1;
-  if (options.resume) segment.header()->goes_back_to = engine::Return::kVersions;
+  if (options.resume && !plan.resumed) {
+    segment.header()->goes_back_to = engine::Return::kVersions;
+  }
   if (const auto error =
           prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
     return error;
   }
-  if (!options.resume) return {};
+  auto locked = lock_checkpoint_directory(options.checkpoint_directory);
+  if (!locked.ok()) return locked.error();
+  lock = std::move(locked.value());
+  if (plan.resumed && !options.quiet) tell_resumed(*plan.resumed);
+  if (!options.resume || plan.resumed) return {};
   std::vector<std::string> notices;
   auto file = CheckpointFile::newest(options.checkpoint_directory, owner_of(plan), notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
@@ -187,6 +225,23 @@ std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan&
             static_cast<unsigned long long>(file.value().version()));
   }
   return {};
+}
+
+// As it is made, or as it was.
+Result<JobSegment> make_segment(const RunOptions& options, Plans& plans) {
+  const std::shared_ptr<const ImageSet> set = plans.host.resumed;
+  if (set == nullptr) {
+    return JobSegment::create(plans.shape, options.journal_directory, options.kills);
+  }
+  auto segment = JobSegment::restore(set->path_of_journal(), plans.shape, options.journal_directory,
+                                     options.kills);
+  if (!segment.ok()) return segment;
+  plans.host.first_incarnation = segment.value().next_incarnation();
+  Policy& policy = plans.job.policy;
+  policy.first_incarnation = plans.host.first_incarnation;
+  policy.first_epoch = segment.value().header()->epoch.load() + plans.host.ranks;
+  policy.journal_limit_bytes = segment.value().header()->journal_limit_bytes;
+  return segment;
 }
 
 // From here on no signal interrupts anything: they are read from a descriptor. Orphans of ranks
@@ -230,9 +285,10 @@ int run_job(const RunOptions& options) {
   auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
   auto listener = listen_at(plans.host.socket);
   if (!listener.ok()) return fail(listener.error());
-  auto segment = JobSegment::create(plans.shape, options.journal_directory, options.kills);
+  auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
-  if (const auto error = open_checkpoints(options, plans.host, segment.value())) {
+  Descriptor lock;  // on --checkpoint-dir, until the job is over
+  if (const auto error = open_checkpoints(options, plans.host, segment.value(), lock)) {
     return fail(*error);
   }
 

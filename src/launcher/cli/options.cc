@@ -105,6 +105,7 @@ struct Raw {
   std::vector<std::string> kills;
   std::string journal_limit;
   std::string bootstrap_limit;
+  std::string images_every;
   std::string snapshots = "auto";
   std::string snapshot_every;
   std::string on_divergence = "stop";
@@ -194,11 +195,17 @@ void describe_own_options(CLI::App& app, Raw& raw) {
   describe_snapshots(app, raw);
   const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
-                 "write the program's checkpoints there too, for a job\n"
-                 "that ends as a whole; the newest two are kept")
+                 "for a job that ends as a whole: write the program's\n"
+                 "checkpoints there, too; of one that makes none, images\n"
+                 "of all ranks (docs/snapshots.md); the newest two are\n"
+                 "kept")
       ->type_name("DIR")
       ->group(checkpoints);
-  app.add_flag("--resume", o.resume, "begin with the newest checkpoint in --checkpoint-dir")
+  app.add_option("--checkpoint-every", raw.images_every,
+                 "how often images are written there (default: 10)")
+      ->type_name("SECONDS")
+      ->group(checkpoints);
+  app.add_flag("--resume", o.resume, "go on from the newest in --checkpoint-dir")
       ->group(checkpoints);
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
                  "most that a rank keeps of marked operations, which a\n"
@@ -313,6 +320,19 @@ std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& s
   return {};
 }
 
+std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) {
+  if (text.empty()) return {};
+  char* end = nullptr;
+  o.images_every_s = std::strtod(text.c_str(), &end);
+  const bool good = *end == '\0' && o.images_every_s >= 1e-3 && o.images_every_s <= 1e9;
+  if (!good)
+    return usage("--checkpoint-every " + text + ": not a time; give seconds from 0.001 on");
+  if (o.checkpoint_directory.empty()) {
+    return usage("--checkpoint-every: say where with --checkpoint-dir DIR");
+  }
+  return {};
+}
+
 Result<Command> finish(Raw& raw) {
   RunOptions& o = raw.options;
   if (!raw.ranks.empty()) {
@@ -347,6 +367,7 @@ Result<Command> finish(Raw& raw) {
   if (o.resume && o.checkpoint_directory.empty()) {
     return usage("--resume: say where with --checkpoint-dir DIR");
   }
+  if (const auto error = parse_images_every(raw.images_every, o)) return *error;
   if (!raw.bootstrap_limit.empty()) {
     const auto limit = parse_size_bytes(raw.bootstrap_limit);
     if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);

@@ -36,6 +36,7 @@ struct RunOptions {
   bool keep = false;
   std::string checkpoint_directory;
   bool resume = false;
+  double images_every_s = 10;
   std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
   SnapshotOptions snapshots;
 

@@ -36,6 +36,17 @@ class Input {
     if (newest_mark_.mark == mark) kept_mark_ = newest_mark_;
   }
 
+  // What lies behind the kept mark; and whether there was anything.
+  std::string_view behind_kept() const { return std::string_view(kept_).substr(kept_mark_.taken); }
+  bool begun() const { return !kept_.empty(); }
+  bool source_has_ended() const { return source_ended_; }
+  // As of a job that has ended: this lies behind this mark, which is kept.
+  void resume(std::string_view behind, bool source_ended, std::uint64_t mark) {
+    kept_ = behind;
+    source_ended_ = source_ended;
+    kept_mark_ = {mark, 0};
+  }
+
   bool wants_more() const { return !source_ended_ && !reader_ended_ && given_ == kept_.size(); }
   // The rank's end of the pipe should see the end of the file now.
   bool finished() const { return reader_ended_ || (source_ended_ && given_ == kept_.size()); }

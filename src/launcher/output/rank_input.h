@@ -23,6 +23,10 @@ class RankInput {
   void mark(std::uint64_t mark, int in_pipe);
   // open() will go on from this one, the newest.
   void keep(std::uint64_t mark) { input_.keep(mark); }
+  const Input& input() const { return input_; }
+  void resume(std::string_view behind, bool source_ended, std::uint64_t mark) {
+    input_.resume(behind, source_ended, mark);
+  }
   // The rank reads no more.
   void close();
   void append(std::string_view bytes, bool end);

@@ -94,6 +94,9 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.left_ns) json["left_ms"] = milliseconds(*r.left_ns);
   if (r.summary) put_summary(json, *r.summary);
   if (r.code) json["code"] = *r.code;
+  if (r.bytes) json["bytes"] = *r.bytes;
+  if (r.bytes) json["written_ms"] = milliseconds(r.written_ns);
+  if (r.stopped_ns) json["stopped_ms"] = milliseconds(*r.stopped_ns);
   if (!r.text.empty()) json["text"] = r.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -101,6 +101,9 @@ struct Record {
   std::optional<Summary> summary = {};
   std::optional<int> code = {};
   std::string text = {};
+  std::optional<std::uint64_t> bytes = {};       // of files
+  std::uint64_t written_ns = 0;                  // with `bytes`: how long that took
+  std::optional<std::uint64_t> stopped_ns = {};  // that all ranks stood still
 };
 
 }  // namespace rejoin::launcher

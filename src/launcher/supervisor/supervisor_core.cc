@@ -38,7 +38,10 @@ std::string times(std::uint32_t n) {
 }  // namespace
 
 SupervisorCore::SupervisorCore(const Policy& policy)
-    : policy_(policy), ranks_(policy.ranks), catching_up_(policy.ranks), losses_(policy.ranks) {}
+    : policy_(policy), ranks_(policy.ranks), catching_up_(policy.ranks), losses_(policy.ranks) {
+  epoch_ = policy.first_epoch;
+  for (Rank& r : ranks_) r.incarnation = policy.first_incarnation;
+}
 
 std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
@@ -47,7 +50,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
   switch (e.kind) {
     case Kind::kStarted:
       r.pid = e.pid;
-      record(r.incarnation == 0 ? "start" : "respawn", e).pid = e.pid;
+      record(restarts(r) == 0 ? "start" : "respawn", e).pid = e.pid;
       break;
     case Kind::kSpawnFailed:
       r.state = State::kOver;
@@ -104,6 +107,9 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
     case Kind::kAllOver:
       on_all_over(e);
+      break;
+    case Kind::kImagesWritten:
+      on_images_written(e);
       break;
     case Kind::kCatchingUp:
       on_catching_up(e);
@@ -216,8 +222,8 @@ void SupervisorCore::on_death(const Event& e) {
   r.died_at_ns = r.started_at_ns = e.at_ns;
   catching_up_.died(e.rank, e.at_ns, e.position);
   act(Action::Kind::kNews, e.rank,
-      what + memory_text(e.cause) + "; starting it again (" + std::to_string(r.incarnation) +
-          " of " + std::to_string(policy_.max_restarts) + ")");
+      what + memory_text(e.cause) + "; starting it again (" + std::to_string(restarts(r)) + " of " +
+          std::to_string(policy_.max_restarts) + ")");
 }
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
@@ -239,8 +245,8 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
            "use fewer ranks or more memory" +
            memory_text(e.cause);
   }
-  if (r.incarnation >= policy_.max_restarts) {
-    return "it was started again " + times(r.incarnation) +
+  if (restarts(r) >= policy_.max_restarts) {
+    return "it was started again " + times(restarts(r)) +
            " already, so the job ends (--max-restarts)";
   }
   if (epoch_ >= kMaxEpochs) return "the job has had all the deaths that it can count";
@@ -288,6 +294,14 @@ void SupervisorCore::on_catching_up(const Event& e) {
   line.known_operations = told->known;
   line.left_ns = told->left_ns;
   act(Action::Kind::kNews, e.rank, told->text);
+}
+
+void SupervisorCore::on_images_written(const Event& e) {
+  Record& line = record("images", e, false);
+  line.text = e.text;
+  line.written_ns = e.took_ns;
+  line.bytes = e.value;
+  line.stopped_ns = e.replay_ns;
 }
 
 void SupervisorCore::on_all_over(const Event& e) {

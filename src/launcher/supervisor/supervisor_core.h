@@ -36,6 +36,8 @@ struct Policy {
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
   std::uint64_t journal_limit_bytes = 0;
+  std::uint32_t first_incarnation = 0;  // of each rank; a job that goes on from images counts on
+  std::uint32_t first_epoch = 0;
 };
 
 struct Event {
@@ -51,11 +53,13 @@ struct Event {
     kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
     kDiverged,   // text: a replay went where its past did not; the rank does not go on
     kLimit,
-    kNotice,      // text
-    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,  // text = soname
-    kUnfired,     // text = the --kill; after the last rank ended
-    kDeadlock,    // every rank waits, and nobody is left who could wake one
+    kNotice,         // text
+    kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
+                     // stopped
+    kCatchingUp,     // position: a look at a rank that was started again and is not live yet
+    kForeignAbi,     // text = soname
+    kUnfired,        // text = the --kill; after the last rank ended
+    kDeadlock,       // every rank waits, and nobody is left who could wake one
     kTimeout,
     kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
@@ -73,6 +77,7 @@ struct Event {
   std::string from = {};        // "checkpoint 3": what the rank went on from; empty: main
   std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
   Totals totals = {};           // kAllOver
+  std::uint64_t took_ns = 0;
 };
 
 struct Action {
@@ -134,9 +139,11 @@ class SupervisorCore {
   void on_diverged(const Event& event);
   void on_unfired(const Event& event);
   void on_catching_up(const Event& event);
+  void on_images_written(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
+  std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
   std::string objection(const Rank& rank, const Event& event) const;
 
   void stop(const Event& event, int code, const std::string& why);

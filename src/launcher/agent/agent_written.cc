@@ -1,0 +1,211 @@
+// Written images: when a set of them is begun, what becomes of it, and how ranks go on from one.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#include <filesystem>
+
+#include "launcher/agent/agent.h"
+#include "launcher/agent/process.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using wire::Message;
+using wire::MessageType;
+
+// Ranks that cannot be stopped within it, in a system call that takes longer, are left alone.
+constexpr int kStopMs = 200;
+// Where a set cannot be begun, it is tried again after such a part of the period.
+constexpr std::uint64_t kAgain = 8;
+
+}  // namespace
+
+void Agent::set_cut_timer(std::uint64_t parts) {
+  if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.image_period_ns / parts);
+}
+
+// One moment of the whole job: the journal as it is while exactly these images are kept. What they
+// need of it is in it, since nobody truncates what a kept image needs.
+void Agent::cut() {
+  if (segment_.header()->goes_back_to.load() == engine::Return::kVersions) {
+    return;  // its checkpoints are written instead
+  }
+  set_cut_timer(kAgain);
+  if (progress_.open() || segment_.header()->journal_full.load() != 0) return;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    if (!core_.can_be_written(r)) return;
+  }
+  const std::uint64_t begin_ns = monotonic_ns();
+  const bool stopped = stop_ranks();
+  if (!stopped) return continue_ranks();
+  SegmentCopy journal = segment_.copy();
+  continue_ranks();
+  pause_ns_ = monotonic_ns() - begin_ns;
+  set_cut_timer();
+  if (!journal.good()) return tell_no_set("there is no memory for a copy of the journal");
+  auto files = sets_->begin(sets_->next_number(), plan_.ranks);
+  if (!files.ok()) return tell_no_set(files.error().text);
+  cut_at_ns_ = loop_.now_ns();
+  sets_->add(std::move(journal), std::string(input_.input().behind_kept()));
+  ask_to_write(files.value());
+}
+
+void Agent::ask_to_write(const std::vector<Descriptor>& files) {
+  set_ = {};
+  set_.owner = owner_of(plan_);
+  set_.cut_at_s = time(nullptr);
+  set_.machine = machine_mark();
+  set_.input_begun = input_.input().begun();
+  set_.input_ended = input_.input().source_has_ended();
+  std::vector<std::int64_t> images;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const AgentCore::Image& image = core_.image(r);
+    images.push_back(image.pid);
+    set_.images.push_back({image.number, ""});
+    kill(static_cast<pid_t>(image.pid), SIGCONT);
+    connections_.write(image.connection, r, incarnations_[r], files[r].get());
+  }
+  progress_.begin(sets_->next_number() - 1, std::move(images));
+}
+
+bool Agent::stop_ranks() {
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const auto pid = static_cast<pid_t>(core_.registered(r));
+    const char state = state_letter(pid);
+    if (state == 'T' || state == 't') return false;  // by somebody else
+    if (kill(pid, SIGSTOP) == 0) stopped_.push_back(pid);
+  }
+  const std::uint64_t until_ns = monotonic_ns() + std::uint64_t{kStopMs} * 1'000'000;
+  for (const pid_t pid : stopped_) {
+    for (;;) {
+      const char state = state_letter(pid);
+      if (state == 'T' || state == 'Z' || state == 'X' || state == '?') break;
+      if (monotonic_ns() > until_ns) return false;
+      const timespec pause = {0, 50'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  return true;
+}
+
+void Agent::continue_ranks() {
+  for (const pid_t pid : stopped_) kill(pid, SIGCONT);
+  stopped_.clear();
+}
+
+// --- What becomes of a set
+
+void Agent::on_writing(std::uint32_t rank, const Message& message) {
+  const auto pid = static_cast<pid_t>(message.value);
+  progress_.writing(rank, pid);
+  if (pid != 0) processes_.add_writer(pid, cut_at_ns_);
+  end_awaited_images();
+  look_at_set();
+}
+
+void Agent::on_not_written(std::uint32_t rank, const Message& message) {
+  progress_.fail("rank " + std::to_string(rank) + " " + one_line(text_of(message)));
+  look_at_set();
+}
+
+// An image that a set waits for is replaced once it has cloned itself.
+void Agent::end_image(const AgentAction& a) {
+  if (progress_.awaits(a.pid) && !stopping_) {
+    awaited_.push_back(a);
+    return;
+  }
+  connections_.close(a.connection);
+  processes_.end_image(static_cast<pid_t>(a.pid));
+}
+
+void Agent::end_awaited_images() {
+  for (const AgentAction& a : std::exchange(awaited_, {})) end_image(a);
+}
+
+void Agent::look_at_set() {
+  if (!progress_.open()) return;
+  if (!progress_.fault().empty()) {
+    const std::string fault = progress_.fault();
+    progress_.end();
+    end_awaited_images();
+    sets_->abandon();
+    tell_no_set(fault);
+  } else if (progress_.whole() && !completing_) {
+    completing_ = true;
+    sets_->complete(set_);
+  }
+}
+
+void Agent::on_set_outcome() {
+  const auto outcome = sets_->outcome();
+  if (!outcome) return;
+  completing_ = false;
+  progress_.end();
+  if (!outcome->fault.empty()) return tell_no_set(outcome->fault);
+  told_no_set_.clear();
+  set_.path = std::filesystem::absolute(outcome->path);
+  std::vector<std::uint64_t> numbers;
+  for (const ImageSet::Image& image : set_.images) numbers.push_back(image.number);
+  restored_from_ = set_;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    restored_from_.images[r].executable = outcome->executables[r];
+  }
+  core_.written(numbers);
+  Event written = event(Event::Kind::kImagesWritten, 0);
+  written.text = outcome->path;
+  written.value = outcome->bytes;
+  written.replay_ns = pause_ns_;
+  written.took_ns = loop_.now_ns() - cut_at_ns_;
+  reporter_.happened(written);
+}
+
+void Agent::tell_no_set(const std::string& why) {
+  if (std::exchange(told_no_set_, why) == why) return;
+  reporter_.tell("no images in " + plan_.checkpoint_directory + ": " + why);
+}
+
+// --- Going on from one
+
+void Agent::resume_from(const ImageSet& set) {
+  restored_from_ = set;
+  std::vector<std::uint64_t> numbers;
+  auto input = set.input();
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const std::uint64_t mark = set.images[r].number | wire::kMarkOfImage;
+    numbers.push_back(set.images[r].number);
+    outputs_.mark(r, mark);
+    outputs_.keep(r, mark);
+    if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
+    engine::control_of(segment_.base(), r)->snapshot_wanted.store(set.images[r].number);
+  }
+  carry_out(core_.resume(numbers, incarnations_));
+  restore_from(0);
+}
+
+void Agent::restore_from(std::uint32_t rank) {
+  if (rank == plan_.ranks || stopping_) return;
+  carry_out(core_.restore(rank));
+  loop_.post([this, rank] { restore_from(rank + 1); });
+}
+
+void Agent::restore(const AgentAction& a) {
+  newest_snapshot_[a.rank].woken = "its written image";
+  const Processes::Restoration restoration = {restored_from_.images[a.rank].executable,
+                                              restored_from_.path_of_image(a.rank),
+                                              incarnations_[a.rank]};
+  Spawned spawned;
+  RankPipes pipes = processes_.spawn(a.rank, spawned, &restoration);
+  if (spawned.pid < 0) return tell_spawn_failed(a.rank, spawned);
+  const std::uint64_t mark = a.number | wire::kMarkOfImage;
+  outputs_.open(a.rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
+  outputs_.jump(a.rank, mark);
+  core_.step({AgentEvent::Kind::kSpawned, a.rank, loop_.now_ns(), spawned.pid});
+  if (a.rank == 0) input_.open(std::move(pipes.input), mark);
+  Event started = event(Event::Kind::kStarted, a.rank);
+  started.pid = spawned.pid;
+  reporter_.happened(started);
+}
+
+}  // namespace rejoin::launcher

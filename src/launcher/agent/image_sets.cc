@@ -1,0 +1,482 @@
+#include "launcher/agent/image_sets.h"
+
+#define XXH_INLINE_ALL
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/grammar.h"
+#include "launcher/program/build.h"
+#include "process_image/written_image.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using process_image::Extent;
+using process_image::ImageHead;
+using process_image::MappingHead;
+
+constexpr int kFormat = 1;
+constexpr std::string_view kPrefix = "images-", kSuffix = ".rejoin", kPartSuffix = ".rejoin.part";
+constexpr std::size_t kSumDigits = 16;
+
+// Of sets in the directory, newest first.
+std::vector<std::uint64_t> numbers_in(const std::string& directory, std::string_view suffix) {
+  std::vector<std::uint64_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename();
+    if (name.size() <= kPrefix.size() + suffix.size() || !name.starts_with(kPrefix) ||
+        !name.ends_with(suffix)) {
+      continue;
+    }
+    const char* end = name.data() + name.size() - suffix.size();
+    std::uint64_t number = 0;
+    const auto [at, fault] = std::from_chars(name.data() + kPrefix.size(), end, number);
+    if (at == end && fault == std::errc{}) found.push_back(number);
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+std::string path_in(const std::string& directory, std::uint64_t number, std::string_view suffix) {
+  return directory + "/" + std::string(kPrefix) + std::to_string(number) + std::string(suffix);
+}
+
+std::string sum_text(std::string_view bytes) {
+  char text[kSumDigits + 1];
+  snprintf(text, sizeof text, "%016llx",
+           static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  return text;
+}
+
+std::string json_of(const ImageSet& set) {
+  Json json;
+  json["format"] = kFormat;
+  json["program"] = set.owner.program;
+  json["build"] = set.owner.build;
+  json["arguments"] = set.owner.arguments;
+  json["ranks"] = set.owner.ranks;
+  json["cut_at"] = set.cut_at_s;
+  json["vdso"] = set.machine.vdso;
+  json["cpu_features"] = set.machine.cpu_features;
+  json["input_ended"] = set.input_ended;
+  json["input_begun"] = set.input_begun;
+  for (const ImageSet::Image& i : set.images) {
+    json["images"].push_back({{"number", i.number}, {"executable", i.executable}});
+  }
+  for (const ImageSet::File& f : set.files) {
+    json["files"].push_back({{"name", f.name}, {"bytes", f.bytes}, {"sum", f.sum}});
+  }
+  for (const auto& [path, build] : set.libraries) json["libraries"][path] = build;
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Throws where something is missing, or of another kind.
+ImageSet set_of(const Json& json) {
+  ImageSet set;
+  set.owner.program = json.at("program");
+  set.owner.build = json.at("build");
+  set.owner.arguments = json.at("arguments").get<std::vector<std::string>>();
+  set.owner.ranks = json.at("ranks");
+  set.cut_at_s = json.at("cut_at");
+  set.machine.vdso = json.at("vdso");
+  set.machine.cpu_features = json.at("cpu_features").get<std::vector<std::string>>();
+  set.input_ended = json.at("input_ended");
+  set.input_begun = json.at("input_begun");
+  for (const Json& i : json.at("images"))
+    set.images.push_back({i.at("number"), i.at("executable")});
+  for (const Json& f : json.at("files")) {
+    set.files.push_back({f.at("name"), f.at("bytes"), f.at("sum")});
+  }
+  for (const auto& [path, build] : json.at("libraries").items()) set.libraries[path] = build;
+  return set;
+}
+
+// Reads the set's own file. Empty: it is in `set`; else what is wrong with it.
+std::string read_set(const std::string& path, ImageSet* set) {
+  auto mapped = MappedFile::open(path + "/set");
+  if (!mapped.ok()) return "has no list of its files";
+  const std::string_view bytes = mapped.value().bytes();
+  if (bytes.size() <= kSumDigits || bytes[kSumDigits] != '\n' ||
+      bytes.substr(0, kSumDigits) != sum_text(bytes.substr(kSumDigits + 1))) {
+    return "is damaged: its list of files has a wrong checksum";
+  }
+  try {
+    const Json json = Json::parse(bytes.substr(kSumDigits + 1));
+    if (json.at("format") != kFormat) return "was written by another version of Rejoin";
+    *set = set_of(json);
+  } catch (const Json::exception&) {
+    return "was written by another version of Rejoin";
+  }
+  set->path = path;
+  return set->images.size() == set->owner.ranks ? "" : "has not as many images as ranks";
+}
+
+std::string fault_of_files(const ImageSet& set) {
+  for (const ImageSet::File& f : set.files) {
+    auto mapped = MappedFile::open(set.path + "/" + f.name);
+    const std::string_view bytes = mapped.ok() ? mapped.value().bytes() : std::string_view();
+    if (bytes.size() < f.bytes) return "is damaged: " + f.name + " is cut off";
+    if (bytes.size() != f.bytes || XXH3_64bits(bytes.data(), bytes.size()) != f.sum) {
+      return "is damaged: " + f.name + " has a wrong checksum";
+    }
+  }
+  return {};
+}
+
+// Why this job does not go on from it here; empty: it may.
+std::string objection(const ImageSet& set, const CheckpointOwner& owner,
+                      const std::string& library_directory) {
+  std::string why = refusal(set.path, set.owner, owner);
+  if (!why.empty()) return why;
+  const std::string lacks = lacking(set.machine, machine_mark());
+  if (!lacks.empty()) {
+    return "--resume: " + set.path + " was written on a machine with " + lacks +
+           ": go on on such a one, or begin anew in another directory";
+  }
+  for (const auto& [path, build] : set.libraries) {
+    const auto now = build_of(path, library_directory);
+    if (now.ok() && now.value() == build) continue;
+    return "--resume: " + set.path + " was written with another " + one_line(path) + " (" + build +
+           ", this is " + (now.ok() ? now.value() : "not there") +
+           "): put that one back, or begin anew in another directory";
+  }
+  if (set.input_begun && !set.input_ended) {
+    return "--resume: " + set.path +
+           " was written when standard input had been read, but not to its end: what is left of it "
+           "cannot be given again";
+  }
+  return {};
+}
+
+bool write_all(int fd, const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, from, std::min<std::size_t>(bytes, 1 << 20));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    from += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool write_file(const std::string& path, std::string_view bytes) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  return file.open() && write_all(file.get(), bytes.data(), bytes.size());
+}
+
+bool sync(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.open() && fsync(file.get()) == 0;
+}
+
+// Files that an image maps. False: it is cut off.
+bool each_mapped_file(std::string_view image, std::string* executable,
+                      const std::function<void(const std::string&)>& f) {
+  std::size_t at = 0;
+  const auto take = [&](void* to, std::size_t bytes) {
+    if (bytes > image.size() - at) return false;
+    memcpy(to, image.data() + at, bytes);
+    at += bytes;
+    return true;
+  };
+  ImageHead head;
+  if (!take(&head, sizeof head)) return false;
+  *executable = head.executable;
+  for (MappingHead m; take(&m, sizeof m);) {
+    if (m.kind == MappingHead::Kind::kEnd) return true;
+    std::string path(m.path_bytes, '\0');
+    if (!take(path.data(), path.size())) return false;
+    if (m.kind == MappingHead::Kind::kFile) f(path.c_str());
+    for (Extent e;;) {
+      if (!take(&e, sizeof e) || e.bytes > image.size() - at) return false;
+      if (e.bytes == 0) break;
+      at += e.bytes;
+    }
+  }
+  return false;
+}
+
+void step_back() {
+  constexpr int kLowest = 19;
+  constexpr int kProcess = 1, kIdle = 3 << 13;  // of ioprio_set()
+  const auto self = static_cast<id_t>(syscall(SYS_gettid));
+  setpriority(PRIO_PROCESS, self, kLowest);
+  syscall(SYS_ioprio_set, kProcess, self, kIdle);
+}
+
+}  // namespace
+
+std::string ImageSet::path_of_image(std::uint32_t rank) const {
+  return path + "/image-" + std::to_string(rank);
+}
+
+Result<std::string> ImageSet::input() const {
+  auto mapped = MappedFile::open(path + "/input");
+  if (!mapped.ok()) return mapped.error();
+  return std::string(mapped.value().bytes());
+}
+
+std::string opened_files_in(const std::string& directory) {
+  std::error_code error;
+  return std::filesystem::absolute(directory, error).string() + "/opened";
+}
+
+bool holds_image_sets(const std::string& directory) {
+  return !numbers_in(directory, kSuffix).empty();
+}
+
+Result<ImageSet> newest_image_set(const std::string& directory, const CheckpointOwner& owner,
+                                  const std::string& library_directory,
+                                  std::vector<std::string>& notices) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(directory, error);
+  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
+    ImageSet set;
+    const std::string path = path_in(absolute, number, kSuffix);
+    std::string fault = read_set(path, &set);
+    if (fault.empty()) fault = fault_of_files(set);
+    if (!fault.empty()) {
+      notices.push_back(path + " " + fault + "; looking for an older one");
+      continue;
+    }
+    const std::string why_not = objection(set, owner, library_directory);
+    if (!why_not.empty()) return Error{why_not};
+    return set;
+  }
+  return Error{"--resume: there is no whole set of images in " + directory};
+}
+
+// --- Writing
+
+ImageSetWriter::ImageSetWriter(std::string directory, std::string library_directory)
+    : directory_(std::move(directory)),
+      library_directory_(std::move(library_directory)),
+      wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  std::error_code error;
+  for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
+    std::filesystem::remove_all(path_in(directory_, number, kPartSuffix), error);
+  }
+  const auto there = numbers_in(directory_, kSuffix);
+  if (!there.empty()) next_ = there.front() + 1;
+  if (there.empty()) std::filesystem::remove_all(opened_files_in(directory_), error);
+  thread_ = std::thread([this] { run(); });
+}
+
+std::string ImageSetWriter::part() const { return path_in(directory_, number_, kPartSuffix); }
+std::string ImageSetWriter::whole() const { return path_in(directory_, number_, kSuffix); }
+
+Result<std::vector<Descriptor>> ImageSetWriter::begin(std::uint64_t number, std::uint32_t ranks) {
+  {
+    const std::lock_guard lock(mutex_);
+    number_ = number;
+    next_ = number + 1;
+    fault_.clear();
+  }
+  if (mkdir(part().c_str(), 0700) != 0) return Error{part() + ": " + error_text(errno)};
+  std::vector<Descriptor> files;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::string path = part() + "/image-" + std::to_string(r);
+    files.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (files.back().open()) continue;
+    const Error error{path + ": " + error_text(errno)};
+    abandon();
+    return error;
+  }
+  return files;
+}
+
+void ImageSetWriter::add(SegmentCopy journal, std::string input) {
+  const std::lock_guard lock(mutex_);
+  journal_.emplace(std::move(journal));
+  input_ = std::move(input);
+  wake_.notify_one();
+}
+
+void ImageSetWriter::complete(ImageSet set) {
+  const std::lock_guard lock(mutex_);
+  complete_ = std::move(set);
+  wake_.notify_one();
+}
+
+void ImageSetWriter::abandon() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = part();
+  journal_.reset();
+  complete_.reset();
+  wake_.notify_one();
+}
+
+void ImageSetWriter::finish() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    wake_.notify_one();
+  }
+  thread_.join();
+}
+
+std::optional<ImageSetWriter::Outcome> ImageSetWriter::outcome() {
+  eventfd_t count = 0;
+  eventfd_read(wake_owner_.get(), &count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(outcome_, {});
+}
+
+void ImageSetWriter::run() {
+  step_back();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return journal_ || complete_ || !abandoned_.empty() || ending_; });
+    if (ending_) break;
+    run_one(lock);
+  }
+  if (number_ == 0) return;
+  std::error_code error;
+  std::filesystem::remove_all(part(), error);
+}
+
+void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
+  std::error_code error;
+  const std::uint64_t number = number_;
+  const std::string path = part();
+  if (!abandoned_.empty()) {
+    const std::string gone = std::exchange(abandoned_, {});
+    lock.unlock();
+    std::filesystem::remove_all(gone, error);
+    lock.lock();
+  } else if (journal_) {
+    const SegmentCopy journal = std::move(*journal_);
+    const std::string input = std::move(input_);
+    journal_.reset();
+    lock.unlock();
+    std::string fault;
+    if (!journal.write(path + "/journal") || !write_file(path + "/input", input)) {
+      fault = path + ": " + error_text(errno);
+    }
+    lock.lock();
+    if (number_ == number) fault_ = fault;
+  } else {
+    ImageSet set = std::move(*complete_);
+    complete_.reset();
+    const Outcome begun = {number, whole(), fault_};
+    lock.unlock();
+    Outcome done = complete_now(set, begun, path);
+    if (done.fault.empty()) remove_old();
+    if (!done.fault.empty()) std::filesystem::remove_all(path, error);
+    lock.lock();
+    outcome_ = std::move(done);
+    eventfd_write(wake_owner_.get(), 1);
+  }
+}
+
+ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done,
+                                                     const std::string& part) {
+  if (!done.fault.empty()) return done;
+  const auto failed = [&](const std::string& fault) {
+    done.fault = fault;
+    return done;
+  };
+  std::vector<std::string> names = {"journal", "input"};
+  for (std::uint32_t r = 0; r < set.owner.ranks; ++r) names.push_back("image-" + std::to_string(r));
+  for (const std::string& name : names) {
+    const std::string path = part + "/" + name;
+    if (!sync(path)) return failed(path + ": " + error_text(errno));
+    auto mapped = MappedFile::open(path);
+    if (!mapped.ok()) return failed(mapped.error().text);
+    const std::string_view all = mapped.value().bytes();
+    set.files.push_back({name, all.size(), XXH3_64bits(all.data(), all.size())});
+    done.bytes += all.size();
+    if (!name.starts_with("image-")) continue;
+    const std::string fault = note_image(set, path);
+    if (!fault.empty()) return failed(fault);
+    done.executables.push_back(set.images[done.executables.size()].executable);
+  }
+  const std::string json = json_of(set);
+  const std::string list = part + "/set";
+  if (!write_file(list, sum_text(json) + "\n" + json) || !sync(list) || !sync(part) ||
+      rename(part.c_str(), done.path.c_str()) != 0 || !sync(directory_)) {
+    return failed(done.path + ": " + error_text(errno));
+  }
+  return done;
+}
+
+std::string ImageSetWriter::note_image(ImageSet& set, const std::string& path) {
+  auto mapped = MappedFile::open(path);
+  if (!mapped.ok()) return mapped.error().text;
+  const std::size_t rank = set.files.size() - 3;  // behind the journal and the input
+  std::string fault;
+  const bool good = each_mapped_file(mapped.value().bytes(), &set.images[rank].executable,
+                                     [&](const std::string& file) {
+                                       if (set.libraries.contains(file)) return;
+                                       auto found = build(file);
+                                       if (!found.ok()) fault = found.error().text;
+                                       if (found.ok()) set.libraries[file] = found.value();
+                                     });
+  return good ? fault : path + " is cut off";
+}
+
+Result<std::string> ImageSetWriter::build(const std::string& path) {
+  struct stat s = {};
+  if (stat(path.c_str(), &s) != 0) return Error{path + ": " + error_text(errno)};
+  const auto bytes = static_cast<std::uint64_t>(s.st_size);
+  const std::int64_t modified_ns = s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec;
+  const auto known = builds_.find(path);
+  if (known != builds_.end() && known->second.bytes == bytes &&
+      known->second.modified_ns == modified_ns) {
+    return known->second.build;
+  }
+  auto found = build_of(path, library_directory_);
+  if (found.ok()) builds_[path] = {bytes, modified_ns, found.value()};
+  return found;
+}
+
+void ImageSetWriter::remove_old() {
+  std::error_code error;
+  std::size_t kept = 0;
+  for (const std::uint64_t number : numbers_in(directory_, kSuffix)) {
+    if (++kept <= kSetsKept) continue;
+    // One that is half removed is no damaged set.
+    const std::string path = path_in(directory_, number, kPartSuffix);
+    if (rename(path_in(directory_, number, kSuffix).c_str(), path.c_str()) != 0) continue;
+    std::filesystem::remove_all(path, error);
+  }
+  remove_opened_files();
+}
+
+// Of images that nobody can go on from any more.
+void ImageSetWriter::remove_opened_files() {
+  ImageSet oldest;
+  const auto there = numbers_in(directory_, kSuffix);
+  if (there.empty() || !read_set(path_in(directory_, there.back(), kSuffix), &oldest).empty()) {
+    return;
+  }
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(opened_files_in(directory_), error)) {
+    unsigned rank = 0;
+    unsigned long long number = 0;
+    const std::string name = entry.path().filename();
+    if (sscanf(name.c_str(), "rank-%u-image-%llu", &rank, &number) != 2) continue;
+    const bool past = rank < oldest.images.size() && number < oldest.images[rank].number;
+    if (past) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,84 @@
+// An image of a rank's process in a file, and what a process is given that goes on from it.
+//
+//     File    := ImageHead Mapping{until one with no bytes}
+//     Mapping := MappingHead path Piece{until one with no bytes}
+//     Piece   := Extent page{of the extent}
+//
+// Written by a clone of a frozen image (image_writing.h), read by the restorer (restorer.cc), which
+// knows no library, and by ftrun, which compares the files that are mapped with those of today.
+#pragma once
+
+#include <cstdint>
+
+namespace rejoin::process_image {
+
+inline constexpr char kImageMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'I', 'M'};
+inline constexpr std::uint32_t kImageFormat = 1;
+inline constexpr std::uint64_t kImagePageBytes = 4096;
+
+// Where the restorer works, while everything else is unmapped: far from the journal, the shim's
+// memory, and whatever a kernel without address randomisation maps by itself.
+inline constexpr std::uint64_t kRestorerAddress = 0x1d0000000000;
+inline constexpr std::uint64_t kRestorerBytes = 4 << 20;
+// How a process without address randomisation ends: here, so its stack does.
+inline constexpr std::uint64_t kAddressesEnd = 0x7ffffffff000;
+
+// What a restored process is called with, on the stack of the head. Lies at kRestorerAddress.
+struct Restored {
+  std::uint32_t incarnation;
+  std::int32_t pipes[3];  // that are to be its standard input, output and error
+  char socket[112];  // of its agent, and the job's secret: as in the environment (wire/messages.h)
+  char secret[48];
+  char opened_files[4096];  // wire/opened_files.h
+};
+
+struct ImageHead {
+  char magic[8];
+  std::uint32_t format;
+  std::uint32_t rank;
+  std::uint64_t number;
+  std::uint64_t head_bytes;
+  std::uint64_t brk;
+  std::uint64_t fs_base;
+  std::uint64_t gs_base;
+  std::uint64_t entry;  // void (*)(const Restored*), with this stack
+  std::uint64_t stack;
+  char executable[4096];  // the path of its file
+};
+
+struct MappingHead {
+  enum class Kind : std::uint32_t {
+    kEnd,
+    kMemory,  // no file, or one that is not there any more: all of it is in the pieces
+    kFile,    // what is in no piece is in the file
+    kKernel,  // vdso and its data: where they were
+  };
+  Kind kind;
+  std::uint32_t path_bytes;  // with its NUL; of kKernel, the name in /proc/PID/maps
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t offset;  // in the file
+  std::uint32_t protection;
+  std::uint32_t shared;  // read-only, with whoever else maps it
+};
+
+struct Extent {
+  std::uint64_t begin;
+  std::uint64_t bytes;
+};
+
+// Exit codes of a restorer that cannot go on, when it can tell nobody in words.
+enum RestorerStep : int {
+  kRestorerMaps = 64,
+  kRestorerBrk,
+  kRestorerUnmap,
+  kRestorerKernel,
+  kRestorerMemory,
+  kRestorerFile,
+  kRestorerContents,
+  kRestorerThread,
+  kRestorerKernelState,
+  kRestorerDescriptors,
+};
+
+}  // namespace rejoin::process_image

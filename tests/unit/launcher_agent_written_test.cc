@@ -1,0 +1,244 @@
+// The agent and written images: how a job goes on from them, as transcripts; which set is whole.
+#include <gtest/gtest.h>
+
+#include "agent_transcript.h"
+#include "launcher/agent/machine_mark.h"
+#include "launcher/agent/set_progress.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// Everybody is dead, and admitted, before the first is restored.
+constexpr const char* kRestored = R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+publish death 1
+admit 1
+> 1 restore 0
+restore 0 from image 7
+> 1 spawned 0 pid=10
+> 1 restore 1
+restore 1 from image 7
+> 1 spawned 1 pid=11
+> 2 woken 0 pid=10 conn=5 inc=3
+welcome 0 on 5
+> 2 woken 1 pid=11 conn=6 inc=3
+welcome 1 on 6
+> 3 initialized 0
+> 3 initialized 1
+)";
+
+TEST(AgentWritten, AJobGoesOnFromWrittenImagesAndMakesImagesOfItsOwn) {
+  expect_transcript(2, false, std::string(kRestored) + R"(
+> 4 want 0
+want image 8 of 0
+want image 8 of 1
+> 5 image 0 pid=20 conn=7 image=8 inc=3
+keep image 8 of 0, pid 20
+> 9 child-ended 0 signal=9
+kill tree 0
+> 10 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 9
+> 11 respawn 0 inc=4
+publish death 0
+ring all
+admit 0
+wake image 8 of 0
+)");
+}
+
+TEST(AgentWritten, ARankThatDiesBeforeItHasAnImageIsRestoredOnceMore) {
+  expect_transcript(2, false, std::string(kRestored) + R"(
+> 9 child-ended 1 signal=11
+kill tree 1
+> 10 tree-gone 1
+drain 1
+report 1 ended by signal 11, Segmentation fault at 9
+> 11 respawn 1 inc=4
+publish death 1
+ring all
+admit 1
+restore 1 from image 7
+> 12 spawned 1 pid=30
+> 13 woken 1 pid=30 conn=9 inc=4
+welcome 1 on 9
+)");
+}
+
+TEST(AgentWritten, AProcessThatIsKilledBeforeItIsTheRankIsRestoredOnceMore) {
+  expect_transcript(1, false, R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+> 1 restore 0
+restore 0 from image 7
+> 1 spawned 0 pid=10
+> 2 child-ended 0 signal=9
+kill tree 0
+> 3 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 2
+> 4 respawn 0 inc=4
+publish death 0
+ring all
+admit 0
+restore 0 from image 7
+)");
+}
+
+TEST(AgentWritten, OneThatSaysWhyItCannotGoOnEndsTheJob) {
+  expect_transcript(1, true, R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+> 1 restore 0
+restore 0 from image 7
+> 1 spawned 0 pid=10
+> 2 useless 0 pid=10 conn=5 inc=3
+refuse 0 on 5: it cannot go on
+lost 0: 
+> 3 stop 0
+terminate 0
+> 4 child-ended 0 exit=1
+kill tree 0
+> 5 tree-gone 0
+drain 0
+report 0 ended by exit code 1 at 4
+)");
+}
+
+// Never from main: that would be another job.
+TEST(AgentWritten, OneThatEndsBeforeItIsTheRankEndsTheJob) {
+  expect_transcript(1, true, R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+> 1 restore 0
+restore 0 from image 7
+> 1 spawned 0 pid=10
+> 2 child-ended 0 exit=69
+lost 0: its written image could not be restored (exit code 69)
+kill tree 0
+> 3 tree-gone 0
+drain 0
+report 0 ended by exit code 69 at 2
+> 4 respawn 0 inc=4
+publish death 0
+ring all
+admit 0
+lost 0: its snapshot was lost
+)");
+}
+
+TEST(AgentWritten, ARankWhoseImageDiesWithItGoesOnFromTheWrittenOneIfThatIsTheSame) {
+  const std::string kept = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+> 6 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+> 7 written 0 image=1
+)";
+  const std::string both_die = R"(
+> 9 image-ended 0 pid=20
+ask for images
+> 9 child-ended 0 signal=9
+kill tree 0
+> 10 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 9
+> 11 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+)";
+  expect_transcript(1, false, kept + both_die + "restore 0 from image 1\n");
+  const std::string newer = R"(
+> 8 want 0
+want image 2 of 0
+> 8 image 0 pid=21 conn=7 image=2 inc=0
+keep image 2 of 0, pid 21
+end image of 0, pid 20
+)";
+  std::string newer_dies = both_die;
+  newer_dies.replace(newer_dies.find("pid=20"), 6, "pid=21");
+  expect_transcript(1, true, kept + newer + newer_dies + "lost 0: its snapshot was lost\n");
+}
+
+// --- Sets
+
+constexpr Cause kWell = {Cause::Kind::kExit, 0, false, 0};
+constexpr Cause kKilled = {Cause::Kind::kSignal, 9, false, 0};
+
+TEST(SetProgress, IsWholeWhenEveryImageIsWritten) {
+  SetProgress set;
+  EXPECT_FALSE(set.whole());
+  set.begin(3, {20, 21});
+  EXPECT_TRUE(set.open());
+  EXPECT_TRUE(set.awaits(20));
+  set.writing(0, 30);
+  EXPECT_FALSE(set.awaits(20));
+  EXPECT_TRUE(set.awaits(21));
+  set.ended(30, kWell);
+  EXPECT_FALSE(set.whole());
+  set.writing(1, 31);
+  set.ended(20, kKilled);  // it has been replaced
+  set.ended(31, kWell);
+  EXPECT_TRUE(set.whole());
+  EXPECT_EQ(set.number(), 3u);
+  set.end();
+  EXPECT_FALSE(set.whole());
+  EXPECT_FALSE(set.awaits(21));
+}
+
+TEST(SetProgress, IsGivenUpWhenOneOfItDies) {
+  SetProgress set;
+  set.begin(1, {20, 21});
+  set.ended(21, kKilled);
+  EXPECT_EQ(set.fault(), "an image died before it was written");
+  set.end();
+
+  set.begin(2, {20, 21});
+  EXPECT_EQ(set.fault(), "");
+  set.writing(0, 30);
+  set.ended(30, kKilled);
+  EXPECT_EQ(set.fault(), "a process that wrote an image died (signal 9, Killed)");
+  set.writing(1, 31);
+  set.ended(31, kWell);
+  EXPECT_FALSE(set.whole());
+  set.end();
+
+  set.begin(3, {20});
+  set.writing(0, 0);
+  EXPECT_EQ(set.fault(), "an image could not be cloned to be written");
+  set.end();
+
+  set.begin(4, {20});
+  set.writing(0, 30);
+  set.ended(30, {Cause::Kind::kExit, 1, false, 0});
+  EXPECT_EQ(set.fault(), "a process that wrote an image died (exit code 1)");
+}
+
+TEST(MachineMark, OnlyWhatIsMissingIsAnObjection) {
+  const MachineMark here = machine_mark();
+  EXPECT_EQ(here.vdso.size(), 16u);
+  EXPECT_EQ(machine_mark().vdso, here.vdso);
+  EXPECT_EQ(lacking(here, here), "");
+  MachineMark then = here;
+  then.cpu_features.push_back("avx1024");
+  EXPECT_EQ(lacking(here, then), "");
+  EXPECT_EQ(lacking(then, here), "the processor feature avx1024, which this one lacks");
+  then.vdso = "0";
+  EXPECT_EQ(lacking(then, here), "another kernel's vdso");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
