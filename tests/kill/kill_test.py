@@ -32,6 +32,7 @@ from scenarios import (  # noqa: E402, F401
     snapshots_sizes,
     threads,
     topologies,
+    written_images,
 )
 
 if __name__ == "__main__":

@@ -1,0 +1,439 @@
+"""Unmodified programs that go on after the end of the whole job: --checkpoint-dir, --resume."""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+
+from harness import GRACE_S, Skip, check_deaths, check_returns, require, scenario
+from processes import proc_text, processes_with
+from scenarios.snapshots import PYTHON, SCRIPT, lines_of, names_of_files
+
+OFTEN = ["--snapshots", "0.05", "--checkpoint-every", "0.2", "--max-restarts", "1000"]
+WRITER = "rejoin-writer"
+
+
+def sets_in(path):
+    """Their numbers, oldest first."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    found = [re.fullmatch(r"images-(\d+)\.rejoin", name) for name in names]
+    return sorted(int(match[1]) for match in found if match)
+
+
+def writers(job):
+    return [pid for pid in job.processes() if proc_text(pid, "comm") == WRITER]
+
+
+class Place:
+    """Where jobs run that go on from each other: their working directory, and the sets of images."""
+
+    def __init__(self, t, path):
+        self.t, self.work, self.sets = t, f"{path}/work", f"{path}/sets"
+        os.mkdir(self.work)
+        self.out, self.err = [], []  # of each job, in their order
+        self.mark = f"REJOIN_PLACE={uuid.uuid4().hex}"  # of all processes of all jobs
+
+    def flags(self, *more):
+        there = ["--wdir", self.work, "--checkpoint-dir", self.sets, "-x", self.mark]
+        return [*there, *OFTEN, *more]
+
+    def whole(self, job, count=2):
+        """Waits until so many sets have been written by this job."""
+        written = lambda: sum(event["event"] == "images" for event in job.events) >= count
+        job.until(written, f"{count} sets were written")
+
+    def run(self, n, *command, resume=False, flags=(), interfere=None, beside=False, **named):
+        more = [*(["--resume"] if resume else []), *flags]
+        result = self.t.run(n, *command, flags=self.flags(*more), interfere=interfere, **named)
+        self.out.append(result.out)
+        self.err.append(result.err)
+        end_s = time.monotonic() + GRACE_S
+        while (left := processes_with(self.mark)) and not beside:
+            require(time.monotonic() < end_s, f"left behind: {left}", result)
+            time.sleep(0.01)
+        return result
+
+    def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
+        """A job whose ftrun is killed once it has written so many sets."""
+
+        def interfere(job):
+            before(job)
+            self.whole(job, count)
+            job.run_for(self.t.rng.uniform(0, after))
+            job.process.kill()
+
+        result = self.run(n, *command, interfere=interfere, **named)
+        require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
+        kept = sets_in(self.sets)
+        require(1 <= len(kept) <= 2, f"the sets are {kept}", result)
+        return result
+
+    def resumes(self, n, *command, **named):
+        result = self.run(n, *command, resume=True, **named)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require("rejoin: going on from " in result.err, "it does not say so", result)
+        check_deaths(result, [])
+        check_returns(result, n)
+        return result
+
+
+@contextlib.contextmanager
+def place(t):
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as path:
+        yield Place(t, path)
+
+
+def require_whole(where, result, expected, ranks):
+    """What a rank has printed is a beginning of what it prints undisturbed, then an end of it."""
+    for rank in range(ranks):
+        for stream, parts, wanted in (
+            ("output", where.out, lines_of(expected.out, rank)),
+            ("standard error", where.err, lines_of(expected.err, rank)),
+        ):
+            at = 0  # up to here it has been shown
+            for part in (lines_of(text, rank) for text in parts):
+                if not part:
+                    continue
+                begin = wanted.index(part[0]) if part[0] in wanted else None
+                what = f"{stream} of rank {rank}"
+                require(begin is not None and begin <= at, f"{what} has a gap", result)
+                same = part == wanted[begin : begin + len(part)]
+                require(same, f"{what} is not as undisturbed", result)
+                at = begin + len(part)
+            require(at == len(wanted), f"{stream} of rank {rank} is not whole", result)
+
+
+def goes_on(t, n, *command, times=1, **named):
+    """ftrun is killed, again and again; the last job ends as if nobody had been."""
+    expected = t.undisturbed(n, *command)
+    for _ in range(10 if t.long else times):
+        with place(t) as where:
+            where.killed(n, *command, after=0.3, **named)
+            where.killed(n, *command, count=1, after=0.3, resume=True, **named)
+            result = where.resumes(n, *command, **named)
+            require_whole(where, result, expected, n)
+
+
+# ------------------------------------------------------------------------------------------ scenarios
+
+
+@scenario(n=[1, 2, 4], sweeps=True)
+def written_images(t, n):
+    """Collectives and messages, one of them across every step."""
+    goes_on(t, n, "frozen", "messages", "steps=900", "pause_us=2000")
+
+
+@scenario(sweeps=True)
+def written_images_polls(t):
+    """Tests and probes."""
+    goes_on(t, 3, "frozen", "polls", "steps=900", "pause_us=2000")
+
+
+@scenario(sweeps=True)
+def written_images_random_program(t):
+    """Generated programs."""
+    for seed in range(1, 20 if t.long else 3):
+        goes_on(t, 3, "random_collectives", seed, 12000, 4096)
+
+
+@scenario(sweeps=True)
+def written_images_mpi4py(t):
+    """Objects of Python."""
+    if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
+        raise Skip("no mpi4py")
+    goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT.replace("300", "1200")))
+
+
+@scenario(how=["input", "input_bytes"])
+def written_images_input(t, how):
+    """Rank 0 has been given all of its standard input when the images are written."""
+    steps = 900
+    command = ("frozen", how, f"steps={steps}", "pause_us=2000")
+    path = t.script("lines", "".join(f"line {i} of {steps}\n" for i in range(steps)))
+    prefix = ["bash", "-c", f'exec "$@" < {path}', "bash"]
+    expected = t.run(2, *command, prefix=prefix)
+    with place(t) as where:
+        where.killed(2, *command, after=0.3, prefix=prefix)
+        result = where.resumes(2, *command)  # without it
+        require_whole(where, result, expected, 2)
+
+
+@scenario()
+def written_images_input_not_ended(t):
+    """Standard input that comes on and on cannot be given again: one line."""
+    command = ("frozen", "input", "steps=900", "pause_us=2000")
+    text = 'exec "$@" < <(i=0; while echo "line $((i++))"; do sleep 0.001; done)'
+    with place(t) as where:
+        where.killed(2, *command, prefix=["bash", "-c", text, "bash"])
+        refused(where, "standard input had been read, but not to its end", command)
+
+
+@scenario(sweeps=True)
+def written_images_files(t):
+    """Files that are added to, renamed over, and extended while they are open to be read."""
+    n, command = 2, ("frozen", "files", "steps=900", "pause_us=2000")
+    expected = t.run(n, *command, leaves=names_of_files(n))
+    for _ in range(20 if t.long else 2):
+        with place(t) as where:
+            where.killed(n, *command, after=0.3)
+            where.killed(n, *command, count=1, after=0.3, resume=True)
+            result = where.resumes(n, *command)
+            require_whole(where, result, expected, n)
+            require(sorted(os.listdir(where.work)) == sorted(expected.files), "files", result)
+            for name, contents in expected.files.items():
+                with open(f"{where.work}/{name}", "rb") as file:
+                    require(file.read() == contents, f"{name} is not as undisturbed", result)
+
+
+@scenario(sweeps=True)
+def written_images_then_deaths(t):
+    """Ranks die in the job that goes on: before its first image of its own, and after it."""
+    n, command = 3, ("frozen", "messages", "steps=900", "pause_us=2000")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_event("init")
+        for _ in range(10):
+            ranks = sorted(job.pids)
+            if job.poll() and ranks:
+                job.kill(*t.rng.sample(ranks, t.rng.choice([1, 1, len(ranks)])))
+            job.run_for(t.rng.uniform(0.01, 0.1))
+
+    for _ in range(20 if t.long else 2):
+        with place(t) as where:
+            where.killed(n, *command, after=0.3)
+            result = where.resumes(n, *command, interfere=interfere)
+            require(result.killed, "nobody was killed", result)
+            require_whole(where, result, expected, n)
+
+
+@scenario()
+def written_images_deaths_while_restoring(t):
+    """Processes die before they are ranks again: they are restored once more."""
+    n, command = 2, ("frozen", "messages", "steps=900", "pause_us=2000", "resident=64")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        for count in range(1, 6):
+            started = lambda: [e for e in job.events if e["event"] in ("start", "respawn")]
+            job.until(lambda: len(started()) >= count, "a process was started")
+            newest = started()[count - 1]
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(newest["pid"], signal.SIGKILL)
+                job.killed.append(newest["rank"])
+
+    with place(t) as where:
+        where.killed(n, *command)
+        result = where.resumes(n, *command, interfere=interfere)
+        require_whole(where, result, expected, n)
+
+
+# -------------------------------------------------------------------------------- while it is written
+
+
+def children(job, name=None):
+    """Of ftrun."""
+    pid = job.process.pid
+    found = map(int, proc_text(pid, f"task/{pid}/children").split())
+    return [child for child in found if name in (None, proc_text(child, "comm"))]
+
+
+def kill_writer(job):
+    os.kill(children(job, WRITER)[0], signal.SIGKILL)
+
+
+def kill_image(job):
+    for pid in children(job, "rejoin-image"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_rank(job):
+    job.kill(1)
+
+
+def kill_ftrun(job):
+    job.process.kill()
+
+
+VICTIMS = {"writer": kill_writer, "images": kill_image, "rank": kill_rank, "ftrun": kill_ftrun}
+
+
+@scenario(who=list(VICTIMS))
+def written_images_while_written(t, who):
+    """Somebody dies while a set is written: it is given up, or is whole; the next one is written."""
+    n = 2
+    command = ("frozen", "messages", "steps=1500", "pause_us=2000", "resident=128")
+    expected = t.undisturbed(n, *command)
+
+    def before(job):
+        def strike():
+            try:
+                VICTIMS[who](job)
+            except ProcessLookupError:
+                return False
+            return True
+
+        job.until(lambda: sets_in(where.sets), "a set was written")
+        while not (children(job, WRITER) and strike()):
+            require(job.poll(), "the job ended before a set was written", job)
+
+    with place(t) as where:
+        if who == "ftrun":
+            result = where.run(n, *command, interfere=before)
+        else:
+            result = where.killed(n, *command, before=before, count=3)
+        whole = sets_in(where.sets)
+        require(whole, "there is no set", result)
+        result = where.resumes(n, *command)
+        require(f"images-{whole[-1]}.rejoin" in result.err, "not from the newest whole one", result)
+        require_whole(where, result, expected, n)
+        parts = [name for name in os.listdir(where.sets) if name.endswith(".part")]
+        require(not parts, f"left behind: {parts}", result)
+
+
+# -------------------------------------------------------------------------------------------- refusals
+
+LONG = ("frozen", "messages", "steps=900", "pause_us=2000")
+
+
+def sum_of(data):
+    library = ctypes.CDLL("libxxhash.so.0")
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    return b"%016x" % library.XXH3_64bits(data, ctypes.c_size_t(len(data)))
+
+
+def edit(path, change):
+    """Changes what the list of a set says, and its checksum with it."""
+    with open(f"{path}/set", "rb") as file:
+        listed = json.loads(file.read()[17:])
+    change(listed)
+    data = json.dumps(listed).encode()
+    with open(f"{path}/set", "wb") as file:
+        file.write(sum_of(data) + b"\n" + data)
+
+
+def refused(where, text, command, n=2, flags=(), beside=False):
+    before = sets_in(where.sets)
+    result = where.run(n, *command, resume=True, flags=flags, beside=beside)
+    require(result.code == 1, f"exit code {result.code}", result)
+    lines = [line for line in result.err.split("\n") if line]
+    require(len(lines) == 1 and text in lines[0], f"it does not say: {text}", result)
+    require(sets_in(where.sets) == before, "the sets are others now", result)
+
+
+def lacks_a_feature(listed):
+    listed["cpu_features"].append("avx1024")
+
+
+def has_another_library(listed):
+    name = next(path for path in listed["libraries"] if "/libc.so" in path)
+    listed["libraries"][name] = "build-id 0123"
+
+
+def has_lost_a_library(listed):
+    listed["libraries"]["/nowhere/libgone.so"] = "build-id 0123"
+
+
+def has_another_vdso(listed):
+    listed["vdso"] = "0123456789abcdef"
+
+
+@scenario()
+def written_images_refused(t):
+    """What is not the same job on such a machine is refused, by its name; then the job goes on."""
+    with place(t) as where:
+        where.killed(2, *LONG)
+        newest = f"{where.sets}/images-{sets_in(where.sets)[-1]}.rejoin"
+        refused(where, "with other arguments (argument 3 was", (*LONG[:3], "pause_us=1000"))
+        refused(where, "was written by 2 ranks; go on with -n 2", LONG, n=3)
+        refused(where, "was written by frozen, not by steps", ("steps",))
+        other = t.script("frozen", "")
+        shutil.copy(t.program("steps"), other)
+        refused(where, "was written by another build of frozen", (other, *LONG[1:]))
+        refused(where, "--snapshots off", LONG, flags=["--no-restart"])
+        for change, text in (
+            (lacks_a_feature, "the processor feature avx1024, which this one lacks"),
+            (has_another_library, "with another /"),
+            (has_lost_a_library, "with another /nowhere/libgone.so"),
+            (has_another_vdso, "another kernel's vdso"),
+        ):
+            saved = f"{newest}/set", f"{where.work}/saved"
+            shutil.copy(*saved)
+            edit(newest, change)
+            refused(where, text, LONG)
+            os.replace(*reversed(saved))
+        anew = where.run(2, *LONG)
+        require(anew.code == 1 and "add --resume" in anew.err, "it began anew", anew)
+        del where.out[1:], where.err[1:]
+        result = where.resumes(2, *LONG)
+        require_whole(where, result, t.undisturbed(2, *LONG), 2)
+
+
+@scenario()
+def written_images_one_job(t):
+    """Two jobs at the same time do not write to one directory."""
+    with place(t) as where:
+
+        def interfere(job):
+            where.whole(job)
+            job.process.send_signal(signal.SIGSTOP)  # the sets stay as they are
+            refused(where, "another job writes there", LONG, beside=True)
+            job.process.kill()
+
+        where.run(2, *LONG, interfere=interfere)
+
+
+def flip(path, at):
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        data[at] ^= 1 << 3
+        file.seek(0)
+        file.write(data)
+
+
+@scenario()
+def written_images_damaged(t):
+    """A damaged set is named, and the one before it taken."""
+    expected = t.undisturbed(2, *LONG)
+    with place(t) as where:
+        where.killed(2, *LONG, count=3)
+        older, newest = sets_in(where.sets)
+        saved = f"{where.work}/saved"
+        shutil.copytree(where.sets, saved)
+        for name in ("set", "journal", "image-0", "image-1"):
+            for cut in (False, True):
+                path = f"{where.sets}/images-{newest}.rejoin/{name}"
+                size = os.path.getsize(path)
+                os.truncate(path, size - 1) if cut else flip(path, t.rng.randrange(size))
+                del where.out[1:], where.err[1:]
+                result = where.resumes(2, *LONG)
+                require(f"images-{newest}.rejoin is damaged" in result.err, "not named", result)
+                require(f"going on from {where.sets}/images-{older}" in result.err, "which", result)
+                require_whole(where, result, expected, 2)
+                shutil.rmtree(where.sets)
+                shutil.copytree(saved, where.sets)
+        for number in (older, newest):
+            os.remove(f"{where.sets}/images-{number}.rejoin/set")
+        result = where.run(2, *LONG, resume=True)
+        require(result.code == 1, f"exit code {result.code}", result)
+        require("there is no whole set of images" in result.err, "it does not say so", result)
+
+
+@scenario()
+def written_images_none(t):
+    """A program that cannot be frozen: said once, with the directory that stays empty."""
+    with place(t) as where:
+        result = where.run(2, "frozen", "thread", "steps=400", "pause_us=2000")
+        require(result.code == 0, f"exit code {result.code}", result)
+        said = f"has 2 threads, of which a clone would have only one; until one is, it goes back "
+        for rank in range(2):
+            lines = [line for line in result.err.split("\n") if said in line and f"rank {rank}:" in line]
+            require(len(lines) == 1, f"said {len(lines)} times", result)
+            require(f"no images are written to {where.sets}" in lines[0], "not the directory", result)
+        require(sets_in(where.sets) == [], "there is a set", result)
