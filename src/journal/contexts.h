@@ -99,6 +99,7 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   for (;;) {
     const std::uint64_t number = kept.load(std::memory_order_acquire);
     const Version* v = find_image(base, rank, number);
+    if (breaks(host, Rule::kImageByNumber)) v = &region_of(base, rank)->image[0];
     host.step(Step::kMark);
     const std::uint64_t mark = v != nullptr ? read(*v) : 0;
     order_stores();  // and loads: what was read is read before this

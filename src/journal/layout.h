@@ -153,6 +153,9 @@ struct RankControl {
   std::atomic<std::uint64_t> journal_pages_at_clone;
   // What all snapshots of the rank have cost it so far.
   std::atomic<std::uint64_t> snapshots_cost_ns;
+  // The helper that clones it: the process of the newest image; behind that, its number.
+  std::atomic<std::int64_t> image_pid;
+  std::atomic<std::uint64_t> image_number;
 };
 
 // --- Logs

@@ -53,6 +53,9 @@ enum class Rule : std::uint8_t {
   kCompareAboveFloor,       // a message that is sent again is compared only if it is still there
   kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
+  kImageWhenTold,           // nor while the rank is still told what a former incarnation was told
+  kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
+  kImageByNumber,           // marks are read from the slot with the number of the image that is kept
   kPastImageByOrdinal,      // a context is past when it was freed before the image was made
   kCount,
 };

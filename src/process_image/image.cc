@@ -258,7 +258,15 @@ class Freezer final : public engine::ProcessImage {
     const long result = clone_here(0, self.kernel_);
     if (result == 0) _longjmp(self.image_, 1);
     self.clone_ns_ = processor_ns() - begin;
-    if (result < 0) self.error_ = static_cast<int>(-result);
+    if (result < 0) {
+      self.error_ = static_cast<int>(-result);
+    } else {
+      // So that the agent knows it if it ends before it has registered. The agent is told of its
+      // end only when this helper has ended, too.
+      auto& control = self.rank_.control();
+      control.image_pid.store(result, std::memory_order_relaxed);
+      control.image_number.store(self.number_, std::memory_order_release);
+    }
     syscall(SYS_exit, 0);
     __builtin_unreachable();
   }

@@ -41,6 +41,7 @@ class Snapshots final : public Heeding {
   }
 
  private:
+  bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
   journal::Return goes_back_to() const {
     return r_.header->goes_back_to.load(std::memory_order_relaxed);
@@ -70,8 +71,10 @@ class Snapshots final : public Heeding {
   bool take(std::uint64_t number) {
     const bool replaying = r_.incarnation > 0 && !r_.progress.live && r_.header->ranks > 1;
     // A rank can be live in one operation while it is told again what Tests of another have said.
-    if (replaying || messages_.outcomes().has_more() || r_.mail.has_more()) return false;
-    if (r_.outstanding.any() && !engine::breaks(r_.host, Rule::kImageTakesNothingOpen)) {
+    const bool told = messages_.outcomes().has_more() && !breaks(Rule::kImageWhenTold);
+    const bool cancelled = r_.mail.has_more() && !breaks(Rule::kImageWhenCancelled);
+    if (replaying || told || cancelled) return false;
+    if (r_.outstanding.any() && !breaks(Rule::kImageTakesNothingOpen)) {
       return ++put_off_ < kMostPutOff ||
              give_up(number, "nonblocking collectives are outstanding all the time");
     }

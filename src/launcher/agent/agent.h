@@ -64,6 +64,7 @@ class Agent {
   void on_registered_ended(std::uint32_t rank);
   void welcome(const AgentAction& action);
   void on_registration(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first);
+  void on_stranger_ended(pid_t pid);
   void on_image_message(std::uint32_t rank, const wire::Message& message);
 
   // agent_images.cc: snapshots.

@@ -59,6 +59,7 @@ Processes::Calls Agent::process_calls() {
   };
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
+  calls.stranger_ended = [this](pid_t pid) { on_stranger_ended(pid); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
   return calls;
 }

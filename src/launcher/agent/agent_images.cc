@@ -49,6 +49,19 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   feed(said);
 }
 
+// The words of its rank name it as long as it may still come: its number is not given to another
+// process before it is reaped, which is later.
+void Agent::on_stranger_ended(pid_t pid) {
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const auto* control = engine::control_of(segment_.base(), r);
+    const std::uint64_t number = control->image_number.load(std::memory_order_acquire);
+    if (number == 0 || control->image_pid.load(std::memory_order_relaxed) != pid) continue;
+    AgentEvent ended{AgentEvent::Kind::kImageEnded, r, loop_.now_ns(), pid};
+    ended.number = number;
+    feed(ended);
+  }
+}
+
 void Agent::carry_out_image(const AgentAction& a) {
   const auto pid = static_cast<pid_t>(a.pid);
   engine::RankControl* control = engine::control_of(segment_.base(), a.rank);

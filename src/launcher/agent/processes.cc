@@ -227,14 +227,20 @@ void Processes::on_child_signal() {
   look_for_ended();
 }
 
-void Processes::look_for_ended() {
+// Whose a child was may have been said just before: it is asked when all of that is dealt with.
+// `seen`: of this one it is.
+void Processes::look_for_ended(pid_t seen) {
   while (const auto ended = next_ended_child()) {
     const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) {
       return !r.child_reaped && r.child == ended->pid;
     });
+    if (found == ranks_.end() && ended->pid != seen) {
+      loop_.post([this, pid = ended->pid] { look_for_ended(pid); });
+      return;
+    }
     if (found == ranks_.end()) {
-      reap(ended->pid);
       other_ended(*ended);
+      reap(ended->pid);
       continue;
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
@@ -252,7 +258,7 @@ void Processes::look_for_ended() {
   }
 }
 
-// A helper, an image, or a clone of an image that has not been heard of.
+// A helper, an image, or one that has not been heard of: an image, or a clone of one.
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
   if (std::erase(helpers_, ended.pid) > 0) return;
@@ -270,6 +276,7 @@ void Processes::other_ended(const EndedChild& ended) {
     return;
   }
   if (ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) calls_.image_killed({});
+  calls_.stranger_ended(ended.pid);
   if (unknown_.size() == kMostUnknown) unknown_.erase(unknown_.begin());
   unknown_.push_back({ended, loop_.now_ns()});
 }

@@ -45,6 +45,8 @@ class Processes {
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
     // A clone of an image that wrote it has ended.
     std::function<void(pid_t pid, const Cause& cause)> writer_ended;
+    // A child that is nobody known: perhaps an image that has not registered.
+    std::function<void(pid_t pid)> stranger_ended;
   };
 
   Processes(Loop& loop, const HostPlan& plan, Calls calls);
@@ -111,7 +113,7 @@ class Processes {
 
   void on_child_signal();
   void adopt(std::uint32_t rank, pid_t pid);
-  void look_for_ended();
+  void look_for_ended(pid_t seen = 0);
   void other_ended(const EndedChild& ended);
   // How it ended, if that was seen since then.
   std::optional<Cause> take_unknown(pid_t pid, std::uint64_t since_ns);

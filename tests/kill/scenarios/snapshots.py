@@ -172,6 +172,23 @@ def snapshot_lost(t):
 
 
 @scenario()
+def snapshots_die_unregistered(t):
+    """Images that die before the agent has heard of them: others are made all the same."""
+    n, command = 2, ("frozen", "unregistered", "steps=500", "until=200")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_output("rank 1, step 150")
+        job.kill(1)
+        job.until_output("rank 1, step 400")
+        job.kill(1)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) == 1, "only the second death goes back to an image", result)
+
+
+@scenario()
 def snapshots_stopped(t):
     """Images that somebody has stopped are woken all the same."""
     n, command = 2, ("frozen", "messages", "steps=900")
