@@ -214,6 +214,11 @@ class Journal {
     if (!region_.back(offset_of(&logs[to]), sizeof(Log))) out_of_memory();
     channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to], true);
     rebase_channel(to);
+    // What a former incarnation has truncated is not compared with what is sent again.
+    const bool begun = channels_[to].tail() != 0 && !region_.recycling();
+    if (begun && !breaks(host_, Rule::kOpenedBehindMark)) {
+      channels_[to].truncate(received_mark_of(host_, to, host_.rank()));
+    }
   }
 
   void rebase_channel(std::uint32_t to) {

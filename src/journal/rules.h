@@ -51,12 +51,13 @@ enum class Rule : std::uint8_t {
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
   kCompareAboveFloor,       // a message that is sent again is compared only if it is still there
+  kOpenedBehindMark,        // also by an incarnation that has not used the channel before
   kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
   kImageWhenTold,           // nor while the rank is still told what a former incarnation was told
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
-  kImageByNumber,           // marks are read from the slot with the number of the image that is kept
-  kPastImageByOrdinal,      // a context is past when it was freed before the image was made
+  kImageByNumber,       // marks are read from the slot with the number of the image that is kept
+  kPastImageByOrdinal,  // a context is past when it was freed before the image was made
   kCount,
 };
 

@@ -126,6 +126,9 @@ std::vector<World> image_worlds() {
   add("images-many", 2, 400, many);
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
+  // The sender goes back to main, and its receivers have images: what it sends again is not there.
+  add("images-of-others", 2, 150, messages);
+  worlds.back().unfrozen = 1;
   add("images-open", 2, 60, open);
   add("images-communicators", 3, 90, communicators);
   add("images-wildcards", 3, 60, wildcards);

@@ -86,6 +86,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   policy.journal_limit_bytes = world_.journal_limit_bytes;
   agent_.set_policy(policy, world_.snapshot_every_turns, plan.left_out);
   SimOptions options = plan.options;
+  options.unfrozen = world_.unfrozen;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
   result.ending = simulation_.run(options, plan.deaths);

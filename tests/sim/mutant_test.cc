@@ -104,6 +104,9 @@ const RuleCase kRules[] = {
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
     {"ImageTakesNothingOpen", Rule::kImageTakesNothingOpen, "images-open", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
+    {"ImageByNumber", Rule::kImageByNumber, "images-payload", ""},
+    {"CompareAboveFloor", Rule::kCompareAboveFloor, "images-of-others", "replay"},
+    {"OpenedBehindMark", Rule::kOpenedBehindMark, "images-of-others", "replay"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

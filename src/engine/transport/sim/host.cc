@@ -108,7 +108,8 @@ void SimHost::stop(const char* text) {
 MayFreeze SimHost::may_freeze(std::uint64_t number) {
   SimRandom& random = simulation_.random_;
   if (random.one_in(16)) return MayFreeze::kNotNow;
-  if (!random.one_in(24)) return MayFreeze::kYes;
+  const bool never = rank_ < 64 && (simulation_.options_.unfrozen >> rank_ & 1) != 0;
+  if (!never && !random.one_in(24)) return MayFreeze::kYes;
   tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
   return MayFreeze::kNo;
 }
