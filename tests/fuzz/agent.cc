@@ -15,17 +15,21 @@ using wire::MessageType;
 constexpr int kMostSteps = 150;
 
 enum class Step : std::uint8_t {
-  kConnect,      // whose process
-  kMessage,      // client, type, rank, code, value, flags, length of the text, text
-  kDatagram,     // client, length, bytes
-  kHangUp,       // client
-  kPrint,        // rank and stream, length, bytes
-  kClose,        // rank: its output
+  kConnect,   // whose process
+  kMessage,   // client, type, rank, code, value, flags with incarnation, length of the text, text
+  kDatagram,  // client, length, bytes
+  kHangUp,    // client
+  kPrint,     // rank and stream, length, bytes
+  kClose,     // rank: its output
   kProgramEnds,  // rank, cause
   kChildEnds,    // rank, cause
   kTreeGone,     // rank
   kSignal,       // to ftrun
   kSpawnFails,   // the next one
+  kWant,         // snapshots
+  kEndImages,    // all
+  kForks,        // rank: its image has, or could not
+  kImageEnds,    // rank: the one that is kept, or one that has not registered
   kCount,
 };
 
@@ -68,6 +72,7 @@ void say(Input& input, Host& host) {
   m.value = input.byte();
   const std::uint8_t flags = input.byte();
   if ((flags & 1) != 0) m.value <<= 56;
+  m.incarnation = flags >> 2 & 7;
   std::string text = (flags & 2) == 0 ? std::string(kSecret) : "";
   text += input.bytes(input.byte());
   for (int times = flags >> 6; times > 0; --times) text += text;
@@ -81,10 +86,12 @@ void take_step(Input& input, Host& host) {
   if (step == Step::kMessage) return say(input, host);
   if (step == Step::kSignal) return host.signal_ftrun();
   if (step == Step::kSpawnFails) return host.next_spawn_fails();
+  if (step == Step::kWant) return host.want();
+  if (step == Step::kEndImages) return host.end_images();
   const std::uint32_t whom = input.byte();
   switch (step) {
     case Step::kConnect:
-      return host.connect(whom % kRanks, whom / kRanks % 2 == 0);
+      return host.connect(whom % kRanks, static_cast<Host::Who>(whom / kRanks % 4));
     case Step::kDatagram: {
       const std::string_view bytes = input.bytes(input.byte());
       // An empty datagram would be the end of the connection.
@@ -102,6 +109,10 @@ void take_step(Input& input, Host& host) {
       return host.child_ends(whom % kRanks, cause(input));
     case Step::kTreeGone:
       return host.tree_gone(whom % kRanks);
+    case Step::kForks:
+      return host.forks(whom % kRanks, whom / kRanks % 2 == 0);
+    case Step::kImageEnds:
+      return host.image_ends(whom % kRanks, whom / kRanks % 2 == 0);
     default:
       return;
   }
@@ -135,10 +146,22 @@ std::string step(Step s, std::initializer_list<int> bytes) {
 
 // `bytes`: of the text, after the secret if `flags` does not say otherwise.
 std::string message(int client, MessageType type, int rank, int flags = 2,
-                    const std::string& bytes = "") {
-  return step(Step::kMessage,
-              {client, static_cast<int>(type), rank, 0, 2, flags, static_cast<int>(bytes.size())}) +
+                    const std::string& bytes = "", int value = 2) {
+  const int length = static_cast<int>(bytes.size());
+  return step(Step::kMessage, {client, static_cast<int>(type), rank, 0, value, flags, length}) +
          bytes;
+}
+
+// Of rank 1: what was wanted first, by a process of its own.
+std::string image(int client, int number) {
+  return step(Step::kWant, {}) + step(Step::kConnect, {1 + 2 * static_cast<int>(kRanks)}) +
+         message(client, MessageType::kImage, 1, 0, "", number);
+}
+
+// Rank 1 goes on from it, as an incarnation.
+std::string woken(int client, int incarnation, const std::string& why = "") {
+  return step(Step::kConnect, {1 + 3 * static_cast<int>(kRanks)}) +
+         message(client, MessageType::kWoken, 1, incarnation << 2, why);
 }
 
 // Three ranks, by their children or by processes behind them.
@@ -170,6 +193,7 @@ std::vector<std::string> seeds() {
   const std::string back = step(Step::kConnect, {1}) + message(3, MessageType::kRegister, 1, 0) +
                            message(3, MessageType::kInitialized, 1) +
                            message(3, MessageType::kLive, 1);
+  const std::string forks = step(Step::kForks, {1});
   const std::string prints = step(Step::kPrint, {1, 5}) + "one\nt" + step(Step::kPrint, {4, 2}) +
                              "e\n" + message(1, MessageType::kMark, 1);
   return {
@@ -184,6 +208,15 @@ std::vector<std::string> seeds() {
       step(Step::kConnect, {0}) + message(0, MessageType::kForeignAbi, 0, 0, "libmpich.so.12") +
           step(Step::kSpawnFails, {}) + dies + step(Step::kSignal, {}),
       step(Step::kConnect, {0}) + step(Step::kDatagram, {0, 3}) + "abc" + step(Step::kHangUp, {0}),
+      registered(0) + image(3, 1) + prints + dies + forks + woken(4, 1) +
+          message(4, MessageType::kInitialized, 1) + prints + finished(false),
+      registered(0) + image(3, 1) + image(4, 2) + dies + woken(5, 1) + forks + dies + woken(6, 2) +
+          woken(7, 2) + woken(8, 1) + step(Step::kEndImages, {}),
+      registered(0) + image(3, 1) + step(Step::kImageEnds, {1}) + image(4, 2) + dies +
+          step(Step::kImageEnds, {1}) + forks,
+      registered(0) + step(Step::kWant, {}) + step(Step::kImageEnds, {4}) + image(3, 2) + dies +
+          step(Step::kForks, {4}),
+      registered(1) + image(3, 1) + dies + woken(4, 1, "why"),
   };
 }
 
@@ -202,6 +235,11 @@ std::vector<std::string> words() {
           step(Step::kChildEnds, {1, 1, SIGKILL}),
           step(Step::kProgramEnds, {0, 0, 0}),
           step(Step::kTreeGone, {0}),
+          step(Step::kWant, {}),
+          step(Step::kForks, {0}),
+          step(Step::kImageEnds, {0}),
+          image(3, 1),
+          woken(4, 1),
           step(Step::kClose, {0})};
 }
 

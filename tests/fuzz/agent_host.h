@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent_parts.h"
 #include "fuzz.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/connections.h"
@@ -29,56 +30,12 @@ namespace rejoin::fuzz {
 using launcher::AgentAction;
 using launcher::AgentEvent;
 using launcher::Cause;
-using launcher::Descriptor;
 using launcher::Event;
 using launcher::Report;
 
-inline constexpr std::uint32_t kRanks = 3;
-inline constexpr std::string_view kSecret = "0123456789abcdef0123456789abcdef";
-static_assert(kSecret.size() == wire::kSecretBytes);
-
-inline std::string socket_name() { return "rejoin-fuzz-agent-" + std::to_string(getpid()); }
-
-inline Descriptor connected() {
-  Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const std::string name = socket_name();
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
-  return client;
-}
-
-inline launcher::JobSegment made_segment() {
-  launcher::JobSegment::Shape shape;
-  shape.ranks = kRanks;
-  auto segment = launcher::JobSegment::create(shape, "", {});
-  REQUIRE(segment.ok());
-  return std::move(segment.value());
-}
-
-// One for all inputs: making it takes longer than all the rest. Nothing of it is read back but
-// words that admit() sets, and the epoch.
-inline const launcher::JobSegment& the_segment() {
-  static const launcher::JobSegment segment = made_segment();
-  return segment;
-}
-
-inline Descriptor listener() {
-  auto made = launcher::listen_at(socket_name());
-  REQUIRE(made.ok());
-  return std::move(made.value());
-}
-
-inline launcher::Policy policy() {
-  launcher::Policy policy;
-  policy.ranks = kRanks;
-  return policy;
-}
-
-// What must hold whatever ranks say: one process at a time is a rank, each end is reported once,
-// and the job can be ended.
+// What must hold whatever ranks and their images say: one process at a time is a rank, each end is
+// reported once, what is woken is what was kept last, main is not started behind it, and the job
+// can be ended.
 class Host {
  public:
   // step(): makes one more thing happen. False: nothing more; then the job is ended.
@@ -106,11 +63,16 @@ class Host {
 
   // --- What happens. Whoever is not there, or has ended, does nothing.
 
-  // A process of a rank's tree connects: the agent's child, or another one.
-  void connect(std::uint32_t rank, bool is_child) {
+  enum class Who { kChild, kOther, kImage, kClone };
+  // A process of a rank's tree connects: the agent's child, or another one; or an image of the
+  // rank, or the clone that one was asked for.
+  void connect(std::uint32_t rank, Who who) {
     if (clients_.size() == kMostClients) return;
     const std::int64_t child = std::max<std::int64_t>(ranks_[rank].child, 1);
-    clients_.push_back({connected(), is_child ? child : child + 1});
+    std::int64_t pid = who == Who::kChild ? child : child + 1;
+    if (who == Who::kImage) pid = take_pid();
+    if (who == Who::kClone) pid = std::max<std::int64_t>(images_[rank].clone, 1);
+    clients_.push_back({connected(), pid});
   }
   void say(std::uint32_t client, const void* data, std::size_t bytes) {
     if (clients_.empty()) return;
@@ -150,25 +112,55 @@ class Host {
     r.killing = false;
     feed({AgentEvent::Kind::kTreeGone, rank, loop_.now_ns()});
   }
+  // A round of snapshots is due; a death would end the job from now on.
+  void want() {
+    loop_.post([this] { carry_out(core_.want_snapshots()); });
+  }
+  void end_images() {
+    loop_.post([this] { carry_out(core_.end_images()); });
+  }
+  // The image that was asked to tells of its clone; or that it could not make one.
+  void forks(std::uint32_t rank, bool could) {
+    const Images& images = images_[rank];
+    wire::Message m = {};
+    m.type = wire::MessageType::kForked;
+    m.rank = rank;
+    m.incarnation = ranks_[rank].incarnation;
+    m.value = could ? static_cast<std::uint64_t>(images.clone) : 0;
+    for (const Client& c : clients_) {
+      if (c.pid != images.kept_pid || !c.socket.open()) continue;
+      send(c.socket.get(), &m, wire::kMessageHeadBytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+  }
+  // The one that is kept; or one that has not registered.
+  void image_ends(std::uint32_t rank, bool kept) {
+    const Images& images = images_[rank];
+    connections_.read_all(rank);
+    if (kept && images.kept_pid == 0) return;
+    image_ended(rank, kept ? images.kept_pid : take_pid(), kept ? 0 : images.wanted);
+  }
   void signal_ftrun() { happened({Event::Kind::kSignal, loop_.now_ns(), 0, 0, SIGTERM}); }
   void next_spawn_fails() { spawn_fails_ = true; }
 
  private:
-  static constexpr std::size_t kMostClients = 12;
-
-  struct Rank {
-    bool tree = false;  // an incarnation was started, and its end is not reported
-    bool killing = false, child_over = false, program_over = false;
-    std::int64_t child = 0, registered = 0;
-    std::uint32_t incarnation = 0;
-    Descriptor prints[2];
-  };
-  struct Client {
-    Descriptor socket;
-    std::int64_t pid;
-  };
+  using Rank = HostRank;
+  using Images = HostImages;
+  using Client = HostClient;
+  static constexpr std::size_t kMostClients = 16;
 
   std::uint32_t epoch() const { return segment_.header()->epoch.load(); }
+
+  std::int64_t take_pid() { return std::exchange(next_pid_, next_pid_ + 2); }
+
+  void image_ended(std::uint32_t rank, std::int64_t pid, std::uint64_t number) {
+    AgentEvent ended{AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), pid};
+    ended.number = number;
+    loop_.post([this, ended] {
+      std::int64_t& kept = images_[ended.rank].kept_pid;
+      if (kept == ended.pid) kept = 0;
+      carry_out(core_.step(ended));
+    });
+  }
 
   void turn() {
     if (turns_at_end_ > 0 || !step_()) end();
@@ -255,23 +247,70 @@ class Host {
       case AgentAction::Kind::kReportEnded: {
         REQUIRE(r.tree && !r.killing);
         r.tree = false;
+        images_[a.rank].waking = false;
         Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
         ended.cause = a.cause;
         ended.position = segment_.position(a.rank);
         reporter_.happened(ended);
         break;
       }
-      // No image is wanted, so none is welcome.
+      default:
+        carry_out_image(a);
+    }
+  }
+
+  void carry_out_image(const AgentAction& a) {
+    Rank& r = ranks_[a.rank];
+    Images& images = images_[a.rank];
+    switch (a.kind) {
       case AgentAction::Kind::kWant:
+        REQUIRE(r.tree && !r.killing && a.number == images.wanted + 1);
+        images.wanted = a.number;
+        break;
       case AgentAction::Kind::kKeep:
+        REQUIRE(r.tree && !r.killing && a.number == images.wanted && a.number > images.kept);
+        REQUIRE(a.pid == clients_[static_cast<std::size_t>(a.connection - 1)].pid);
+        images.kept = a.number;
+        images.kept_pid = a.pid;
+        outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
+        break;
       case AgentAction::Kind::kEndImage:
+        connections_.close(a.connection);
+        image_ended(a.rank, a.pid, 0);
+        if (images.kept_pid == a.pid) images.kept_pid = 0;
+        break;
       case AgentAction::Kind::kAskImages:
+        REQUIRE(!supervisor_.stopping());
+        break;
       case AgentAction::Kind::kWake:
-      case AgentAction::Kind::kRestore:
+        wake(a);
+        break;
       case AgentAction::Kind::kAdopt:
+        REQUIRE(!r.tree && std::exchange(images.waking, false));
+        r.tree = true;
+        r.child = a.pid;
+        started(a.rank);
+        break;
       case AgentAction::Kind::kLost:
+        REQUIRE(!r.tree && images.kept != 0 && images.kept_pid == 0);
+        images.waking = false;
+        reporter_.happened({Event::Kind::kLost, loop_.now_ns(), a.rank});
+        break;
+      default:
         REQUIRE(false);
     }
+  }
+
+  void wake(const AgentAction& a) {
+    Rank& r = ranks_[a.rank];
+    Images& images = images_[a.rank];
+    REQUIRE(!r.tree && a.pid == images.kept_pid && a.number == images.kept);
+    begin(a.rank);
+    outputs_.jump(a.rank, a.number | wire::kMarkOfImage);
+    images.waking = true;
+    images.clone = take_pid();
+    const int pipes[3] = {always_.get(), always_.get(), always_.get()};
+    connections_.wake(a.connection, a.rank, r.incarnation, pipes);
   }
 
   void spawn_from(std::uint32_t rank) {
@@ -282,18 +321,25 @@ class Host {
 
   void spawn(std::uint32_t rank) {
     Rank& r = ranks_[rank];
-    REQUIRE(!r.tree);
+    REQUIRE(!r.tree && images_[rank].kept == 0);
     if (std::exchange(spawn_fails_, false)) {
       core_.give_up(rank);
       reporter_.happened({Event::Kind::kSpawnFailed, loop_.now_ns(), rank, 0, 1});
       return;
     }
+    begin(rank);
+    r.tree = true;
+    r.child = take_pid();
+    core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), r.child});
+    started(rank);
+  }
+
+  // The next incarnation's pipes.
+  void begin(std::uint32_t rank) {
+    Rank& r = ranks_[rank];
     const std::uint32_t incarnation = r.incarnation;
     r = Rank();
-    r.tree = true;
     r.incarnation = incarnation;
-    r.child = next_pid_;
-    next_pid_ += 2;
     Descriptor reads[2];
     for (int s = 0; s < 2; ++s) {
       int ends[2];
@@ -302,9 +348,11 @@ class Host {
       r.prints[s] = Descriptor(ends[1]);
     }
     outputs_.open(rank, std::move(reads[0]), std::move(reads[1]));
-    core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), r.child});
+  }
+
+  void started(std::uint32_t rank) {
     Event started{Event::Kind::kStarted, loop_.now_ns(), rank};
-    started.pid = r.child;
+    started.pid = ranks_[rank].child;
     reporter_.happened(started);
   }
 
@@ -383,9 +431,19 @@ class Host {
       if (first.type == wire::MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
       asks.number = first.value;
       asks.incarnation = first.incarnation;
+      asks.text = launcher::text_of(first).substr(wire::kSecretBytes);
+      const bool useless = first.type == wire::MessageType::kWoken && !asks.text.empty();
+      if (useless) asks.kind = AgentEvent::Kind::kUseless;
       feed(asks);
     };
-    calls.image_says = [](std::uint32_t rank, const wire::Message&) { REQUIRE(rank < kRanks); };
+    calls.image_says = [this](std::uint32_t rank, const wire::Message& m) {
+      REQUIRE(rank < kRanks);
+      if (m.type != wire::MessageType::kForked) return;
+      AgentEvent forked{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
+      forked.pid = static_cast<std::int64_t>(m.value);
+      forked.incarnation = m.incarnation;
+      feed(forked);
+    };
     calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
       Event foreign{Event::Kind::kForeignAbi, loop_.now_ns(), rank};
       foreign.text = soname;
@@ -403,8 +461,12 @@ class Host {
             [this](const Event& event) { reporter_.happened(event); },
             [this](const std::string& line) { reporter_.log_line(line); },
             [](std::uint64_t) {},
-            [] {},
-            [](std::uint32_t, const wire::Message&) {},
+            [this] { want(); },
+            [this](std::uint32_t rank, const wire::Message& m) {
+              AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
+              said.number = m.value;
+              feed(said);
+            },
             [](std::uint64_t, int) {}};
   }
 
@@ -413,6 +475,7 @@ class Host {
   const launcher::JobSegment& segment_;
   const std::uint32_t epoch_before_;
   Rank ranks_[kRanks];
+  Images images_[kRanks];
   launcher::RankOutputs outputs_;
   launcher::Connections connections_;
   launcher::Reporter reporter_;

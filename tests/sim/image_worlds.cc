@@ -84,6 +84,28 @@ void open(Player& p) {
   }
 }
 
+// A rank that asks, and cancels, behind a collective that is not over: an incarnation of it that
+// has entered that one live may still be told what its predecessor was told.
+void asking(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    Player::Pending sum, in, never;
+    p.begin_allreduce(all, &sum, 2);
+    if (p.rank() == 0) {
+      p.irecv(all, &in, 1, 3);
+      bool over = false;
+      for (int k = 0; k < 6 && !over; ++k) over = p.test(&in);
+      p.irecv(all, &never, 1, 77);
+      p.cancel(&never);
+      if (!over) p.wait(&in);
+    } else {
+      p.send(all, 0, 3, 4);
+    }
+    p.wait(&sum);
+    p.bcast(all, i % 2, 10);
+  }
+}
+
 // Communicators come and go; their blocks are used again behind the images.
 void communicators(Player& p) {
   Comm all = p.everyone();
@@ -130,6 +152,8 @@ std::vector<World> image_worlds() {
   add("images-of-others", 2, 150, messages);
   worlds.back().unfrozen = 1;
   add("images-open", 2, 60, open);
+  add("images-asking", 2, 25, asking);
+  worlds.back().unordered = true;
   add("images-communicators", 3, 90, communicators);
   add("images-wildcards", 3, 60, wildcards);
   worlds.back().unordered = true;

@@ -1,0 +1,88 @@
+// What the made-up host of the agent's fuzzer is made of.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fuzz.h"
+#include "launcher/agent/agent_socket.h"
+#include "launcher/agent/job_segment.h"
+#include "launcher/base/file.h"
+#include "launcher/supervisor/supervisor_core.h"
+
+namespace rejoin::fuzz {
+
+using launcher::Descriptor;
+
+inline constexpr std::uint32_t kRanks = 3;
+inline constexpr std::string_view kSecret = "0123456789abcdef0123456789abcdef";
+static_assert(kSecret.size() == wire::kSecretBytes);
+
+inline std::string socket_name() { return "rejoin-fuzz-agent-" + std::to_string(getpid()); }
+
+inline Descriptor connected() {
+  Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string name = socket_name();
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  return client;
+}
+
+inline launcher::JobSegment made_segment() {
+  launcher::JobSegment::Shape shape;
+  shape.ranks = kRanks;
+  auto segment = launcher::JobSegment::create(shape, "", {});
+  REQUIRE(segment.ok());
+  return std::move(segment.value());
+}
+
+// One for all inputs: making it takes longer than all the rest. Nothing of it is read back but
+// words that admit() sets, and the epoch.
+inline const launcher::JobSegment& the_segment() {
+  static const launcher::JobSegment segment = made_segment();
+  return segment;
+}
+
+inline Descriptor listener() {
+  auto made = launcher::listen_at(socket_name());
+  REQUIRE(made.ok());
+  return std::move(made.value());
+}
+
+inline launcher::Policy policy() {
+  launcher::Policy policy;
+  policy.ranks = kRanks;
+  return policy;
+}
+
+struct HostRank {
+  bool tree = false;  // an incarnation was started, and its end is not reported
+  bool killing = false, child_over = false, program_over = false;
+  std::int64_t child = 0, registered = 0;
+  std::uint32_t incarnation = 0;
+  Descriptor prints[2];
+};
+
+// Of a rank, whichever process it is.
+struct HostImages {
+  std::uint64_t wanted = 0, kept = 0;  // numbers
+  std::int64_t kept_pid = 0;           // 0: it has ended
+  std::int64_t clone = 0;              // that one was asked for
+  bool waking = false;
+};
+
+struct HostClient {
+  Descriptor socket;
+  std::int64_t pid;
+};
+
+}  // namespace rejoin::fuzz
