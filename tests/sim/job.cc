@@ -287,9 +287,24 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
   images_.resize(image + 1);
   images_[image] = watched_[host.rank()];
   const Private& p = private_[host.rank()];
+  fail_if(p.player->forbids_image());
+  fail_if(forbids_image(host.rank()));
   std::vector<std::span<std::byte>> all = p.player->memory_in_use();
   all.emplace_back(p.memory, p.arena->used_bytes());
   return all;
+}
+
+// Its predecessor has cancelled a receive that it has not posted when its cursors are taken,
+// although it will not go back behind all that was cancelled.
+const char* Job::forbids_image(std::uint32_t rank) const {
+  engine::RegionHead* head = engine::region_of(segment_.get(), rank);
+  const auto number = [head](int i) { return head->image[i].number.load(); };
+  const journal::Version& newest = head->image[number(0) < number(1) ? 1 : 0];
+  const std::uint64_t cancelled = head->cancelled.tail.load();
+  if (cancelled == 0) return nullptr;
+  const auto last = *journal::log_at<std::uint64_t>(segment_.get(), head->cancelled, cancelled - 1);
+  return last >= newest.receives ? "S1: an image is made before what was cancelled is posted"
+                                 : nullptr;
 }
 
 // Its objects are where they were.

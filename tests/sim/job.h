@@ -153,6 +153,7 @@ class Job : private engine::SimObserver {
   std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) override;
   void on_woken(SimHost& host, std::uint32_t image) override;
   void on_tell(SimHost& host, wire::MessageType type, const char* text) override;
+  const char* forbids_image(std::uint32_t rank) const;
   void probe(const SimHost& host, Watched& w, Point p);
   void probe_record(Watched& w);
   Result run_judged(const Plan& plan, const Oracle* reference);

@@ -104,6 +104,8 @@ const RuleCase kRules[] = {
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
     {"ImageTakesNothingOpen", Rule::kImageTakesNothingOpen, "images-open", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
+    {"ImageWhenTold", Rule::kImageWhenTold, "images-asking", "still told"},
+    {"ImageWhenCancelled", Rule::kImageWhenCancelled, "images-asking", "what was cancelled"},
     {"ImageByNumber", Rule::kImageByNumber, "images-payload", ""},
     {"CompareAboveFloor", Rule::kCompareAboveFloor, "images-of-others", "replay"},
     {"OpenedBehindMark", Rule::kOpenedBehindMark, "images-of-others", "replay"},

@@ -61,6 +61,8 @@ inline bool is_of_images(Point p) {
   return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || p == Point::kImage;
 }
 
+inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }
+
 // Random programs never ask whether something is over, cancel nothing, and have no nonblocking
 // collective outstanding: nobody can die there.
 inline bool is_of_requests(Point p) {

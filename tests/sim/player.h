@@ -135,6 +135,11 @@ class Player {
 
   // Of its memory: all that is in use between two operations, or when one begins.
   std::vector<std::span<std::byte>> memory_in_use() const;
+  // Why no image may be made of it now: it is told again what its predecessor was told.
+  const char* forbids_image() const {
+    const bool told = rank_.messages().outcomes().has_more();
+    return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
+  }
   bool is_restored() const { return restored_; }
   // A hash over all that the program has been given.
   std::uint64_t state() const { return engine::mix(state_ + bootstrap_state_ + common_); }
