@@ -151,8 +151,7 @@ struct RankControl {
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
   std::atomic<std::uint64_t> journal_pages_at_clone;
-  // What all snapshots of the rank have cost it so far.
-  std::atomic<std::uint64_t> snapshots_cost_ns;
+  std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // The helper that clones it: the process of the newest image; behind that, its number.
   std::atomic<std::int64_t> image_pid;
   std::atomic<std::uint64_t> image_number;

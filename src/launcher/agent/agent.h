@@ -74,6 +74,7 @@ class Agent {
   void take_snapshots();
   void set_snapshot_timer();
   void snapshot_asked();
+  void look_at_wakes();
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
 
@@ -126,8 +127,9 @@ class Agent {
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
-    std::uint64_t at_ns = 0;  // when the newest was whole
-    std::string woken = {};   // what this incarnation is from, in words; empty: none
+    std::uint64_t at_ns = 0;       // when the newest was whole
+    std::string woken = {};        // what this incarnation is from, in words; empty: none
+    std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
 

@@ -13,6 +13,8 @@ namespace {
 using wire::Message;
 using wire::MessageType;
 
+constexpr std::uint64_t kLongWakeNs = 10'000'000'000;
+
 }  // namespace
 
 void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const Message& first) {
@@ -118,6 +120,7 @@ void Agent::wake(const AgentAction& a) {
   Snapshot& snapshot = newest_snapshot_[a.rank];
   snapshot.woken =
       "the snapshot " + duration_text(loop_.now_ns() - snapshot.at_ns) + " before its death";
+  snapshot.tell_at_ns = loop_.now_ns() + kLongWakeNs;
   processes_.expect_clone();
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
   outputs_.open(a.rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));
@@ -126,6 +129,26 @@ void Agent::wake(const AgentAction& a) {
   const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
   kill(static_cast<pid_t>(a.pid), SIGCONT);  // somebody may have stopped all that ftrun has started
   connections_.wake(a.connection, a.rank, incarnations_[a.rank], theirs);
+}
+
+// Images that have been asked to go on. One that was stopped meanwhile is continued. There is no
+// telling a slow one, of a large process in swap, from one that never will: so it is waited for,
+// and after a while named.
+void Agent::look_at_wakes() {
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    if (!core_.waking(r)) continue;
+    const auto pid = static_cast<pid_t>(core_.image(r).pid);
+    const char state = state_letter(pid);
+    if (state == 'T') kill(pid, SIGCONT);
+    std::uint64_t& tell_at = newest_snapshot_[r].tell_at_ns;
+    if (tell_at == 0 || loop_.now_ns() < tell_at) continue;
+    tell_at = 0;
+    Event notice = event(Event::Kind::kNotice, r);
+    notice.text = "its snapshot, process " + std::to_string(pid) + ", was asked to go on " +
+                  duration_text(kLongWakeNs) + " ago and has not yet (state " + state +
+                  "); kill -9 of it gives it up (docs/snapshots.md)";
+    reporter_.happened(notice);
+  }
 }
 
 // --- When

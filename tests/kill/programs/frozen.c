@@ -13,6 +13,7 @@
 //             image
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
+//   stops     images stop themselves when they are asked to go on
 //   unregistered  up to step S images of rank 1 die before the agent has heard of them
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
 // dirty=PAGES: and so many pages of it are written anew in each step
@@ -304,6 +305,18 @@ int connect(int fd, const struct sockaddr* address, socklen_t bytes) {
   return (int)syscall(SYS_connect, fd, address, bytes);
 }
 
+/** Likewise. In an image it returns when that is asked to go on, and then in its clone. */
+static volatile int receiver_stops;
+
+ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
+  const ssize_t received = syscall(SYS_recvmsg, fd, message, flags);
+  if (receiver_stops) {
+    receiver_stops = 0;
+    raise(SIGSTOP);
+  }
+  return received;
+}
+
 static const uint64_t kNeeded = 1;
 static const uint64_t* volatile needed = &kNeeded;
 
@@ -324,6 +337,7 @@ int main(int argc, char** argv) {
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
     if (step == until) allow();
+    receiver_stops = is("stops");
     clones_die = is("unregistered") && check_state.rank == 1 && step < until;
     pause_us(pause);
     if (is("damaged") && check_state.rank == 1 && step == until) needed = NULL;

@@ -206,6 +206,21 @@ def snapshots_stopped(t):
 
 
 @scenario()
+def snapshots_stopped_later(t):
+    """Images that stop when they have been asked to go on: they are continued once more."""
+    n, command = 2, ("frozen", "stops", "steps=900")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until(lambda: len(images(job)) == n, "there is an image of each rank")
+        job.kill(1)
+
+    result = t.run(n, *command, flags=["--snapshots", "0.3"], interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) == 1, "it did not go on from its image", result)
+
+
+@scenario()
 def snapshots_rewritten(t):
     """A file that is open to be read and written, and written over behind the image: one line."""
     n, command = 2, ("frozen", "rewrite", "steps=900")
