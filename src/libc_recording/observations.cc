@@ -362,6 +362,8 @@ void Observations::mark() {
   repeat_word_ = nullptr;
 }
 
+void Observations::restart_clocks() { std::fill(clocks_, clocks_ + kSeriesCount, Clock{}); }
+
 void Observations::wake() {
   writer_.rebase();
   if (head_.begin != 0) overwrite_before(head_.begin);

@@ -68,6 +68,8 @@ class Observations {
   // This is an image of a process, which has been woken. It was made just behind a mark(); what has
   // been recorded since is given next.
   void wake();
+  // This is another process from now on: its clocks go on where those of the former one stopped.
+  void restart_clocks();
 
   // Process ids that the first incarnation had: its own and its parent's.
   std::uint32_t pid() const { return head_.pid; }
@@ -153,5 +155,7 @@ void truncate_observations(std::uint64_t keep_from);
 // Whether they are live, and those of a woken image: main thread only.
 bool observations_are_live();
 void wake_observations();
+// In a clone that goes on where this process stands, with the segment where it was.
+void move_observations();
 
 }  // namespace rejoin::libc_recording

@@ -129,7 +129,7 @@ bool observations_are_live() {
   return !on_main_thread() || recorder() == nullptr || the_recorder->observations.is_live();
 }
 
-void wake_observations() {
+void move_observations() {
   if (the_recorder == nullptr) return;
   *the_recorder->in_rank = 1;  // the clone found it wiped
   // A process that was made from a file does not have that yet.
@@ -137,6 +137,12 @@ void wake_observations() {
           MADV_WIPEONFORK);
   the_recorder->pids.pid = static_cast<int>(raw_call(SYS_getpid));
   the_recorder->pids.parent = static_cast<int>(raw_call(SYS_getppid));
+  the_recorder->observations.restart_clocks();
+}
+
+void wake_observations() {
+  if (the_recorder == nullptr) return;
+  move_observations();
   the_recorder->observations.wake();
   if (rejoin_libc_woken != nullptr) rejoin_libc_woken();
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -26,6 +27,7 @@
 #include "libc_recording/observed.h"
 #include "libc_recording/opened_files.h"
 #include "process_image/image_writing.h"
+#include "process_image/keeper.h"
 #include "process_image/kernel_state.h"
 #include "process_image/obstacles.h"
 #include "process_image/open_files.h"
@@ -163,7 +165,8 @@ class Freezer final : public engine::ProcessImage {
     if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
     if (!read_kernel(&kernel_)) return refuse(number, "runs on a kernel that is too old for it");
     if (!can_be_cloned(why, sizeof why) ||
-        !files_.note(rank_.host().agent_socket(), why, sizeof why)) {
+        !files_.note(rank_.host().agent_socket(), why, sizeof why) || !can_move(why, sizeof why) ||
+        (!is_child_of_agent() && !move(why, sizeof why))) {
       return refuse(number, why);
     }
     if (!mark_output(number)) return MayFreeze::kNotNow;
@@ -220,6 +223,85 @@ class Freezer final : public engine::ProcessImage {
     control.faults_at_clone.store(faults, std::memory_order_relaxed);
     control.journal_pages_at_clone.store(pages, std::memory_order_relaxed);
     control.clone_ns.store(clone_ns_, std::memory_order_release);
+  }
+
+  // The rank goes on in a clone that is the agent's child, and this process becomes its keeper.
+  // Returns in the clone; false: in this process, which still is the rank.
+  bool move(char* why, std::size_t size) {
+    int news[2] = {-1, -1};
+    if (cannot_move_ || pipe2(news, O_CLOEXEC) != 0) return refuse_move(why, size);
+    const pid_t from = static_cast<pid_t>(syscall(SYS_getpid));
+    const pid_t agent = agent_process();
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &kernel_.signals);
+    if (_setjmp(image_) != 0) {
+      go_on_as_rank(from, agent, news[1]);
+      close(news[0]);
+      close(news[1]);
+      sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
+      begin_count(page_faults(), journal::journal_pages(rank_.host().base()));
+      return true;
+    }
+    const int error = clone_image();
+    close(news[1]);
+    if (error == 0) become_keeper_if(news[0]);
+    close(news[0]);
+    sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
+    if (error == 0) {
+      cannot_move_ = true;
+      return refuse_move(why, size);
+    }
+    snprintf(why, size, "cannot be cloned (%s)", strerrordesc_np(error));
+    return false;
+  }
+
+  // Its parent would not wait for a clone, and takes it away from the agent.
+  bool refuse_move(char* why, std::size_t size) const {
+    char name[32] = "";
+    name_of_parent(name, sizeof name);
+    snprintf(why, size,
+             "was started by a process that waits for it (%s), and its clones do not become "
+             "children of ftrun",
+             name);
+    return false;
+  }
+
+  // In the clone. What it writes into `news` says that it asks to be the rank from now on; it
+  // holds that open until it is.
+  void go_on_as_rank(pid_t from, pid_t agent, int news) {
+    close(rank_.host().agent_socket());
+    begin_clone(kernel_);
+    hold_lifeline();
+    while (syscall(SYS_getppid) == helper_) sched_yield();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (syscall(SYS_getppid) != agent || write(news, "", 1) != 1) syscall(SYS_exit_group, 1);
+    const int socket = recovery::connect_as(MessageType::kMoves, static_cast<std::uint64_t>(from),
+                                            rank_.incarnation());
+    if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
+    libc_recording::move_observations();
+    rank_.host().tell(MessageType::kInitialized, 0, 0, nullptr, 0);
+    if (rank_.is_replaying()) woken_();
+  }
+
+  // Returns if the clone has ended without asking. If it has ended since then, the agent knows of
+  // no rank that lives, or will soon: so this process must not live, either.
+  void become_keeper_if(int news) {
+    char asks;
+    ssize_t n;
+    while ((n = read(news, &asks, 1)) < 0 && errno == EINTR) {
+    }
+    if (n != 1) return;
+    const int agent = rank_.host().agent_socket();
+    pollfd both[2] = {{agent, POLLIN, 0}, {news, POLLIN, 0}};
+    while (poll(both, 2, -1) < 0 && errno == EINTR) {
+    }
+    Message m;
+    const ssize_t got = recv(agent, &m, sizeof m, MSG_DONTWAIT);
+    if (got >= static_cast<ssize_t>(wire::kMessageHeadBytes) && m.type == MessageType::kStay) {
+      be_keeper(agent, rank_.rank());
+    }
+    for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
   }
 
   // What is in this process's pipes is what it has printed so far: the agent reads it, and where it
@@ -406,6 +488,10 @@ class Freezer final : public engine::ProcessImage {
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
+  std::uint64_t faults_ = 0;
+  std::uint64_t fresh_ = 0;  // pages of the journal
+  bool cloned_ = false;
+  bool cannot_move_ = false;
   std::uint64_t clone_ns_ = 0;  // what the newest has taken
   pid_t helper_ = 0;
   int error_ = 0;

@@ -37,25 +37,6 @@ bool has_children(char* why, std::size_t size) {
   return true;
 }
 
-// A shell that waits for this process would not wait for a clone of it.
-bool has_waiting_parent(char* why, std::size_t size) {
-  const int agent = recovery::attached_rank()->host().agent_socket();
-  ucred peer = {};
-  socklen_t bytes = sizeof peer;
-  if (getsockopt(agent, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
-  const auto parent = static_cast<pid_t>(syscall(SYS_getppid));
-  if (parent == peer.pid) return false;
-  char path[32], name[32] = "";
-  snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(parent));
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
-  if (fd >= 0) close(fd);
-  name[n > 0 ? n - 1 : 0] = '\0';
-  snprintf(why, size,
-           "was started by a process that waits for it (%s) and did not become it by exec", name);
-  return true;
-}
-
 bool has_timers(char* why, std::size_t size) {
   bool armed = false;
   for (const auto which : {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF}) {
@@ -112,11 +93,75 @@ bool has_shared_memory(char* why, std::size_t size) {
   return found;
 }
 
+// By a debugger, say, which would not trace a clone.
+bool is_traced(char* why, std::size_t size) {
+  constexpr char kTracer[] = "TracerPid:\t";
+  char text[2048];
+  const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[n > 0 ? n : 0] = '\0';
+  const char* tracer = strstr(text, kTracer);
+  if (tracer != nullptr && tracer[sizeof kTracer - 1] == '0') return false;
+  snprintf(why, size, "is traced by another process, which would not trace a clone");
+  return true;
+}
+
+// Locks of fcntl() belong to a process, and would stay with the one that is left behind.
+bool holds_locks(char* why, std::size_t size) {
+  const int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const auto self = static_cast<int>(syscall(SYS_getpid));
+  char buffer[8192];
+  std::size_t there = 0;
+  bool found = false;
+  for (ssize_t n; !found && (n = read(fd, buffer + there, sizeof buffer - 1 - there)) > 0;) {
+    there += static_cast<std::size_t>(n);
+    buffer[there] = '\0';
+    char* line = buffer;
+    for (char* end; !found && (end = strchr(line, '\n')) != nullptr; line = end + 1) {
+      // NUMBER: POSIX ADVISORY WRITE PID ...
+      int pid = 0;
+      char kind[16] = "";
+      *end = '\0';
+      found = sscanf(line, "%*d: %15s %*s %*s %d", kind, &pid) == 2 && strcmp(kind, "POSIX") == 0 &&
+              pid == self;
+    }
+    there -= static_cast<std::size_t>(line - buffer);
+    memmove(buffer, line, there);
+  }
+  close(fd);
+  if (found) snprintf(why, size, "has locked a file");
+  return found;
+}
+
 }  // namespace
 
 bool can_be_cloned(char* why, std::size_t size) {
-  return !has_threads(why, size) && !has_children(why, size) && !has_waiting_parent(why, size) &&
-         !has_timers(why, size) && !has_shared_memory(why, size);
+  return !has_threads(why, size) && !has_children(why, size) && !has_timers(why, size) &&
+         !has_shared_memory(why, size);
+}
+
+pid_t agent_process() {
+  ucred peer = {};
+  socklen_t bytes = sizeof peer;
+  const int agent = recovery::attached_rank()->host().agent_socket();
+  return getsockopt(agent, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+}
+
+bool is_child_of_agent() { return syscall(SYS_getppid) == agent_process(); }
+
+bool can_move(char* why, std::size_t size) {
+  return is_child_of_agent() || (!is_traced(why, size) && !holds_locks(why, size));
+}
+
+void name_of_parent(char* name, std::size_t size) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(syscall(SYS_getppid)));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd < 0 ? 0 : read(fd, name, size - 1);
+  if (fd >= 0) close(fd);
+  name[n > 0 ? n - 1 : 0] = '\0';
 }
 
 }  // namespace rejoin::process_image

@@ -1,6 +1,8 @@
 // What a clone of this process would lack, or share with it where it must not.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 
 namespace rejoin::process_image {
@@ -8,5 +10,14 @@ namespace rejoin::process_image {
 // Whether this process can be frozen, but for its open files. False: `why` is the predicate of a
 // sentence about it, "has 4 threads". System calls only; about 0.1 ms.
 bool can_be_cloned(char* why, std::size_t size);
+
+// Whether this process can become a child of the agent: it is that already, or a clone can move to
+// there in its place (keeper.h). False: as above.
+bool is_child_of_agent();
+bool can_move(char* why, std::size_t size);
+// The agent's process id.
+pid_t agent_process();
+// Of this process's parent, for texts.
+void name_of_parent(char* name, std::size_t size);
 
 }  // namespace rejoin::process_image

@@ -55,11 +55,25 @@ bool hash_contents(int fd, std::uint64_t bytes, std::uint64_t* hash) {
   return true;
 }
 
+constexpr unsigned kMemory = 1;  // null, zero, random
+bool is_memory(dev_t device) { return major(device) == kMemory; }
+
+// Of a script that has started the program, say, which reads what it prints.
+bool refuse_standard(int fd, char* why, std::size_t size) {
+  constexpr const char* kNames[] = {"standard input", "standard output", "standard error"};
+  char name[256];
+  name_of(fd, name, sizeof name);
+  snprintf(why, size,
+           "has %s for its %s, which is not ftrun's: a clone cannot be given its other end again",
+           name, kNames[fd]);
+  return false;
+}
+
 // Without contents of its own, or with contents that do not matter: null, zero, random; terminals.
 bool is_harmless_device(dev_t device) {
-  constexpr unsigned kMemory = 1, kTerminal = 5, kFirstPty = 136, kLastPty = 143;
+  constexpr unsigned kTerminal = 5, kFirstPty = 136, kLastPty = 143;
   const unsigned major_number = major(device);
-  return major_number == kMemory || major_number == kTerminal ||
+  return is_memory(device) || major_number == kTerminal ||
          (major_number >= kFirstPty && major_number <= kLastPty);
 }
 
@@ -109,6 +123,8 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
     add(f);
     return true;
   }
+  if (fd < 3 && !(S_ISCHR(s.st_mode) && is_memory(s.st_rdev)))
+    return refuse_standard(fd, why, size);
   if (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev)) return true;
   // The end of ftrun kills by this one; or it was there before the program.
   if (fcntl(fd, F_GETSIG) == SIGKILL || recovery::is_inherited(fd)) return true;

@@ -54,6 +54,12 @@ struct Inherited {
 } inherited[kMostInherited];
 int inherited_count = 0;
 
+// The rank's standard input, output and error, as the agent made them.
+struct {
+  dev_t device;
+  ino_t file;
+} given[3];
+
 alignas(Attachment) std::byte attachment_memory[sizeof(Attachment)];
 Attachment* attachment = nullptr;
 
@@ -175,6 +181,17 @@ bool attach_alone(char* error, std::size_t error_bytes) {
   return ok;
 }
 
+// Pairs of numbers. Not terminated.
+void note_given(const Message& m) {
+  char text[200];
+  snprintf(text, sizeof text, "%.*s", static_cast<int>(m.text_bytes), m.text);
+  char* at = text;
+  for (auto& one : given) {
+    one.device = strtoull(at, &at, 10);
+    one.file = strtoull(at, &at, 10);
+  }
+}
+
 bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const char* rank_text = getenv(wire::kEnvRank);
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
@@ -193,6 +210,7 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const std::uint64_t bytes = segment >= 0 ? size_of(segment) : 0;
   const bool ok = bytes > 0 && become(segment, bytes, rank, socket, false);
   if (segment >= 0) close(segment);
+  if (ok) note_given(m);
   if (ok) return true;
   if (m.type == MessageType::kRefused) {
     snprintf(error, error_bytes, "ftrun refuses this process as rank %u: %.*s", rank,
@@ -311,20 +329,17 @@ bool is_inherited(int fd) {
 }
 
 int standard_pipe(dev_t device, ino_t file) {
-  for (int i = 0; i < inherited_count; ++i) {
-    const Inherited& one = inherited[i];
-    if (one.fd < 3 && one.device == device && one.file == file) return one.fd;
+  for (int i = 0; i < 3; ++i) {
+    if (given[i].device == device && given[i].file == file) return i;
   }
   return -1;
 }
 
 void renote_standard_pipes(const int pipes[3]) {
-  for (int i = 0; i < inherited_count; ++i) {
+  for (int i = 0; i < 3; ++i) {
     struct stat s;
-    Inherited& one = inherited[i];
-    if (one.fd >= 3 || fstat(pipes[one.fd], &s) != 0) continue;
-    one.device = s.st_dev;
-    one.file = s.st_ino;
+    if (fstat(pipes[i], &s) != 0) continue;
+    given[i] = {s.st_dev, s.st_ino};
   }
 }
 

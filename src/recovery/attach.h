@@ -29,8 +29,8 @@ Rank* attached_rank();
 // others from the start.
 bool is_inherited(int fd);
 
-// Which of the rank's standard input, output and error this is, as the process was given them; -1:
-// none.
+// Which of the rank's standard input, output and error this is, as the agent made them; -1: none. A
+// script in between may have put others in their place.
 int standard_pipe(dev_t device, ino_t file);
 // From now on these are they.
 void renote_standard_pipes(const int pipes[3]);

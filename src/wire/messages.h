@@ -1,13 +1,14 @@
 // What a rank and its agent say to each other over the agent's unix socket (SOCK_SEQPACKET,
 // abstract name). One datagram a message; texts are UTF-8, not terminated.
 //
-// The first datagram of a connection is kRegister, kImage, kWoken or kForeignAbi, and its text
-// begins with the job's secret (kSecretBytes). Without it the answer is kRefused, and nothing else
-// happens.
+// The first datagram of a connection is kRegister, kImage, kWoken, kMoves or kForeignAbi, and its
+// text begins with the job's secret (kSecretBytes). Without it the answer is kRefused, and nothing
+// else happens.
 //
 //   kRegister     rank -> agent  at load when the program itself is linked against libmpi.so.40,
 //                                else in MPI_Init
-//   kWelcome      agent -> rank  carries one descriptor: the segment
+//   kWelcome      agent -> rank  carries one descriptor: the segment; text = device and number of
+//                                what it was given for standard input, output and error
 //   kRefused      agent -> rank  text = why (another process is this rank; wrong secret; too late)
 //   kInitialized  rank -> agent  MPI_Init is about to return
 //   kLive         rank -> agent  first operation that no record answered; value = records
@@ -48,6 +49,12 @@
 //                                be made, code = errno. It exits with 0 when all is written
 //   kNotWritten   clone -> agent over its image's connection: why it cannot be written (text, the
 //                                predicate of a sentence); value = the image's number
+//   kMoves        clone -> agent the first datagram of its connection: asks to be the rank in place
+//                                of process `value`, as the same incarnation. The answer is
+//                                kWelcome or kRefused
+//   kStay         agent -> rank  another process is the rank: this one is its keeper from now on
+//   kSignalled    keeper -> agent it was sent signal `code`, which is for the rank
+//   kEnd          agent -> keeper exit with `code`
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's
@@ -83,6 +90,10 @@ enum class MessageType : std::uint32_t {
   kWrite,
   kWriting,
   kNotWritten,
+  kMoves,
+  kStay,
+  kSignalled,
+  kEnd,
 };
 
 inline constexpr std::uint64_t kMarkOfImage = std::uint64_t{1} << 63;
@@ -94,7 +105,7 @@ inline constexpr std::size_t kSecretBytes = 32;
 struct Message {
   MessageType type;
   std::uint32_t rank;
-  std::int32_t code;          // kAbort, kLive, kMark, kForked
+  std::int32_t code;          // kAbort, kLive, kMark, kForked, kSignalled, kEnd
   std::uint32_t incarnation;  // kWelcome
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;

@@ -30,6 +30,7 @@ from scenarios import (  # noqa: E402, F401
     sides,
     snapshots,
     snapshots_sizes,
+    snapshots_wrappers,
     threads,
     topologies,
     written_images,

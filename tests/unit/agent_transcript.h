@@ -53,6 +53,18 @@ inline std::string to_text(const AgentAction& a) {
       return "restore " + rank + " from image " + std::to_string(a.number);
     case Kind::kAdopt:
       return "adopt " + rank + ", pid " + std::to_string(a.pid);
+    case Kind::kMove:
+      return "move " + rank + " to pid " + std::to_string(a.pid) + ", keeper on " +
+             std::to_string(a.connection);
+    case Kind::kRelease:
+      return "release keeper of " + rank + " on " + std::to_string(a.connection) + " with " +
+             to_text(a.cause);
+    case Kind::kKillWrapper:
+      return "kill wrapper " + rank;
+    case Kind::kEndKeeper:
+      return "end keeper of " + rank + " on " + std::to_string(a.connection);
+    case Kind::kRead:
+      return "read " + rank;
     case Kind::kLost:
       return "lost " + rank + ": " + a.text;
     case Kind::kReportEnded:
@@ -63,7 +75,7 @@ inline std::string to_text(const AgentAction& a) {
 
 // "spawn R", "respawn R [inc=]", "want", "end-images", "resume R image= inc=" (as all of them),
 // "restore R", "written R image=" (all), "stop", "kill-all" are orders; else "AT
-// EVENT R [pid=] [conn=] [signal=|exit=] [image=] [inc=]".
+// EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=] [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
@@ -89,6 +101,9 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   if (name == "forked") event.kind = Kind::kForked;
   if (name == "useless") event.kind = Kind::kUseless;
   if (name == "image-ended") event.kind = Kind::kImageEnded;
+  if (name == "moves") event.kind = Kind::kMoves;
+  if (name == "keeper-ended") event.kind = Kind::kKeeperEnded;
+  if (name == "wrapper-ended") event.kind = Kind::kWrapperEnded;
   std::string field;
   while (words >> field) {
     const int number = std::atoi(field.substr(field.find('=') + 1).c_str());
@@ -96,7 +111,8 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
     if (field.starts_with("conn")) event.connection = number;
     if (field.starts_with("signal")) event.cause = {Cause::Kind::kSignal, number};
     if (field.starts_with("exit")) event.cause = {Cause::Kind::kExit, number};
-    if (field.starts_with("image")) event.number = static_cast<std::uint64_t>(number);
+    if (field.starts_with("image") || field.starts_with("of"))
+      event.number = static_cast<std::uint64_t>(number);
     if (field.starts_with("inc")) event.incarnation = static_cast<std::uint32_t>(number);
   }
   if (name == "respawn") return core.respawn(event.rank, event.incarnation);

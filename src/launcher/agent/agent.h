@@ -62,6 +62,7 @@ class Agent {
   Connections::Calls connection_calls();
   RankMessages::Calls message_calls();
   void on_registered_ended(std::uint32_t rank);
+  void on_keeper_ended(std::uint32_t rank);
   void welcome(const AgentAction& action);
   void on_registration(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first);
   void on_stranger_ended(pid_t pid);
@@ -69,6 +70,7 @@ class Agent {
 
   // agent_images.cc: snapshots.
   void carry_out_image(const AgentAction& action);
+  MadePipes pipes_again(std::uint32_t rank);
   void wake(const AgentAction& action);
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
   void take_snapshots();

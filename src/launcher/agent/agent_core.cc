@@ -68,6 +68,15 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
     case AgentEvent::Kind::kRegisteredEnded:
       on_registered_ended(e);
       break;
+    case AgentEvent::Kind::kMoves:
+      on_moves(e);
+      break;
+    case AgentEvent::Kind::kKeeperEnded:
+      on_keeper_ended(e);
+      break;
+    case AgentEvent::Kind::kWrapperEnded:
+      on_wrapper_ended(e);
+      break;
     case AgentEvent::Kind::kTreeGone:
       if (r.state == State::kDying) report(e.rank);
       break;
@@ -103,6 +112,7 @@ void AgentCore::on_register(const AgentEvent& e) {
     return;
   }
   r.registered = e.pid;
+  r.connection = e.connection;
   r.registered_over = false;
   act(Kind::kWelcome, e.rank, e.connection);
 }
@@ -291,12 +301,19 @@ void AgentCore::ended(const AgentEvent& e) {
   r.ended_at_ns = e.at_ns;
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && (r.finalized || (e.cause.value == 0 && !r.initialized));
-  if (well && !stopping_) {
+  if (well && !stopping_ && r.wrapper.pid != 0 && holds(WrapperRule::kRelease)) {
+    r.state = State::kReleased;
+    end_image(e.rank);
+    act(Kind::kRelease, e.rank, r.wrapper.keeper);
+    actions_.back().cause = e.cause;
+  } else if (well && !stopping_) {
     r.state = State::kLingering;
     act(Kind::kAwaitOutput, e.rank);
   } else {
     r.state = State::kDying;
     act(Kind::kKillTree, e.rank);
+    const bool spared = r.image.pid != 0 && !stopping_ && holds(WrapperRule::kSpareWithImage);
+    if (!spared && holds(WrapperRule::kKillWithout)) kill_wrapper(e.rank);
   }
 }
 
@@ -305,7 +322,8 @@ void AgentCore::report(std::uint32_t rank) {
   const bool well = r.state == State::kLingering;
   r.state = State::kEnded;
   if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
-  act(Kind::kDrain, rank);
+  const bool wrapped = r.wrapper.pid != 0 && holds(WrapperRule::kReadOn);
+  act(wrapped ? Kind::kRead : Kind::kDrain, rank);
   act(Kind::kReportEnded, rank);
   actions_.back().cause = r.cause;
   actions_.back().at_ns = r.ended_at_ns;
@@ -362,6 +380,7 @@ std::vector<AgentAction> AgentCore::stop() {
     if (r.state == State::kIdle || r.state == State::kWaking || r.state == State::kRestoring) {
       r.state = State::kEnded;
     }
+    stop_wrapper(i);
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {
       act(Kind::kTerminate, i);
@@ -378,10 +397,12 @@ std::vector<AgentAction> AgentCore::kill_all() {
   actions_.clear();
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
     Rank& r = ranks_[i];
-    if (r.state != State::kRunning && r.state != State::kLingering) continue;
+    const bool released = r.state == State::kReleased && holds(WrapperRule::kKillReleased);
+    if (r.state != State::kRunning && r.state != State::kLingering && !released) continue;
     r.state = State::kDying;
     r.cause = Cause{Cause::Kind::kSignal, 9};
     act(Kind::kKillTree, i);
+    kill_wrapper(i);
   }
   return std::move(actions_);
 }

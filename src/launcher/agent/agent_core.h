@@ -13,6 +13,7 @@
 //   kEnded        reported to the supervisor              respawn()
 //   kWaking       its image was asked to clone itself     the clone is known -> kRunning
 //   kRestoring    a process is being made for its written image   spawned -> kRunning
+//   kReleased     went well; its wrapper goes on          the wrapper's end -> kLingering or kDying
 //
 // After a death: kill the tree, reap it, read its output to the end, report; then, if the
 // supervisor says so, publish the death, ring everybody, admit the next incarnation, start it: by
@@ -22,6 +23,12 @@
 //
 // An image is *kept* from the step in which it registers. In that step the one before it is ended
 // and the rank's low-water marks move (recovery/PROTOCOL.md, "Snapshots").
+//
+// A rank that was started by a script, its *wrapper*, which waits for it, moves into a clone before
+// its first image is made. The process that the wrapper waits for stays as its *keeper*: the
+// clone's deaths and returns do not concern them, and when the rank has ended well, the keeper ends
+// as the rank did, and the wrapper goes on. They die with the rank if it has no image, and the rank
+// cannot go on without its keeper.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +48,14 @@ struct AgentEvent {
     kNotFrozen,    // number: the rank could not make it
     kForked,       // pid, incarnation: by an image that was asked; pid 0: it could not
     kUseless,      // pid, incarnation, text: the clone of an image cannot go on
+    kMoves,        // pid, connection, incarnation: asks to be the rank in place of process `number`
     kImageEnded,   // pid, number if it had not registered
     kInitialized,  // by the registered process
     kFinalized,
     kChildEnded,       // cause. The child itself
     kRegisteredEnded,  // cause. The registered process, if it is not the child
+    kKeeperEnded,      // cause. The keeper, before it was released
+    kWrapperEnded,     // pid, cause
     kTreeGone,         // no process of the tree is alive
     kOutputEnded,      // nobody holds the rank's output any more
   };
@@ -79,6 +89,11 @@ struct AgentAction {
     kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
     kRestore,      // number: start the rank's next incarnation from its written image
     kAdopt,        // pid: the clone; the rank's child from now on
+    kMove,         // connection: of the registered process, now the keeper; pid: the rank's child
+    kRelease,      // connection: the keeper is to end with this cause
+    kKillWrapper,  // with the keeper and what else is left of the rank's processes
+    kEndKeeper,    // connection: nobody waits for it any more
+    kRead,         // what is left of the rank's output; its wrapper still holds it
     kLost,         // text: nothing is left that the rank could be started from
     kReportEnded,  // cause, at_ns: to the supervisor
   };
@@ -116,11 +131,34 @@ enum class ImageRule : std::uint8_t {
   kEndWithJob,         // and when the job is stopped
 };
 
+// And about wrappers.
+enum class WrapperRule : std::uint8_t {
+  kNone,
+  kOnlyRegistered,     // only the registered process moves,
+  kOnlyBehind,         // if it is not the child, and the child waits,
+  kOfIncarnation,      // as the incarnation that it is,
+  kNotFinalized,       // before it has called MPI_Finalize,
+  kNotStopping,        // and not when the job is ending
+  kKeepFirst,          // the keeper knows that it is one before the clone goes on
+  kSpareWithImage,     // a rank's death spares its wrapper if there is an image
+  kKillWithout,        // and kills it if there is none, before the rank begins from the start
+  kReadOn,             // its output is not closed while the wrapper lives
+  kRelease,            // a good end goes to the wrapper first
+  kCauseOfWrapper,     // whose end is the rank's then
+  kNeedsKeeper,        // the rank dies with its keeper,
+  kNoImageWithout,     // and is not woken again
+  kGoesOnWithout,      // if the wrapper has ended by itself, the rank goes on without it
+  kEndWithJob,         // the wrapper of a rank that is dead ends when the job is stopped
+  kTerminateReleased,  // one that was released is told to end then
+  kKillReleased,       // and killed in the end
+};
+
 class AgentCore {
  public:
   explicit AgentCore(std::uint32_t ranks);
   void leave_out(ImageRule rule) { left_out_ = rule; }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  void leave_out(WrapperRule rule) { wrapper_left_out_ = rule; }
 
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
@@ -162,17 +200,23 @@ class AgentCore {
     return running(rank) && has_image(rank) && !ranks_[rank].finalized;
   }
   bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
+  bool has_wrapper(std::uint32_t rank) const { return ranks_[rank].wrapper.pid != 0; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
   // 0: nobody has registered.
   std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
 
  private:
-  enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring };
+  enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring, kReleased };
+  struct Wrapper {
+    std::int64_t pid = 0;  // 0: the rank has not moved
+    int keeper = -1;       // connection
+  };
   // Of a rank, whichever process it is.
   struct OfRank {
     std::uint32_t incarnation = 0;
     Image image;
+    Wrapper wrapper;
     std::uint64_t kept = 0;     // number of the newest that was kept; 0: main is
     std::uint64_t written = 0;  // number of the newest that can be restored
     std::uint64_t wanted = 0;   // number of the newest that was wanted
@@ -183,6 +227,7 @@ class AgentCore {
     State state = State::kIdle;
     std::int64_t child = 0;
     std::int64_t registered = 0;
+    int connection = -1;  // of that
     bool child_over = false;
     bool registered_over = false;
     bool initialized = false;
@@ -208,15 +253,22 @@ class AgentCore {
   void on_useless(const AgentEvent& event);
   void not_restored(std::uint32_t rank, const std::string& why);
   void adopt(std::uint32_t rank, std::int64_t pid);
+  void on_moves(const AgentEvent& event);
+  void on_wrapper_ended(const AgentEvent& event);
+  void on_keeper_ended(const AgentEvent& event);
+  void kill_wrapper(std::uint32_t rank);
+  void stop_wrapper(std::uint32_t rank);
   void end_image(std::uint32_t rank);
   void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
   bool holds(ImageRule rule) const { return rule != left_out_; }
+  bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }
   void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});
 
   std::vector<Rank> ranks_;
   std::vector<AgentAction> actions_;
   bool stopping_ = false;
   ImageRule left_out_ = ImageRule::kNone;
+  WrapperRule wrapper_left_out_ = WrapperRule::kNone;
 };
 
 }  // namespace rejoin::launcher

@@ -26,7 +26,7 @@ RankOutputs::Calls Agent::output_calls() {
   };
   // A shell learns of its program's death when we do, and may say something before it is killed.
   calls.is_late = [this](std::uint32_t rank) {
-    if (processes_.killed(rank)) return true;
+    if (processes_.killed(rank) || processes_.keeper_is_dead(rank)) return true;
     const auto* control = engine::control_of(segment_.base(), rank);
     const bool orderly = control->initialized.load(std::memory_order_relaxed) == 2;
     return !orderly && processes_.program_is_dead(rank);
@@ -60,6 +60,7 @@ Processes::Calls Agent::process_calls() {
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
   calls.stranger_ended = [this](pid_t pid) { on_stranger_ended(pid); };
+  calls.keeper_ended = [this](std::uint32_t rank) { on_keeper_ended(rank); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
   return calls;
 }
@@ -116,9 +117,14 @@ void Agent::on_registered_ended(std::uint32_t rank) {
   });
 }
 
+void Agent::on_keeper_ended(std::uint32_t rank) {
+  const std::optional<Cause> cause = processes_.take_keeper_end(rank);
+  if (cause) feed({AgentEvent::Kind::kKeeperEnded, rank, loop_.now_ns(), 0, -1, *cause});
+}
+
 void Agent::welcome(const AgentAction& action) {
   auto process = connections_.welcome(action.connection, action.rank, incarnations_[action.rank],
-                                      segment_.descriptor());
+                                      segment_.descriptor(), processes_.standard(action.rank));
   if (!process) return;
   processes_.registered(action.rank, process->pid, std::move(process->process));
   Event registered = event(Event::Kind::kRegistered, action.rank);

@@ -27,6 +27,10 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     asks.text = text_of(first).substr(wire::kSecretBytes);
     asks.kind = asks.text.empty() ? AgentEvent::Kind::kWoken : AgentEvent::Kind::kUseless;
   }
+  if (first.type == MessageType::kMoves) {
+    processes_.expect_clone();
+    asks.kind = AgentEvent::Kind::kMoves;
+  }
   if (first.type == MessageType::kImage) {
     // A program that makes checkpoints goes back to them.
     auto now = engine::Return::kUndecided;
@@ -45,6 +49,9 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
   if (message.type == MessageType::kWriting) return on_writing(rank, message);
   if (message.type == MessageType::kNotWritten) return on_not_written(rank, message);
+  if (message.type == MessageType::kSignalled && !stopping_) {
+    processes_.signal_rank(rank, message.code);
+  }
   if (message.type != MessageType::kForked) return;
   said.pid = static_cast<std::int64_t>(message.value);
   said.incarnation = message.incarnation;
@@ -100,6 +107,26 @@ void Agent::carry_out_image(const AgentAction& a) {
       reporter_.happened(started);
       break;
     }
+    case AgentAction::Kind::kMove:
+      connections_.keep(a.connection, a.rank);
+      processes_.move(a.rank, pid);
+      break;
+    case AgentAction::Kind::kRelease:
+      processes_.release_keeper(a.rank);
+      connections_.release(a.connection, a.rank, a.cause.value);
+      break;
+    case AgentAction::Kind::kEndKeeper:
+      processes_.release_keeper(a.rank);
+      connections_.close(a.connection);
+      break;
+    case AgentAction::Kind::kKillWrapper:
+      processes_.kill_wrapper(a.rank);
+      break;
+    case AgentAction::Kind::kRead:
+      outputs_.read_all(a.rank);
+      connections_.close_all(a.rank);
+      processes_.clear(a.rank);
+      break;
     case AgentAction::Kind::kLost: {
       Event lost = event(Event::Kind::kLost, a.rank);
       lost.text = a.text;
@@ -111,8 +138,26 @@ void Agent::carry_out_image(const AgentAction& a) {
   }
 }
 
+// Those of a rank whose wrapper holds them, too. What it does not hold is made anew.
+MadePipes Agent::pipes_again(std::uint32_t rank) {
+  MadePipes pipes = make_pipes(rank);
+  for (int stream = 0; stream < 2; ++stream) {
+    Descriptor ours = outputs_.take_pipe(rank, stream);
+    Descriptor theirs = ours.open() ? other_end_of(ours) : Descriptor();
+    if (!theirs.open()) continue;
+    pipes.ours.output[stream] = std::move(ours);
+    pipes.theirs[1 + stream] = std::move(theirs);
+  }
+  if (rank != 0) return pipes;
+  RankInput::Ends input = input_.take_pipe();
+  if (!input.read_end.open() || !input.write_end.open()) return pipes;
+  pipes.ours.input = std::move(input.write_end);
+  pipes.theirs[0] = std::move(input.read_end);
+  return pipes;
+}
+
 void Agent::wake(const AgentAction& a) {
-  MadePipes pipes = make_pipes(a.rank);
+  MadePipes pipes = core_.has_wrapper(a.rank) ? pipes_again(a.rank) : make_pipes(a.rank);
   if (!pipes.whole()) {
     tell_spawn_failed(a.rank, {-1, EMFILE, "pipe"});
     return;

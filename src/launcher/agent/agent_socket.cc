@@ -75,12 +75,14 @@ Received receive(int socket, wire::Message& message) {
 }
 
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, std::initializer_list<int> descriptors) {
+                  std::string_view text, std::initializer_list<int> descriptors,
+                  std::int32_t code) {
   wire::Message message;
   memset(&message, 0, wire::kMessageHeadBytes);
   message.type = type;
   message.rank = rank;
   message.incarnation = incarnation;
+  message.code = code;
   message.text_bytes =
       static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), wire::kMaxText));
   memcpy(message.text, text.data(), message.text_bytes);

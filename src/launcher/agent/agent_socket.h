@@ -33,6 +33,7 @@ std::string text_of(const wire::Message& message);
 
 // `descriptors` go along. Never blocks; a peer that is gone is no error.
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, std::initializer_list<int> descriptors);
+                  std::string_view text, std::initializer_list<int> descriptors,
+                  std::int32_t code = 0);
 
 }  // namespace rejoin::launcher

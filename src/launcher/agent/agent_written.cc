@@ -35,6 +35,11 @@ void Agent::cut() {
   set_cut_timer(kAgain);
   if (progress_.open() || segment_.header()->journal_full.load() != 0) return;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    if (core_.has_wrapper(r)) {
+      return tell_no_set("rank " + std::to_string(r) +
+                         " was started by a script that waits for it, which would not do what "
+                         "comes behind the program");
+    }
     if (!core_.can_be_written(r)) return;
   }
   const std::uint64_t begin_ns = monotonic_ns();

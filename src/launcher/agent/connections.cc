@@ -74,7 +74,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   // One that has ended said it just before, as a former incarnation: it cannot be the rank.
   const bool dead = has_ended(connection.caller.process.get());
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
-                    message.type == MessageType::kWoken;
+                    message.type == MessageType::kWoken || message.type == MessageType::kMoves;
   if (!asks || dead) return false;
   connection.rank = message.rank;
   connection.image = message.type == MessageType::kImage;
@@ -83,12 +83,13 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
 }
 
 std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
-                                           std::uint32_t incarnation, int segment) {
+                                           std::uint32_t incarnation, int segment,
+                                           const std::string& text) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return {};
   Caller& caller = found->second.caller;
   found->second.welcome = true;
-  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, "", {segment});
+  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {segment});
   Caller process;
   process.pid = caller.pid;
   process.process = std::move(caller.process);
@@ -100,6 +101,20 @@ void Connections::refuse(int connection, std::uint32_t rank, const std::string& 
   if (found == connections_.end()) return;
   send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, {});
   connections_.erase(found);
+}
+
+void Connections::keep(int connection, std::uint32_t rank) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  found->second.image = true;
+  found->second.welcome = false;
+  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0, "", {});
+}
+
+void Connections::release(int connection, std::uint32_t rank, int code) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;  // its end will be seen
+  send_message(found->second.caller.socket.get(), MessageType::kEnd, rank, 0, "", {}, code);
 }
 
 void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarnation,

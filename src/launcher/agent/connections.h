@@ -28,7 +28,7 @@ class Connections {
     std::function<void(std::uint32_t rank, const std::string& soname)> foreign;
     // The rank's process says something.
     std::function<void(std::uint32_t rank, const wire::Message& message)> says;
-    // An image of the rank does, or a clone that is not welcome yet.
+    // An image of the rank does, its keeper, or a clone that is not welcome yet.
     std::function<void(std::uint32_t rank, const wire::Message& message)> image_says;
   };
 
@@ -37,17 +37,21 @@ class Connections {
 
   // Hands over the segment. Returns the process behind the connection; nothing: it has gone.
   std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
-                                int segment);
+                                int segment, const std::string& text = {});
   // Of an image: asks it to clone itself.
   void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
   // Of an image: asks it to write itself.
   void write(int connection, std::uint32_t rank, std::uint32_t incarnation, int file);
+  // Of a process that becomes its rank's keeper: outlives the rank, and is told so.
+  void keep(int connection, std::uint32_t rank);
+  // Tells it to end with this exit code.
+  void release(int connection, std::uint32_t rank, int code);
   void close(int connection) { connections_.erase(connection); }
   void refuse(int connection, std::uint32_t rank, const std::string& why);
 
   // Reads all that is there of the rank's connections, and of those that are new.
   void read_all(std::uint32_t rank);
-  void close_all(std::uint32_t rank);  // but its image's
+  void close_all(std::uint32_t rank);  // but its image's and its keeper's
 
  private:
   struct Connection {
@@ -55,7 +59,7 @@ class Connections {
     Loop::Watch watch;
     std::optional<std::uint32_t> rank;  // that it asks to be, or is
     bool welcome = false;
-    bool image = false;
+    bool image = false;  // or the rank's keeper
   };
 
   void accept_all();

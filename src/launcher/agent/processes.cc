@@ -8,6 +8,8 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -66,6 +68,16 @@ void add_restorer(std::vector<std::string>& environment, const std::string& libr
                         std::to_string(restoration.incarnation) + " " + restoration.image);
 }
 
+std::string identity_of(const Descriptor (&standard)[3]) {
+  std::string text;
+  for (const Descriptor& one : standard) {
+    struct stat s = {};
+    fstat(one.get(), &s);
+    text += std::to_string(s.st_dev) + " " + std::to_string(s.st_ino) + " ";
+  }
+  return text;
+}
+
 void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 }  // namespace
@@ -90,8 +102,20 @@ MadePipes make_pipes(std::uint32_t rank) {
   return made;
 }
 
+Descriptor other_end_of(const Descriptor& output) {
+  const int terminal = ioctl(output.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) return Descriptor(terminal);
+  const std::string path = "/proc/self/fd/" + std::to_string(output.get());
+  return Descriptor(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+}
+
 Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
-    : loop_(loop), plan_(plan), calls_(std::move(calls)), ranks_(plan.ranks) {
+    : loop_(loop),
+      plan_(plan),
+      calls_(std::move(calls)),
+      ranks_(plan.ranks),
+      wrappers_(plan.ranks),
+      standard_(plan.ranks) {
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -124,6 +148,7 @@ RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restorati
   if (!pipes.whole()) return {};
   spawned = spawn_process(request);
   if (spawned.pid < 0) return {};
+  standard_[rank] = identity_of(pipes.theirs);
   adopt(rank, spawned.pid);
   return std::move(pipes.ours);
 }
@@ -206,6 +231,8 @@ void Processes::signal_all(int signal) {
     if (rank.child_reaped) continue;
     if (signal == SIGSTOP || signal == SIGCONT) {
       kill(-rank.child, signal);
+      const Wrapper& w = wrappers_[static_cast<std::size_t>(&rank - ranks_.data())];
+      if (w.pid != 0 && !w.reaped) kill(-w.pid, signal);
     } else {
       // A shell between us and the program would die of a signal that only the program expects.
       kill(rank.registered.pid != 0 ? rank.registered.pid : rank.child, signal);
@@ -214,8 +241,15 @@ void Processes::signal_all(int signal) {
 }
 
 void Processes::terminate(std::uint32_t rank) {
-  kill(-ranks_[rank].child, SIGCONT);
-  kill(-ranks_[rank].child, SIGTERM);
+  for (const int signal : {SIGCONT, SIGTERM}) {
+    if (!ranks_[rank].child_reaped) kill(-ranks_[rank].child, signal);
+    const Wrapper& w = wrappers_[rank];
+    if (w.pid != 0 && !w.reaped) kill(-w.pid, signal);
+  }
+}
+
+void Processes::signal_rank(std::uint32_t rank, int signal) {
+  if (!ranks_[rank].child_reaped) kill(ranks_[rank].child, signal);
 }
 
 // --- Processes that have ended
@@ -234,6 +268,13 @@ void Processes::look_for_ended(pid_t seen) {
     const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) {
       return !r.child_reaped && r.child == ended->pid;
     });
+    const auto wrapper = std::find_if(wrappers_.begin(), wrappers_.end(), [&](const Wrapper& w) {
+      return !w.reaped && w.pid == ended->pid;
+    });
+    if (wrapper != wrappers_.end()) {
+      wrapper_ended(static_cast<std::uint32_t>(wrapper - wrappers_.begin()), *ended);
+      return;
+    }
     if (found == ranks_.end() && ended->pid != seen) {
       loop_.post([this, pid = ended->pid] { look_for_ended(pid); });
       return;
@@ -250,7 +291,7 @@ void Processes::look_for_ended(pid_t seen) {
     // Not reaped before that is dealt with: until then nobody else can get its number, and with it
     // the signal to its group.
     loop_.post([this, rank, pid = ended->pid] {
-      ranks_[rank].peak_bytes = reap(pid);
+      ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
       ranks_[rank].child_reaped = true;
       look_for_ended();
     });
@@ -287,6 +328,62 @@ pid_t Processes::pid_of(std::uint32_t rank) const {
   return r.child_reaped ? 0 : r.child;
 }
 
+// --- Wrappers
+
+void Processes::move(std::uint32_t rank, pid_t clone) {
+  Wrapper& w = wrappers_[rank];
+  w = {};
+  w.pid = ranks_[rank].child;
+  w.keeper = ranks_[rank].registered.pid;
+  w.keeper_process = std::move(ranks_[rank].registered.process);
+  w.keeper_watch = Loop::Watch(loop_, w.keeper_process.get(), EPOLLIN,
+                               [this, rank](std::uint32_t) { calls_.keeper_ended(rank); });
+  adopt_clone(rank, clone);
+}
+
+void Processes::release_keeper(std::uint32_t rank) {
+  wrappers_[rank].keeper_watch.reset();
+  wrappers_[rank].keeper_process.reset();
+}
+
+bool Processes::keeper_is_dead(std::uint32_t rank) const {
+  const Descriptor& process = wrappers_[rank].keeper_process;
+  return process.open() && has_ended(process.get());
+}
+
+std::optional<Cause> Processes::take_keeper_end(std::uint32_t rank) {
+  if (!keeper_is_dead(rank)) return {};
+  Wrapper& w = wrappers_[rank];
+  const Cause cause = cause_of_stranger(w.keeper_process.get(), w.keeper);
+  release_keeper(rank);
+  return cause;
+}
+
+void Processes::kill_wrapper(std::uint32_t rank) {
+  Wrapper& w = wrappers_[rank];
+  if (w.pid == 0) return;
+  w.dying = true;
+  if (!w.reaped) kill(-w.pid, SIGKILL);
+  // It may be in a group of its own.
+  if (w.keeper_process.open()) {
+    syscall(SYS_pidfd_send_signal, w.keeper_process.get(), SIGKILL, nullptr, 0);
+  }
+  release_keeper(rank);
+}
+
+void Processes::wrapper_ended(std::uint32_t rank, const EndedChild& ended) {
+  calls_.before_end(rank);
+  calls_.keeper_ended(rank);
+  calls_.feed({AgentEvent::Kind::kWrapperEnded, rank, loop_.now_ns(), ended.pid, -1, ended.cause});
+  loop_.post([this, rank, pid = ended.pid] {
+    ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
+    Wrapper& w = wrappers_[rank];
+    if (!w.dying) w = {};
+    w.reaped = true;
+    look_for_ended();
+  });
+}
+
 // --- Trees
 
 void Processes::kill_tree(std::uint32_t rank) {
@@ -302,6 +399,7 @@ std::optional<std::uint32_t> Processes::rank_of(pid_t pid) const {
   const pid_t group = getpgid(pid);
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_[r].child == group) return r;
+    if (wrappers_[r].pid != 0 && wrappers_[r].pid == group) return r;
   }
   return rank_by_environment(pid, plan_.socket);
 }
@@ -314,21 +412,35 @@ bool Processes::spared(pid_t pid) const {
                      [pid](const Image& i) { return i.pid == pid; });
 }
 
+// What does not die with the rank, because its wrapper does not.
+bool Processes::outlives(std::uint32_t rank, pid_t pid) const {
+  const Rank& r = ranks_[rank];
+  const Wrapper& w = wrappers_[rank];
+  if (w.pid == 0 || w.dying) return !r.dying && !w.dying;
+  return !r.dying || (pid != r.child && getpgid(pid) != r.child);
+}
+
 void Processes::sweep() {
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.dying; })) return;
+  const auto dying = [this](std::uint32_t r) { return ranks_[r].dying || wrappers_[r].dying; };
+  bool any = false;
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) any = any || dying(r);
+  if (!any) return;
   std::vector<bool> alive(ranks_.size(), false);
   // Twice: a child that ends while the kernel lists them can hide its neighbour.
   for (int look = 0; look < 2; ++look) {
     for (const pid_t pid : children_of_this_process()) {
       if (spared(pid)) continue;
       const auto rank = rank_of(pid);
-      if (!rank || !ranks_[*rank].dying) continue;
+      if (!rank || outlives(*rank, pid)) continue;
       alive[*rank] = true;
       kill(pid, SIGKILL);
     }
   }
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    if (!ranks_[r].dying || alive[r] || !ranks_[r].child_reaped) continue;
+    const bool wrapper_gone = !wrappers_[r].dying || wrappers_[r].reaped;
+    if (alive[r] || !wrapper_gone) continue;
+    if (wrappers_[r].dying) wrappers_[r] = {};
+    if (!ranks_[r].dying || !ranks_[r].child_reaped) continue;
     ranks_[r].dying = false;
     calls_.feed({AgentEvent::Kind::kTreeGone, r, loop_.now_ns()});
   }

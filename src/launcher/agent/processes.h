@@ -31,6 +31,8 @@ struct MadePipes {
   bool whole() const { return theirs[0].open() && theirs[1].open() && theirs[2].open(); }
 };
 MadePipes make_pipes(std::uint32_t rank);
+// Another write end of a pipe, or terminal, of which this is our end. Not open: there is none.
+Descriptor other_end_of(const Descriptor& output);
 
 class Processes {
  public:
@@ -40,6 +42,8 @@ class Processes {
     std::function<void(std::uint32_t rank)> before_end;
     // The registered process of a rank, not its child, has ended.
     std::function<void(std::uint32_t rank)> registered_ended;
+    // The keeper of a rank that has moved, likewise.
+    std::function<void(std::uint32_t rank)> keeper_ended;
     // An image of the rank has ended by a SIGKILL that is not ours; or, of nobody knows which rank,
     // one that had not registered.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
@@ -63,6 +67,19 @@ class Processes {
   // by then.
   void expect_clone() { expected_at_ns_ = loop_.now_ns(); }
   void adopt_clone(std::uint32_t rank, pid_t pid);
+  // Likewise, of the registered process, which becomes the rank's keeper; the child is its wrapper.
+  void move(std::uint32_t rank, pid_t clone);
+  // The keeper may end from now on.
+  void release_keeper(std::uint32_t rank);
+  // SIGKILL to the wrapper and its processes, until none is left.
+  void kill_wrapper(std::uint32_t rank);
+  // The keeper has ended and was not released: how.
+  std::optional<Cause> take_keeper_end(std::uint32_t rank);
+  bool keeper_is_dead(std::uint32_t rank) const;
+  void signal_rank(std::uint32_t rank, int signal);
+  // What the rank was given for standard input, output and error: device and number of each, as
+  // the welcome says it.
+  const std::string& standard(std::uint32_t rank) const { return standard_[rank]; }
   // This process is an image of the rank: it outlives the rank's tree, and its end is told.
   void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
   // This process writes an image of the rank, which was asked for at that time. It may have ended.
@@ -102,6 +119,14 @@ class Processes {
     Descriptor process;  // pidfd, if it is not the child
     Loop::Watch watch;
   };
+  struct Wrapper {
+    pid_t pid = 0;  // 0: there is none
+    bool reaped = false;
+    bool dying = false;
+    pid_t keeper = 0;
+    Descriptor keeper_process;  // not open: it was released
+    Loop::Watch keeper_watch;
+  };
   struct Rank {
     pid_t child = 0;
     bool child_reaped = true;
@@ -119,6 +144,8 @@ class Processes {
   std::optional<Cause> take_unknown(pid_t pid, std::uint64_t since_ns);
   bool spared(pid_t pid) const;
   std::optional<std::uint32_t> rank_of(pid_t pid) const;
+  bool outlives(std::uint32_t rank, pid_t pid) const;
+  void wrapper_ended(std::uint32_t rank, const EndedChild& ended);
 
   Loop& loop_;
   const HostPlan& plan_;
@@ -126,6 +153,8 @@ class Processes {
   Descriptor signals_;  // SIGCHLD
   Loop::Watch signals_watch_;
   std::vector<Rank> ranks_;
+  std::vector<Wrapper> wrappers_;      // by rank
+  std::vector<std::string> standard_;  // by rank
   struct Image {
     std::uint32_t rank;
     pid_t pid;

@@ -26,6 +26,24 @@ void RankInput::open(Descriptor pipe, std::uint64_t mark) {
   write();
 }
 
+RankInput::Ends RankInput::take_pipe() {
+  watch_.reset();
+  const auto again = [](const Descriptor& end, int flags) {
+    const std::string path = "/proc/self/fd/" + std::to_string(end.get());
+    return Descriptor(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC));
+  };
+  Ends ends;
+  ends.write_end = std::move(pipe_);
+  if (read_end_.open()) ends.write_end = again(read_end_, O_WRONLY);
+  if (!ends.write_end.open()) return ends;
+  ends.read_end = again(ends.write_end, O_RDONLY);
+  char unread[4096];
+  while (ends.read_end.open() && ::read(ends.read_end.get(), unread, sizeof unread) > 0) {
+  }
+  fcntl(ends.read_end.get(), F_SETFL, 0);
+  return ends;
+}
+
 void RankInput::mark(std::uint64_t mark, int in_pipe) {
   // The rank may have looked before the last bytes were written.
   const Descriptor& look = pipe_.open() ? pipe_ : read_end_;

@@ -18,6 +18,12 @@ class RankInput {
 
   // The next incarnation's pipe: the write end, nonblocking. With a mark: it goes on from there.
   void open(Descriptor pipe, std::uint64_t mark = 0);
+  // The ends of its pipe, emptied, for open(): others hold it, too. Not open: the rank reads no
+  // more.
+  struct Ends {
+    Descriptor read_end, write_end;
+  };
+  Ends take_pipe();
   // The rank waits: what it has taken of its input so far lies before this mark, for its image.
   // in_pipe: what the rank finds in its end.
   void mark(std::uint64_t mark, int in_pipe);

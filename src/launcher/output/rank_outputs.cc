@@ -106,6 +106,15 @@ void RankOutputs::drain(std::uint32_t rank) {
   }
 }
 
+void RankOutputs::read_all(std::uint32_t rank) {
+  for (int s = 0; s < 2; ++s) read(rank, s, true);
+}
+
+Descriptor RankOutputs::take_pipe(std::uint32_t rank, int s) {
+  at(rank, s).watch.reset();
+  return std::move(at(rank, s).pipe);
+}
+
 void RankOutputs::await_end(std::uint32_t rank) {
   ranks_[rank]->linger.set(loop_.now_ns() + kLingerNs);
   check_ended(rank, false);

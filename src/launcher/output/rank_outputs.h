@@ -32,6 +32,10 @@ class RankOutputs {
   void open(std::uint32_t rank, Descriptor out, Descriptor err);
   // The process is dead: reads what is left in its pipes, and closes them.
   void drain(std::uint32_t rank);
+  // The same, without closing it.
+  void read_all(std::uint32_t rank);
+  // Our end, for open(). Not open: the other end was closed.
+  Descriptor take_pipe(std::uint32_t rank, int stream);
   // Calls ended() when they are closed, or after a while.
   void await_end(std::uint32_t rank);
   // wire::MessageType::kMark: the rank waits, so what is in its pipes is what it has printed.

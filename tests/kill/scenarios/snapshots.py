@@ -414,35 +414,3 @@ def snapshots_mpi4py(t):
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
         raise Skip("no mpi4py")
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT))
-
-
-@scenario(how=["waits", "execs"])
-def snapshots_behind_a_shell(t, how):
-    """A shell that waits for the program has something to do afterwards: no image of a rank could
-    have it done. One that becomes the program does not."""
-    n, program = 2, f"{t.program('frozen')} messages steps=200"
-    text = f"""#!/bin/sh
-{program}
-code=$?
-echo "the end of $REJOIN_RANK"
-exit $code
-"""
-    if how == "execs":
-        text = f"#!/bin/sh\nexec {program}\n"
-    script = t.script(how, text)
-    expected = t.undisturbed(n, script)
-
-    def interfere(job):
-        job.until_output("rank 1, step 100")
-        job.kill(1)
-        job.until_event("live", 1, 1)
-        job.kill(0)
-
-    result = t.run(n, script, flags=EVERY_10_MS, interfere=interfere)
-    judge(result, expected, n)
-    waits = how == "waits"
-    require(from_images(result) == (0 if waits else 2), "images", result)
-    said = "it was started by a process that waits for it"
-    require(result.err.count(said) == (n if waits else 0), f"not said: {said}", result)
-    for rank in range(n):
-        require(result.out.count(f"the end of {rank}") == int(waits), "not done once", result)

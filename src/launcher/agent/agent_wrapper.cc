@@ -1,0 +1,76 @@
+// Ranks behind scripts that wait for them: the core's part of that.
+#include <utility>
+
+#include "launcher/agent/agent_core.h"
+
+namespace rejoin::launcher {
+
+using Kind = AgentAction::Kind;
+
+void AgentCore::on_moves(const AgentEvent& e) {
+  using Rule = WrapperRule;
+  Rank& r = ranks_[e.rank];
+  const bool is_it = static_cast<std::int64_t>(e.number) == r.registered && !r.registered_over;
+  const bool behind = r.registered != r.child && !r.child_over;
+  const bool good =
+      (is_it || !holds(Rule::kOnlyRegistered)) && (behind || !holds(Rule::kOnlyBehind)) &&
+      (e.incarnation == r.incarnation || !holds(Rule::kOfIncarnation)) &&
+      (!r.finalized || !holds(Rule::kNotFinalized)) && (!stopping_ || !holds(Rule::kNotStopping));
+  if (!good || r.state != State::kRunning) {
+    act(Kind::kRefuse, e.rank, e.connection, "this rank does not move");
+    return;
+  }
+  r.wrapper = Wrapper{r.child, r.connection};
+  r.child = r.registered = e.pid;
+  r.connection = e.connection;
+  if (!holds(Rule::kKeepFirst)) act(Kind::kWelcome, e.rank, e.connection);
+  act(Kind::kMove, e.rank, r.wrapper.keeper);
+  actions_.back().pid = e.pid;
+  if (holds(Rule::kKeepFirst)) act(Kind::kWelcome, e.rank, e.connection);
+}
+
+// The rank has ended well, and its wrapper behind it; or the wrapper was killed, or did not wait.
+void AgentCore::on_wrapper_ended(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  if (r.wrapper.pid != e.pid) return;
+  const Wrapper wrapper = std::exchange(r.wrapper, Wrapper{});
+  if (r.state == State::kReleased) {
+    AgentEvent end = e;
+    if (!holds(WrapperRule::kCauseOfWrapper)) end.cause = r.cause;
+    ended(end);
+  } else if (holds(WrapperRule::kGoesOnWithout)) {
+    act(Kind::kEndKeeper, e.rank, wrapper.keeper);
+  } else {
+    r.wrapper = wrapper;
+    kill_wrapper(e.rank);
+  }
+}
+
+// The wrapper takes that for the program's end, so the rank cannot go on: only from the start,
+// where that is possible, with another wrapper.
+void AgentCore::on_keeper_ended(const AgentEvent& e) {
+  Rank& r = ranks_[e.rank];
+  if (r.wrapper.pid == 0 || r.state == State::kReleased) return;
+  if (!holds(WrapperRule::kNeedsKeeper)) return;
+  if (holds(WrapperRule::kNoImageWithout)) end_image(e.rank);
+  r.why_lost = "the process that its wrapper script waits for was killed";
+  if (r.state == State::kRunning) return ended(e);
+  kill_wrapper(e.rank);
+  if (r.state == State::kWaking) start_again(e.rank);
+}
+
+void AgentCore::kill_wrapper(std::uint32_t rank) {
+  if (std::exchange(ranks_[rank].wrapper, Wrapper{}).pid != 0) act(Kind::kKillWrapper, rank);
+}
+
+// Of a rank that runs, the rank's own end decides.
+void AgentCore::stop_wrapper(std::uint32_t rank) {
+  const State state = ranks_[rank].state;
+  if (state == State::kReleased) {
+    if (holds(WrapperRule::kTerminateReleased)) act(Kind::kTerminate, rank);
+  } else if (state != State::kRunning && holds(WrapperRule::kEndWithJob)) {
+    kill_wrapper(rank);
+  }
+}
+
+}  // namespace rejoin::launcher
