@@ -229,7 +229,7 @@ class Freezer final : public engine::ProcessImage {
   // Returns in the clone; false: in this process, which still is the rank.
   bool move(char* why, std::size_t size) {
     int news[2] = {-1, -1};
-    if (cannot_move_ || pipe2(news, O_CLOEXEC) != 0) return refuse_move(why, size);
+    if (cannot_move_ || pipe2(news, O_CLOEXEC) != 0) return say_cannot_move(why, size);
     const pid_t from = static_cast<pid_t>(syscall(SYS_getpid));
     const pid_t agent = agent_process();
     sigset_t all;
@@ -250,20 +250,9 @@ class Freezer final : public engine::ProcessImage {
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) {
       cannot_move_ = true;
-      return refuse_move(why, size);
+      return say_cannot_move(why, size);
     }
     snprintf(why, size, "cannot be cloned (%s)", strerrordesc_np(error));
-    return false;
-  }
-
-  // Its parent would not wait for a clone, and takes it away from the agent.
-  bool refuse_move(char* why, std::size_t size) const {
-    char name[32] = "";
-    name_of_parent(name, sizeof name);
-    snprintf(why, size,
-             "was started by a process that waits for it (%s), and its clones do not become "
-             "children of ftrun",
-             name);
     return false;
   }
 

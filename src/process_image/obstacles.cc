@@ -155,13 +155,18 @@ bool can_move(char* why, std::size_t size) {
   return is_child_of_agent() || (!is_traced(why, size) && !holds_locks(why, size));
 }
 
-void name_of_parent(char* name, std::size_t size) {
-  char path[32];
+bool say_cannot_move(char* why, std::size_t size) {
+  char path[32], name[32] = "";
   snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(syscall(SYS_getppid)));
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t n = fd < 0 ? 0 : read(fd, name, size - 1);
+  const ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
   if (fd >= 0) close(fd);
   name[n > 0 ? n - 1 : 0] = '\0';
+  snprintf(why, size,
+           "was started by a process that waits for it (%s), and its clones do not become children "
+           "of ftrun",
+           name);
+  return false;
 }
 
 }  // namespace rejoin::process_image

@@ -17,7 +17,7 @@ bool is_child_of_agent();
 bool can_move(char* why, std::size_t size);
 // The agent's process id.
 pid_t agent_process();
-// Of this process's parent, for texts.
-void name_of_parent(char* name, std::size_t size);
+// False, and why: its parent would not wait for a clone, and takes it away from the agent.
+bool say_cannot_move(char* why, std::size_t size);
 
 }  // namespace rejoin::process_image
