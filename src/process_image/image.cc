@@ -29,6 +29,7 @@
 #include "process_image/image_writing.h"
 #include "process_image/keeper.h"
 #include "process_image/kernel_state.h"
+#include "process_image/lifeline.h"
 #include "process_image/obstacles.h"
 #include "process_image/open_files.h"
 #include "wire/messages.h"
@@ -93,24 +94,6 @@ long clone_here(unsigned long flags, const Kernel& k) {
 void begin_clone(const Kernel& k) {
   syscall(SYS_set_robust_list, k.robust_list, k.robust_bytes);
   setpgid(0, 0);
-}
-
-// The kernel kills this process group when ftrun ends: each needs a descriptor of its own of
-// ftrun's lifeline (launcher/agent/lifeline.h).
-void hold_lifeline() {
-  constexpr int kHighDescriptor = 899;
-  for (int fd = kHighDescriptor; fd >= 0; --fd) {
-    if (fcntl(fd, F_GETSIG) != SIGKILL) continue;
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    const int own = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (own < 0 || dup2(own, fd) != fd) return;
-    close(own);
-    fcntl(fd, F_SETSIG, SIGKILL);
-    fcntl(fd, F_SETOWN, -getpgrp());
-    fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK);
-    return;
-  }
 }
 
 // Of the processor: a wait for it costs nothing. A system call, because no library is at hand.
