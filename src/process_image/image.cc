@@ -346,7 +346,8 @@ class Freezer final : public engine::ProcessImage {
       const long clone = clone_here(CLONE_PARENT, kernel_);
       if (clone == 0) return writes ? be_written(pipes[0]) : become_rank(m.incarnation, pipes);
       tell_agent(agent_, writes ? MessageType::kWriting : MessageType::kForked, rank_.rank(),
-                 m.incarnation, clone < 0 ? static_cast<int>(-clone) : 0,
+                 writes ? static_cast<std::uint32_t>(number_) : m.incarnation,
+                 clone < 0 ? static_cast<int>(-clone) : 0,
                  clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
       for (const int fd : pipes) {
         if (fd >= 0) close(fd);

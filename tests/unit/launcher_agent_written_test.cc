@@ -132,6 +132,22 @@ lost 0: its snapshot was lost
 )");
 }
 
+TEST(AgentWritten, OneThatRunsFromMainEndsTheJob) {
+  expect_transcript(1, false, R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+> 1 restore 0
+restore 0 from image 7
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+refuse 0 on 5: it is not the written image that it was started for
+lost 0: its process did not become its written image
+> 3 register 0 pid=10 conn=6
+refuse 0 on 6: it is not the written image that it was started for
+)");
+}
+
 TEST(AgentWritten, ARankWhoseImageDiesWithItGoesOnFromTheWrittenOneIfThatIsTheSame) {
   const std::string kept = R"(
 > 0 spawn 0

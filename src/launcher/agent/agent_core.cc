@@ -103,6 +103,11 @@ void AgentCore::on_register(const AgentEvent& e) {
         "rank " + std::to_string(e.rank) + " has ended or called MPI_Finalize already");
     return;
   }
+  if (r.restoring || r.unrestored) {
+    // Not by the restorer: what runs there began at main, as if nothing had been written.
+    act(Kind::kRefuse, e.rank, e.connection, "it is not the written image that it was started for");
+    return not_restored(e.rank, "its process did not become its written image");
+  }
   // The same process may come again: it was loaded, then replaced itself by exec.
   const bool taken = r.registered != 0 && !r.registered_over;
   if (taken && (r.registered != e.pid || r.initialized)) {
@@ -234,6 +239,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
 
 // What is written is not what it was written as, so the next attempt would end as this one.
 void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
+  if (std::exchange(ranks_[rank].unrestored, true)) return;
   ranks_[rank].restoring = false;
   ranks_[rank].written = 0;
   act(Kind::kLost, rank, -1, why);

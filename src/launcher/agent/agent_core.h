@@ -237,6 +237,7 @@ class AgentCore {
     Cause cause = {};
     bool woken = false;      // an image, or a clone of one
     bool restoring = false;  // it is not yet
+    bool unrestored = false;  // and will not be
   };
 
   void on_spawned(const AgentEvent& event);

@@ -104,13 +104,16 @@ void Agent::continue_ranks() {
 
 void Agent::on_writing(std::uint32_t rank, const Message& message) {
   const auto pid = static_cast<pid_t>(message.value);
-  progress_.writing(rank, pid);
+  // One that was asked for a set that was given up is none of this one's.
+  const bool of_this = progress_.open() && set_.images[rank].number == message.incarnation;
+  if (of_this) progress_.writing(rank, pid);
   if (pid != 0) processes_.add_writer(pid, cut_at_ns_);
   end_awaited_images();
   look_at_set();
 }
 
 void Agent::on_not_written(std::uint32_t rank, const Message& message) {
+  if (!progress_.open() || set_.images[rank].number != message.value) return;
   progress_.fail("rank " + std::to_string(rank) + " " + one_line(text_of(message)));
   look_at_set();
 }

@@ -104,6 +104,10 @@ std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
     return Error{"--resume: what is in " + options.checkpoint_directory +
                  " are images, and --snapshots off (or --no-restart) allows none"};
   }
+  const std::string restorer = plan.library_directory + "/librejoin_restore.so";
+  if (access(restorer.c_str(), R_OK) != 0) {
+    return Error{restorer + " is missing; it belongs to this ftrun: build or install them together"};
+  }
   std::vector<std::string> notices;
   auto set = newest_image_set(options.checkpoint_directory, owner_of(plan), plan.library_directory,
                               notices);

@@ -50,7 +50,8 @@ class Place:
 
     def run(self, n, *command, resume=False, flags=(), interfere=None, beside=False, **named):
         more = [*(["--resume"] if resume else []), *flags]
-        result = self.t.run(n, *command, flags=self.flags(*more), interfere=interfere, **named)
+        flags = self.flags(*more)
+        result = self.t.run(n, *command, flags=flags, interfere=interfere, limit_s=120, **named)
         self.out.append(result.out)
         self.err.append(result.err)
         end_s = time.monotonic() + GRACE_S
@@ -103,8 +104,10 @@ def require_whole(where, result, expected, ranks):
                 begin = wanted.index(part[0]) if part[0] in wanted else None
                 what = f"{stream} of rank {rank}"
                 require(begin is not None and begin <= at, f"{what} has a gap", result)
-                same = part == wanted[begin : begin + len(part)]
-                require(same, f"{what} is not as undisturbed", result)
+                there = wanted[begin : begin + len(part)]
+                wrong = [i for i, pair in enumerate(zip(part, there)) if pair[0] != pair[1]]
+                seen = part[wrong[0] - 2 : wrong[0] + 3] if wrong else part[len(there) :]
+                require(part == there, f"{what} is not as undisturbed: {seen}", result)
                 at = begin + len(part)
             require(at == len(wanted), f"{stream} of rank {rank} is not whole", result)
 
