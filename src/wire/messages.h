@@ -46,7 +46,8 @@
 //                                cannot go on, and says why
 //   kWrite        agent -> image write yourself, as a clone, to the file that this carries
 //   kWriting      image -> agent value = process id of the clone that does so; 0: it could not
-//                                be made, code = errno. It exits with 0 when all is written
+//                                be made, code = errno. incarnation = the image's number.
+//                                The clone exits with 0 when all is written
 //   kNotWritten   clone -> agent over its image's connection: why it cannot be written (text, the
 //                                predicate of a sentence); value = the image's number
 //   kMoves        clone -> agent the first datagram of its connection: asks to be the rank in place
