@@ -235,8 +235,8 @@ class AgentCore {
     Cause child_cause = {};
     std::uint64_t ended_at_ns = 0;
     Cause cause = {};
-    bool woken = false;      // an image, or a clone of one
-    bool restoring = false;  // it is not yet
+    bool woken = false;       // an image, or a clone of one
+    bool restoring = false;   // it is not yet
     bool unrestored = false;  // and will not be
   };
 

@@ -106,7 +106,8 @@ std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
   }
   const std::string restorer = plan.library_directory + "/librejoin_restore.so";
   if (access(restorer.c_str(), R_OK) != 0) {
-    return Error{restorer + " is missing; it belongs to this ftrun: build or install them together"};
+    return Error{restorer +
+                 " is missing; it belongs to this ftrun: build or install them together"};
   }
   std::vector<std::string> notices;
   auto set = newest_image_set(options.checkpoint_directory, owner_of(plan), plan.library_directory,
