@@ -22,7 +22,7 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
   const bool all =
       thorough() && world.ranks <= 3 && !slow && world.name != "sliced" && !world.checkpoints;
   sweep.pairs(0, all ? kAll : share);
-  const std::uint64_t runs = sweep.job().runs() + scaled(slow ? 300 : 4000);
+  const std::uint64_t runs = sweep.job().runs() + scaled(slow ? 600 : 4000);
   for (std::uint64_t seed = 1; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
     sweep.pairs(seed, share);
   }
