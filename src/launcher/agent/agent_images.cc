@@ -28,7 +28,7 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     asks.kind = asks.text.empty() ? AgentEvent::Kind::kWoken : AgentEvent::Kind::kUseless;
   }
   if (first.type == MessageType::kMoves) {
-    processes_.expect_clone();
+    processes_.expect_clone(rank);
     asks.kind = AgentEvent::Kind::kMoves;
   }
   if (first.type == MessageType::kImage) {
@@ -166,7 +166,7 @@ void Agent::wake(const AgentAction& a) {
   snapshot.woken =
       "the snapshot " + duration_text(loop_.now_ns() - snapshot.at_ns) + " before its death";
   snapshot.tell_at_ns = loop_.now_ns() + kLongWakeNs;
-  processes_.expect_clone();
+  processes_.expect_clone(a.rank);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
   outputs_.open(a.rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));
   outputs_.jump(a.rank, mark);

@@ -115,7 +115,8 @@ Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
       calls_(std::move(calls)),
       ranks_(plan.ranks),
       wrappers_(plan.ranks),
-      standard_(plan.ranks) {
+      standard_(plan.ranks),
+      expected_at_ns_(plan.ranks) {
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -161,7 +162,7 @@ void Processes::adopt(std::uint32_t rank, pid_t pid) {
 
 void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
   adopt(rank, pid);
-  const auto ended = take_unknown(pid, expected_at_ns_);
+  const auto ended = take_unknown(pid, expected_at_ns_[rank]);
   if (!ended) return;
   ranks_[rank].child_reaped = true;
   calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, *ended});

@@ -65,7 +65,7 @@ class Processes {
   RankPipes spawn(std::uint32_t rank, Spawned& spawned, const Restoration* restoration = nullptr);
   // An image is about to clone itself; the clone is the rank's child from now on. It may have ended
   // by then.
-  void expect_clone() { expected_at_ns_ = loop_.now_ns(); }
+  void expect_clone(std::uint32_t rank) { expected_at_ns_[rank] = loop_.now_ns(); }
   void adopt_clone(std::uint32_t rank, pid_t pid);
   // Likewise, of the registered process, which becomes the rank's keeper; the child is its wrapper.
   void move(std::uint32_t rank, pid_t clone);
@@ -169,7 +169,7 @@ class Processes {
     std::uint64_t at_ns;
   };
   std::vector<Unknown> unknown_;
-  std::uint64_t expected_at_ns_ = 0;
+  std::vector<std::uint64_t> expected_at_ns_;  // by rank
   std::vector<pid_t> writers_;
 };
 
