@@ -126,26 +126,26 @@ def goes_on(t, n, *command, times=1, **named):
 # ------------------------------------------------------------------------------------------ scenarios
 
 
-@scenario(n=[1, 2, 4], sweeps=True)
+@scenario(limit_s=300, n=[1, 2, 4], sweeps=True)
 def written_images(t, n):
     """Collectives and messages, one of them across every step."""
     goes_on(t, n, "frozen", "messages", "steps=900", "pause_us=2000")
 
 
-@scenario(sweeps=True)
+@scenario(limit_s=300, sweeps=True)
 def written_images_polls(t):
     """Tests and probes."""
     goes_on(t, 3, "frozen", "polls", "steps=900", "pause_us=2000")
 
 
-@scenario(sweeps=True)
+@scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
     """Generated programs."""
     for seed in range(1, 20 if t.long else 3):
         goes_on(t, 3, "random_collectives", seed, 12000, 4096)
 
 
-@scenario(sweeps=True)
+@scenario(limit_s=300, sweeps=True)
 def written_images_mpi4py(t):
     """Objects of Python."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
@@ -153,7 +153,7 @@ def written_images_mpi4py(t):
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT.replace("300", "1200")))
 
 
-@scenario(how=["input", "input_bytes"])
+@scenario(limit_s=300, how=["input", "input_bytes"])
 def written_images_input(t, how):
     """Rank 0 has been given all of its standard input when the images are written."""
     steps = 900
@@ -167,7 +167,7 @@ def written_images_input(t, how):
         require_whole(where, result, expected, 2)
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_input_not_ended(t):
     """Standard input that comes on and on cannot be given again: one line."""
     command = ("frozen", "input", "steps=900", "pause_us=2000")
@@ -177,7 +177,7 @@ def written_images_input_not_ended(t):
         refused(where, "standard input had been read, but not to its end", command)
 
 
-@scenario(sweeps=True)
+@scenario(limit_s=300, sweeps=True)
 def written_images_files(t):
     """Files that are added to, renamed over, and extended while they are open to be read."""
     n, command = 2, ("frozen", "files", "steps=900", "pause_us=2000")
@@ -194,7 +194,7 @@ def written_images_files(t):
                     require(file.read() == contents, f"{name} is not as undisturbed", result)
 
 
-@scenario(sweeps=True)
+@scenario(limit_s=300, sweeps=True)
 def written_images_then_deaths(t):
     """Ranks die in the job that goes on: before its first image of its own, and after it."""
     n, command = 3, ("frozen", "messages", "steps=900", "pause_us=2000")
@@ -216,7 +216,7 @@ def written_images_then_deaths(t):
             require_whole(where, result, expected, n)
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_deaths_while_restoring(t):
     """Processes die before they are ranks again: they are restored once more."""
     n, command = 2, ("frozen", "messages", "steps=900", "pause_us=2000", "resident=64")
@@ -267,7 +267,7 @@ def kill_ftrun(job):
 VICTIMS = {"writer": kill_writer, "images": kill_image, "rank": kill_rank, "ftrun": kill_ftrun}
 
 
-@scenario(who=list(VICTIMS))
+@scenario(limit_s=300, who=list(VICTIMS))
 def written_images_while_written(t, who):
     """Somebody dies while a set is written: it is given up, or is whole; the next one is written."""
     n = 2
@@ -347,7 +347,7 @@ def has_another_vdso(listed):
     listed["vdso"] = "0123456789abcdef"
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_refused(t):
     """What is not the same job on such a machine is refused, by its name; then the job goes on."""
     with place(t) as where:
@@ -378,7 +378,7 @@ def written_images_refused(t):
         require_whole(where, result, t.undisturbed(2, *LONG), 2)
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_one_job(t):
     """Two jobs at the same time do not write to one directory."""
     with place(t) as where:
@@ -400,7 +400,7 @@ def flip(path, at):
         file.write(data)
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_damaged(t):
     """A damaged set is named, and the one before it taken."""
     expected = t.undisturbed(2, *LONG)
@@ -428,7 +428,7 @@ def written_images_damaged(t):
         require("there is no whole set of images" in result.err, "it does not say so", result)
 
 
-@scenario()
+@scenario(limit_s=300)
 def written_images_none(t):
     """A program that cannot be frozen: said once, with the directory that stays empty."""
     with place(t) as where:
