@@ -46,7 +46,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
              }),
       messages_(loop, segment_, outputs_, message_calls()),
       connections_(loop, std::move(listener), plan_.ranks, plan_.secret, connection_calls()),
-      symbolizer_(plan_.library_directory),
+      symbolizer_(plan_.lib_directory),
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
       look_timer_(loop, [this] { look_around(); }),
@@ -62,7 +62,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
   if (plan_.snapshots.when == SnapshotOptions::When::kOff) return;
-  sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.library_directory);
+  sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.lib_directory);
   sets_watch_ =
       Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
 }

@@ -36,7 +36,7 @@ struct HostPlan {
   bool tag_output = false;
   std::string socket;
   std::string secret;
-  std::string library_directory;
+  std::string lib_directory;
   std::string lifeline;                     // Lifeline::path()
   std::string journal_directory;            // empty: memory
   bool keep = false;                        // the journal, as a file

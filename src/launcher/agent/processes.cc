@@ -130,7 +130,7 @@ Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
 RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restoration* restoration) {
   MadePipes pipes = make_pipes(rank);
   std::vector<std::string> variables = plan_.environments[rank];
-  if (restoration != nullptr) add_restorer(variables, plan_.library_directory, *restoration);
+  if (restoration != nullptr) add_restorer(variables, plan_.lib_directory, *restoration);
   const std::vector<char*> arguments = pointers_to(plan_.command);
   const std::vector<char*> environment = pointers_to(variables);
   SpawnRequest request = {};

@@ -92,7 +92,7 @@ std::optional<Error> bind(HostPlan& plan, Binding binding) {
     plan.bindings = processor_each(plan.ranks);
     return {};
   }
-  auto bindings = bind_ranks(plan.library_directory, binding, plan.ranks);
+  auto bindings = bind_ranks(plan.lib_directory, binding, plan.ranks);
   if (!bindings.ok()) return bindings.error();
   plan.bindings = std::move(bindings.value());
   return {};
@@ -104,14 +104,14 @@ std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
     return Error{"--resume: what is in " + options.checkpoint_directory +
                  " are images, and --snapshots off (or --no-restart) allows none"};
   }
-  const std::string restorer = plan.library_directory + "/librejoin_restore.so";
+  const std::string restorer = plan.lib_directory + "/librejoin_restore.so";
   if (access(restorer.c_str(), R_OK) != 0) {
     return Error{restorer +
                  " is missing; it belongs to this ftrun: build or install them together"};
   }
   std::vector<std::string> notices;
-  auto set = newest_image_set(options.checkpoint_directory, owner_of(plan), plan.library_directory,
-                              notices);
+  auto set =
+      newest_image_set(options.checkpoint_directory, owner_of(plan), plan.lib_directory, notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!set.ok()) return set.error();
   plan.resumed = std::make_shared<const ImageSet>(std::move(set.value()));
@@ -139,7 +139,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
     plan.build = build.value();
   }
   plan.image_period_ns = static_cast<std::uint64_t>(options.images_every_s * 1e9);
-  plan.library_directory = library_directory();
+  plan.lib_directory = library_directory();
   if (options.resume && holds_image_sets(options.checkpoint_directory)) {
     if (const auto error = resume_images(options, plan)) return *error;
   }
@@ -149,7 +149,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   plan.secret = random_hex(16);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     auto environment =
-        environment_of(r, {plan.socket, plan.secret, plan.library_directory, ranks}, options);
+        environment_of(r, {plan.socket, plan.secret, plan.lib_directory, ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
     if (plan.checkpoint_directory.empty()) continue;
@@ -184,7 +184,7 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;
   plans.job.events_path = options.events_path;
-  plans.job.library_directory = plans.host.library_directory;
+  plans.job.lib_directory = plans.host.lib_directory;
   return plans;
 }
 

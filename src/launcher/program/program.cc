@@ -143,14 +143,14 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
     if (value) set_variable(environment, name, *value);
   }
   const std::string* preloaded = find_variable(environment, "LD_PRELOAD");
-  const auto preload = preload_of(all.library_directory, options.libc_recording,
+  const auto preload = preload_of(all.lib_directory, options.libc_recording,
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
   // Where programs that want it find libmpi_cxx.so.40: ours, not one that needs another MPI.
   const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
   const std::string others = path != nullptr ? ":" + path->substr(16) : "";
-  set_variable(environment, "LD_LIBRARY_PATH", all.library_directory + others);
+  set_variable(environment, "LD_LIBRARY_PATH", all.lib_directory + others);
   // Without the second, ranks would replace compiled modules that other ranks have just read.
   for (const auto& [name, value] :
        {std::pair{"PYTHONHASHSEED", "0"}, std::pair{"PYTHONDONTWRITEBYTECODE", "1"}}) {

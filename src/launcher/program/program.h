@@ -24,7 +24,7 @@ std::string library_directory();
 struct Surroundings {
   std::string socket;
   std::string secret;
-  std::string library_directory;
+  std::string lib_directory;
   std::uint32_t ranks = 1;
 };
 

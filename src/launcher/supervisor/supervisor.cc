@@ -59,7 +59,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
                                      "; ending all ranks";
                          step(lost);
                        }}),
-      symbolizer_(plan_.library_directory) {
+      symbolizer_(plan_.lib_directory) {
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
   input_watch_ = Loop::Watch(loop_, 0, EPOLLIN, [this](std::uint32_t) { read_input(); });

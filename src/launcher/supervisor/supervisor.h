@@ -25,7 +25,7 @@ struct JobPlan {
   std::optional<double> timeout_s;
   bool quiet = false;
   std::string events_path;
-  std::string library_directory;
+  std::string lib_directory;
 };
 
 class Supervisor {
