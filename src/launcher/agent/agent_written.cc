@@ -19,6 +19,8 @@ using wire::MessageType;
 constexpr int kStopMs = 200;
 // Where a set cannot be begun, it is tried again after such a part of the period.
 constexpr std::uint64_t kAgain = 8;
+// A set that takes longer to be written is worth a line.
+constexpr std::uint64_t kLongNs = 60'000'000'000;
 
 }  // namespace
 
@@ -33,7 +35,12 @@ void Agent::cut() {
     return;  // its checkpoints are written instead
   }
   set_cut_timer(kAgain);
-  if (progress_.open() || segment_.header()->journal_full.load() != 0) return;
+  if (progress_.open()) {
+    // A full disk fails; one that does not answer only takes long.
+    if (loop_.now_ns() - cut_at_ns_ > kLongNs) tell_no_set("the last set is still being written");
+    return;
+  }
+  if (segment_.header()->journal_full.load() != 0) return;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     if (core_.has_wrapper(r)) {
       return tell_no_set("rank " + std::to_string(r) +
