@@ -13,7 +13,6 @@ namespace rejoin::launcher {
 namespace {
 
 using wire::Message;
-using wire::MessageType;
 
 // Ranks that cannot be stopped within it, in a system call that takes longer, are left alone.
 constexpr int kStopMs = 200;

@@ -159,10 +159,9 @@ void describe_snapshots(CLI::App& app, Raw& raw) {
       ->group(snapshots);
 }
 
-void describe_own_options(CLI::App& app, Raw& raw) {
-  RunOptions& o = raw.options;
+void describe_deaths(CLI::App& app, Raw& raw) {
   const std::string deaths = "When a rank dies";
-  app.add_option("--max-restarts", o.max_restarts,
+  app.add_option("--max-restarts", raw.options.max_restarts,
                  "how often one rank is started again (default 4)")
       ->type_name("N")
       ->group(deaths);
@@ -177,6 +176,10 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                  "numbers and the place of appended output")
       ->type_name("WHAT")
       ->group(deaths);
+}
+
+void describe_journal(CLI::App& app, Raw& raw) {
+  RunOptions& o = raw.options;
   const std::string journal = "Journal";
   app.add_option("--journal-dir", o.journal_directory,
                  "keep the journal in a file there instead of in memory")
@@ -192,7 +195,10 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                "leave the journal as rejoin-JOB.journal in\n"
                "--journal-dir, or here")
       ->group(journal);
-  describe_snapshots(app, raw);
+}
+
+void describe_checkpoints(CLI::App& app, Raw& raw) {
+  RunOptions& o = raw.options;
   const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
                  "for a job that ends as a whole: write the program's\n"
@@ -212,6 +218,10 @@ void describe_own_options(CLI::App& app, Raw& raw) {
                  "restarted rank is given again (default: 256M)")
       ->type_name("BYTES")
       ->group(checkpoints);
+}
+
+void describe_watching(CLI::App& app, Raw& raw) {
+  RunOptions& o = raw.options;
   const std::string watching = "Watching and testing";
   app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
       ->type_name("FILE")
@@ -235,6 +245,14 @@ void describe_own_options(CLI::App& app, Raw& raw) {
   app.add_flag("--core-dumps", o.core_dumps, "let ranks dump core (delays recovery)")
       ->group(watching);
   app.add_flag("-q,--quiet", o.quiet, "say nothing about deaths and returns")->group(watching);
+}
+
+void describe_own_options(CLI::App& app, Raw& raw) {
+  describe_deaths(app, raw);
+  describe_journal(app, raw);
+  describe_snapshots(app, raw);
+  describe_checkpoints(app, raw);
+  describe_watching(app, raw);
 }
 
 // The command line with mpirun's spellings in ours, split where the program begins.

@@ -46,15 +46,12 @@ SupervisorCore::SupervisorCore(const Policy& policy)
 std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
   using Kind = Event::Kind;
-  Rank& r = ranks_[e.rank];
   switch (e.kind) {
     case Kind::kStarted:
-      r.pid = e.pid;
-      record(restarts(r) == 0 ? "start" : "respawn", e).pid = e.pid;
+      on_started(e);
       break;
     case Kind::kSpawnFailed:
-      r.state = State::kOver;
-      stop(e, e.code, e.text);
+      on_spawn_failed(e);
       break;
     case Kind::kRegistered:
       on_registered(e);
@@ -66,8 +63,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       on_back("live", e, e.value);
       break;
     case Kind::kFinalized:
-      r.state = State::kFinalized;
-      on_back("finalize", e, e.position.replayed);
+      on_finalized(e);
       break;
     case Kind::kEnded:
       on_ended(e);
@@ -116,6 +112,22 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       break;
   }
   return std::move(actions_);
+}
+
+void SupervisorCore::on_started(const Event& e) {
+  Rank& r = ranks_[e.rank];
+  r.pid = e.pid;
+  record(restarts(r) == 0 ? "start" : "respawn", e).pid = e.pid;
+}
+
+void SupervisorCore::on_spawn_failed(const Event& e) {
+  ranks_[e.rank].state = State::kOver;
+  stop(e, e.code, e.text);
+}
+
+void SupervisorCore::on_finalized(const Event& e) {
+  ranks_[e.rank].state = State::kFinalized;
+  on_back("finalize", e, e.position.replayed);
 }
 
 void SupervisorCore::on_notice(const Event& e) {

@@ -124,6 +124,9 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
+  void on_started(const Event& event);
+  void on_spawn_failed(const Event& event);
+  void on_finalized(const Event& event);
   void on_notice(const Event& event);
   void on_timeout(const Event& event);
   void on_deadlock(const Event& event);
