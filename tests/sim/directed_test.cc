@@ -194,6 +194,48 @@ Directed truncated(const char* name, Rule rule) {
   return {name, rule, "", world, false, m};
 }
 
+// Rank 0 has looked which image rank 1 keeps, the second. When it reads that one's cursors, the
+// third is kept, and in the slot of the second are those of the fourth, which never registers. Then
+// rank 0 sends so much that its log comes round, and rank 1 dies.
+Directed kept_read_again() {
+  Moves m;
+  const auto sends = [&m](unsigned messages) { m.push_back(Move::to(0, Step::kPosted, messages)); };
+  // Rank 1 goes on; then the agent wants an image of it.
+  const auto receives = [&m](unsigned messages) {
+    m.push_back(Move::to(1, Step::kConsumed, messages));
+    m.push_back(Move::agent());
+    m.push_back(Move::to(1, Step::kFreeze));
+  };
+  const auto is_kept = [&m] {
+    m.push_back(Move::to(1, Point::kImage));
+    m.push_back(Move::agent());
+  };
+  sends(8);
+  m.push_back(Move::to(1, Step::kReceive));
+  m.push_back(Move::agent());  // it knows that they have begun
+  receives(2);
+  is_kept();
+  sends(60);
+  receives(10);
+  is_kept();
+  m.push_back(Move::to(0, Step::kMark));
+  receives(10);
+  is_kept();
+  receives(10);
+  sends(260);
+  m.push_back(Move::death(1));
+  World world = {"kept-read-again", 2, [](Player& p) {
+                   Comm all = p.everyone();
+                   for (int i = 0; i < 400; ++i) {
+                     if (p.rank() == 0) p.send(all, 1, 0, 1);
+                     if (p.rank() == 1) p.recv(all, 0, 0);
+                   }
+                 }};
+  world.snapshot_every_turns = 1;
+  world.unfrozen = 1;  // rank 0
+  return {"KeptReadAgain", Rule::kKeptReadAgain, "other bytes", world, false, m};
+}
+
 class DirectedSchedule : public testing::TestWithParam<Directed> {};
 
 TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
@@ -215,7 +257,7 @@ TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, DirectedSchedule,
     testing::Values(extent(), fresh_extent(), chunk(), stable_chunk(), stable_operand(),
-                    oldest_slot(),
+                    oldest_slot(), kept_read_again(),
                     truncated("TruncateBehindAllTails", Rule::kTruncateBehindAllTails),
                     truncated("TruncateMessagesByReceiver", Rule::kTruncateMessagesByReceiver)),
     [](const testing::TestParamInfo<Directed>& d) { return std::string(d.param.name); });
