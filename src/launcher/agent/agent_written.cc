@@ -43,8 +43,8 @@ void Agent::cut() {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     if (core_.has_wrapper(r)) {
       return tell_no_set("rank " + std::to_string(r) +
-                         " was started by a script that waits for it, which would not do what "
-                         "comes behind the program");
+                         " is run by a script that waits for it, and --resume would not run the "
+                         "rest of the script; let it end by exec PROGRAM (docs/snapshots.md)");
     }
     if (!core_.can_be_written(r)) return;
   }

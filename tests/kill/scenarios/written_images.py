@@ -440,3 +440,21 @@ def written_images_none(t):
             require(len(lines) == 1, f"said {len(lines)} times", result)
             require(f"no images are written to {where.sets}" in lines[0], "not the directory", result)
         require(sets_in(where.sets) == [], "there is a set", result)
+
+
+@scenario(limit_s=300)
+def written_images_wrapped(t):
+    """Behind a script that waits for the program none are written: one line says so, and what to do."""
+    program = f"{t.program('frozen')} messages steps=400 pause_us=2000"
+    command = ("/bin/sh", "-c", f"{program}; :")
+    expected = t.undisturbed(2, *command)
+    with place(t) as where:
+        result = where.run(2, *command)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require_whole(where, result, expected, 2)
+        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images in ")]
+        said = rf"rejoin: no images in {re.escape(where.sets)}: rank [01] is run by a script that waits for it, "
+        one = len(lines) == 1 and re.match(said, lines[0]) and "let it end by exec" in lines[0]
+        require(one, f"not one line that says so: {lines}", result)
+        require(sets_in(where.sets) == [], "there is a set", result)
+        where.killed(2, "/bin/sh", "-c", f"exec {program}")  # as the line says
