@@ -146,11 +146,11 @@ struct RankControl {
   std::atomic<std::uint64_t> payload_bump;               // likewise
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
   std::atomic<std::uint64_t> used_bytes;                 // handed out so far, again and again
-  // Of this process. What its newest clone has taken (0: there is none), its page faults then, and
-  // the pages of all journals.
+  std::atomic<std::uint64_t> journal_faults;             // page faults of making it safe to touch
+  // Of this process: what its newest clone has taken (0: there is none), and both faults then.
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
-  std::atomic<std::uint64_t> journal_pages_at_clone;
+  std::atomic<std::uint64_t> journal_faults_at_clone;
   std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // The helper that clones it: the process of the newest image; behind that, its number.
   std::atomic<std::int64_t> image_pid;

@@ -193,6 +193,7 @@ class Region {
   static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
   static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
   static constexpr std::uint64_t kZonesBetweenSnapshots = 4;
+  static constexpr std::uint32_t kZonesOfOneSize = kZones / 8;
 
   struct Area {
     std::atomic<std::uint64_t>* bump;
@@ -327,11 +328,9 @@ class Region {
       const bool larger = others >= (use == Use::kMessages ? 2 : 1);
       return std::max(larger ? 2 * largest : largest, 2 * bytes);
     }
-    // Some between two snapshots, so that little waits for the next one. If they do not come, fewer
-    // and larger ones.
-    const std::uint64_t wanted = std::max(snapshot_every_ / kZonesBetweenSnapshots, bytes);
-    const bool too_many = others > 2 * kZonesBetweenSnapshots;
-    return too_many ? std::max(2 * largest, wanted) : wanted;
+    // Some between two snapshots, so that little waits for the next one. If they do not come,
+    // larger ones: there are not many places for zones.
+    return std::max(snapshot_every_ / kZonesBetweenSnapshots << others / kZonesOfOneSize, bytes);
   }
   // With images: the zone that has no room for what is wanted is labelled.
   bool close_full(Use use) {

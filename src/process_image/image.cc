@@ -173,7 +173,7 @@ class Freezer final : public engine::ProcessImage {
       files_.write_on();
       if (std::exchange(written_since_, false)) libc_recording::roll_back_opened_files(number_);
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
-      begin_count(page_faults(), journal::journal_pages(rank_.host().base()));
+      begin_count(page_faults());
       return Frozen::kWoken;
     }
     const int error = clone_image();
@@ -195,16 +195,17 @@ class Freezer final : public engine::ProcessImage {
   // What the snapshot before has cost since, and this one so far; from here on it is counted anew.
   void count_cost() {
     auto& control = rank_.control();
-    const std::uint64_t faults = page_faults(), pages = journal::journal_pages(rank_.host().base());
-    const std::uint64_t copied = journal::pages_copied(control, faults, pages);
+    const std::uint64_t faults = page_faults();
+    const std::uint64_t copied = journal::pages_copied(control, faults);
     control.snapshots_cost_ns.fetch_add(clone_ns_ + copied * journal::kPageCopyNs,
                                         std::memory_order_relaxed);
-    begin_count(faults, pages);
+    begin_count(faults);
   }
-  void begin_count(std::uint64_t faults, std::uint64_t pages) {
+  void begin_count(std::uint64_t faults) {
     auto& control = rank_.control();
     control.faults_at_clone.store(faults, std::memory_order_relaxed);
-    control.journal_pages_at_clone.store(pages, std::memory_order_relaxed);
+    control.journal_faults_at_clone.store(control.journal_faults.load(std::memory_order_relaxed),
+                                          std::memory_order_relaxed);
     control.clone_ns.store(clone_ns_, std::memory_order_release);
   }
 
@@ -223,7 +224,7 @@ class Freezer final : public engine::ProcessImage {
       close(news[0]);
       close(news[1]);
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
-      begin_count(page_faults(), journal::journal_pages(rank_.host().base()));
+      begin_count(page_faults());
       return true;
     }
     const int error = clone_image();

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "journal/snapshot_cost.h"
 #include "thread_job.h"
 
 namespace rejoin::test {
@@ -190,6 +193,61 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
   ASSERT_EQ(head->zones, 2u);
   first.journal().rebase();
   EXPECT_TRUE(is_open_at(first.journal().region().allocate(100)));
+}
+
+// What a snapshot has cost does not grow by the first touches of a journal.
+TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
+  constexpr std::size_t kPages = 256;
+  ThreadJob job(1);
+  Process owner(job.base());
+  journal::RankControl& control = *engine::control_of(job.base(), 0);
+  const auto faults = [] {
+    rusage u = {};
+    getrusage(RUSAGE_THREAD, &u);
+    return static_cast<std::uint64_t>(u.ru_minflt);
+  };
+  control.faults_at_clone.store(faults());
+  control.journal_faults_at_clone.store(control.journal_faults.load());
+  control.clone_ns.store(1);
+  ASSERT_NE(owner.journal().region().allocate(kPages * journal::kPageBytes), 0u);
+  EXPECT_LT(journal::pages_copied(control, faults()), kPages / 8);
+  Mapping programs(kPages * journal::kPageBytes, MAP_PRIVATE);
+  for (std::size_t i = 0; i < kPages; ++i) programs.get()[i * journal::kPageBytes] = std::byte{1};
+  EXPECT_GE(journal::pages_copied(control, faults()), kPages);
+}
+
+// Snapshots that come late leave many zones of one size behind, which are enough for ever after,
+// and not one as large as all that was written meanwhile.
+TEST(Zones, GrowWithWhatWaitsForASnapshot) {
+  ThreadJob job(2);
+  Process owner(job.base());
+  auto& region = owner.journal().region();
+  // For messages that rank 1 has not received.
+  class Unreceived final : public journal::Region<engine::ShmHost>::Labels {
+   public:
+    Unreceived(journal::Region<engine::ShmHost>& region, std::byte* base)
+        : region_(region), base_(base) {}
+    bool label(journal::Zone& z) override {
+      if (!region_.make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+      z.contexts = 0;
+      const std::uint64_t sent[2] = {0, 5};
+      std::memcpy(base_ + z.label.at, sent, sizeof sent);
+      return true;
+    }
+
+   private:
+    journal::Region<engine::ShmHost>& region_;
+    std::byte* base_;
+  } labels(region, job.base());
+  region.recycle_behind_images(labels, 4 << 20);
+  const journal::RegionHead* head = engine::region_of(job.base(), 0);
+  std::map<std::uint64_t, int> zones;  // by size
+  for (int i = 0; i < 96; ++i) {
+    const std::uint32_t before = head->zones;
+    while (head->zones == before) ASSERT_NE(region.reserve(64 << 10), 0u);
+    ++zones[head->zone[before].bytes];
+  }
+  EXPECT_EQ(zones, (std::map<std::uint64_t, int>{{1 << 20, 32}, {2 << 20, 32}, {4 << 20, 32}}));
 }
 
 // The main thread records libc while another one is inside MPI. Of a class of sizes both take what

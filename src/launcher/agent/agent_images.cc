@@ -213,9 +213,7 @@ std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
   if (clone_ns == 0) return SnapshotPolicy::first_cost_ns(use.own_pages, journal::kPageCopyNs);
   // No page is copied twice; others come and go.
-  const std::uint64_t pages = journal::journal_pages(segment_.base());
-  const std::uint64_t copied =
-      std::min(journal::pages_copied(control, use.faults, pages), use.own_pages);
+  const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
   return clone_ns + copied * journal::kPageCopyNs;
 }
 

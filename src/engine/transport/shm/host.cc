@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -30,6 +31,13 @@ int advise(std::byte* begin, std::size_t bytes, int advice) {
       (reinterpret_cast<std::uintptr_t>(begin) + bytes + kPage - 1) & ~(kPage - 1);
   const long r = syscall(SYS_madvise, first, last - first, advice);
   return r == 0 ? 0 : errno;
+}
+
+// Of this thread, but for those that waited for a disk.
+std::uint64_t page_faults() {
+  rusage u = {};
+  syscall(SYS_getrusage, RUSAGE_THREAD, &u);
+  return static_cast<std::uint64_t>(u.ru_minflt);
 }
 
 }  // namespace
@@ -142,10 +150,13 @@ void ShmHost::ring(std::uint32_t rank) {
 
 bool ShmHost::back(std::byte* begin, std::size_t bytes) {
   const int saved = errno;
+  const std::uint64_t before = page_faults();
   int e;
   do {
     e = advise(begin, bytes, kPopulateWrite);
   } while (e == EINTR || e == EAGAIN);
+  control_of(base_, rank_)
+      ->journal_faults.fetch_add(page_faults() - before, std::memory_order_relaxed);
   errno = saved;
   return e == 0;
 }
