@@ -345,10 +345,10 @@ class Freezer final : public engine::ProcessImage {
       const bool writes = m.type == MessageType::kWrite;
       if (!writes && m.type != MessageType::kWake) continue;
       const long clone = clone_here(CLONE_PARENT, kernel_);
-      if (clone == 0) return writes ? be_written(pipes[0]) : become_rank(m.incarnation, pipes);
+      if (clone == 0)
+        return writes ? be_written(pipes[0], m.incarnation) : become_rank(m.incarnation, pipes);
       tell_agent(agent_, writes ? MessageType::kWriting : MessageType::kForked, rank_.rank(),
-                 writes ? static_cast<std::uint32_t>(number_) : m.incarnation,
-                 clone < 0 ? static_cast<int>(-clone) : 0,
+                 m.incarnation, clone < 0 ? static_cast<int>(-clone) : 0,
                  clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
       for (const int fd : pipes) {
         if (fd >= 0) close(fd);
@@ -356,9 +356,9 @@ class Freezer final : public engine::ProcessImage {
     }
   }
 
-  // A clone of the image: writes itself to `file` and ends. Returns in a process that has been
-  // given what the file holds, and is the rank.
-  void be_written(int file) {
+  // A clone of the image: writes itself to `file`, of this set, and ends. Returns in a process that
+  // has been given what the file holds, and is the rank.
+  void be_written(int file, std::uint32_t set) {
     begin_clone(kernel_);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "rejoin-writer");
@@ -366,7 +366,7 @@ class Freezer final : public engine::ProcessImage {
     step_back();
     char why[400];
     const int own[] = {agent_, file};
-    if (!files_.note_names(own, 2, why, sizeof why)) cannot_be_written(0, why);
+    if (!files_.note_names(own, 2, why, sizeof why)) cannot_be_written(set, 0, why);
     state_.note();
     agent_ = -1;
     restored_ = this;
@@ -380,15 +380,15 @@ class Freezer final : public engine::ProcessImage {
     agent_ = own[0];
     if (error == 0) syscall(SYS_exit_group, 0);
     if (error == EOPNOTSUPP) {
-      cannot_be_written(error, "cannot be started without address randomisation here");
+      cannot_be_written(set, error, "cannot be started without address randomisation here");
     }
-    if (error == EPERM) cannot_be_written(error, "shares memory that is in no file");
+    if (error == EPERM) cannot_be_written(set, error, "shares memory that is in no file");
     snprintf(why, sizeof why, "could not be written: %s", strerrordesc_np(error));
-    cannot_be_written(error, why);
+    cannot_be_written(set, error, why);
   }
 
-  [[noreturn]] void cannot_be_written(int error, const char* why) const {
-    tell_agent(agent_, MessageType::kNotWritten, rank_.rank(), incarnation_, error, number_, why);
+  [[noreturn]] void cannot_be_written(std::uint32_t set, int error, const char* why) const {
+    tell_agent(agent_, MessageType::kNotWritten, rank_.rank(), set, error, 0, why);
     syscall(SYS_exit_group, 1);
     __builtin_unreachable();
   }

@@ -44,12 +44,12 @@
 //   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as
 //                                `incarnation`. The answer is kWelcome or kRefused. With a text it
 //                                cannot go on, and says why
-//   kWrite        agent -> image write yourself, as a clone, to the file that this carries
+//   kWrite        agent -> image write a clone of you to the file it carries, of set `incarnation`
 //   kWriting      image -> agent value = process id of the clone that does so; 0: it could not
-//                                be made, code = errno. incarnation = the image's number.
+//                                be made, code = errno. incarnation = that of the kWrite.
 //                                The clone exits with 0 when all is written
 //   kNotWritten   clone -> agent over its image's connection: why it cannot be written (text, the
-//                                predicate of a sentence); value = the image's number
+//                                predicate of a sentence); incarnation likewise
 //   kMoves        clone -> agent the first datagram of its connection: asks to be the rank in place
 //                                of process `value`, as the same incarnation. The answer is
 //                                kWelcome or kRefused

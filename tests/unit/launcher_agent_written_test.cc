@@ -1,9 +1,10 @@
-// The agent and written images: how a job goes on from them, as transcripts; which set is whole.
+// The agent and written images: how a job goes on from them, as transcripts; and each rule of the
+// agent's core about that, with what it does without it.
 #include <gtest/gtest.h>
 
-#include "agent_transcript.h"
+#include "agent_preludes.h"
 #include "launcher/agent/machine_mark.h"
-#include "launcher/agent/set_progress.h"
+#include "left_out.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -68,14 +69,7 @@ welcome 1 on 9
 }
 
 TEST(AgentWritten, AProcessThatIsKilledBeforeItIsTheRankIsRestoredOnceMore) {
-  expect_transcript(1, false, R"(
-> 0 resume 0 image=7 inc=3
-publish death 0
-admit 0
-> 1 restore 0
-restore 0 from image 7
-> 1 spawned 0 pid=10
-> 2 child-ended 0 signal=9
+  expect_transcript(1, false, kUntilRestorer + R"(> 2 child-ended 0 signal=9
 kill tree 0
 > 3 tree-gone 0
 drain 0
@@ -89,14 +83,7 @@ restore 0 from image 7
 }
 
 TEST(AgentWritten, OneThatSaysWhyItCannotGoOnEndsTheJob) {
-  expect_transcript(1, true, R"(
-> 0 resume 0 image=7 inc=3
-publish death 0
-admit 0
-> 1 restore 0
-restore 0 from image 7
-> 1 spawned 0 pid=10
-> 2 useless 0 pid=10 conn=5 inc=3
+  expect_transcript(1, true, kUntilRestorer + R"(> 2 useless 0 pid=10 conn=5 inc=3
 refuse 0 on 5: it cannot go on
 lost 0: 
 > 3 stop 0
@@ -111,14 +98,7 @@ report 0 ended by exit code 1 at 4
 
 // Never from main: that would be another job.
 TEST(AgentWritten, OneThatEndsBeforeItIsTheRankEndsTheJob) {
-  expect_transcript(1, true, R"(
-> 0 resume 0 image=7 inc=3
-publish death 0
-admit 0
-> 1 restore 0
-restore 0 from image 7
-> 1 spawned 0 pid=10
-> 2 child-ended 0 exit=69
+  expect_transcript(1, true, kUntilRestorer + R"(> 2 child-ended 0 exit=69
 lost 0: its written image could not be restored (exit code 69)
 kill tree 0
 > 3 tree-gone 0
@@ -133,14 +113,7 @@ lost 0: its snapshot was lost
 }
 
 TEST(AgentWritten, OneThatRunsFromMainEndsTheJob) {
-  expect_transcript(1, false, R"(
-> 0 resume 0 image=7 inc=3
-publish death 0
-admit 0
-> 1 restore 0
-restore 0 from image 7
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
+  expect_transcript(1, false, kUntilRestorer + R"(> 2 register 0 pid=10 conn=5
 refuse 0 on 5: it is not the written image that it was started for
 lost 0: its process did not become its written image
 > 3 register 0 pid=10 conn=6
@@ -149,20 +122,7 @@ refuse 0 on 6: it is not the written image that it was started for
 }
 
 TEST(AgentWritten, ARankWhoseImageDiesWithItGoesOnFromTheWrittenOneIfThatIsTheSame) {
-  const std::string kept = R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 6 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 7 written 0 image=1
-)";
+  const std::string kept = kUntilKept + "> 6 written 0 image=1\n";
   const std::string both_die = R"(
 > 9 image-ended 0 pid=20
 ask for images
@@ -189,59 +149,59 @@ end image of 0, pid 20
   expect_transcript(1, true, kept + newer + newer_dies + "lost 0: its snapshot was lost\n");
 }
 
-// --- Sets
+// --- Rules
 
-constexpr Cause kWell = {Cause::Kind::kExit, 0, false, 0};
-constexpr Cause kKilled = {Cause::Kind::kSignal, 9, false, 0};
+using Case = LeftOut<RestoreRule>;
 
-TEST(SetProgress, IsWholeWhenEveryImageIsWritten) {
-  SetProgress set;
-  EXPECT_FALSE(set.whole());
-  set.begin(3, {20, 21});
-  EXPECT_TRUE(set.open());
-  EXPECT_TRUE(set.awaits(20));
-  set.writing(0, 30);
-  EXPECT_FALSE(set.awaits(20));
-  EXPECT_TRUE(set.awaits(21));
-  set.ended(30, kWell);
-  EXPECT_FALSE(set.whole());
-  set.writing(1, 31);
-  set.ended(20, kKilled);  // it has been replaced
-  set.ended(31, kWell);
-  EXPECT_TRUE(set.whole());
-  EXPECT_EQ(set.number(), 3u);
-  set.end();
-  EXPECT_FALSE(set.whole());
-  EXPECT_FALSE(set.awaits(21));
-}
+const std::string kStopping = events_of(kUntilRestorer) + "2 stop 0\n";
+const std::string kFailed = events_of(kUntilRestorer) + "2 child-ended 0 exit=69\n3 tree-gone 0\n";
+const std::string kIsRank = events_of(kUntilRestorer) + "2 woken 0 pid=10 conn=5 inc=3\n";
+const char* const kAgain = "publish death 0\nring all\nadmit 0\nrestore 0 from image 7\n";
+const char* const kLost = "publish death 0\nring all\nadmit 0\nlost 0: its snapshot was lost\n";
+const char* const kNoLine = "kill tree 0\n";
+const char* const kLineOfSignal =
+    "lost 0: its written image could not be restored (signal 9, Killed)\nkill tree 0\n";
 
-TEST(SetProgress, IsGivenUpWhenOneOfItDies) {
-  SetProgress set;
-  set.begin(1, {20, 21});
-  set.ended(21, kKilled);
-  EXPECT_EQ(set.fault(), "an image died before it was written");
-  set.end();
+const Case kCases[] = {
+    {"IfKept", RestoreRule::kIfKept,
+     kIsRank + "3 initialized 0\n4 want 0\n5 image 0 pid=20 conn=6 image=8 inc=3\n"
+               "6 image-ended 0 pid=20\n7 child-ended 0 signal=9\n8 tree-gone 0\n",
+     "9 respawn 0 inc=4", kLost, kAgain},
+    {"OnlyRestored", RestoreRule::kOnlyRestored, events_of(kUntilRestorer),
+     "2 register 0 pid=10 conn=5",
+     "refuse 0 on 5: it is not the written image that it was started for\n"
+     "lost 0: its process did not become its written image\n",
+     "welcome 0 on 5\n"},
+    {"EndsIfUseless", RestoreRule::kEndsIfUseless, events_of(kUntilRestorer),
+     "2 useless 0 pid=10 conn=5 inc=3", "refuse 0 on 5: it cannot go on\nlost 0: \n",
+     "refuse 0 on 5: it cannot go on\nkill tree 0\n"},
+    {"EndsIfEnded", RestoreRule::kEndsIfEnded, events_of(kUntilRestorer), "2 child-ended 0 exit=69",
+     "lost 0: its written image could not be restored (exit code 69)\nkill tree 0\n", kNoLine},
+    {"NotIfKilled", RestoreRule::kNotIfKilled, events_of(kUntilRestorer),
+     "2 child-ended 0 signal=9", kNoLine, kLineOfSignal},
+    {"NotIfStopping", RestoreRule::kNotIfStopping, kStopping, "3 child-ended 0 signal=15", kNoLine,
+     "lost 0: its written image could not be restored (signal 15, Terminated)\nkill tree 0\n"},
+    {"NeverAgain", RestoreRule::kNeverAgain, kFailed, "4 respawn 0 inc=4", kLost, kAgain},
+    {"SaidOnce", RestoreRule::kSaidOnce, events_of(kUntilRestorer) + "2 register 0 pid=10 conn=5\n",
+     "3 register 0 pid=10 conn=6",
+     "refuse 0 on 6: it is not the written image that it was started for\n",
+     "refuse 0 on 6: it is not the written image that it was started for\n"
+     "lost 0: its process did not become its written image\n"},
+    {"UntilWelcome", RestoreRule::kUntilWelcome, kIsRank, "3 child-ended 0 signal=11", kNoLine,
+     "lost 0: its written image could not be restored (signal 11, Segmentation fault)\n"
+     "kill tree 0\n"},
+    {"OverIfStopped", RestoreRule::kOverIfStopped, events_of(kUntilRestoring), "2 stop 0",
+     "all over\n", ""},
+};
 
-  set.begin(2, {20, 21});
-  EXPECT_EQ(set.fault(), "");
-  set.writing(0, 30);
-  set.ended(30, kKilled);
-  EXPECT_EQ(set.fault(), "a process that wrote an image died (signal 9, Killed)");
-  set.writing(1, 31);
-  set.ended(31, kWell);
-  EXPECT_FALSE(set.whole());
-  set.end();
+class RestoreRules : public testing::TestWithParam<Case> {};
 
-  set.begin(3, {20});
-  set.writing(0, 0);
-  EXPECT_EQ(set.fault(), "an image could not be cloned to be written");
-  set.end();
+TEST_P(RestoreRules, LeftOutIsNoticed) { expect_noticed<CorePlayer>(GetParam()); }
 
-  set.begin(4, {20});
-  set.writing(0, 30);
-  set.ended(30, {Cause::Kind::kExit, 1, false, 0});
-  EXPECT_EQ(set.fault(), "a process that wrote an image died (exit code 1)");
-}
+INSTANTIATE_TEST_SUITE_P(Rules, RestoreRules, testing::ValuesIn(kCases),
+                         name_of_left_out<RestoreRule>);
+
+TEST(AllRestoreRules, HaveACaseEach) { expect_a_case_each(kCases, RestoreRule::kOverIfStopped); }
 
 TEST(MachineMark, OnlyWhatIsMissingIsAnObjection) {
   const MachineMark here = machine_mark();

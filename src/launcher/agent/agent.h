@@ -140,10 +140,8 @@ class Agent {
   Loop::Watch sets_watch_;
   Loop::Timer cut_timer_;
   SetProgress progress_;
-  ImageSet set_;  // that is being written
-  std::uint64_t cut_at_ns_ = 0;
+  ImageSet set_;                // that is being written
   std::uint64_t pause_ns_ = 0;  // of the ranks, for it
-  bool completing_ = false;
   std::vector<pid_t> stopped_;
   std::vector<AgentAction>
       awaited_;  // kEndImage, to be carried out when they have cloned themselves

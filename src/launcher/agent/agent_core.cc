@@ -103,7 +103,7 @@ void AgentCore::on_register(const AgentEvent& e) {
         "rank " + std::to_string(e.rank) + " has ended or called MPI_Finalize already");
     return;
   }
-  if (r.restoring || r.unrestored) {
+  if ((r.restoring || r.unrestored) && holds(RestoreRule::kOnlyRestored)) {
     // Not by the restorer: what runs there began at main, as if nothing had been written.
     act(Kind::kRefuse, e.rank, e.connection, "it is not the written image that it was started for");
     return not_restored(e.rank, "its process did not become its written image");
@@ -182,7 +182,7 @@ void AgentCore::start_again(std::uint32_t rank) {
     act(Kind::kWake, rank, r.image.connection);
     actions_.back().pid = r.image.pid;
     actions_.back().number = r.image.number;
-  } else if (r.kept != 0 && r.kept == r.written) {
+  } else if (r.written != 0 && (r.kept == r.written || !holds(RestoreRule::kIfKept))) {
     r.state = State::kRestoring;
     act(Kind::kRestore, rank);
     actions_.back().number = r.written;
@@ -214,7 +214,7 @@ void AgentCore::on_woken(const AgentEvent& e) {
   const bool first = (r.child == e.pid && r.registered == 0) || !holds(ImageRule::kAdmitOnce);
   if (newest && r.state == State::kRunning && r.woken && first) {
     r.registered = e.pid;
-    r.restoring = false;
+    r.restoring = r.restoring && !holds(RestoreRule::kUntilWelcome);
     act(Kind::kWelcome, e.rank, e.connection);
   } else {
     act(Kind::kRefuse, e.rank, e.connection, "this rank has gone on without it");
@@ -227,7 +227,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
   const bool running = r.state == State::kRunning && r.woken && r.child == e.pid;
   act(Kind::kRefuse, e.rank, e.connection, "it cannot go on");
   if (e.incarnation != r.incarnation || (!waking && !running)) return;
-  if (r.restoring) return not_restored(e.rank, e.text);
+  if (r.restoring && holds(RestoreRule::kEndsIfUseless)) return not_restored(e.rank, e.text);
   end_image(e.rank);
   r.why_lost = e.text;
   if (waking) return start_again(e.rank);
@@ -239,9 +239,10 @@ void AgentCore::on_useless(const AgentEvent& e) {
 
 // What is written is not what it was written as, so the next attempt would end as this one.
 void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
-  if (std::exchange(ranks_[rank].unrestored, true)) return;
-  ranks_[rank].restoring = false;
-  ranks_[rank].written = 0;
+  Rank& r = ranks_[rank];
+  if (std::exchange(r.unrestored, true) && holds(RestoreRule::kSaidOnce)) return;
+  r.restoring = false;
+  if (holds(RestoreRule::kNeverAgain)) r.written = 0;
   act(Kind::kLost, rank, -1, why);
 }
 
@@ -299,8 +300,10 @@ void AgentCore::on_registered_ended(const AgentEvent& e) {
 void AgentCore::ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   // Killed from outside it is restored again.
-  const bool killed = e.cause.kind == Cause::Kind::kSignal && e.cause.value == SIGKILL;
-  if (r.restoring && !killed && !stopping_) {
+  const bool killed = e.cause.same_as({Cause::Kind::kSignal, SIGKILL});
+  const bool forgiven = (killed && holds(RestoreRule::kNotIfKilled)) ||
+                        (stopping_ && holds(RestoreRule::kNotIfStopping));
+  if (r.restoring && !forgiven && holds(RestoreRule::kEndsIfEnded)) {
     not_restored(e.rank, "its written image could not be restored (" + to_text(e.cause) + ")");
   }
   r.cause = e.cause;
@@ -383,9 +386,8 @@ std::vector<AgentAction> AgentCore::stop() {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
     Rank& r = ranks_[i];
     if (holds(ImageRule::kEndWithJob)) end_image(i);
-    if (r.state == State::kIdle || r.state == State::kWaking || r.state == State::kRestoring) {
-      r.state = State::kEnded;
-    }
+    const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);
+    if (r.state == State::kIdle || r.state == State::kWaking || restoring) r.state = State::kEnded;
     stop_wrapper(i);
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {

@@ -153,12 +153,28 @@ enum class WrapperRule : std::uint8_t {
   kKillReleased,       // and killed in the end
 };
 
+// And about ranks that go on from written images.
+enum class RestoreRule : std::uint8_t {
+  kNone,
+  kIfKept,         // what is restored is the image that was kept last
+  kOnlyRestored,   // what runs from main in its place is refused, and ends the job
+  kEndsIfUseless,  // one that says that it cannot go on ends the job,
+  kEndsIfEnded,    // also one that ends before it is the rank,
+  kNotIfKilled,    // but if it was killed, it is restored again,
+  kNotIfStopping,  // and if it was told to end, that is all
+  kNeverAgain,     // one that ended the job is not restored again,
+  kSaidOnce,       // and says so once
+  kUntilWelcome,   // once it is the rank, its end is the rank's
+  kOverIfStopped,  // a rank for which there is no process yet is over when the job is stopped
+};
+
 class AgentCore {
  public:
   explicit AgentCore(std::uint32_t ranks);
-  void leave_out(ImageRule rule) { left_out_ = rule; }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  void leave_out(ImageRule rule) { left_out_ = rule; }
   void leave_out(WrapperRule rule) { wrapper_left_out_ = rule; }
+  void leave_out(RestoreRule rule) { restore_left_out_ = rule; }
 
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
@@ -263,6 +279,7 @@ class AgentCore {
   void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
   bool holds(ImageRule rule) const { return rule != left_out_; }
   bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }
+  bool holds(RestoreRule rule) const { return rule != restore_left_out_; }
   void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});
 
   std::vector<Rank> ranks_;
@@ -270,6 +287,7 @@ class AgentCore {
   bool stopping_ = false;
   ImageRule left_out_ = ImageRule::kNone;
   WrapperRule wrapper_left_out_ = WrapperRule::kNone;
+  RestoreRule restore_left_out_ = RestoreRule::kNone;
 };
 
 }  // namespace rejoin::launcher

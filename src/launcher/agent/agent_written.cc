@@ -18,8 +18,6 @@ using wire::Message;
 constexpr int kStopMs = 200;
 // Where a set cannot be begun, it is tried again after such a part of the period.
 constexpr std::uint64_t kAgain = 8;
-// A set that takes longer to be written is worth a line.
-constexpr std::uint64_t kLongNs = 60'000'000'000;
 
 }  // namespace
 
@@ -34,23 +32,13 @@ void Agent::cut() {
     return;  // its checkpoints are written instead
   }
   set_cut_timer(kAgain);
-  if (progress_.open()) {
-    // A full disk fails; one that does not answer only takes long.
-    if (loop_.now_ns() - cut_at_ns_ > kLongNs) tell_no_set("the last set is still being written");
-    return;
-  }
-  if (segment_.header()->journal_full.load() != 0) return;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
-    if (core_.has_wrapper(r)) {
-      return tell_no_set("rank " + std::to_string(r) +
-                         " is run by a script that waits for it, and --resume would not run the "
-                         "rest of the script; let it end by exec PROGRAM (docs/snapshots.md)");
-    }
-    if (!core_.can_be_written(r)) return;
-  }
+  const std::atomic<std::uint32_t>& full = segment_.header()->journal_full;
+  const auto verdict = progress_.look(core_, full.load() != 0, loop_.now_ns());
+  if (!verdict.why_not.empty()) return tell_no_set(verdict.why_not);
+  if (!verdict.begin) return;
   const std::uint64_t begin_ns = monotonic_ns();
-  const bool stopped = stop_ranks();
-  if (!stopped) return continue_ranks();
+  // While they still run they may fill it.
+  if (!stop_ranks() || full.load() != 0) return continue_ranks();
   SegmentCopy journal = segment_.copy();
   continue_ranks();
   pause_ns_ = monotonic_ns() - begin_ns;
@@ -58,12 +46,12 @@ void Agent::cut() {
   if (!journal.good()) return tell_no_set("there is no memory for a copy of the journal");
   auto files = sets_->begin(sets_->next_number(), plan_.ranks);
   if (!files.ok()) return tell_no_set(files.error().text);
-  cut_at_ns_ = loop_.now_ns();
   sets_->add(std::move(journal), std::string(input_.input().behind_kept()));
   ask_to_write(files.value());
 }
 
 void Agent::ask_to_write(const std::vector<Descriptor>& files) {
+  const auto number = static_cast<std::uint32_t>(sets_->next_number() - 1);
   set_ = {};
   set_.owner = owner_of(plan_);
   set_.cut_at_s = time(nullptr);
@@ -76,9 +64,9 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files) {
     images.push_back(image.pid);
     set_.images.push_back({image.number, ""});
     kill(static_cast<pid_t>(image.pid), SIGCONT);
-    connections_.write(image.connection, r, incarnations_[r], files[r].get());
+    connections_.write(image.connection, r, number, files[r].get());
   }
-  progress_.begin(sets_->next_number() - 1, std::move(images));
+  progress_.begin(number, loop_.now_ns(), images);
 }
 
 bool Agent::stop_ranks() {
@@ -110,17 +98,14 @@ void Agent::continue_ranks() {
 
 void Agent::on_writing(std::uint32_t rank, const Message& message) {
   const auto pid = static_cast<pid_t>(message.value);
-  // One that was asked for a set that was given up is none of this one's.
-  const bool of_this = progress_.open() && set_.images[rank].number == message.incarnation;
-  if (of_this) progress_.writing(rank, pid);
-  if (pid != 0) processes_.add_writer(pid, cut_at_ns_);
+  progress_.writing(rank, message.incarnation, pid);
+  if (pid != 0) processes_.add_writer(pid, progress_.begun_at_ns());
   end_awaited_images();
   look_at_set();
 }
 
 void Agent::on_not_written(std::uint32_t rank, const Message& message) {
-  if (!progress_.open() || set_.images[rank].number != message.value) return;
-  progress_.fail("rank " + std::to_string(rank) + " " + one_line(text_of(message)));
+  progress_.not_written(rank, message.incarnation, one_line(text_of(message)));
   look_at_set();
 }
 
@@ -146,8 +131,7 @@ void Agent::look_at_set() {
     end_awaited_images();
     sets_->abandon();
     tell_no_set(fault);
-  } else if (progress_.whole() && !completing_) {
-    completing_ = true;
+  } else if (progress_.take_whole()) {
     sets_->complete(set_);
   }
 }
@@ -155,7 +139,6 @@ void Agent::look_at_set() {
 void Agent::on_set_outcome() {
   const auto outcome = sets_->outcome();
   if (!outcome) return;
-  completing_ = false;
   progress_.end();
   if (!outcome->fault.empty()) return tell_no_set(outcome->fault);
   told_no_set_.clear();
@@ -171,7 +154,7 @@ void Agent::on_set_outcome() {
   written.text = outcome->path;
   written.value = outcome->bytes;
   written.replay_ns = pause_ns_;
-  written.took_ns = loop_.now_ns() - cut_at_ns_;
+  written.took_ns = loop_.now_ns() - progress_.begun_at_ns();
   reporter_.happened(written);
 }
 

@@ -125,11 +125,10 @@ void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarna
                {pipes[0], pipes[1], pipes[2]});
 }
 
-void Connections::write(int connection, std::uint32_t rank, std::uint32_t incarnation, int file) {
+void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, int file) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, incarnation, "",
-               {file});
+  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {file});
 }
 
 void Connections::read_all(std::uint32_t rank) {

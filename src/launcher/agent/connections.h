@@ -41,7 +41,7 @@ class Connections {
   // Of an image: asks it to clone itself.
   void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
   // Of an image: asks it to write itself.
-  void write(int connection, std::uint32_t rank, std::uint32_t incarnation, int file);
+  void write(int connection, std::uint32_t rank, std::uint32_t set, int file);
   // Of a process that becomes its rank's keeper: outlives the rank, and is told so.
   void keep(int connection, std::uint32_t rank);
   // Tells it to end with this exit code.

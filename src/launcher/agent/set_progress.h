@@ -1,4 +1,4 @@
-// Which images of a set have been written: pure.
+// Sets of written images: when one is begun, and which of its images have been written. Pure.
 //
 //   an image of the set      leaves it by
 //   kAsked                   writing() -> kWriting
@@ -12,16 +12,62 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/agent_core.h"
 #include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
 
+// What it sees to, each in one place. Tests leave these out one by one, to prove that each is
+// noticed.
+enum class SetRule : std::uint8_t {
+  kNone,
+  kOneAtATime,        // no set is begun while another one is being written
+  kTellLong,          // one that takes long is named
+  kNotWhenFull,       // none is begun when the journal does not keep what images need
+  kNotBehindWrapper,  // nor of a rank whose wrapper would not go on behind it
+  kOfAll,             // nor before each rank runs and has an image
+  kOfThisSet,         // what is said of another set, perhaps by the same images, is not taken
+  kAwaitClone,        // an image is not ended before it has cloned itself
+  kImageDied,         // if it dies before that, the set is given up,
+  kNotCloned,         // also if it cannot,
+  kEndedWell,         // and if its clone ends otherwise than with 0
+  kAllWritten,        // a set is whole when all of its images are written,
+  kWholeOnce,         // and completed once
+};
+
 class SetProgress {
  public:
+  void leave_out(SetRule rule) { left_out_ = rule; }
+
+  // Whether a set may be begun now; if not, why, if that is to be told.
+  struct Verdict {
+    bool begin = false;
+    std::string why_not = {};
+  };
+  Verdict look(const AgentCore& ranks, bool journal_full, std::uint64_t now_ns) const {
+    if (open_ && holds(SetRule::kOneAtATime)) {
+      // A full disk fails; one that does not answer only takes long.
+      const bool tell = now_ns - begun_at_ns_ > kLongNs && holds(SetRule::kTellLong);
+      return {false, tell ? "the last set is still being written" : ""};
+    }
+    if (journal_full && holds(SetRule::kNotWhenFull)) return {};
+    for (std::uint32_t r = 0; r < ranks.ranks(); ++r) {
+      if (ranks.has_wrapper(r) && holds(SetRule::kNotBehindWrapper)) {
+        return {false, "rank " + std::to_string(r) +
+                           " is run by a script that waits for it, and --resume would not run the "
+                           "rest of the script; let it end by exec PROGRAM (docs/snapshots.md)"};
+      }
+      if (!ranks.can_be_written(r) && holds(SetRule::kOfAll)) return {};
+    }
+    return {true};
+  }
+
   // Each image, by rank, has been asked. REQUIRES !open().
-  void begin(std::uint64_t number, std::vector<std::int64_t> images) {
+  void begin(std::uint32_t number, std::uint64_t now_ns, const std::vector<std::int64_t>& images) {
     number_ = number;
+    begun_at_ns_ = now_ns;
     open_ = true;
+    taken_ = false;
     fault_.clear();
     parts_.clear();
     for (const std::int64_t image : images) parts_.push_back({State::kAsked, image, 0});
@@ -30,46 +76,57 @@ class SetProgress {
   void end() { open_ = false; }
 
   bool open() const { return open_; }
-  std::uint64_t number() const { return number_; }
+  std::uint32_t number() const { return number_; }
+  std::uint64_t begun_at_ns() const { return begun_at_ns_; }
   // This image has been asked, and has not cloned itself yet: it must live until then.
   bool awaits(std::int64_t image) const {
     for (const Part& p : parts_) {
-      if (open_ && p.image == image && p.state == State::kAsked) return true;
+      const bool asked = open_ && p.image == image && p.state == State::kAsked;
+      if (asked && holds(SetRule::kAwaitClone)) return true;
     }
     return false;
   }
-  bool whole() const {
-    for (const Part& p : parts_) {
-      if (p.state != State::kWritten) return false;
-    }
-    return open_ && fault_.empty();
-  }
   // Why it will never be whole; empty: it may be.
   const std::string& fault() const { return fault_; }
+  // True once: all of it is written.
+  bool take_whole() {
+    if (!open_ || !fault_.empty()) return false;
+    for (const Part& p : parts_) {
+      if (p.state != State::kWritten && holds(SetRule::kAllWritten)) return false;
+    }
+    return !std::exchange(taken_, true) || !holds(SetRule::kWholeOnce);
+  }
 
-  // The rank's image has cloned itself; 0: it could not.
-  void writing(std::uint32_t rank, std::int64_t clone) {
-    if (!open_ || parts_[rank].state != State::kAsked) return;
+  // The rank's image has cloned itself for set `number`; clone 0: it could not.
+  void writing(std::uint32_t rank, std::uint32_t number, std::int64_t clone) {
+    if (!is_this(number) || parts_[rank].state != State::kAsked) return;
     parts_[rank].state = State::kWriting;
     parts_[rank].clone = clone;
-    if (clone == 0) fail("an image could not be cloned to be written");
+    if (clone == 0 && holds(SetRule::kNotCloned))
+      fail("an image could not be cloned to be written");
+  }
+  void not_written(std::uint32_t rank, std::uint32_t number, const std::string& why) {
+    if (is_this(number)) fail("rank " + std::to_string(rank) + " " + why);
   }
   // A process has ended. Whatever else it was, if it was an image that was asked, or a clone.
   void ended(std::int64_t pid, const Cause& cause) {
     for (Part& p : parts_) {
-      if (p.state == State::kAsked && p.image == pid) fail("an image died before it was written");
+      const bool asked = p.state == State::kAsked && p.image == pid;
+      if (asked && holds(SetRule::kImageDied)) fail("an image died before it was written");
       if (p.state != State::kWriting || p.clone != pid) continue;
       const bool well = cause.kind == Cause::Kind::kExit && cause.value == 0;
-      if (well) p.state = State::kWritten;
-      if (!well) fail("a process that wrote an image died (" + to_text(cause) + ")");
+      if (well || !holds(SetRule::kEndedWell)) {
+        p.state = State::kWritten;
+      } else {
+        fail("a process that wrote an image died (" + to_text(cause) + ")");
+      }
     }
-  }
-  // With a reason of its own.
-  void fail(const std::string& why) {
-    if (fault_.empty()) fault_ = why;
   }
 
  private:
+  // A set that takes longer to be written is worth a line.
+  static constexpr std::uint64_t kLongNs = 60'000'000'000;
+
   enum class State { kAsked, kWriting, kWritten };
   struct Part {
     State state;
@@ -77,8 +134,19 @@ class SetProgress {
     std::int64_t clone;
   };
 
+  bool holds(SetRule rule) const { return rule != left_out_; }
+  bool is_this(std::uint32_t number) const {
+    return open_ && (number == number_ || !holds(SetRule::kOfThisSet));
+  }
+  void fail(const std::string& why) {
+    if (fault_.empty()) fault_ = why;
+  }
+
+  SetRule left_out_ = SetRule::kNone;
   bool open_ = false;
-  std::uint64_t number_ = 0;
+  bool taken_ = false;
+  std::uint32_t number_ = 0;
+  std::uint64_t begun_at_ns_ = 0;
   std::vector<Part> parts_;
   std::string fault_;
 };

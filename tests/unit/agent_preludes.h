@@ -1,0 +1,86 @@
+// How transcripts of the agent's core with one rank begin, and what many of them have in between.
+#pragma once
+
+#include <sstream>
+#include <string>
+
+namespace rejoin::launcher {
+
+// The rank runs.
+inline const std::string kUntilRuns = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 3 initialized 0
+)";
+// An image of it is wanted.
+inline const std::string kUntilWanted = kUntilRuns + R"(> 4 want 0
+want image 1 of 0
+)";
+// And kept.
+inline const std::string kUntilKept = kUntilWanted + R"(> 5 image 0 pid=20 conn=6 image=1 inc=0
+keep image 1 of 0, pid 20
+)";
+
+// It runs behind a script that waits for it; an image is wanted.
+inline const std::string kUntilRunsWrapped = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=11 conn=5
+welcome 0 on 5
+> 3 initialized 0
+> 4 want 0
+want image 1 of 0
+)";
+// It has moved into a clone.
+inline const std::string kUntilMoved = kUntilRunsWrapped + R"(> 5 moves 0 pid=12 conn=6 of=11 inc=0
+move 0 to pid 12, keeper on 5
+welcome 0 on 6
+)";
+// Of which an image is kept.
+inline const std::string kUntilMovedKept = kUntilMoved + R"(> 6 image 0 pid=20 conn=7 image=1 inc=0
+keep image 1 of 0, pid 20
+)";
+
+// It is killed at 7, and all that it has left is gone.
+inline const std::string kKilled = R"(> 7 child-ended 0 signal=9
+kill tree 0
+> 8 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 7
+)";
+// Then it is admitted again.
+inline const std::string kAdmitted = kKilled + R"(> 9 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+)";
+// From its image.
+inline const std::string kUntilWaking = kUntilKept + kAdmitted + "wake image 1 of 0\n";
+
+// A job of one rank goes on from written images.
+inline const std::string kUntilRestoring = R"(
+> 0 resume 0 image=7 inc=3
+publish death 0
+admit 0
+> 1 restore 0
+restore 0 from image 7
+)";
+inline const std::string kUntilRestorer = kUntilRestoring + "> 1 spawned 0 pid=10\n";
+
+// What a transcript gives to the core, a line each.
+inline std::string events_of(const std::string& transcript) {
+  std::istringstream lines(transcript);
+  std::string events;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("> ")) events += line.substr(2) + "\n";
+  }
+  return events;
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,218 @@
+// Sets of written images: when one is begun and what becomes of it, as transcripts; and each rule
+// of that, with what is done without it.
+#include <gtest/gtest.h>
+
+#include "agent_preludes.h"
+#include "launcher/agent/set_progress.h"
+#include "left_out.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// "AT cut R [full]", AT in seconds: begins a set of the images of all ranks, if that may be.
+// "AT writing R pid= set=", "AT not-written R set=", "AT ended R pid= signal=|exit=": of a set.
+// "AT end-image R pid=": that image is to be ended. "AT over R": the set is. Else the agent's.
+struct SetPlayer {
+  AgentCore core{2};
+  SetProgress set;
+  std::uint32_t sets = 0;
+
+  void leave_out(SetRule rule) { set.leave_out(rule); }
+
+  std::string cut(std::uint64_t now_s, bool full) {
+    const auto verdict = set.look(core, full, now_s * 1'000'000'000);
+    if (!verdict.why_not.empty()) return "no set: " + verdict.why_not + "\n";
+    if (!verdict.begin) return "";
+    std::vector<std::int64_t> images;
+    for (std::uint32_t r = 0; r < core.ranks(); ++r) images.push_back(core.image(r).pid);
+    set.begin(++sets, now_s * 1'000'000'000, images);
+    std::string text = "set " + std::to_string(sets) + " of";
+    for (const std::int64_t pid : images) text += " " + std::to_string(pid);
+    return text + "\n";
+  }
+
+  std::string play(const std::string& line) {
+    std::istringstream words(line);
+    std::uint64_t at = 0;
+    std::uint32_t rank = 0;
+    std::string event, field;
+    words >> at >> event >> rank;
+    std::int64_t pid = 0;
+    std::uint32_t number = 0;
+    Cause cause = {};
+    bool full = false;
+    while (words >> field) {
+      const int value = std::atoi(field.substr(field.find('=') + 1).c_str());
+      if (field.starts_with("pid")) pid = value;
+      if (field.starts_with("set")) number = static_cast<std::uint32_t>(value);
+      if (field.starts_with("signal")) cause = {Cause::Kind::kSignal, value};
+      if (field.starts_with("exit")) cause = {Cause::Kind::kExit, value};
+      if (field == "full") full = true;
+    }
+    if (event == "cut") return cut(at, full);
+    if (event == "end-image") return set.awaits(pid) ? "not yet\n" : "end\n";
+    if (event == "over") {
+      set.end();
+      return "";
+    }
+    if (event == "writing") set.writing(rank, number, pid);
+    if (event == "not-written") set.not_written(rank, number, "shares memory");
+    if (event == "ended") set.ended(pid, cause);
+    if (event != "writing" && event != "not-written" && event != "ended") {
+      launcher::play(core, line);
+      return "";
+    }
+    if (!set.fault().empty()) return "given up: " + set.fault() + "\n";
+    return set.take_whole() ? "whole\n" : "";
+  }
+};
+
+void expect_set_transcript(const std::string& transcript) {
+  SetPlayer player;
+  expect_played(transcript,
+                [&](const std::string& line, std::ostream& out) { out << player.play(line); });
+}
+
+const std::string kRun = R"(
+> 0 spawn 0
+> 0 spawn 1
+> 1 spawned 0 pid=10
+> 1 spawned 1 pid=11
+> 2 register 0 pid=10 conn=5
+> 2 register 1 pid=11 conn=6
+> 3 initialized 0
+> 3 initialized 1
+> 4 want 0
+)";
+const std::string kOneImage = kRun + "> 5 image 0 pid=20 conn=7 image=1 inc=0\n";
+const std::string kImages = kOneImage + "> 5 image 1 pid=21 conn=8 image=1 inc=0\n";
+const std::string kBegun = kImages + "> 6 cut 0\nset 1 of 20 21\n";
+const std::string kWriting =
+    kBegun + "> 7 writing 0 pid=30 set=1\n> 8 writing 1 pid=31 set=1\n> 9 ended 0 pid=30 exit=0\n";
+// The last image cannot be written, and the other one has not said anything.
+const std::string kNext = kBegun + R"(> 7 not-written 1 set=1
+given up: rank 1 shares memory
+> 7 over 0
+> 8 cut 0
+set 2 of 20 21
+)";
+
+TEST(SetProgress, IsWholeWhenEveryImageIsWritten) {
+  expect_set_transcript(kOneImage + R"(> 6 cut 0
+> 7 image 1 pid=21 conn=8 image=1 inc=0
+> 8 cut 0
+set 1 of 20 21
+> 9 end-image 0 pid=20
+not yet
+> 10 writing 0 pid=30 set=1
+> 11 end-image 0 pid=20
+end
+> 11 end-image 0 pid=21
+not yet
+> 12 ended 0 pid=30 exit=0
+> 13 writing 1 pid=31 set=1
+> 14 ended 0 pid=20 signal=9
+> 15 ended 0 pid=31 exit=0
+whole
+> 16 ended 0 pid=21 signal=9
+> 17 cut 0
+> 18 over 0
+> 19 cut 0
+set 2 of 20 21
+)");
+}
+
+TEST(SetProgress, IsGivenUpWhenOneOfItDies) {
+  expect_set_transcript(kBegun + R"(> 7 ended 0 pid=21 signal=9
+given up: an image died before it was written
+)");
+  expect_set_transcript(kWriting + R"(> 10 ended 0 pid=31 signal=9
+given up: a process that wrote an image died (signal 9, Killed)
+)");
+  expect_set_transcript(kWriting + R"(> 10 ended 0 pid=31 exit=1
+given up: a process that wrote an image died (exit code 1)
+> 11 not-written 1 set=1
+given up: a process that wrote an image died (exit code 1)
+)");
+  expect_set_transcript(kBegun + R"(> 7 writing 0 pid=0 set=1
+given up: an image could not be cloned to be written
+)");
+}
+
+TEST(SetProgress, IsNamedWhenItIsStillBeingWrittenAfterAMinute) {
+  expect_set_transcript(kWriting + R"(> 65 cut 0
+> 66 cut 0
+> 67 cut 0
+no set: the last set is still being written
+> 68 cut 0
+no set: the last set is still being written
+> 69 ended 0 pid=31 exit=0
+whole
+> 70 over 0
+> 71 cut 0
+set 2 of 20 21
+> 72 cut 0
+)");
+}
+
+// The same images are asked once more, and what they say of the first set comes late.
+TEST(SetProgress, WhatIsSaidOfASetThatWasGivenUpIsNotTakenForTheNext) {
+  expect_set_transcript(kNext + R"(> 9 writing 0 pid=30 set=1
+> 10 ended 0 pid=30 exit=0
+> 11 writing 0 pid=32 set=2
+> 12 not-written 1 set=1
+> 13 writing 1 pid=33 set=2
+> 14 ended 0 pid=32 exit=0
+> 15 ended 0 pid=33 exit=0
+whole
+)");
+}
+
+using Case = LeftOut<SetRule>;
+
+const std::string kMovedAway = R"(
+> 0 spawn 0
+> 1 spawned 0 pid=10
+> 2 register 0 pid=9 conn=5
+> 3 initialized 0
+> 4 moves 0 pid=12 conn=6 of=9 inc=0
+)";
+
+const Case kCases[] = {
+    {"OneAtATime", SetRule::kOneAtATime, events_of(kBegun), "7 cut 0", "", "set 2 of 20 21\n"},
+    {"TellLong", SetRule::kTellLong, events_of(kBegun), "67 cut 0",
+     "no set: the last set is still being written\n", ""},
+    {"NotWhenFull", SetRule::kNotWhenFull, events_of(kImages), "6 cut 0 full", "",
+     "set 1 of 20 21\n"},
+    {"NotBehindWrapper", SetRule::kNotBehindWrapper, events_of(kMovedAway), "6 cut 0",
+     "no set: rank 0 is run by a script that waits for it, and --resume would not run the rest of "
+     "the script; let it end by exec PROGRAM (docs/snapshots.md)\n",
+     ""},
+    {"OfAll", SetRule::kOfAll, events_of(kOneImage), "6 cut 0", "", "set 1 of 20 0\n"},
+    {"OfThisSet", SetRule::kOfThisSet, events_of(kNext) + "9 writing 0 pid=30 set=1\n",
+     "10 ended 0 pid=30 signal=9", "",
+     "given up: a process that wrote an image died (signal 9, Killed)\n"},
+    {"AwaitClone", SetRule::kAwaitClone, events_of(kBegun), "7 end-image 0 pid=20", "not yet\n",
+     "end\n"},
+    {"ImageDied", SetRule::kImageDied, events_of(kBegun), "7 ended 0 pid=20 signal=9",
+     "given up: an image died before it was written\n", ""},
+    {"NotCloned", SetRule::kNotCloned, events_of(kBegun), "7 writing 0 pid=0 set=1",
+     "given up: an image could not be cloned to be written\n", ""},
+    {"EndedWell", SetRule::kEndedWell, events_of(kWriting), "10 ended 0 pid=31 signal=9",
+     "given up: a process that wrote an image died (signal 9, Killed)\n", "whole\n"},
+    {"AllWritten", SetRule::kAllWritten, events_of(kBegun), "7 writing 0 pid=30 set=1", "",
+     "whole\n"},
+    {"WholeOnce", SetRule::kWholeOnce, events_of(kWriting) + "10 ended 0 pid=31 exit=0\n",
+     "11 ended 0 pid=20 signal=9", "", "whole\n"},
+};
+
+class SetRules : public testing::TestWithParam<Case> {};
+
+TEST_P(SetRules, LeftOutIsNoticed) { expect_noticed<SetPlayer>(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Rules, SetRules, testing::ValuesIn(kCases), name_of_left_out<SetRule>);
+
+TEST(AllSetRules, HaveACaseEach) { expect_a_case_each(kCases, SetRule::kWholeOnce); }
+
+}  // namespace
+}  // namespace rejoin::launcher

@@ -1,0 +1,76 @@
+// Rules of a pure core that are left out one by one: what its last event leads to with the rule and
+// without.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <ostream>
+#include <sstream>
+#include <string>
+
+#include "agent_transcript.h"
+
+namespace rejoin::launcher {
+
+template <class Rule>
+struct LeftOut {
+  const char* name;
+  Rule rule;
+  std::string events;   // before the last one
+  const char* last;     // event
+  const char* with;     // what it leads to
+  const char* without;  // if the rule is left out
+};
+
+template <class Rule>
+std::ostream& operator<<(std::ostream& out, const LeftOut<Rule>& c) {
+  return out << c.name;
+}
+
+template <class Rule>
+std::string name_of_left_out(const testing::TestParamInfo<LeftOut<Rule>>& c) {
+  return c.param.name;
+}
+
+// The agent's core with one rank.
+struct CorePlayer {
+  AgentCore core{1};
+  template <class Rule>
+  void leave_out(Rule rule) {
+    core.leave_out(rule);
+  }
+  std::string play(const std::string& line) {
+    std::string text;
+    for (const AgentAction& action : launcher::play(core, line)) text += to_text(action) + "\n";
+    if (text.empty() && core.all_over()) text = "all over\n";
+    return text;
+  }
+};
+
+template <class Player, class Rule>
+std::string last_of(const LeftOut<Rule>& c, Rule left_out) {
+  Player player;
+  player.leave_out(left_out);
+  std::istringstream events(c.events);
+  for (std::string line; std::getline(events, line);) player.play(line);
+  return player.play(c.last);
+}
+
+template <class Player, class Rule>
+void expect_noticed(const LeftOut<Rule>& c) {
+  EXPECT_EQ(last_of<Player>(c, Rule::kNone), c.with);
+  EXPECT_EQ(last_of<Player>(c, c.rule), c.without);
+  EXPECT_NE(std::string(c.with), c.without);
+}
+
+// In the order of the rules. `last`: of all of them.
+template <class Rule, std::size_t kCount>
+void expect_a_case_each(const LeftOut<Rule> (&cases)[kCount], Rule last) {
+  ASSERT_EQ(kCount, static_cast<std::size_t>(last));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(cases[i].rule), i + 1) << cases[i].name;
+  }
+}
+
+}  // namespace rejoin::launcher
