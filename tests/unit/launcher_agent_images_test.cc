@@ -1,6 +1,7 @@
 // The agent and images of processes, as transcripts of events and orders.
 #include <gtest/gtest.h>
 
+#include "agent_preludes.h"
 #include "agent_transcript.h"
 
 namespace rejoin::launcher {
@@ -30,29 +31,7 @@ end image of 0, pid 20
 }
 
 TEST(AgentImages, ARankGoesOnFromItsImageAgainAndAgain) {
-  expect_transcript(1, true, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 6 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 9 child-ended 0 signal=9
-kill tree 0
-> 10 tree-gone 0
-drain 0
-report 0 ended by signal 9, Killed at 9
-> 11 respawn 0 inc=1
-publish death 0
-ring all
-admit 0
-wake image 1 of 0
-> 12 forked 0 pid=30 inc=1
+  expect_transcript(1, true, kUntilWaking + R"(> 12 forked 0 pid=30 inc=1
 adopt 0, pid 30
 > 13 woken 0 pid=30 conn=8 inc=1
 welcome 0 on 8
@@ -83,19 +62,7 @@ end image of 0, pid 20
 
 // Rules 3 and 8 of the snapshots' protocol.
 TEST(AgentImages, WhatComesLateIsRefused) {
-  expect_transcript(1, false, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 6 want 0
+  expect_transcript(1, false, kUntilKept + R"(> 6 want 0
 want image 2 of 0
 > 7 child-ended 0 signal=9
 kill tree 0
@@ -126,75 +93,21 @@ refuse 0 on 12: this image comes too late
 }
 
 TEST(AgentImages, WithoutAnImageARankGoesBackToMainWhileNothingWasTruncated) {
-  expect_transcript(1, false, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 not-frozen 0 image=1
-> 6 child-ended 0 signal=9
-kill tree 0
-> 7 tree-gone 0
-drain 0
-report 0 ended by signal 9, Killed at 6
-> 8 respawn 0 inc=1
-publish death 0
-ring all
-admit 0
-spawn 0
+  expect_transcript(1, false, kUntilWanted + "> 5 not-frozen 0 image=1\n" + kAdmitted + R"(spawn 0
 > 9 spawned 0 pid=11
 )");
 }
 
 // Rule 4: main is promised only until the first image is kept.
 TEST(AgentImages, AnImageThatEndsWhileItIsWokenIsNotReplacedByMain) {
-  expect_transcript(1, true, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 6 child-ended 0 signal=9
-kill tree 0
-> 7 tree-gone 0
-drain 0
-report 0 ended by signal 9, Killed at 6
-> 8 respawn 0 inc=1
-publish death 0
-ring all
-admit 0
-wake image 1 of 0
-> 9 image-ended 0 pid=20
+  expect_transcript(1, true, kUntilWaking + R"(> 9 image-ended 0 pid=20
 ask for images
 lost 0: its snapshot was lost
 )");
 }
 
 TEST(AgentImages, OneThatIsKeptIsReplacedIfItEnds) {
-  expect_transcript(1, false, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 6 want 0
+  expect_transcript(1, false, kUntilKept + R"(> 6 want 0
 want image 2 of 0
 > 7 image 0 pid=21 conn=7 image=2 inc=0
 keep image 2 of 0, pid 21
@@ -209,36 +122,13 @@ want image 3 of 0
 
 // Whether the agent has heard from the image before, or hears of the clone first.
 TEST(AgentImages, AnImageThatCannotGoOnIsGivenUp) {
-  const std::string until_waking = R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 image 0 pid=20 conn=6 image=1 inc=0
-keep image 1 of 0, pid 20
-> 6 child-ended 0 signal=9
-kill tree 0
-> 7 tree-gone 0
-drain 0
-report 0 ended by signal 9, Killed at 6
-> 8 respawn 0 inc=1
-publish death 0
-ring all
-admit 0
-wake image 1 of 0
-)";
-  expect_transcript(1, true, until_waking + R"(> 9 useless 0 pid=30 conn=7 inc=1
+  expect_transcript(1, true, kUntilWaking + R"(> 9 useless 0 pid=30 conn=7 inc=1
 refuse 0 on 7: it cannot go on
 end image of 0, pid 20
 lost 0: 
 > 10 forked 0 pid=30 inc=1
 )");
-  expect_transcript(1, false, until_waking + R"(> 9 forked 0 pid=30 inc=1
+  expect_transcript(1, false, kUntilWaking + R"(> 9 forked 0 pid=30 inc=1
 adopt 0, pid 30
 > 10 useless 0 pid=31 conn=7 inc=1
 refuse 0 on 7: it cannot go on

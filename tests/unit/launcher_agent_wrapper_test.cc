@@ -2,26 +2,14 @@
 // that, with what it does without it.
 #include <gtest/gtest.h>
 
-#include "agent_transcript.h"
+#include "agent_preludes.h"
+#include "left_out.h"
 
 namespace rejoin::launcher {
 namespace {
 
 TEST(AgentWrapper, SurvivesTheDeathsOfItsRankAndEndsBehindIt) {
-  expect_transcript(1, true, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=11 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 moves 0 pid=12 conn=6 of=11 inc=0
-move 0 to pid 12, keeper on 5
-welcome 0 on 6
-> 6 initialized 0
+  expect_transcript(1, true, kUntilMoved + R"(> 6 initialized 0
 > 7 image 0 pid=20 conn=7 image=1 inc=0
 keep image 1 of 0, pid 20
 > 8 child-ended 0 signal=9
@@ -59,20 +47,7 @@ report 0 ended by exit code 4 at 19
 }
 
 TEST(AgentWrapper, DiesWithARankThatHasNoImage) {
-  expect_transcript(1, false, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=11 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 moves 0 pid=12 conn=6 of=11 inc=0
-move 0 to pid 12, keeper on 5
-welcome 0 on 6
-> 6 child-ended 0 signal=9
+  expect_transcript(1, false, kUntilMoved + R"(> 6 child-ended 0 signal=9
 kill tree 0
 kill wrapper 0
 > 7 wrapper-ended 0 pid=10 signal=9
@@ -98,24 +73,8 @@ welcome 0 on 8
 
 // Whenever the keeper is killed: while the rank runs, is dead, or is being woken.
 TEST(AgentWrapper, ARankWithoutItsKeeperIsLost) {
-  const std::string moved = R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 1 spawned 0 pid=10
-> 2 register 0 pid=11 conn=5
-welcome 0 on 5
-> 3 initialized 0
-> 4 want 0
-want image 1 of 0
-> 5 moves 0 pid=12 conn=6 of=11 inc=0
-move 0 to pid 12, keeper on 5
-welcome 0 on 6
-> 6 image 0 pid=20 conn=7 image=1 inc=0
-keep image 1 of 0, pid 20
-)";
   const std::string lost = "lost 0: the process that its wrapper script waits for was killed\n";
-  expect_transcript(1, true, moved + R"(> 7 keeper-ended 0 signal=9
+  expect_transcript(1, true, kUntilMovedKept + R"(> 7 keeper-ended 0 signal=9
 end image of 0, pid 20
 kill tree 0
 kill wrapper 0
@@ -127,7 +86,7 @@ publish death 0
 ring all
 admit 0
 )" + lost);
-  const std::string dying = moved + R"(> 7 child-ended 0 signal=9
+  const std::string dying = kUntilMovedKept + R"(> 7 child-ended 0 signal=9
 kill tree 0
 )";
   expect_transcript(1, true, dying + R"(> 8 keeper-ended 0 signal=9
@@ -155,26 +114,11 @@ kill wrapper 0
 )" + lost);
 }
 
-struct Case {
-  const char* name;
-  WrapperRule rule;
-  std::string events;   // before the last one
-  const char* last;     // event
-  const char* with;     // what it leads to
-  const char* without;  // if the rule is left out
-};
+using Case = LeftOut<WrapperRule>;
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
-const std::string kStarted =
-    "0 spawn 0\n"
-    "1 spawned 0 pid=10\n";
-const std::string kRunning = kStarted +
-                             "2 register 0 pid=11 conn=5\n"
-                             "3 initialized 0\n"
-                             "4 want 0\n";
-const std::string kMoved = kRunning + "5 moves 0 pid=12 conn=6 of=11 inc=0\n";
-const std::string kKept = kMoved + "6 image 0 pid=20 conn=7 image=1 inc=0\n";
+const std::string kRunning = events_of(kUntilRunsWrapped);
+const std::string kMoved = events_of(kUntilMoved);
+const std::string kKept = events_of(kUntilMovedKept);
 const std::string kReleased = kKept +
                               "7 finalized 0\n"
                               "8 child-ended 0 exit=3\n";
@@ -219,37 +163,14 @@ const Case kCases[] = {
      "kill tree 0\nkill wrapper 0\n", ""},
 };
 
-std::string after(const Case& c, WrapperRule left_out) {
-  AgentCore core(1);
-  core.leave_out(left_out);
-  std::istringstream events(c.events);
-  for (std::string line; std::getline(events, line);) play(core, line);
-  std::string text;
-  for (const AgentAction& action : play(core, c.last)) text += to_text(action) + "\n";
-  return text;
-}
-
 class WrapperRules : public testing::TestWithParam<Case> {};
 
-TEST_P(WrapperRules, LeftOutIsNoticed) {
-  const Case& c = GetParam();
-  EXPECT_EQ(after(c, WrapperRule::kNone), c.with);
-  EXPECT_EQ(after(c, c.rule), c.without);
-  EXPECT_NE(std::string(c.with), c.without);
-}
+TEST_P(WrapperRules, LeftOutIsNoticed) { expect_noticed<CorePlayer>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, WrapperRules, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& c) {
-                           return std::string(c.param.name);
-                         });
+                         name_of_left_out<WrapperRule>);
 
-TEST(AllWrapperRules, HaveACaseEach) {
-  constexpr auto kLast = static_cast<std::size_t>(WrapperRule::kKillReleased);
-  ASSERT_EQ(std::size(kCases), kLast);
-  for (std::size_t i = 0; i < kLast; ++i) {
-    EXPECT_EQ(static_cast<std::size_t>(kCases[i].rule), i + 1);
-  }
-}
+TEST(AllWrapperRules, HaveACaseEach) { expect_a_case_each(kCases, WrapperRule::kKillReleased); }
 
 }  // namespace
 }  // namespace rejoin::launcher

@@ -1,34 +1,18 @@
 // Each rule that the agent's core keeps about images, and what it does without it.
 #include <gtest/gtest.h>
 
-#include "agent_transcript.h"
+#include "agent_preludes.h"
+#include "left_out.h"
 
 namespace rejoin::launcher {
 namespace {
 
-struct Case {
-  const char* name;
-  ImageRule rule;
-  std::string events;   // before the last one
-  const char* last;     // event
-  const char* with;     // what it leads to
-  const char* without;  // if the rule is left out
-};
+using Case = LeftOut<ImageRule>;
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
-const std::string kRunning =
-    "0 spawn 0\n"
-    "1 spawned 0 pid=10\n"
-    "2 register 0 pid=10 conn=5\n"
-    "3 initialized 0\n";
-const std::string kKept = kRunning +
-                          "4 want 0\n"
-                          "5 image 0 pid=20 conn=6 image=1 inc=0\n";
-const std::string kReported =
-    "7 child-ended 0 signal=9\n"
-    "8 tree-gone 0\n";
-const std::string kWaking = kKept + kReported + "9 respawn 0 inc=1\n";
+const std::string kRunning = events_of(kUntilRuns);
+const std::string kKept = events_of(kUntilKept);
+const std::string kReported = events_of(kKilled);
+const std::string kWaking = events_of(kUntilWaking);
 const std::string kWoken = kWaking +
                            "10 forked 0 pid=30 inc=1\n"
                            "11 woken 0 pid=30 conn=8 inc=1\n"
@@ -86,36 +70,13 @@ const Case kCases[] = {
      "end image of 0, pid 20\nterminate 0\n", "terminate 0\n"},
 };
 
-std::string after(const Case& c, ImageRule left_out) {
-  AgentCore core(1);
-  core.leave_out(left_out);
-  std::istringstream events(c.events);
-  for (std::string line; std::getline(events, line);) play(core, line);
-  std::string text;
-  for (const AgentAction& action : play(core, c.last)) text += to_text(action) + "\n";
-  return text;
-}
-
 class ImageRules : public testing::TestWithParam<Case> {};
 
-TEST_P(ImageRules, LeftOutIsNoticed) {
-  const Case& c = GetParam();
-  EXPECT_EQ(after(c, ImageRule::kNone), c.with);
-  EXPECT_EQ(after(c, c.rule), c.without);
-}
+TEST_P(ImageRules, LeftOutIsNoticed) { expect_noticed<CorePlayer>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ImageRules, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& c) {
-                           return std::string(c.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(Rules, ImageRules, testing::ValuesIn(kCases), name_of_left_out<ImageRule>);
 
-TEST(AllImageRules, HaveACaseEach) {
-  constexpr auto kLast = static_cast<std::size_t>(ImageRule::kEndWithJob);
-  ASSERT_EQ(std::size(kCases), kLast);
-  for (std::size_t i = 0; i < kLast; ++i) {
-    EXPECT_EQ(static_cast<std::size_t>(kCases[i].rule), i + 1);
-  }
-}
+TEST(AllImageRules, HaveACaseEach) { expect_a_case_each(kCases, ImageRule::kEndWithJob); }
 
 }  // namespace
 }  // namespace rejoin::launcher
