@@ -21,7 +21,7 @@ import time
 import uuid
 
 from kills import KILLED, MOMENTS, Kill  # noqa: F401, for scenarios
-from processes import REPORT_S, proc_text, processes_with, rejoin_files, stack_of
+from processes import REPORT_S, descendants, proc_text, processes_with, rejoin_files, stack_of
 
 LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are busy
 POLL_INTERVAL_S = 0.0005
@@ -197,7 +197,10 @@ class Job:
 
     def processes(self, rank=None):
         """Processes of this job, or only those of the rank's tree."""
-        return processes_with(self._mark, *([] if rank is None else [f"REJOIN_RANK={rank}"]))
+        if rank is not None:
+            return processes_with(self._mark, f"REJOIN_RANK={rank}")
+        # A rank that was restored has the environment of the job that wrote its image.
+        return list(set(processes_with(self._mark)) | set(descendants(self.process.pid)))
 
     def finish(self, leaves=()):
         """Waits for the end. Nothing may be left but files named in `leaves`: Result.files."""

@@ -6,6 +6,7 @@ harness_test.py --ftrun FTRUN --fake FAKE_RANK
 
 import argparse
 import os
+import re
 import sys
 import time
 import unittest
@@ -45,6 +46,15 @@ class JobThatHangs(unittest.TestCase):
         self.tells_all(str(failed.exception))
         self.assertIn('"event": "register"', str(failed.exception))
         self.assertEqual(processes_with(f"TMPDIR={test._directory}/0/work"), [])
+
+    def test_ranks_without_the_mark_of_the_job(self):
+        test = harness.Test("hangs", OPTIONS.ftrun, "/nowhere", 1, False)
+        self.addCleanup(test.close)
+        program = ["/usr/bin/env", "-u", "REJOIN_KILL_TEST", OPTIONS.fake, *HANGS]
+        with self.assertRaises(harness.Failure) as failed:
+            test.run(RANKS, *program, limit_s=LIMIT_S)
+        stacks = str(failed.exception).split("--- where every rank stands")[0]
+        self.assertEqual(len(re.findall(rf"--- process \d+: {OPTIONS.fake}", stacks)), RANKS)
 
     def test_in_a_process(self):
         mark = f"REJOIN_HARNESS_TEST={os.getpid()}"

@@ -67,6 +67,22 @@ def processes_with(*entries):
     return found
 
 
+def descendants(pid):
+    """Children of a process, theirs, and so on."""
+    children = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                parent = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it ended meanwhile
+        children.setdefault(parent, []).append(int(path.split("/")[2]))
+    found = list(children.get(pid, []))
+    for child in found:
+        found += children.get(child, [])
+    return found
+
+
 def is_alive(pid):
     """Whether the process runs; one that is dead and only not reaped yet does not."""
     try:
