@@ -51,7 +51,7 @@ class Place:
     def run(self, n, *command, resume=False, flags=(), interfere=None, beside=False, **named):
         more = [*(["--resume"] if resume else []), *flags]
         flags = self.flags(*more)
-        result = self.t.run(n, *command, flags=flags, interfere=interfere, limit_s=120, **named)
+        result = self.t.run(n, *command, flags=flags, interfere=interfere, limit_s=240, **named)
         self.out.append(result.out)
         self.err.append(result.err)
         end_s = time.monotonic() + GRACE_S
