@@ -329,7 +329,8 @@ class Region {
       return std::max(larger ? 2 * largest : largest, 2 * bytes);
     }
     // Some between two snapshots, so that little waits for the next one. If they do not come,
-    // larger ones: there are not many places for zones.
+    // larger ones, and in the last places whatever is needed until the journal is full.
+    if (head_->zones >= kZones - kZonesOfOneSize) return std::max(2 * largest, bytes);
     return std::max(snapshot_every_ / kZonesBetweenSnapshots << others / kZonesOfOneSize, bytes);
   }
   // With images: the zone that has no room for what is wanted is labelled.

@@ -216,29 +216,31 @@ TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
   EXPECT_GE(journal::pages_copied(control, faults()), kPages);
 }
 
+// For messages that rank 1 has not received.
+class Unreceived final : public journal::Region<engine::ShmHost>::Labels {
+ public:
+  Unreceived(journal::Region<engine::ShmHost>& region, std::byte* base)
+      : region_(region), base_(base) {}
+  bool label(journal::Zone& z) override {
+    if (!region_.make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+    z.contexts = 0;
+    const std::uint64_t sent[2] = {0, 5};
+    std::memcpy(base_ + z.label.at, sent, sizeof sent);
+    return true;
+  }
+
+ private:
+  journal::Region<engine::ShmHost>& region_;
+  std::byte* base_;
+};
+
 // Snapshots that come late leave many zones of one size behind, which are enough for ever after,
 // and not one as large as all that was written meanwhile.
 TEST(Zones, GrowWithWhatWaitsForASnapshot) {
   ThreadJob job(2);
   Process owner(job.base());
   auto& region = owner.journal().region();
-  // For messages that rank 1 has not received.
-  class Unreceived final : public journal::Region<engine::ShmHost>::Labels {
-   public:
-    Unreceived(journal::Region<engine::ShmHost>& region, std::byte* base)
-        : region_(region), base_(base) {}
-    bool label(journal::Zone& z) override {
-      if (!region_.make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
-      z.contexts = 0;
-      const std::uint64_t sent[2] = {0, 5};
-      std::memcpy(base_ + z.label.at, sent, sizeof sent);
-      return true;
-    }
-
-   private:
-    journal::Region<engine::ShmHost>& region_;
-    std::byte* base_;
-  } labels(region, job.base());
+  Unreceived labels(region, job.base());
   region.recycle_behind_images(labels, 4 << 20);
   const journal::RegionHead* head = engine::region_of(job.base(), 0);
   std::map<std::uint64_t, int> zones;  // by size
@@ -248,6 +250,19 @@ TEST(Zones, GrowWithWhatWaitsForASnapshot) {
     ++zones[head->zone[before].bytes];
   }
   EXPECT_EQ(zones, (std::map<std::uint64_t, int>{{1 << 20, 32}, {2 << 20, 32}, {4 << 20, 32}}));
+}
+
+// However small the first ones were: the journal's limit says when there is no more.
+TEST(Zones, SufficeWithoutAnySnapshot) {
+  constexpr std::size_t kBytes = 64 << 10;
+  ThreadJob job(2);
+  Process owner(job.base());
+  auto& region = owner.journal().region();
+  Unreceived labels(region, job.base());
+  region.recycle_behind_images(labels, kBytes);
+  for (std::size_t at = 0; at < std::size_t{256} << 20; at += kBytes) {
+    ASSERT_NE(region.reserve(kBytes), 0u) << at << " bytes in zones";
+  }
 }
 
 // The main thread records libc while another one is inside MPI. Of a class of sizes both take what
