@@ -148,6 +148,17 @@ TEST_F(Inspect, RingsThatCannotBe) {
   }
 }
 
+// The last index there can be, and a capacity more, is a small number.
+TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
+  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
+  const std::uint64_t end = ~std::uint64_t{0};
+  channel->ring[0] = {0, 64, engine::region_offset(engine::header_of(job_.base()), 0)};
+  channel->rings.store(1);
+  channel->tail.store(end);
+  EXPECT_NE(printed({}).find(std::to_string(end) + " messages"), std::string::npos) << printed({});
+}
+
 // As rejoin_call_site() gives them; of a long name of a file its end is kept.
 TEST_F(Inspect, NamedSites) {
   const std::string file_far_away = std::string(300, 'd') + "/model.cc";

@@ -103,7 +103,7 @@ class Reader {
   // False: it was overwritten, behind a checkpoint or after the journal was full.
   static bool kept(const engine::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
-    return k < 0 || index + log.ring[k].capacity >= end_of(log, k);
+    return k < 0 || end_of(log, k) - index <= log.ring[k].capacity;
   }
   // The first element from `index` on that is kept, or the number of elements. REQUIRES !kept().
   static std::uint64_t next_kept(const engine::Log& log, std::uint64_t index) {
