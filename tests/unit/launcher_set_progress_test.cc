@@ -9,7 +9,8 @@
 namespace rejoin::launcher {
 namespace {
 
-// "AT cut R [full]", AT in seconds: begins a set of the images of all ranks, if that may be.
+// "AT cut R [full|running|filled]", AT in seconds: begins a set of the images of all ranks, if that
+// may be: the journal is full already, a rank does not stop, or it becomes full until they do.
 // "AT writing R pid= set=", "AT not-written R set=", "AT ended R pid= signal=|exit=": of a set.
 // "AT end-image R pid=": that image is to be ended. "AT over R": the set is. Else the agent's.
 struct SetPlayer {
@@ -19,10 +20,10 @@ struct SetPlayer {
 
   void leave_out(SetRule rule) { set.leave_out(rule); }
 
-  std::string cut(std::uint64_t now_s, bool full) {
-    const auto verdict = set.look(core, full, now_s * 1'000'000'000);
+  std::string cut(std::uint64_t now_s, const std::string& how) {
+    const auto verdict = set.look(core, how == "full", now_s * 1'000'000'000);
     if (!verdict.why_not.empty()) return "no set: " + verdict.why_not + "\n";
-    if (!verdict.begin) return "";
+    if (!verdict.begin || !set.may_copy(how != "running", how == "filled")) return "";
     std::vector<std::int64_t> images;
     for (std::uint32_t r = 0; r < core.ranks(); ++r) images.push_back(core.image(r).pid);
     set.begin(++sets, now_s * 1'000'000'000, images);
@@ -40,16 +41,16 @@ struct SetPlayer {
     std::int64_t pid = 0;
     std::uint32_t number = 0;
     Cause cause = {};
-    bool full = false;
+    std::string how;
     while (words >> field) {
       const int value = std::atoi(field.substr(field.find('=') + 1).c_str());
       if (field.starts_with("pid")) pid = value;
       if (field.starts_with("set")) number = static_cast<std::uint32_t>(value);
       if (field.starts_with("signal")) cause = {Cause::Kind::kSignal, value};
       if (field.starts_with("exit")) cause = {Cause::Kind::kExit, value};
-      if (field == "full") full = true;
+      if (event == "cut") how = field;
     }
-    if (event == "cut") return cut(at, full);
+    if (event == "cut") return cut(at, how);
     if (event == "end-image") return set.awaits(pid) ? "not yet\n" : "end\n";
     if (event == "over") {
       set.end();
@@ -189,6 +190,9 @@ const Case kCases[] = {
      "the script; let it end by exec PROGRAM (docs/snapshots.md)\n",
      ""},
     {"OfAll", SetRule::kOfAll, events_of(kOneImage), "6 cut 0", "", "set 1 of 20 0\n"},
+    {"AllStand", SetRule::kAllStand, events_of(kImages), "6 cut 0 running", "", "set 1 of 20 21\n"},
+    {"NotWhenFilled", SetRule::kNotWhenFilled, events_of(kImages), "6 cut 0 filled", "",
+     "set 1 of 20 21\n"},
     {"OfThisSet", SetRule::kOfThisSet, events_of(kNext) + "9 writing 0 pid=30 set=1\n",
      "10 ended 0 pid=30 signal=9", "",
      "given up: a process that wrote an image died (signal 9, Killed)\n"},

@@ -37,8 +37,8 @@ void Agent::cut() {
   if (!verdict.why_not.empty()) return tell_no_set(verdict.why_not);
   if (!verdict.begin) return;
   const std::uint64_t begin_ns = monotonic_ns();
-  // While they still run they may fill it.
-  if (!stop_ranks() || full.load() != 0) return continue_ranks();
+  const bool all_stand = stop_ranks();
+  if (!progress_.may_copy(all_stand, full.load() != 0)) return continue_ranks();
   SegmentCopy journal = segment_.copy();
   continue_ranks();
   pause_ns_ = monotonic_ns() - begin_ns;

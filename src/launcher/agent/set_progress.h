@@ -26,6 +26,8 @@ enum class SetRule : std::uint8_t {
   kNotWhenFull,       // none is begun when the journal does not keep what images need
   kNotBehindWrapper,  // nor of a rank whose wrapper would not go on behind it
   kOfAll,             // nor before each rank runs and has an image
+  kAllStand,          // the journal is not copied while a rank changes it,
+  kNotWhenFilled,     // nor if it became full before all stood
   kOfThisSet,         // what is said of another set, perhaps by the same images, is not taken
   kAwaitClone,        // an image is not ended before it has cloned itself
   kImageDied,         // if it dies before that, the set is given up,
@@ -60,6 +62,13 @@ class SetProgress {
       if (!ranks.can_be_written(r) && holds(SetRule::kOfAll)) return {};
     }
     return {true};
+  }
+
+  // Whether the journal may be copied, after a look() that let a set begin: the ranks were asked to
+  // stop, and may have filled it until they did.
+  bool may_copy(bool all_stand, bool journal_full) const {
+    return (all_stand || !holds(SetRule::kAllStand)) &&
+           !(journal_full && holds(SetRule::kNotWhenFilled));
   }
 
   // Each image, by rank, has been asked. REQUIRES !open().
