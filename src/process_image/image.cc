@@ -462,9 +462,6 @@ class Freezer final : public engine::ProcessImage {
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
-  std::uint64_t faults_ = 0;
-  std::uint64_t fresh_ = 0;  // pages of the journal
-  bool cloned_ = false;
   bool cannot_move_ = false;
   std::uint64_t clone_ns_ = 0;  // what the newest has taken
   pid_t helper_ = 0;
