@@ -32,7 +32,7 @@ TEST(SnapshotPolicy, TheFirstWaitsForTheMostThatItMayCost) {
   policy.began(0);
   const std::uint64_t pages = 500 * 256, page_ns = 2500;  // 320 ms if all of them are written
   EXPECT_FALSE(policy.look(kSecond, SnapshotPolicy::first_cost_ns(pages, page_ns)));
-  EXPECT_EQ(policy.due_ns(), 6400 * kMs);
+  EXPECT_EQ(policy.due_ns(), 16 * kSecond);
 }
 
 TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {

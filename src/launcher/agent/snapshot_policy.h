@@ -38,9 +38,9 @@ class SnapshotPolicy {
     return true;
   }
   // What the first snapshot of so many pages may cost at most, as it counts: nobody knows how many
-  // of them will be written. It comes when that is 5 % of the time.
+  // of them will be written. It comes when that is 2 % of the time.
   static constexpr std::uint64_t first_cost_ns(std::uint64_t pages, std::uint64_t page_ns) {
-    return pages * page_ns * kCostsBetween / kCostsOfPeriod;
+    return pages * page_ns * kCostsOfFirst / kCostsOfPeriod;
   }
   // A rank's journal has grown by its share of every_bytes, or an image was lost.
   void asked() { asked_ = true; }
@@ -50,6 +50,7 @@ class SnapshotPolicy {
   static constexpr std::uint64_t kShortestNs = 1'000'000'000;
   static constexpr std::uint64_t kCostsOfPeriod = 100;
   static constexpr std::uint64_t kCostsBetween = 20;
+  static constexpr std::uint64_t kCostsOfFirst = 50;
 
   std::uint64_t period_ns() const {
     if (options_.when == SnapshotOptions::When::kPeriod) return options_.period_ns;
