@@ -79,14 +79,16 @@ bool read_kernel(Kernel* k) {
          prctl(PR_GET_TID_ADDRESS, &k->thread_id) == 0;
 }
 
+// The C library goes on with the thread id that it knows: by that one mutexes in the program's
+// memory name their owner. What needs the kernel's asks the kernel.
 long clone_here(unsigned long flags, const Kernel& k) {
   register long r10 asm("r10") = reinterpret_cast<long>(k.thread_id);
   register long r8 asm("r8") = 0;
   long result;
   asm volatile("syscall"
                : "=a"(result)
-               : "a"(SYS_clone), "D"(flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD),
-                 "S"(0), "d"(0), "r"(r10), "r"(r8)
+               : "a"(SYS_clone), "D"(flags | CLONE_CHILD_CLEARTID | SIGCHLD), "S"(0), "d"(0),
+                 "r"(r10), "r"(r8)
                : "rcx", "r11", "memory");
   return result;
 }
@@ -402,7 +404,6 @@ class Freezer final : public engine::ProcessImage {
   void go_on_restored() {
     munmap(reinterpret_cast<void*>(kRestorerAddress), kRestorerBytes);
     syscall(SYS_set_tid_address, kernel_.thread_id);
-    *kernel_.thread_id = static_cast<int>(syscall(SYS_gettid));
     recovery::move_to_agent(given_.socket, given_.secret);
     libc_recording::move_opened_files(given_.opened_files);
     written_since_ = true;

@@ -1,6 +1,7 @@
 #include "process_image/obstacles.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "journal/layout.h"
 #include "recovery/attach.h"
 
 namespace rejoin::process_image {
@@ -51,44 +51,91 @@ bool has_timers(char* why, std::size_t size) {
   return armed;
 }
 
-// A line of /proc/self/maps: ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH. What is shared and
-// writable would be written by both, and is not the journal's.
-bool is_foreign_shared(const char* line, std::size_t bytes, const std::byte* segment,
-                       std::uint64_t segment_bytes) {
-  const char* space = static_cast<const char*>(memchr(line, ' ', bytes));
-  if (space == nullptr || space + 5 > line + bytes) return false;
-  const auto from = reinterpret_cast<const std::byte*>(strtoul(line, nullptr, 16));
-  const bool ours = from >= segment && from < segment + segment_bytes;
-  return space[2] == 'w' && space[4] == 's' && !ours;
+// Blocked ones: a clone begins without.
+bool has_pending_signals(char* why, std::size_t size) {
+  sigset_t pending;
+  sigpending(&pending);
+  for (int number = 1; number < NSIG; ++number) {
+    if (sigismember(&pending, number) != 1) continue;
+    snprintf(why, size, "has a pending signal (%s), which a clone would not get",
+             strsignal(number));
+    return true;
+  }
+  return false;
 }
 
-bool has_shared_memory(char* why, std::size_t size) {
-  std::byte* segment = recovery::attached_rank()->host().base();
-  const std::uint64_t segment_bytes = engine::header_of(segment)->segment_bytes;
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+// What /proc/self/smaps says of a mapping: a line "ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH",
+// then lines "Name: value", the last "VmFlags:" and two letters for each flag.
+class Mapping {
+ public:
+  // Whether `line` begins one.
+  bool begin(const char* line, const char* end) {
+    if (*line < '0' || (*line > '9' && *line < 'a')) return false;
+    const auto bytes = static_cast<std::size_t>(end - line);
+    const char* space = static_cast<const char*>(memchr(line, ' ', bytes));
+    from_ = reinterpret_cast<const std::byte*>(strtoul(line, nullptr, 16));
+    shared_ = space != nullptr && space + 5 <= end && space[2] == 'w' && space[4] == 's';
+    const char* path = static_cast<const char*>(memchr(line, '/', bytes));
+    const int length = path != nullptr ? static_cast<int>(end - path) : 0;
+    snprintf(name_, sizeof name_, "%.*s", length > 0 ? length : 9, length > 0 ? path : "anonymous");
+    return true;
+  }
+  const std::byte* from() const { return from_; }
+  const char* name() const { return name_; }
+  bool shared_and_writable() const { return shared_; }
+
+  // madvise(): not in a clone at all, or empty there.
+  static bool is_withheld(const char* line, const char* end) {
+    constexpr char kFlags[] = "VmFlags:";
+    if (strncmp(line, kFlags, sizeof kFlags - 1) != 0) return false;
+    for (const char* at = line + sizeof kFlags - 1; at + 3 <= end; at += 3) {
+      if (memcmp(at, " dc", 3) == 0 || memcmp(at, " wf", 3) == 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  const std::byte* from_ = nullptr;
+  bool shared_ = false;
+  char name_[200] = "";
+};
+
+// Calls f(begin, end) for each line of a file, until it says true; which it then is.
+template <class F>
+bool any_line(int fd, F f) {
   char buffer[16384];
   std::size_t there = 0;
-  bool found = false;
-  for (ssize_t n; !found && (n = read(fd, buffer + there, sizeof buffer - there)) > 0;) {
+  for (ssize_t n; (n = read(fd, buffer + there, sizeof buffer - 1 - there)) > 0;) {
     there += static_cast<std::size_t>(n);
+    buffer[there] = '\0';
     const char* line = buffer;
-    const char* end;
-    while (!found && (end = static_cast<const char*>(
-                          memchr(line, '\n', there - (line - buffer)))) != nullptr) {
-      const auto bytes = static_cast<std::size_t>(end - line);
-      found = is_foreign_shared(line, bytes, segment, segment_bytes);
-      if (found) {
-        const char* path = static_cast<const char*>(memchr(line, '/', bytes));
-        const int length = path != nullptr ? static_cast<int>(end - path) : 0;
-        snprintf(why, size, "shares writable memory with others (%.*s)", length > 0 ? length : 9,
-                 length > 0 ? path : "anonymous");
-      }
-      line = end + 1;
+    for (const char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
+      if (f(line, end)) return true;
     }
     there -= static_cast<std::size_t>(line - buffer);
     memmove(buffer, line, there);
   }
+  return false;
+}
+
+// The journal is shared, and both know of it; the shim's own memory sees to itself.
+bool has_memory_of_its_own_kind(char* why, std::size_t size) {
+  const int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    snprintf(why, size, "cannot look at /proc/self/smaps");
+    return true;
+  }
+  Mapping mapping;
+  const bool found = any_line(fd, [&](const char* line, const char* end) {
+    if (mapping.begin(line, end)) {
+      if (!mapping.shared_and_writable() || recovery::is_shims(mapping.from())) return false;
+      snprintf(why, size, "shares writable memory with others (%s)", mapping.name());
+      return true;
+    }
+    if (!Mapping::is_withheld(line, end) || recovery::is_shims(mapping.from())) return false;
+    snprintf(why, size, "has memory that clones are not given (madvise, %s)", mapping.name());
+    return true;
+  });
   close(fd);
   return found;
 }
@@ -112,24 +159,13 @@ bool holds_locks(char* why, std::size_t size) {
   const int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const auto self = static_cast<int>(syscall(SYS_getpid));
-  char buffer[8192];
-  std::size_t there = 0;
-  bool found = false;
-  for (ssize_t n; !found && (n = read(fd, buffer + there, sizeof buffer - 1 - there)) > 0;) {
-    there += static_cast<std::size_t>(n);
-    buffer[there] = '\0';
-    char* line = buffer;
-    for (char* end; !found && (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-      // NUMBER: POSIX ADVISORY WRITE PID ...
-      int pid = 0;
-      char kind[16] = "";
-      *end = '\0';
-      found = sscanf(line, "%*d: %15s %*s %*s %d", kind, &pid) == 2 && strcmp(kind, "POSIX") == 0 &&
-              pid == self;
-    }
-    there -= static_cast<std::size_t>(line - buffer);
-    memmove(buffer, line, there);
-  }
+  const bool found = any_line(fd, [self](const char* line, const char*) {
+    // NUMBER: POSIX ADVISORY WRITE PID ...
+    int pid = 0;
+    char kind[16] = "";
+    return sscanf(line, "%*d: %15s %*s %*s %d", kind, &pid) == 2 && strcmp(kind, "POSIX") == 0 &&
+           pid == self;
+  });
   close(fd);
   if (found) snprintf(why, size, "has locked a file");
   return found;
@@ -139,7 +175,7 @@ bool holds_locks(char* why, std::size_t size) {
 
 bool can_be_cloned(char* why, std::size_t size) {
   return !has_threads(why, size) && !has_children(why, size) && !has_timers(why, size) &&
-         !has_shared_memory(why, size);
+         !has_pending_signals(why, size) && !has_memory_of_its_own_kind(why, size);
 }
 
 pid_t agent_process() {

@@ -107,11 +107,28 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
 }
 
+// The other process would hold it, too, after this one has closed the file. (Locks of fcntl() are
+// a process's own.)
+bool OpenFiles::is_locked(int fd, char* why, std::size_t size) {
+  char path[40], text[2048];
+  snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+  const int info = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = info < 0 ? 0 : read(info, text, sizeof text - 1);
+  if (info >= 0) close(info);
+  text[n > 0 ? n : 0] = '\0';
+  if (strstr(text, " FLOCK ") == nullptr && strstr(text, " OFDLCK ") == nullptr) return false;
+  char name[256];
+  name_of(fd, name, sizeof name);
+  snprintf(why, size, "has locked %s, and a clone would hold the lock, too", name);
+  return true;
+}
+
 bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   struct stat s;
   if (fstat(fd, &s) != 0) return true;
   File f = {fd,       -1,       fcntl(fd, F_GETFL), 0, static_cast<std::uint64_t>(s.st_size),
             s.st_dev, s.st_ino, modified_ns(s),     0};
+  if ((S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) && is_locked(fd, why, size)) return false;
   if (S_ISREG(s.st_mode)) return note_regular(f, why, size);
   if (S_ISDIR(s.st_mode)) {
     f.offset = lseek(fd, 0, SEEK_CUR);

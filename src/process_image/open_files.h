@@ -65,6 +65,7 @@ class OpenFiles {
   int same_as(int fd) const;
   bool open_again(const Name& name, char* why, std::size_t size) const;
 
+  static bool is_locked(int fd, char* why, std::size_t size);
   bool note_one(int fd, char* why, std::size_t size);
   bool note_regular(File& f, char* why, std::size_t size);
   const File* known(const File& f) const;

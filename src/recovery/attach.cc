@@ -319,6 +319,14 @@ Rank* attach(char* error, std::size_t error_bytes) {
   return ok ? &attachment->rank : nullptr;
 }
 
+bool is_shims(const std::byte* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  std::byte* base = attachment->rank.host().base();
+  const std::uint64_t segment_bytes = engine::header_of(base)->segment_bytes;
+  return (address >= base && address < base + segment_bytes) ||
+         (at >= kArenaAddress && at < kArenaAddress + kArenaBytes);
+}
+
 bool is_inherited(int fd) {
   struct stat s;
   if (fstat(fd, &s) != 0) return false;

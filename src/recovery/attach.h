@@ -29,6 +29,9 @@ Rank* attached_rank();
 // others from the start.
 bool is_inherited(int fd);
 
+// Whether a mapping that begins there is the journal's, or memory of the shim itself.
+bool is_shims(const std::byte* address);
+
 // Which of the rank's standard input, output and error this is, as the agent made them; -1: none. A
 // script in between may have put others in their place.
 int standard_pipe(dev_t device, ino_t file);

@@ -9,8 +9,9 @@
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
-//   thread, child, timer, mapping, pipe, socket: up to step S (default: the end) what forbids an
-//             image
+//   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: up to step S
+//             (default: the end) what forbids an image
+//   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
 //   stops     images stop themselves when they are asked to go on
@@ -18,6 +19,7 @@
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
 // dirty=PAGES: and so many pages of it are written anew in each step
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
@@ -25,6 +27,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -255,6 +258,29 @@ static int ends[2] = {-1, -1};
 static pid_t child;
 static char* shared;
 
+static char* withheld;
+static int locked = -1;
+
+static void withhold(int advice) {
+  withheld = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check_true("memory", withheld != MAP_FAILED && madvise(withheld, 4096, advice) == 0);
+  *withheld = 7;
+}
+
+static void block(int how_to) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  check_i64("signal mask", 0, sigprocmask(how_to, &set, NULL));
+}
+
+static int signals;
+
+static void count_signal(int number) {
+  (void)number;
+  ++signals;
+}
+
 static void* sleep_long(void* unused) {
   (void)unused;
   for (;;) pause_us(1000000);
@@ -275,6 +301,17 @@ static void forbid(void) {
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check_true("mapping", shared != MAP_FAILED);
   }
+  if (is("wiped")) withhold(MADV_WIPEONFORK);
+  if (is("unforked")) withhold(MADV_DONTFORK);
+  if (is("signal")) {
+    signal(SIGUSR1, count_signal);
+    block(SIG_BLOCK);
+    raise(SIGUSR1);
+  }
+  if (is("lock")) {
+    locked = open("/proc/self/exe", O_RDONLY);
+    check_i64("lock", 0, flock(locked, LOCK_SH));
+  }
   if (is("clone")) refuse_clones(0, 0);
   if (is("image")) refuse_clones(0, CLONE_VFORK);
   if (is("woken")) refuse_clones(CLONE_PARENT, 0);
@@ -294,7 +331,39 @@ static void allow(void) {
   }
   if (is("timer")) setitimer(ITIMER_REAL, &never, NULL);
   if (is("mapping")) munmap(shared, 4096);
+  if (withheld != NULL) {
+    check_i64("memory", 7, *withheld);
+    munmap(withheld, 4096);
+  }
+  if (is("signal")) {
+    block(SIG_UNBLOCK);
+    check_i64("signals", 1, signals);
+  }
+  if (locked >= 0) close(locked);
   for (int i = 0; i < 2 && ends[i] >= 0; ++i) close(ends[i]);
+}
+
+static void init_mutex(pthread_mutex_t* mutex, int type) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  check_i64("type", 0, pthread_mutexattr_settype(&attributes, type));
+  check_i64("mutex", 0, pthread_mutex_init(mutex, &attributes));
+}
+
+/** One step of mutexes: whose they are lies in them as the C library's number of a thread. */
+static void use_mutexes(int step) {
+  static pthread_mutex_t recursive, checking;
+  if (step == 0) {
+    init_mutex(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    init_mutex(&checking, PTHREAD_MUTEX_ERRORCHECK);
+  }
+  check_i64("locked", 0, pthread_mutex_lock(&recursive));
+  if (step > 0) {
+    check_i64("locked twice", 0, pthread_mutex_unlock(&recursive));
+    check_i64("locked by oneself", EDEADLK, pthread_mutex_lock(&checking));
+    check_i64("unlocked", 0, pthread_mutex_unlock(&checking));
+  }
+  check_i64("locked again", 0, pthread_mutex_lock(&checking));
 }
 
 /** In place of the C library's. Later than MPI_Init only clones of a rank call it. */
@@ -344,6 +413,7 @@ int main(int argc, char** argv) {
     if (step >= until + 100) check_u64("what is needed", kNeeded, *needed);
     uint64_t value = collective(step);
     ring(step, step == steps - 1);
+    if (is("mutexes")) use_mutexes(step);
     if (is("polls")) value = hash_step(value, polled(step));
     if (with_input) value = hash_step(value, line_of_input());
     received_by_all(value);

@@ -124,6 +124,12 @@ def snapshots_polls(t):
     goes_on(t, 3, "frozen", "polls", "steps=200")
 
 
+@scenario()
+def snapshots_mutexes(t):
+    """A clone holds the mutexes that name their owner."""
+    goes_on(t, 2, "frozen", "mutexes", "steps=200")
+
+
 @scenario(sweeps=True)
 def snapshots_random_program(t):
     """Generated programs: whatever they have outstanding when an image is made."""
@@ -321,6 +327,10 @@ REFUSALS = {
     "child": "has child processes",
     "timer": "has armed timers",
     "mapping": "shares writable memory",
+    "wiped": "has memory that clones are not given (madvise, anonymous)",
+    "unforked": "has memory that clones are not given (madvise, anonymous)",
+    "signal": "has a pending signal (User defined signal 1)",
+    "lock": "has locked ",
     "pipe": "has pipe:",
     "socket": "has socket:",
 }

@@ -141,6 +141,12 @@ def written_images_polls(t):
     goes_on(t, 3, "frozen", "polls", "steps=900", "pause_us=2000")
 
 
+@scenario(limit_s=300)
+def written_images_mutexes(t):
+    """Mutexes that name their owner."""
+    goes_on(t, 2, "frozen", "mutexes", "steps=900", "pause_us=2000")
+
+
 @scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
     """Generated programs."""
