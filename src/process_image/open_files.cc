@@ -115,8 +115,11 @@ bool OpenFiles::is_locked(int fd, char* why, std::size_t size) {
   const int info = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t n = info < 0 ? 0 : read(info, text, sizeof text - 1);
   if (info >= 0) close(info);
+  const bool whole = n > 0 && n < static_cast<ssize_t>(sizeof text - 1);
   text[n > 0 ? n : 0] = '\0';
-  if (strstr(text, " FLOCK ") == nullptr && strstr(text, " OFDLCK ") == nullptr) return false;
+  if (whole && strstr(text, " FLOCK ") == nullptr && strstr(text, " OFDLCK ") == nullptr) {
+    return false;  // else there are more locks than can be looked at
+  }
   char name[256];
   name_of(fd, name, sizeof name);
   snprintf(why, size, "has locked %s, and a clone would hold the lock, too", name);
