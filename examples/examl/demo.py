@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs ExaML twice under ftrun, once undisturbed and once with ranks killed, and compares.
 
-The kills are real: SIGKILL sent from outside to the process of a rank, at moments spread over the
-run. Three ranks are killed, one of them twice. Prints ExaML's progress as it is logged; ftrun
+The kills are real: SIGKILL sent from outside to the process of a rank, at points of the search
+that are spread over the run. Three ranks are killed, one of them twice. Prints ExaML's progress as it is logged; ftrun
 itself prints every death and every return. Exits with 0 only if both runs have the same result.
 """
 
@@ -21,7 +21,8 @@ import examl  # noqa: E402
 import ftrun_events  # noqa: E402
 
 RANKS = 4
-# (rank, when: as a share of the undisturbed run's time). Rank 2 dies twice.
+# (rank, when: after as many lines of ExaML's log as the undisturbed run had written at this share
+# of its time; the time itself would depend on what else the machine does). Rank 2 dies twice.
 KILLS = ((2, 0.15), (0, 0.35), (2, 0.55), (3, 0.75))
 POLL_INTERVAL_S = 0.05
 STOP_GRACE_S = 10
@@ -49,14 +50,14 @@ class Run:
         print(f"{self.elapsed_s():7.1f} s  {text}", flush=True)
 
     def watch(self, kills):
-        """Shows progress and sends the kills, (rank, seconds) pairs; returns the run's seconds."""
+        """Shows progress and sends the kills, (rank, lines of ExaML's log) pairs."""
         kills = list(kills)
         while self._process.poll() is None:
             self.events.poll()
             for _, likelihood in examl.log_lines(self.directory)[self._shown :]:
                 self.say(f"ExaML: log likelihood {likelihood}")
                 self._shown += 1
-            while kills and self.elapsed_s() >= kills[0][1] and kills[0][0] in self.events.pids:
+            while kills and self._shown >= kills[0][1] and kills[0][0] in self.events.pids:
                 rank, _ = kills.pop(0)
                 pid = self.events.pids.pop(rank)
                 self.say(f"kill -9 {pid}   (rank {rank})")
@@ -65,7 +66,6 @@ class Run:
                 except ProcessLookupError:
                     sys.exit(f"rank {rank} had ended before it could be killed")
             time.sleep(POLL_INTERVAL_S)
-        duration_s = self.elapsed_s()
         self.events.poll()
         self._output.close()
         if self._process.returncode != 0:
@@ -73,7 +73,6 @@ class Run:
         if kills:
             sys.exit(f"the run ended before its ranks could be killed: {kills}")
         self.say("done")
-        return duration_s
 
     def stop(self):
         """Ends a run that is still going on, as Ctrl-C does, and waits until it is gone."""
@@ -88,9 +87,18 @@ class Run:
 
 def watched(run, kills=()):
     try:
-        return run.watch(kills)
+        run.watch(kills)
     finally:
         run.stop()
+
+
+def kills_by_progress(undisturbed):
+    """Returns the (rank, lines of ExaML's log) pairs; none waits for the log's last line."""
+    times = [float(seconds) for seconds, _ in examl.log_lines(undisturbed)]
+    return [
+        (rank, min(sum(t <= share * times[-1] for t in times), len(times) - 1))
+        for rank, share in KILLS
+    ]
 
 
 def compare(undisturbed, killed):
@@ -116,9 +124,9 @@ def demo(ftrun, out, input_options):
     undisturbed, killed = f"{out}/undisturbed", f"{out}/killed"
     for directory in (undisturbed, killed):
         os.makedirs(directory)
-    duration_s = watched(Run(ftrun, "ExaML on 4 ranks, undisturbed", input_directory, undisturbed))
+    watched(Run(ftrun, "ExaML on 4 ranks, undisturbed", input_directory, undisturbed))
     run = Run(ftrun, "ExaML on 4 ranks, three of them killed", input_directory, killed)
-    watched(run, [(rank, share * duration_s) for rank, share in KILLS])
+    watched(run, kills_by_progress(undisturbed))
     print("\n== How long each recovery took")
     print("\n".join(ftrun_events.recovery_table(run.events.events)))
     return compare(undisturbed, killed)

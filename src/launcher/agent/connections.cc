@@ -76,6 +76,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
                     message.type == MessageType::kWoken || message.type == MessageType::kMoves;
   if (!asks || dead) return false;
+  read_of(message.rank);  // it was said before
   connection.rank = message.rank;
   connection.image = message.type == MessageType::kImage;
   calls_.asks(message.rank, connection.caller.pid, id, message);
@@ -133,6 +134,10 @@ void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, i
 
 void Connections::read_all(std::uint32_t rank) {
   accept_all();
+  read_of(rank);
+}
+
+void Connections::read_of(std::uint32_t rank) {
   std::vector<int> ids;
   for (const auto& [id, connection] : connections_) {
     if (connection.rank == rank) ids.push_back(id);

@@ -63,6 +63,7 @@ class Connections {
   };
 
   void accept_all();
+  void read_of(std::uint32_t rank);  // its connections, but not those that are new
   void read(int id);
   // False: the connection is over.
   bool on_message(int id, Connection& connection, const wire::Message& message);

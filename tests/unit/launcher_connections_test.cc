@@ -1,0 +1,73 @@
+// The agent's socket: in which order it hears what processes of a rank say.
+#include <gtest/gtest.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+
+#include "launcher/agent/connections.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using wire::MessageType;
+
+const std::string kSecret(wire::kSecretBytes, 's');
+
+struct Agent {
+  Agent()
+      : name("rejoin-connections-test-" + std::to_string(getpid())),
+        loop(monotonic_ns()),
+        listener(listen_at(name)),
+        connections(loop, std::move(listener.value()), 1, kSecret, calls()) {}
+
+  Connections::Calls calls() {
+    Connections::Calls c;
+    c.asks = [this](std::uint32_t, pid_t, int connection, const wire::Message&) {
+      heard += "asks ";
+      asking = connection;
+    };
+    c.says = [this](std::uint32_t, const wire::Message& message) {
+      heard += message.type == MessageType::kFinalized ? "finalized " : "else ";
+    };
+    return c;
+  }
+
+  // A process of rank 0 that has said its first word.
+  Descriptor connect() {
+    Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+    send_message(fd.get(), MessageType::kRegister, 0, 0, kSecret, {});
+    return fd;
+  }
+
+  std::string name;
+  Loop loop;
+  Result<Descriptor> listener;
+  std::string heard;
+  std::optional<int> asking;
+  Connections connections;
+};
+
+TEST(Connections, WhatTheRankSaidIsHeardBeforeAnotherProcessAsksToBeIt) {
+  Agent agent;
+  const Descriptor rank = agent.connect();
+  agent.connections.read_all(0);
+  ASSERT_TRUE(agent.asking);
+  agent.connections.welcome(*agent.asking, 0, 0, rank.get());  // any descriptor
+  send_message(rank.get(), MessageType::kFinalized, 0, 0, "", {});
+  const Descriptor second = agent.connect();
+  agent.connections.read_all(0);
+  EXPECT_EQ(agent.heard, "asks finalized asks ");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
