@@ -49,6 +49,8 @@ int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJ
 
 // The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.
 //
+// Whether the program has ever asked for memory that a clone is not given, or gets empty (madvise).
+int rejoin_libc_withholds() REJOIN_LIBC_HOOK;
 // An image of the process was woken: what it knows of files may be old.
 void rejoin_libc_woken() REJOIN_LIBC_HOOK;
 // And this file, which was open when the image was made and `size_bytes` long, is written on.

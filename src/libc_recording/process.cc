@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -55,6 +56,14 @@ long real_syscall(long number, const long* v) {
   return -1;
 }
 
+constinit bool withholds = false;
+
+void note_advice(long advice) {
+  if (advice == MADV_DONTFORK || advice == MADV_WIPEONFORK) {
+    __atomic_store_n(&withholds, true, __ATOMIC_RELAXED);
+  }
+}
+
 bool pids(const void* caller, Pids* p) {
   return rejoin_libc_pids != nullptr && rejoin_libc_pids(caller, p) != 0;
 }
@@ -82,6 +91,9 @@ long observed_syscall(const void* caller, long number, long* v) {
     case SYS_gettid:
     case SYS_getppid:
       return told(caller, static_cast<pid_t>(real_syscall(number, v)));
+    case SYS_madvise:
+      note_advice(v[2]);
+      break;
     case SYS_tgkill:
       v[1] = meant(caller, static_cast<pid_t>(v[1]));
       [[fallthrough]];
@@ -167,6 +179,16 @@ REJOIN_REPLACES int prlimit64(pid_t pid, __rlimit_resource resource, const rlimi
   static_assert(sizeof(rlimit) == sizeof(rlimit64));
   return real_prlimit(meant(REJOIN_CALLER, pid), resource, reinterpret_cast<const rlimit*>(limit),
                       reinterpret_cast<rlimit*>(old));
+}
+
+// As syscall(): allocators call it early.
+REJOIN_REPLACES int madvise(void* memory, size_t bytes, int advice) noexcept {
+  note_advice(advice);
+  const long v[6] = {reinterpret_cast<long>(memory), static_cast<long>(bytes), advice};
+  return static_cast<int>(real_syscall(SYS_madvise, v));
+}
+extern "C" int rejoin_libc_withholds() {
+  return __atomic_load_n(&withholds, __ATOMIC_RELAXED) ? 1 : 0;
 }
 
 // On this processor a function that takes a list of arguments of one word each is called like one

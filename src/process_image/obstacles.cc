@@ -10,8 +10,10 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "libc_recording/hooks.h"
 #include "recovery/attach.h"
 
 namespace rejoin::process_image {
@@ -64,13 +66,13 @@ bool has_pending_signals(char* why, std::size_t size) {
   return false;
 }
 
-// What /proc/self/smaps says of a mapping: a line "ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH",
-// then lines "Name: value", the last "VmFlags:" and two letters for each flag.
+// What /proc/self/maps and smaps say of a mapping: a line "ADDRESSES PERMISSIONS OFFSET DEVICE
+// INODE PATH"; smaps then "Name: value" lines, the last "VmFlags:" and two letters for each flag.
 class Mapping {
  public:
-  // Whether `line` begins one.
-  bool begin(const char* line, const char* end) {
-    if (*line < '0' || (*line > '9' && *line < 'a')) return false;
+  // If `line` begins one: that is the mapping from here on.
+  void begin(const char* line, const char* end) {
+    if (*line < '0' || (*line > '9' && *line < 'a')) return;
     const auto bytes = static_cast<std::size_t>(end - line);
     const char* space = static_cast<const char*>(memchr(line, ' ', bytes));
     from_ = reinterpret_cast<const std::byte*>(strtoul(line, nullptr, 16));
@@ -78,7 +80,6 @@ class Mapping {
     const char* path = static_cast<const char*>(memchr(line, '/', bytes));
     const int length = path != nullptr ? static_cast<int>(end - path) : 0;
     snprintf(name_, sizeof name_, "%.*s", length > 0 ? length : 9, length > 0 ? path : "anonymous");
-    return true;
   }
   const std::byte* from() const { return from_; }
   const char* name() const { return name_; }
@@ -118,25 +119,57 @@ bool any_line(int fd, F f) {
   return false;
 }
 
-// The journal is shared, and both know of it; the shim's own memory sees to itself.
-bool has_memory_of_its_own_kind(char* why, std::size_t size) {
-  const int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+// Calls f(mapping, line, end) for each line of a file that is about mappings and not the shim's
+// own: the journal is shared, and both know of it; the shim's own memory sees to itself.
+template <class F>
+bool any_line_of_mappings(const char* path, char* why, std::size_t size, F f) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    snprintf(why, size, "cannot look at /proc/self/smaps");
+    snprintf(why, size, "cannot look at %s", path);
     return true;
   }
   Mapping mapping;
   const bool found = any_line(fd, [&](const char* line, const char* end) {
-    if (mapping.begin(line, end)) {
-      if (!mapping.shared_and_writable() || recovery::is_shims(mapping.from())) return false;
-      snprintf(why, size, "shares writable memory with others (%s)", mapping.name());
-      return true;
-    }
-    if (!Mapping::is_withheld(line, end) || recovery::is_shims(mapping.from())) return false;
-    snprintf(why, size, "has memory that clones are not given (madvise, %s)", mapping.name());
-    return true;
+    mapping.begin(line, end);
+    return !recovery::is_shims(mapping.from()) && f(mapping, line, end);
   });
   close(fd);
+  return found;
+}
+
+bool shares_memory(char* why, std::size_t size) {
+  return any_line_of_mappings(
+      "/proc/self/maps", why, size, [&](const Mapping& mapping, const char*, const char*) {
+        if (!mapping.shared_and_writable()) return false;
+        snprintf(why, size, "shares writable memory with others (%s)", mapping.name());
+        return true;
+      });
+}
+
+std::uint64_t now_ns() {
+  timespec t = {};
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+// The kernel looks at every page to answer that. So it is asked if the program is known to have
+// asked for such memory, and for one that did without libc as often as costs next to nothing.
+bool withholds_memory(char* why, std::size_t size) {
+  constexpr std::uint64_t kShareOfTime = 200;
+  static std::uint64_t looked_ns = 0, took_ns = 0;
+  const std::uint64_t begin = now_ns();
+  const bool known = rejoin_libc_withholds == nullptr || rejoin_libc_withholds() != 0;
+  if (!known && begin - looked_ns < kShareOfTime * took_ns) return false;
+  const bool found = any_line_of_mappings(
+      "/proc/self/smaps", why, size,
+      [&](const Mapping& mapping, const char* line, const char* end) {
+        if (!Mapping::is_withheld(line, end)) return false;
+        snprintf(why, size, "has memory that clones are not given (madvise, %s)", mapping.name());
+        return true;
+      });
+  looked_ns = now_ns();
+  took_ns = looked_ns - begin;
   return found;
 }
 
@@ -175,7 +208,8 @@ bool holds_locks(char* why, std::size_t size) {
 
 bool can_be_cloned(char* why, std::size_t size) {
   return !has_threads(why, size) && !has_children(why, size) && !has_timers(why, size) &&
-         !has_pending_signals(why, size) && !has_memory_of_its_own_kind(why, size);
+         !has_pending_signals(why, size) && !shares_memory(why, size) &&
+         !withholds_memory(why, size);
 }
 
 pid_t agent_process() {

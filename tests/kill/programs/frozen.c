@@ -1,4 +1,4 @@
-// frozen HOW [steps=N] [pause_us=U] [until=S]: collectives and messages, with all the private
+// frozen HOW [steps=N] [pause_us=U] [from=S] [until=S]: collectives and messages, with all the private
 // memory that an image of the process has to bring back: what was received in each step, on the
 // heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush it.
 //   messages  nothing else
@@ -9,8 +9,8 @@
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
-//   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: up to step S
-//             (default: the end) what forbids an image
+//   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: what forbids an
+//             image, from step S (default: the start) up to step S (default: the end)
 //   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
@@ -395,6 +395,7 @@ int main(int argc, char** argv) {
   const int steps = (int)argument_number(argc, argv, "steps", 200);
   const long long pause = argument_number(argc, argv, "pause_us", 1000);
   const int until = (int)argument_number(argc, argv, "until", steps);
+  const int from = (int)argument_number(argc, argv, "from", 0);
   const int with_files = is("files") || is("rewrite");
   const int with_input = is("input") || is("input_bytes");
   if (steps > (int)(sizeof seen / sizeof *seen)) check_fail("steps", "fewer", "more");
@@ -402,9 +403,9 @@ int main(int argc, char** argv) {
   if (with_files) open_files();
   touch(argument_number(argc, argv, "resident", 0));
   if (resident != NULL) dirty_pages = (size_t)argument_number(argc, argv, "dirty", 0);
-  forbid();
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
+    if (step == from) forbid();
     if (step == until) allow();
     receiver_stops = is("stops");
     clones_die = is("unregistered") && check_state.rank == 1 && step < until;

@@ -376,6 +376,24 @@ def snapshots_refused_for_a_time(t, how):
     require(from_images(result) == 2, "the last two deaths did not go back to images", result)
 
 
+@scenario(how=["wiped", "unforked"])
+def snapshots_refused_later(t, how):
+    """It comes between two images: there is none of the time after it."""
+    n, command = 2, ("frozen", how, "steps=200", "from=100")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_output("rank 0, step 95")
+        require(len(images(job)) == n, "there is no image", job)
+        job.until_output("rank 0, step 130")
+        job.kill(1)
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    judge(result, expected, n)
+    require(from_images(result) == 1, "it did not go on from an image", result)
+    require(f"because it {REFUSALS[how]}" in result.err, "nothing is said", result)
+
+
 @scenario(how=["SIGKILL", "SIGINT", "SIGTERM"])
 def snapshots_end_with_ftrun(t, how):
     """Nothing is left of a job whose ftrun is killed or interrupted, images or ranks."""
