@@ -19,6 +19,7 @@
 
 #include <algorithm>
 
+#include "journal/system_call.h"
 #include "libc_recording/files.h"
 #include "libc_recording/real.h"
 
@@ -42,14 +43,7 @@ constinit Real<int(pid_t, int, const rlimit*, rlimit*)> real_prlimit("prlimit");
 
 // Not libc's: allocators come here before the dynamic linker can look for that.
 long real_syscall(long number, const long* v) {
-  register long r10 asm("r10") = v[3];
-  register long r8 asm("r8") = v[4];
-  register long r9 asm("r9") = v[5];
-  long result;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(v[0]), "S"(v[1]), "d"(v[2]), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
+  const long result = journal::system_call(number, v[0], v[1], v[2], v[3], v[4], v[5]);
   constexpr long kLargestError = 4095;
   if (result >= 0 || result < -kLargestError) return result;
   errno = static_cast<int>(-result);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "journal/system_call.h"
 #include "libc_recording/hooks.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
@@ -18,12 +19,7 @@
 namespace rejoin::libc_recording {
 namespace {
 
-// Past librejoin_libc.so, whose functions of these names ask this file.
-long raw_call(long number) {
-  long result;
-  asm volatile("syscall" : "=a"(result) : "a"(number) : "rcx", "r11", "memory");
-  return result;
-}
+using journal::system_call;  // past librejoin_libc.so, whose functions ask this file
 
 // Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
 // zeroed: the child has no segment and is no rank.
@@ -36,7 +32,7 @@ struct Recorder {
   Pids pids;  // a forked child, which has no segment, needs them too
   explicit Recorder(recovery::Rank& rank)
       : observations(rank),
-        pids{static_cast<int>(raw_call(SYS_getpid)), static_cast<int>(raw_call(SYS_getppid)),
+        pids{static_cast<int>(system_call(SYS_getpid)), static_cast<int>(system_call(SYS_getppid)),
              static_cast<int>(observations.pid()), static_cast<int>(observations.parent())} {}
   bool is_shim(const void* caller) const {
     const auto address = reinterpret_cast<std::uintptr_t>(caller);
@@ -54,7 +50,8 @@ REJOIN_THREAD_LOCAL int unobserved = 0;  // Unobserved objects of this thread
 
 bool on_main_thread() {
   if (this_thread == Thread::kUnknown) {
-    this_thread = raw_call(SYS_gettid) == raw_call(SYS_getpid) ? Thread::kMain : Thread::kOther;
+    this_thread =
+        system_call(SYS_gettid) == system_call(SYS_getpid) ? Thread::kMain : Thread::kOther;
   }
   return this_thread == Thread::kMain;
 }
@@ -75,13 +72,17 @@ int find_shim(dl_phdr_info* info, std::size_t, void* data) {
   return 1;
 }
 
+bool wipe_on_fork(const volatile void* page) {
+  return system_call(SYS_madvise, reinterpret_cast<long>(page), sysconf(_SC_PAGESIZE),
+                     MADV_WIPEONFORK) == 0;
+}
+
 int* make_wiped_flag(journal::Arena& arena) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto memory = reinterpret_cast<std::uintptr_t>(arena.allocate(2 * page));
   if (memory == 0) return nullptr;
   void* aligned = reinterpret_cast<void*>((memory + page - 1) & ~(page - 1));
-  if (madvise(aligned, page, MADV_WIPEONFORK) != 0) return nullptr;
-  return static_cast<int*>(aligned);
+  return wipe_on_fork(aligned) ? static_cast<int*>(aligned) : nullptr;
 }
 
 // nullptr: this process is no rank. Main thread only.
@@ -133,10 +134,9 @@ void move_observations() {
   if (the_recorder == nullptr) return;
   *the_recorder->in_rank = 1;  // the clone found it wiped
   // A process that was made from a file does not have that yet.
-  madvise(const_cast<int*>(the_recorder->in_rank), static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
-          MADV_WIPEONFORK);
-  the_recorder->pids.pid = static_cast<int>(raw_call(SYS_getpid));
-  the_recorder->pids.parent = static_cast<int>(raw_call(SYS_getppid));
+  wipe_on_fork(the_recorder->in_rank);
+  the_recorder->pids.pid = static_cast<int>(system_call(SYS_getpid));
+  the_recorder->pids.parent = static_cast<int>(system_call(SYS_getppid));
   the_recorder->observations.restart_clocks();
 }
 

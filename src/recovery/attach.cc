@@ -17,6 +17,7 @@
 
 #include "engine/transport/shm/memory.h"
 #include "journal/layout.h"
+#include "journal/system_call.h"
 #include "wire/messages.h"
 
 namespace rejoin::recovery {
@@ -154,8 +155,9 @@ const char* find_agent() {
 
 // The segment belongs to the process that is the rank, not to what it forks.
 void advise(void* base, std::uint64_t bytes) {
-  madvise(base, bytes, MADV_DONTFORK);
-  madvise(base, bytes, MADV_DONTDUMP);
+  const auto address = reinterpret_cast<long>(base), length = static_cast<long>(bytes);
+  journal::system_call(SYS_madvise, address, length, MADV_DONTFORK);
+  journal::system_call(SYS_madvise, address, length, MADV_DONTDUMP);
 }
 
 bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bool format) {
