@@ -383,8 +383,7 @@ def snapshots_refused_later(t, how):
     expected = t.undisturbed(n, *command)
 
     def interfere(job):
-        job.until_output("rank 0, step 95")
-        require(len(images(job)) == n, "there is no image", job)
+        job.until(lambda: len(images(job)) == n, "there is an image of each rank")
         job.until_output("rank 0, step 130")
         job.kill(1)
 
