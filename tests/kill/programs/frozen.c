@@ -1,6 +1,7 @@
-// frozen HOW [steps=N] [pause_us=U] [from=S] [until=S]: collectives and messages, with all the private
-// memory that an image of the process has to bring back: what was received in each step, on the
-// heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush it.
+// frozen HOW [steps=N] [pause_us=U] [from=S] [until=S]: collectives and messages, with all the
+// private memory that an image of the process has to bring back: what was received in each step, on
+// the heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush
+// it.
 //   messages  nothing else
 //   polls     and asks for a message that comes late
 //   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
