@@ -13,6 +13,7 @@
 
 #include "engine/copy.h"
 #include "journal/host.h"
+#include "journal/log.h"
 #include "journal/peer_view.h"
 #include "journal/step.h"
 #include "journal/waiting.h"
@@ -21,6 +22,15 @@ namespace rejoin::engine {
 
 inline constexpr std::size_t kBroadcastChunkBytes = 32 * 1024;
 inline constexpr std::size_t kPipelinedBytes = 64 * 1024;  // from here on chunks pay
+
+// How many operations a sender of so many bytes in each may be ahead of its slowest receiver. One
+// that ran on and on would fill the journal, with bytes that have left the caches when the
+// receivers come to them. wraps: with a full journal, records are in rings.
+template <Host H>
+std::uint64_t operations_ahead(const H& host, std::size_t bytes, bool wraps) {
+  const std::uint64_t by_bytes = 2 + host.ahead_bytes() / std::max(bytes, kLine);
+  return wraps ? std::min<std::uint64_t>(by_bytes, journal::kReadersWithin) : by_bytes;
+}
 
 constexpr Tag hint_tag(std::uint64_t sequence, std::uint32_t incarnation) {
   return make_tag(sequence, incarnation) + 1;
@@ -52,7 +62,7 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
     std::byte* to = host.base() + extent + at;
     if (!host.touch(host.rank(), to, size)) return false;
     host.step(Step::kPayload);
-    std::memcpy(to, static_cast<const std::byte*>(input) + at, size);
+    host.payload_stores().copy(to, static_cast<const std::byte*>(input) + at, size);
     host.step(Step::kReduced);
     slot.reduced.store(chunks_done(m.context, tag, ++chunk), std::memory_order_release);
     ring_sleepers(host, m.world, m.size);

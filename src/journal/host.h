@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "journal/layout.h"
+#include "journal/payload_stores.h"
 #include "journal/step.h"
 #include "wire/messages.h"
 
@@ -39,6 +40,8 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   { host.settle() } -> std::same_as<bool>;
   // Called between two looks while waiting; false: time to sleep.
   { host.poll(turn) } -> std::same_as<bool>;
+  // Before another look at a word that its owner is writing all the time: looks cost it time.
+  host.give_way();
   // Waits for my bell; spurious returns are allowed.
   host.sleep();
   // Sets a rank's bell and wakes it.
@@ -48,6 +51,10 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   // The same for payload in any rank's region that its owner only reserved; cheap for what this
   // process has touched lately.
   { host.touch(rank, begin, bytes) } -> std::same_as<bool>;
+  // Bytes that a collective's sender may be ahead of its receivers.
+  { constant.ahead_bytes() } -> std::same_as<std::size_t>;
+  // How this rank writes large payload.
+  { host.payload_stores() } -> std::same_as<PayloadStores&>;
   // Which loaded module an address of code lies in, and where in its file.
   host.locate(address, module, place);
   // A clock that only goes forward, for diagnostics; the program does not see it.

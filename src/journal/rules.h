@@ -39,6 +39,7 @@ enum class Rule : std::uint8_t {
   kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns
   kAskingTakesIn,           // a rank that only asks gives messages to the receives it has posted
   kCancelRecorded,          // a receive that was cancelled is not given anything again
+  kFarSenderLooks,          // who waits for far receivers looks whether one waits for it elsewhere
   kProveBootstrapCall,      // an unproven call is looked into
   kFindWhyMembersDisagree,  // an unproven call before a disagreement is named instead of it
   kFailureAtCheckpoint,     // a member's failure ends a wait in the checkpoint in front of it

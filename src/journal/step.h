@@ -18,6 +18,7 @@ enum class Step : std::uint8_t {
   kStage,         // overwriting staging
   kStaged,        // publishing that a chunk is staged
   kReduced,       // publishing that a chunk of the slice is reduced
+  kFar,           // a collective's sender waits for receivers that are far behind
   kPayload,       // payload of a broadcast or a message goes to the store
   kRecord,        // writing a record
   kCommit,        // publishing it

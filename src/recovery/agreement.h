@@ -43,9 +43,10 @@ class Agreement {
   }
 
   // A member that waits for me inside an operation in front of which, or of an earlier one, I make
-  // checkpoint `version`. The root of a broadcast waits for nobody, and of messages the receiver
-  // alone does. Or one that has come out of the operation behind the checkpoint without making it,
-  // with an error: it may have looked first, and wait for nobody any more.
+  // checkpoint `version`. Who waits for receivers that are far behind (a broadcast's root, a
+  // sender) finds that out itself; of messages the receiver alone does here. Or one that has come
+  // out of the operation behind the checkpoint without making it, with an error: it may have looked
+  // first, and wait for nobody any more.
   [[gnu::noinline]] Other find_at_checkpoint(Comm<H>& world, std::uint64_t sequence,
                                              std::uint64_t version) {
     for (std::uint32_t i = 0; i < world.members.size; ++i) {
@@ -148,8 +149,9 @@ class Agreement {
     }
   }
 
-  // A broadcast's root waits for nobody: two roots are found out only in the next operation, by
-  // `chain`. If the calls themselves agree, names the newest pair before them that does not.
+  // A broadcast's root waits for nobody's part in it: two roots are found out only in the next
+  // operation, by `chain`. If the calls themselves agree, names the newest pair before them that
+  // does not.
   bool find_earlier(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
                     std::uint32_t member, std::uint32_t* my_call, std::uint32_t* their_call) {
     constexpr std::uint64_t kFar = 1000;

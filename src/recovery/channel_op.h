@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/broadcast.h"
 #include "recovery/entry.h"
 
 namespace rejoin::recovery {
@@ -79,14 +80,12 @@ class ChannelOp {
       ++r_.progress.sent[to];
       return Progress::kDone;
     }
-    if (r_.journal.region().recycling()) {
-      r_.host.step(Step::kLook);
-      // By operations, not by messages: those between two calls may lie there for any time.
-      // Large ones wait sooner, so that memory which comes round is still in the cache.
-      const std::uint64_t ahead =
-          std::clamp<std::uint64_t>(kAheadBytes / std::max<std::size_t>(bytes * c_.members.size, 1),
-                                    1, journal::kReadersWithin);
-      if (r_.peers.tail(c_.members, peer) + ahead <= e_.sequence) return Progress::kPending;
+    if (!is_near(peer, bytes)) {
+      r_.host.step(Step::kFar);
+      if (!nonblocking_) r_.host.give_way();
+      if (!thorough_ || engine::breaks(r_.host, Rule::kFarSenderLooks)) return Progress::kPending;
+      const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, peer);
+      return other.found() ? fail(other) : Progress::kPending;
     }
     ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
@@ -139,9 +138,16 @@ class ChannelOp {
   }
 
  private:
-  // With a full journal, of operations like this one that a receiver may be behind, as if all
-  // members were sent as much.
-  static constexpr std::size_t kAheadBytes = 4 << 20;
+  // Whether a member that is sent so much is not far behind. By operations, not by messages: those
+  // between two calls may lie there for any time.
+  bool is_near(std::uint32_t peer, std::size_t bytes) {
+    const bool wraps = r_.journal.region().recycling();
+    if (nonblocking_ && !wraps) return true;
+    const std::uint64_t distance =
+        engine::operations_ahead(r_.host, bytes * c_.members.size, wraps);
+    return r_.comms.all_within(c_, e_.sequence, distance) ||
+           r_.peers.tail(c_.members, peer) + distance > e_.sequence;
+  }
 
   // The message that was received last is read.
   void release() {
@@ -204,13 +210,7 @@ class ChannelOp {
   }
 
   // With a full journal records wrap: a member may look for mine of an operation before.
-  bool readers_are_near() {
-    r_.host.step(Step::kLook);
-    for (std::uint32_t i = 0; i < c_.members.size; ++i) {
-      if (r_.peers.tail(c_.members, i) + journal::kReadersWithin <= e_.sequence) return false;
-    }
-    return true;
-  }
+  bool readers_are_near() { return r_.comms.all_within(c_, e_.sequence, journal::kReadersWithin); }
 
   Operations<H>& ops_;
   Rooms<H>& r_;

@@ -35,6 +35,7 @@ class Checkpointer {
       const bool again = r_.control->prepared.load(std::memory_order_relaxed) >= v;
       if (again) {
         r_.count_replayed();
+        ring_everybody();  // a sender may wait for what I do only behind this checkpoint
       } else {
         if (!r_.progress.live && r_.header->ranks > 1) r_.went_live();
         prepare(v, m);
@@ -123,6 +124,9 @@ class Checkpointer {
     if (r_.progress.load_called) keep_version(v, m);
     r_.host.step(Step::kPrepare);
     r_.control->prepared.store(v, std::memory_order_release);
+    ring_everybody();
+  }
+  void ring_everybody() {
     for (std::uint32_t r = 0; r < r_.header->ranks; ++r) engine::ring_sleepers(r_.host, &r, 1);
   }
 

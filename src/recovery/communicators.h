@@ -1,6 +1,7 @@
 // The communicators of one incarnation: membership, generation, and where each stands.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -37,6 +38,7 @@ struct Comm {
   // read again.
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
+  std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
   // Point-to-point messages that no receive has matched, receives that no message has, in order;
   // and messages of collectives. recovery/mail.h's.
   struct Mail {
@@ -127,6 +129,20 @@ class Communicators {
       if (peers_.tail(c.members, i) > sequence) return i;
     }
     return kNobody;
+  }
+
+  // Whether all members have completed the operations that lie so far before this one. Their tails
+  // are read only if that is not known from the last time; and who had to wait goes on when they
+  // are twice as near, so that it need not read them at every operation then.
+  bool all_within(Comm<H>& c, std::uint64_t sequence, std::uint64_t distance) {
+    if (c.least_tail + distance > sequence) [[likely]]
+      return true;
+    host_.step(Step::kLook);
+    c.least_tail = ~std::uint64_t{0};
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      c.least_tail = std::min(c.least_tail, peers_.tail(c.members, i));
+    }
+    return c.least_tail + (distance + 1) / 2 > sequence;
   }
 
   // --- Contexts that were freed: until they are past.

@@ -64,7 +64,8 @@ class BasicRank {
   // --- Operations
 
   // Runs or replays one replicated-result operation. Blocks until every member has entered (Bcast:
-  // the root never waits). The result is valid until the next operation of this rank.
+  // the root waits only for readers that are far behind). The result is valid until the next
+  // operation of this rank.
   Outcome replicated(Comm& comm, const Call& call, const ReplicatedSpec& spec) {
     Outcome outcome;
     ReplicatedOp op(operations_, comm, call, spec, &outcome);

@@ -51,7 +51,7 @@ class ReplicatedOp {
           if (const Progress p = begin(); p != Progress::kPending) return p;
           break;
         case State::kRoot:
-          return advance_root();
+          return advance_root(thorough);
         case State::kReceiver:
           return advance_receiver(thorough);
         case State::kMayBegin:
@@ -270,10 +270,11 @@ class ReplicatedOp {
     return end(Status::kOk);
   }
 
-  // --- Broadcast: the root's published record is the broadcast; the root waits for nobody
+  // --- Broadcast: the root's published record is the broadcast. The root waits for nobody's part
+  // in it, but for readers that are far behind.
 
-  [[gnu::always_inline]] Progress advance_root() {
-    if (r_.journal.region().recycling() && !readers_have_room()) return Progress::kPending;
+  [[gnu::always_inline]] Progress advance_root(bool thorough) {
+    if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
     if (c_.records.tail() != e_.sequence) return Progress::kPending;
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
@@ -294,24 +295,32 @@ class ReplicatedOp {
     return end(Status::kOk);
   }
 
-  // With a full journal records wrap and zones are used again, so readers must not be far behind.
+  [[gnu::noinline]] Progress wait_for_readers(bool thorough) {
+    r_.host.step(Step::kFar);
+    if (!nonblocking_) r_.host.give_way();
+    if (!thorough || engine::breaks(r_.host, Rule::kFarSenderLooks)) return Progress::kPending;
+    const auto other = ops_.agreement.find(c_, e_.sequence, e_.signature_hash, kNobody);
+    return other.found() ? mismatch(other) : Progress::kPending;
+  }
+  // With a full journal records wrap: also those of nonblocking operations.
+  bool readers_are_near() {
+    const bool wraps = r_.journal.region().recycling();
+    if (nonblocking_ && !wraps) return true;
+    return r_.comms.all_within(c_, e_.sequence,
+                               nonblocking_
+                                   ? journal::kReadersWithin
+                                   : engine::operations_ahead(r_.host, spec_.result_bytes, wraps));
+  }
+  // With a full journal zones are used again, so readers must not be in them.
   bool readers_have_room() {
-    if (!all_within(journal::kReadersWithin)) return false;
-    if (nonblocking_) return true;  // its payload is kept
+    if (nonblocking_ || !r_.journal.region().recycling()) return true;  // its payload is kept
     // Who has a record of an operation may still be reading its bytes; who has one of the next,
     // not.
     const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
                                                         e_.sequence > r_.recycled_at + 1);
     if (!past_recycling || r_.journal.region().has_room(spec_.result_bytes)) return true;
-    if (!all_within(1)) return false;
+    if (!r_.comms.all_within(c_, e_.sequence, 1)) return false;
     recycle();
-    return true;
-  }
-  bool all_within(std::uint64_t distance) {
-    r_.host.step(Step::kLook);
-    for (std::uint32_t i = 0; i < c_.members.size; ++i) {
-      if (r_.peers.tail(c_.members, i) + distance <= e_.sequence) return false;
-    }
     return true;
   }
   [[gnu::noinline]] void recycle_if_all_entered() {

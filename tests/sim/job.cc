@@ -87,6 +87,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   agent_.set_policy(policy, world_.snapshot_every_turns, plan.left_out);
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
+  options.ahead_bytes = world_.ahead_bytes;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
   result.ending = simulation_.run(options, plan.deaths);

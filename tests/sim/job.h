@@ -45,9 +45,10 @@ struct World {
   bool checkpoints = false;  // it makes some
   // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
   std::uint64_t snapshot_every_turns = 0;
-  std::uint64_t unfrozen = 0;  // ranks of which no image can be made; a bit each
-  bool unordered = false;      // what it is given depends on the schedule: receives of any source
-  struct Kill {                // as by --kill
+  std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
+  std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead: no world has more
+  bool unordered = false;  // what it is given depends on the schedule: receives of any source
+  struct Kill {            // as by --kill
     std::uint32_t rank;
     std::uint32_t incarnation;
     std::uint64_t ordinal;

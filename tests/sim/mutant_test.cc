@@ -85,6 +85,7 @@ const RuleCase kRules[] = {
     {"ZonesBehindAllMarks", Rule::kZonesBehindAllMarks, "checkpoints-crossing", ""},
     {"ProveBootstrapCall", Rule::kProveBootstrapCall, "unproven-repeated", "violation"},
     {"FailureAtCheckpoint", Rule::kFailureAtCheckpoint, "disagree-checkpoint", "deadlock"},
+    {"FarSenderLooks", Rule::kFarSenderLooks, "disagree-far", "deadlock"},
     {"LookAtRecords", Rule::kLookAtRecords, "two", "deadlock"},
     {"NewGeneration", Rule::kNewGeneration, "two", "deadlock"},
     {"MatchRecorded", Rule::kMatchRecorded, "messages-any", "messages"},

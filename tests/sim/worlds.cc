@@ -377,6 +377,30 @@ void add_disagreements(Worlds& worlds) {
   worlds.add(checkpoint, {Probe::kMismatch, Probe::kMismatchReplayed, Probe::kToldAtCheckpoint});
 }
 
+void add_far(Worlds& worlds) {
+  World far = {"far", 3, [](Player& p) {  // senders wait for receivers
+                 Comm all = p.everyone();
+                 for (std::uint32_t i = 0; i < 5; ++i) p.bcast(all, 0, 1 + i);
+                 for (std::uint32_t i = 0; i < 5; ++i) p.scatter(all, 0, 1 + i);
+               }};
+  far.ahead_bytes = 64;
+  worlds.add(far, {Probe::kReplayed, Probe::kSlept, Probe::kRung, Probe::kDiedAsleep});
+  // The root waits for a receiver that waits for it in a checkpoint.
+  World disagree = {"disagree-far", 2, [](Player& p) {
+                      Comm all = p.everyone();
+                      const bool is_behind = p.load() > 0;
+                      p.end_bootstrap_phase();
+                      if (is_behind) return;
+                      for (int i = 0; p.rank() == 0 && i < 5; ++i) {
+                        if (p.scatter(all, 0, 1) != recovery::Status::kOk) break;
+                      }
+                      p.checkpoint(all);
+                    }};
+  disagree.disagreement = Disagreement::kSomewhere;
+  disagree.ahead_bytes = 64;
+  worlds.add(disagree, {Probe::kMismatch});
+}
+
 void add_limit(Worlds& worlds) {
   World limit = {"limit", 3, [](Player& p) {  // goes on in recycled memory; nobody may die any more
                    Comm all = p.everyone(), pair = p.comm({0, 2});
@@ -413,6 +437,7 @@ const std::vector<World>& named_worlds() {
     add_communicators(worlds);
     add_kills(worlds);
     add_disagreements(worlds);
+    add_far(worlds);
     add_limit(worlds);
     for (World& w : message_worlds()) {
       std::vector<Probe> must_reach = w.must_reach;

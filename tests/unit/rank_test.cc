@@ -273,6 +273,43 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
   });
 }
 
+// Otherwise the journal of a root that is faster than its readers would grow without end.
+TEST(Broadcast, ARootWaitsForReadersThatAreFarBehind) {
+  constexpr int kOps = 40;
+  constexpr std::size_t kBytes = 1 << 20;
+  ThreadJob job(2);
+  std::atomic<bool> waits = false;
+  job.run([&](Rank& rank, Rank::Comm& world) {
+    const bool is_root = rank.rank() == 0;
+    std::vector<std::byte> data(kBytes);
+    if (!is_root) waits.wait(false);
+    for (int k = 0; k < kOps; ++k) {
+      if (is_root) std::fill(data.begin(), data.end(), static_cast<std::byte>(k));
+      ReplicatedSpec u;
+      u.input = is_root ? data.data() : nullptr;
+      u.input_bytes = is_root ? kBytes : 0;
+      u.result_bytes = kBytes;
+      Outcome outcome;
+      Rank::ReplicatedOp op(rank.operations(), world, call(OpKind::kBcast, kBytes, 0), u, &outcome);
+      journal::Progress p = op.advance(true);
+      if (is_root && p == journal::Progress::kPending && !waits) {
+        EXPECT_EQ(k, engine::operations_ahead(rank.host(), kBytes, false));
+        waits = true;
+        waits.notify_all();
+      }
+      journal::wait_until(rank.host(), [&](bool thorough) {
+        if (p == journal::Progress::kPending) p = op.advance(thorough);
+        return p != journal::Progress::kPending;
+      });
+      ASSERT_EQ(outcome.status, Status::kOk);
+      ASSERT_EQ(outcome.data()[kBytes - 1], static_cast<std::byte>(k));
+    }
+    EXPECT_TRUE(waits);
+    waits = true;
+    waits.notify_all();
+  });
+}
+
 // More than a table of contexts holds, and all of them found again.
 TEST_P(FewRanks, ManyCommunicators) {
   ThreadJob job(GetParam());

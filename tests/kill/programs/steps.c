@@ -1,12 +1,13 @@
-// steps [count=N] [kinds=LETTERS] [bytes=B] [pause_us=U] [lines=1] [resident_mib=M] [exit=C]
+// steps [count=N] [kinds=LETTERS] [bytes=B] [pause_us=U] [after_us=U] [lines=1]
+//       [resident_mib=M] [exit=C]
 //
 // N steps (default 50), the kind of step i is letter i of LETTERS, over and over:
 //   a Allreduce   b Bcast   r Reduce   g Allgather   x Alltoall   t Barrier
 //   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0: somebody waits for nobody
-// with B bytes a rank (default 8), U microseconds of sleep before each. Every rank checks every
-// element that it receives; rank 0 prints the digest of all. With lines=1 every rank prints a line
-// after each step; with resident_mib rank 1 keeps so much memory in use, and checks it at the end.
-// The exit code is C.
+// with B bytes a rank (default 8), U microseconds of sleep before each (after_us: all but rank 0).
+// Every rank checks every element that it receives; rank 0 prints the digest of all. With lines=1
+// every rank prints a line after each step; with resident_mib rank 1 keeps so much memory in use,
+// and checks it at the end. The exit code is C.
 
 #include "program.h"
 
@@ -118,6 +119,7 @@ int main(int argc, char** argv) {
   const long long steps = argument_number(argc, argv, "count", 50);
   const char* kinds = argument_text(argc, argv, "kinds", "abrgxt");
   const long long pause = argument_number(argc, argv, "pause_us", 0);
+  const long long after = argument_number(argc, argv, "after_us", 0);
   const long long lines = argument_number(argc, argv, "lines", 0);
   const int code = (int)argument_number(argc, argv, "exit", 0);
   const long long resident_mib = argument_number(argc, argv, "resident_mib", 0);
@@ -130,7 +132,7 @@ int main(int argc, char** argv) {
   memset(large, kResident, resident);
 
   for (int step = 0; step < steps; ++step) {
-    pause_us(pause);
+    pause_us(check_state.rank == 0 ? pause : pause + after);
     run(kinds[(size_t)step % strlen(kinds)], step);
     if (lines) {
       printf("rank %d, step %d: %016llx\n", check_state.rank, step,

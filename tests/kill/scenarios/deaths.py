@@ -100,6 +100,26 @@ def all_ranks_at_a_random_moment(t):
         require(result.killed, "nobody was killed", result)
 
 
+@scenario(kinds=["B", "S"], sweeps=True)
+def senders_that_wait(t, kinds):
+    """Rank 0 is faster than those that it sends to, and waits for them nearly all the time."""
+    n, waited = 3, 0
+    program = ("steps", "count=60", f"kinds={kinds}", "bytes=1048576", "after_us=2000")
+    for run in range(60 if t.long else 4):
+        delay_s = t.rng.uniform(0, 0.1)
+        victims = [[0], [1], [0, 2], [0, 1, 2]][run % 4]
+
+        def interfere(job):
+            job.until_event("init", rank=0)
+            job.run_for(delay_s)
+            job.kill(*victims)
+
+        result = t.recovers(n, *program, interfere=interfere)
+        for death in result.named("death"):
+            waited += death["rank"] == 0 and death["position"]["inside"]
+    require(waited > 0, "rank 0 never died while it waited", result)
+
+
 @scenario(sweeps=True)
 def one_rank_at_random_moments(t):
     """The same rank, again and again, from outside: in its replay or between incarnations."""

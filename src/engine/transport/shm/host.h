@@ -9,6 +9,7 @@
 
 #include "journal/host.h"
 #include "journal/layout.h"
+#include "journal/payload_stores.h"
 #include "journal/step.h"
 #include "wire/messages.h"
 
@@ -66,6 +67,11 @@ class ShmHost {
     return poll_slowly(turn);
   }
 
+  void give_way() {
+    constexpr int kPauses = 32;  // one to two microseconds
+    for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
+  }
+
   // The threads of this process are in here by turns: each of them enters and leaves, as deep as it
   // likes.
   void enter();
@@ -79,6 +85,9 @@ class ShmHost {
   void ring(std::uint32_t rank);
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
+  journal::PayloadStores& payload_stores() { return payload_stores_; }
+  // A few times what a processor caches.
+  static constexpr std::size_t ahead_bytes() { return 4 << 20; }
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();
   MayFreeze may_freeze(std::uint64_t number) {
@@ -108,6 +117,7 @@ class ShmHost {
   }
 
   std::byte* base_;
+  journal::PayloadStores payload_stores_;
   std::uint32_t rank_;
   int agent_socket_;
   ProcessImage* image_ = nullptr;

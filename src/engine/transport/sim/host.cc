@@ -10,12 +10,12 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",        "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate", "Stage",       "Staged",     "Reduced",  "Payload",      "Record",  "Commit",
-      "Post",     "Posted",      "Written",    "Receive",  "Match",        "Matched", "Consumed",
-      "Outcome",  "Standing",    "Cancel",     "Announce", "Ring",         "Intern",  "Model",
-      "Prepare",  "Acknowledge", "Mark",       "Cursors",  "Freeze",       "start",   "image",
-      "register", "welcome",     "poll",       "sleep",    "operator",     "exit"};
+      "Enter",    "Look",     "Generation",  "SlotNone", "SlotContents", "SlotTag",  "Collect",
+      "Validate", "Stage",    "Staged",      "Reduced",  "Far",          "Payload",  "Record",
+      "Commit",   "Post",     "Posted",      "Written",  "Receive",      "Match",    "Matched",
+      "Consumed", "Outcome",  "Standing",    "Cancel",   "Announce",     "Ring",     "Intern",
+      "Model",    "Prepare",  "Acknowledge", "Mark",     "Cursors",      "Freeze",   "start",
+      "image",    "register", "welcome",     "poll",     "sleep",        "operator", "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -117,6 +117,8 @@ MayFreeze SimHost::may_freeze(std::uint64_t number) {
 Frozen SimHost::freeze(std::uint64_t number) { return simulation_.freeze(*this, number); }
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
+
+std::size_t SimHost::ahead_bytes() const { return simulation_.options_.ahead_bytes; }
 
 void SimHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {

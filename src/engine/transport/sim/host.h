@@ -9,6 +9,7 @@
 #include "engine/transport/sim/point.h"
 #include "journal/host.h"
 #include "journal/layout.h"
+#include "journal/payload_stores.h"
 #include "journal/rules.h"
 #include "journal/step.h"
 #include "wire/messages.h"
@@ -39,12 +40,15 @@ class SimHost {
   void fence_announced() {}
   bool settle() { return false; }
   bool poll(unsigned turn);
+  void give_way() {}
   // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
   void sleep() { reach(Point::kSleep); }
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region it is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
+  journal::PayloadStores& payload_stores() { return payload_stores_; }
+  std::size_t ahead_bytes() const;
   // One module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();  // a turn is a nanosecond
@@ -67,6 +71,7 @@ class SimHost {
   void lie();
   void take_back();
 
+  journal::PayloadStores payload_stores_;
   Simulation& simulation_;
   std::byte* base_;
   std::uint32_t rank_;

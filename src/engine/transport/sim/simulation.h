@@ -82,10 +82,11 @@ struct SimOptions {
   bool agent_last = false;              // the agent acts only when no rank can
   bool split_death = false;             // death_epoch is visible some turns before the epoch
   bool spurious_wakes = false;
-  bool behind_shell = false;     // the agent starts a shell, and the shell the program
-  bool registers_twice = false;  // at load, and again after it has replaced itself by exec
-  bool second_process = false;   // another process of the rank asks to be it, too
-  std::uint64_t unfrozen = 0;    // ranks of which no image can be made; a bit each
+  bool behind_shell = false;          // the agent starts a shell, and the shell the program
+  bool registers_twice = false;       // at load, and again after it has replaced itself by exec
+  bool second_process = false;        // another process of the rank asks to be it, too
+  std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
+  std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead
   Mutant mutant = Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;  // by the engine or the recovery
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress

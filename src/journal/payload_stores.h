@@ -1,0 +1,87 @@
+// Copies of large payload through the cache or past it.
+#pragma once
+
+#include <emmintrin.h>
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace rejoin::journal {
+
+// memcpy with non-temporal stores, which do not read the destination's lines first and do not keep
+// them. They are visible to others after _mm_sfence().
+inline void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
+  std::memcpy(to, from, head);
+  std::size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    const auto* source = reinterpret_cast<const __m128i*>(from + at);
+    auto* target = reinterpret_cast<__m128i*>(to + at);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(target, a);
+    _mm_stream_si128(target + 1, b);
+    _mm_stream_si128(target + 2, c);
+    _mm_stream_si128(target + 3, d);
+  }
+  std::memcpy(to + at, from + at, bytes - at);
+}
+
+// Which stores are faster depends on what no rule knows: whether ranks share a cache, how much of
+// it a virtual machine has just now, how large the journal has become. So both are timed, where the
+// work is done: the faster kind is used, and the other one tried now and then. The bytes are the
+// same either way. Not thread-safe.
+class PayloadStores {
+ public:
+  // Less than this is copied through the cache, always.
+  static constexpr std::size_t kLeastBytes = 16 * 1024;
+
+  // Writes are visible to others when it returns, as those of memcpy.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes < kLeastBytes) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    timed(bytes, [&](bool past_cache) {
+      if (past_cache) {
+        copy_past_cache(to, from, bytes);
+      } else {
+        std::memcpy(to, from, bytes);
+      }
+    });
+  }
+
+  // write(past_cache) writes so many bytes, one way or the other.
+  template <class Write>
+  void timed(std::size_t bytes, Write&& write) {
+    const bool past_cache = next_is_past_cache();
+    const std::uint64_t begin = __rdtsc();
+    write(past_cache);
+    if (past_cache) _mm_sfence();
+    note(past_cache, (__rdtsc() - begin) * 1024 / bytes);
+  }
+
+ private:
+  // Of a kind of store: processor clock ticks for 1 KiB, a moving average.
+  using Ticks = std::uint64_t;
+  static constexpr unsigned kTryEvery = 64;
+  static constexpr Ticks kOutlier = 4;  // times the average: something else ran meanwhile
+
+  bool next_is_past_cache() {
+    const bool faster = ticks_[true] < ticks_[false];
+    return ++turn_ % kTryEvery == 0 ? !faster : faster;
+  }
+  void note(bool past_cache, Ticks ticks) {
+    Ticks& average = ticks_[past_cache];
+    if (average == 0) average = ticks;
+    average = (7 * average + std::min(ticks, kOutlier * average)) / 8 + 1;
+  }
+
+  Ticks ticks_[2] = {};
+  unsigned turn_ = 0;
+};
+
+}  // namespace rejoin::journal
