@@ -100,21 +100,36 @@ def all_ranks_at_a_random_moment(t):
         require(result.killed, "nobody was killed", result)
 
 
+def progress(job):
+    return job.out().count("\n")
+
+
+def until_all_wait(job):
+    """Waits until no rank printed a line for half a second."""
+    standing = None
+    while progress(job) != standing:
+        standing = progress(job)
+        job.run_for(0.5)
+
+
 @scenario(kinds=["B", "S"], sweeps=True)
 def senders_that_wait(t, kinds):
-    """Rank 0 is faster than those that it sends to, and waits for them nearly all the time."""
+    """Rank 0 waits for a receiver that is stopped, and dies there: alone, with it, with all."""
     n, waited = 3, 0
-    program = ("steps", "count=60", f"kinds={kinds}", "bytes=1048576", "after_us=2000")
+    program = ("steps", "count=60", f"kinds={kinds}", "bytes=1048576", "after_us=2000", "lines=1")
     for run in range(60 if t.long else 4):
-        delay_s = t.rng.uniform(0, 0.1)
         victims = [[0], [1], [0, 2], [0, 1, 2]][run % 4]
+        step = t.rng.randrange(40)
 
         def interfere(job):
-            job.until_event("init", rank=0)
-            job.run_for(delay_s)
+            job.until_output(f"rank 1, step {step}\\b")
+            job.signal(1, signal.SIGSTOP)
+            until_all_wait(job)
             job.kill(*victims)
+            job.signal(1, signal.SIGCONT)
 
-        result = t.recovers(n, *program, interfere=interfere)
+        result = t.recovers(n, *program, interfere=interfere, ordered=False)
+        require(result.killed == victims, "not all were killed", result)
         for death in result.named("death"):
             waited += death["rank"] == 0 and death["position"]["inside"]
     require(waited > 0, "rank 0 never died while it waited", result)
@@ -273,10 +288,6 @@ def world_of_one(t):
 # ------------------------------------------------------------------------------------------ stopped
 
 
-def progress(job):
-    return job.out().count("\n")
-
-
 @scenario()
 def stopped_then_killed(t):
     """While a rank is stopped the others wait; when it is killed everything goes on."""
@@ -285,7 +296,7 @@ def stopped_then_killed(t):
     def interfere(job):
         job.until_output("rank 1, step 3")
         job.signal(1, signal.SIGSTOP)
-        job.run_for(0.3)
+        until_all_wait(job)
         standing = progress(job)
         job.run_for(0.5)
         require(progress(job) == standing, "somebody went on without the rank that is stopped", job)
