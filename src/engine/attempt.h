@@ -8,10 +8,12 @@
 //   fold order    operand n-1 first, then n-2 ... 0 from the left: c0 op (c1 op (... c[n-1]))
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "engine/attempt_slots.h"
 #include "engine/copy.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
@@ -19,17 +21,8 @@
 #include "journal/peer_view.h"
 #include "journal/rules.h"
 #include "journal/step.h"
-#include "journal/waiting.h"
 
 namespace rejoin::engine {
-
-enum class AttemptState : std::uint8_t {
-  kPending,
-  kComplete,
-  kBroken,    // an operand changed while it was read: its rank has gone on, and has a record
-  kMismatch,  // disagreeing() contributes to another operation
-  kNoMemory,
-};
 
 // What is to be done. Everything stays as it is until the attempt is over.
 struct AttemptSpec {
@@ -39,7 +32,8 @@ struct AttemptSpec {
   const Reduction* reduction;  // null: gather
   // Gather: byte offset of member i's block in the result, [size + 1]; null: all have input_bytes.
   const std::size_t* blocks;
-  std::byte* early;  // sliced reduction: chunks are copied there as they become whole; may be null
+  // Sliced: the result lies here, too, when the attempt is complete; may be null.
+  std::byte* early;
   std::byte* scratch;  // kStageBytes of the rank's own, for operators that need stable operands
   Algorithm algorithm;
 };
@@ -48,7 +42,7 @@ template <Host H>
 class Attempt {
  public:
   Attempt(H& host, journal::PeerView& peers, Members& members, const AttemptSpec& spec)
-      : host_(host), peers_(peers), m_(members), spec_(spec) {}
+      : host_(host), m_(members), spec_(spec), slots_(host, peers, members), peers_(peers) {}
 
   // Begins, or begins again in a newer generation. `staging`: of mine, as many as staging_needed().
   // `out`: flat algorithms: result_bytes of memory, which nobody else writes. `extent`: sliced: a
@@ -56,19 +50,13 @@ class Attempt {
   // attempt's.
   void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
              std::uint32_t call, const Offset* staging, std::byte* out, Offset extent) {
-    sequence_ = sequence;
-    tag_ = make_tag(sequence, generation);
-    owner_ = owner_of(m_.context, tag_);
-    chain_ = chain;
-    call_ = call;
+    slots_.begin(sequence, generation, chain, call);
     leader_ = static_cast<std::uint32_t>(sequence % m_.size);
     staging_[0] = staging[0];
     staging_[1] = staging[1];
     out_ = out;
     extent_ = extent;
     right_ = nullptr;
-    unproven_ = kNobody;
-    seen_ = 0;
     chunk_ = 0;
     stage_ = 0;
     if (spec_.algorithm == Algorithm::kSliced) {
@@ -98,38 +86,16 @@ class Attempt {
     return spec.input_bytes > kSlotBytes ? 1 : 0;
   }
 
-  std::uint32_t generation() const { return static_cast<std::uint32_t>(tag_ >> 16 & 0xffff); }
   std::uint32_t leader() const { return leader_; }
   Offset extent() const { return extent_; }
-  std::uint32_t disagreeing() const { return disagreeing_; }
-  std::uint32_t disagreeing_call() const { return disagreeing_call_; }
-  // A member whose call was unproven (see Record); kNobody: there was none.
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-  std::uint32_t unproven() const { return unproven_; }
-  std::uint32_t unproven_call() const { return unproven_call_; }
+  const AttemptSlots<H>& slots() const { return slots_; }
 
  private:
   // --- My contribution
 
-  Slot& my_slot() { return m_.mine->slot[sequence_ % kSlots]; }
-
-  void close_slot() {
-    host_.step(Step::kSlotNone);
-    if (!breaks(host_, Rule::kSlotTagNone)) my_slot().tag.store(0, std::memory_order_relaxed);
-    host_.step(Step::kSlotContents);
-  }
-  void show_slot() {
-    Slot& slot = my_slot();
-    slot.chain.store(chain_, std::memory_order_release);
-    slot.call.store(call_, std::memory_order_release);
-    host_.step(Step::kSlotTag);
-    slot.tag.store(tag_, std::memory_order_release);
-    if (!breaks(host_, Rule::kRingAfterSlot)) ring_sleepers(host_, m_.world, m_.size);
-  }
-
   void contribute() {
-    close_slot();
-    Slot& slot = my_slot();
+    slots_.close();
+    Slot& slot = slots_.mine();
     const std::size_t bytes = spec_.input_bytes;
     if (bytes <= kSlotBytes) {
       std::uint64_t word[kSlotBytes / 8] = {};
@@ -141,7 +107,7 @@ class Attempt {
       fill(staging_[0], [&](std::byte* to) { std::memcpy(to, spec_.input, bytes); });
       slot.word[0].store(staging_[0], std::memory_order_release);
     }
-    show_slot();
+    slots_.show();
   }
 
   template <class Fill>
@@ -152,40 +118,16 @@ class Attempt {
     order_stores();
     write(s.bytes);
     host_.step(Step::kStage);
-    s.owner.store(owner_, std::memory_order_release);
+    s.owner.store(slots_.owner(), std::memory_order_release);
   }
 
   // --- The others' contributions
-
-  Slot* slot_of(std::uint32_t i) { return peers_.slot(m_, i, sequence_); }
-
-  // kComplete: member i's slot is there, and for the same operation.
-  AttemptState see(std::uint32_t i) {
-    host_.step(Step::kCollect);
-    Slot* s = slot_of(i);
-    if (s == nullptr || s->tag.load(std::memory_order_acquire) != tag_) {
-      return AttemptState::kPending;
-    }
-    const std::uint32_t chain = s->chain.load(std::memory_order_acquire);
-    const std::uint32_t call = s->call.load(std::memory_order_acquire);
-    if ((call & kUnproven) != 0) [[unlikely]] {
-      unproven_ = i;
-      unproven_call_ = call;
-    }
-    if (chain == chain_) [[likely]]
-      return AttemptState::kComplete;
-    host_.step(Step::kValidate);
-    if (s->tag.load(std::memory_order_acquire) != tag_) return AttemptState::kBroken;
-    disagreeing_ = i;
-    disagreeing_call_ = call;
-    return AttemptState::kMismatch;
-  }
 
   // REQUIRES see(i) complete. Small operands are copied to `local`; large ones are read where they
   // are, or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
     host_.step(Step::kCollect);
-    Slot& slot = *slot_of(i);
+    Slot& slot = *slots_.of(i);
     if (bytes <= kSlotBytes) {
       std::uint64_t word[kSlotBytes / 8];
       for (std::size_t w = 0; w * 8 < bytes || w == 0; ++w) {
@@ -195,32 +137,18 @@ class Attempt {
       const bool valid = breaks(host_, Rule::kValidateOperand) || still_valid(i, bytes);
       return valid ? local : nullptr;
     }
-    const std::byte* staged = staged_of(i);
+    const StagingBuffer* staged = slots_.staging(i, 0);
     if (staged == nullptr) return nullptr;
-    if (!stable) return staged;
-    std::memcpy(spec_.scratch, staged, bytes);
+    if (!stable) return staged->bytes;
+    std::memcpy(spec_.scratch, staged->bytes, bytes);
     const bool valid = breaks(host_, Rule::kValidateStable) || still_valid(i, bytes);
     return valid ? spec_.scratch : nullptr;
-  }
-
-  // Where member i has staged its contribution; null: its slot has changed.
-  const std::byte* staged_of(std::uint32_t i) {
-    const Offset at = slot_of(i)->word[0].load(std::memory_order_acquire);
-    // A word that was torn by the next operation may lead anywhere.
-    if (slot_of(i)->tag.load(std::memory_order_acquire) != tag_) return nullptr;
-    return peers_.staging(at).bytes;
   }
 
   bool still_valid(std::uint32_t i, std::size_t bytes) {
     host_.step(Step::kValidate);
     order_stores();
-    Slot& slot = *slot_of(i);
-    if (bytes > kSlotBytes) {
-      const Offset at = slot.word[0].load(std::memory_order_acquire);
-      if (slot.tag.load(std::memory_order_acquire) != tag_) return false;
-      return peers_.staging(at).owner.load(std::memory_order_acquire) == owner_;
-    }
-    return slot.tag.load(std::memory_order_acquire) == tag_;
+    return bytes > kSlotBytes ? slots_.staging_holds(i, 0) : slots_.holds(i);
   }
   bool all_valid(std::size_t bytes) {
     if (breaks(host_, Rule::kValidateAll)) return true;
@@ -240,7 +168,7 @@ class Attempt {
       const std::uint32_t i = next_ - 1;
       const void* left = spec_.input;
       if (i != m_.rank) {
-        if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
+        if (const AttemptState s = slots_.see(i); s != AttemptState::kComplete) return s;
         left = operand(i, bytes, local_[right_ != nullptr], op.user);
         if (left == nullptr) return AttemptState::kBroken;
       }
@@ -265,7 +193,7 @@ class Attempt {
       const std::size_t at = block_begin(i), size = block_begin(i + 1) - at;
       const void* block = spec_.input;
       if (i != m_.rank) {
-        if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
+        if (const AttemptState s = slots_.see(i); s != AttemptState::kComplete) return s;
         block = operand(i, size, local_[0], false);
         if (block == nullptr) return AttemptState::kBroken;
       }
@@ -282,29 +210,33 @@ class Attempt {
 
   // --- Sliced: through one extent in the leader's store
 
-  std::uint64_t progress(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
-  bool reached(std::uint64_t word, std::uint32_t count) const {
-    return word >> 32 == owner_ >> 32 && static_cast<std::uint32_t>(word) >= count;
-  }
-
   void open_sliced() {
     if (spec_.reduction != nullptr) {
       plan_ = chunk_plan(m_.size, spec_.result_bytes, spec_.reduction->element_bytes, kStageBytes);
     }
-    close_slot();
-    Slot& slot = my_slot();
+    copied_ = 0;
+    member_ = 0;
+    most_chunks_ = 0;
+    for (std::uint32_t i = 0; spec_.reduction == nullptr && i < m_.size; ++i) {
+      most_chunks_ = std::max(most_chunks_, chunks_of(i));
+    }
+    slots_.close();
+    Slot& slot = slots_.mine();
     slot.word[0].store(extent_, std::memory_order_release);
-    slot.word[1].store(staging_[0], std::memory_order_release);  // of even chunks
-    slot.word[2].store(staging_[1], std::memory_order_release);  // of odd ones
-    slot.staged.store(progress(0), std::memory_order_release);
-    slot.reduced.store(progress(0), std::memory_order_release);
-    show_slot();
+    slot.word[kStagingWord].store(staging_[0], std::memory_order_release);
+    slot.word[kStagingWord + 1].store(staging_[1], std::memory_order_release);
+    slots_.reset(&Slot::staged);
+    slots_.reset(&Slot::reduced);
+    slots_.show();
   }
+  // Of chunk k's staging buffer, in a slot.
+  static constexpr unsigned kStagingWord = 1;
+  static constexpr unsigned staging_word(std::uint32_t k) { return kStagingWord + k % 2; }
 
   AttemptState find_extent() {
-    if (const AttemptState s = see(leader_); s != AttemptState::kComplete) return s;
+    if (const AttemptState s = slots_.see(leader_); s != AttemptState::kComplete) return s;
     host_.step(Step::kCollect);
-    const Offset at = slot_of(leader_)->word[0].load(std::memory_order_acquire);
+    const Offset at = slots_.of(leader_)->word[0].load(std::memory_order_acquire);
     if (!breaks(host_, Rule::kValidateExtent) && !still_valid(leader_, 0)) {
       return AttemptState::kBroken;
     }
@@ -312,66 +244,52 @@ class Attempt {
     return AttemptState::kComplete;
   }
 
-  using Counter = std::atomic<std::uint64_t> Slot::*;
+  std::byte* result() const { return host_.base() + extent_; }
 
-  // kComplete: every member's counter has reached `count`.
-  AttemptState all_reached(Counter counter, std::uint32_t count) {
-    for (; seen_ < m_.size; ++seen_) {
-      if (seen_ == m_.rank) continue;
-      if (const AttemptState s = see(seen_); s != AttemptState::kComplete) return s;
-      const std::uint64_t word = (slot_of(seen_)->*counter).load(std::memory_order_acquire);
-      if (!reached(word, count)) return AttemptState::kPending;
-    }
-    seen_ = 0;
-    return AttemptState::kComplete;
-  }
+  // --- Sliced reduction. In round k chunk k is staged, my slice of chunk k-1 reduced, and the
+  // others' slices of chunk k-2, which is whole then, copied out.
 
-  void publish_progress(Counter counter, std::uint32_t count, Step step) {
-    host_.step(step);
-    (my_slot().*counter).store(progress(count), std::memory_order_release);
-    if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
-  }
-
-  // In round k chunk k is staged, chunk k-1 reduced, and chunk k-2, which is whole then, copied
-  // out.
   AttemptState reduce_sliced() {
-    std::byte* result = host_.base() + extent_;
     for (; chunk_ < plan_.chunks + 2; ++chunk_, stage_ = 0) {
       const std::uint32_t k = chunk_;
       const bool reduces = k >= 1 && k - 1 < plan_.chunks;
       // Everybody has reduced chunk k-2: it can be read, and its staging filled again.
       if (stage_ == 0) {
         if (k >= 2) {
-          if (const AttemptState s = all_reached(&Slot::reduced, k - 1);
+          if (const AttemptState s = slots_.all_reached(&Slot::reduced, k - 1);
               s != AttemptState::kComplete) {
             return s;
           }
-          copy_out(k - 2, result);
+          copy_slices(k - 2);
         }
         stage_ = 1;
       }
       // Everybody has entered this operation before the second buffer is filled: it may hold what
       // they read in the one before.
       if (reduces) {
-        if (const AttemptState s = all_reached(&Slot::staged, k); s != AttemptState::kComplete) {
+        if (const AttemptState s = slots_.all_reached(&Slot::staged, k);
+            s != AttemptState::kComplete) {
           return s;
         }
       }
       if (k < plan_.chunks) stage(k);
       if (reduces) {
-        if (const AttemptState s = reduce_slice(k - 1, result); s != AttemptState::kComplete) {
-          return s;
-        }
-        publish_progress(&Slot::reduced, k, Step::kReduced);
+        if (const AttemptState s = reduce_slice(k - 1); s != AttemptState::kComplete) return s;
+        slots_.publish(&Slot::reduced, k, Step::kReduced);
       }
     }
     return AttemptState::kComplete;
   }
 
-  void copy_out(std::uint32_t k, const std::byte* result) {
+  // The others' slices; mine lies there since it was reduced.
+  void copy_slices(std::uint32_t k) {
     if (spec_.early == nullptr) return;
-    copy_chunk(spec_.early + plan_.chunk_begin(k), result + plan_.chunk_begin(k),
-               plan_.chunk_size(k), plan_.bytes);
+    const std::size_t at = plan_.chunk_begin(k);
+    const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
+    const bool past = streams(plan_.bytes);
+    copy_part(spec_.early + at, result() + at, own.begin, past);
+    copy_part(spec_.early + at + own.end, result() + at + own.end, plan_.chunk_size(k) - own.end,
+              past);
   }
 
   // Copies what others will reduce of chunk k.
@@ -382,50 +300,86 @@ class Attempt {
       std::memcpy(to, chunk, own.begin);
       std::memcpy(to + own.end, chunk + own.end, plan_.chunk_size(k) - own.end);
     });
-    publish_progress(&Slot::staged, k + 1, Step::kStaged);
+    slots_.publish(&Slot::staged, k + 1, Step::kStaged);
   }
 
-  // Where member i has staged chunk k; null: its slot has changed.
-  StagingBuffer* chunk_of(std::uint32_t i, std::uint32_t k) {
-    Slot* slot = slot_of(i);
-    const Offset at = slot->word[1 + k % 2].load(std::memory_order_acquire);
-    if (slot->tag.load(std::memory_order_acquire) != tag_) return nullptr;
-    return &peers_.staging(at);
-  }
+  // Blocks that stay in the nearest cache between being reduced and being copied.
+  static constexpr std::size_t kFoldBytes = 8 * 1024;
 
-  AttemptState reduce_slice(std::uint32_t k, std::byte* result) {
+  AttemptState reduce_slice(std::uint32_t k) {
     const Reduction& op = *spec_.reduction;
     const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
     const std::size_t bytes = own.end - own.begin;
     if (bytes == 0) return AttemptState::kComplete;
-    std::byte* out = result + plan_.chunk_begin(k) + own.begin;
+    std::byte* out = result() + plan_.chunk_begin(k) + own.begin;
     if (!host_.touch(m_.world[leader_], out, bytes)) return AttemptState::kNoMemory;
+    bool valid = true;
+    if (op.user) {
+      valid = reduce_block(k, own.begin, bytes, out);
+      if (valid && spec_.early != nullptr) {
+        std::memcpy(spec_.early + plan_.chunk_begin(k) + own.begin, out, bytes);
+      }
+    } else {
+      const auto reduce = [&](bool past_cache) { valid = reduce_blocks(k, own, out, past_cache); };
+      if (spec_.early != nullptr && bytes >= journal::PayloadStores::kLeastBytes) {
+        host_.payload_stores().timed(journal::PayloadUse::kReduction, bytes, reduce);
+      } else {
+        reduce(false);
+      }
+    }
+    return valid && chunk_valid(k, Rule::kValidateChunk) ? AttemptState::kComplete
+                                                         : AttemptState::kBroken;
+  }
+
+  // Block by block, into the extent and to the program. past_cache: the extent's stores. REQUIRES
+  // `early` then.
+  bool reduce_blocks(std::uint32_t k, ChunkPlan::Slice own, std::byte* out, bool past_cache) {
+    const std::size_t element = spec_.reduction->element_bytes;
+    const std::size_t block = std::max(kFoldBytes / element, std::size_t{1}) * element;
+    std::byte* early = spec_.early;
+    if (early != nullptr) early += plan_.chunk_begin(k) + own.begin;
+    for (std::size_t at = 0; at < own.end - own.begin; at += block) {
+      const std::size_t size = std::min(block, own.end - own.begin - at);
+      std::byte* first = past_cache ? early + at : out + at;
+      if (!reduce_block(k, own.begin + at, size, first)) return false;
+      if (past_cache) {
+        journal::copy_past_cache(out + at, first, size);
+      } else if (early != nullptr) {
+        copy_part(early + at, first, size, streams(plan_.bytes));
+      }
+    }
+    return true;
+  }
+
+  // Reduces `bytes` of all members' chunk k, from `at` on, to `out`. False: an operand has changed.
+  bool reduce_block(std::uint32_t k, std::size_t at, std::size_t bytes, std::byte* out) {
+    const Reduction& op = *spec_.reduction;
     const auto* mine = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
     const auto source = [&](std::uint32_t i) -> const std::byte* {
-      if (i == m_.rank) return mine + own.begin;
-      const StagingBuffer* s = chunk_of(i, k);
+      if (i == m_.rank) return mine + at;
+      const StagingBuffer* s = slots_.staging(i, staging_word(k));
       host_.step(Step::kCollect);  // it may be filled again from now on
-      return s == nullptr ? nullptr : s->bytes + own.begin;
+      return s == nullptr ? nullptr : s->bytes + at;
     };
     const void* right = source(m_.size - 1);
-    if (right == nullptr) return AttemptState::kBroken;
+    if (right == nullptr) return false;
     if (op.user) {
       std::memcpy(out, right, bytes);
-      if (!chunk_valid(k, Rule::kValidateStable)) return AttemptState::kBroken;
+      if (!chunk_valid(k, Rule::kValidateStable)) return false;
       right = out;
     }
     for (std::uint32_t i = m_.size - 1; i-- > 0;) {
       const void* left = source(i);
-      if (left == nullptr) return AttemptState::kBroken;
+      if (left == nullptr) return false;
       if (op.user && i != m_.rank) {
         std::memcpy(spec_.scratch, left, bytes);
-        if (!chunk_valid(k, Rule::kValidateStable)) return AttemptState::kBroken;
+        if (!chunk_valid(k, Rule::kValidateStable)) return false;
         left = spec_.scratch;
       }
       op.combine(op, left, right, out, bytes / op.element_bytes);
       right = out;
     }
-    return chunk_valid(k, Rule::kValidateChunk) ? AttemptState::kComplete : AttemptState::kBroken;
+    return true;
   }
 
   // Whether everything read of the members' chunk k belonged to this attempt.
@@ -434,37 +388,80 @@ class Attempt {
     if (breaks(host_, rule)) return true;
     order_stores();
     for (std::uint32_t i = 0; i < m_.size; ++i) {
-      if (i == m_.rank) continue;
-      const StagingBuffer* s = chunk_of(i, k);
-      if (s == nullptr || s->owner.load(std::memory_order_acquire) != owner_) return false;
+      if (i != m_.rank && !slots_.staging_holds(i, staging_word(k))) return false;
     }
     return true;
   }
 
-  // Every member writes its own block.
+  // --- Sliced gather: every member writes its own block, chunk by chunk, and copies the others'
+  // chunks out as they come.
+
+  static constexpr std::size_t kGatherChunkBytes = 64 * 1024;
+
   AttemptState gather_direct() {
-    if (chunk_ == 0) {
-      const std::size_t at = block_begin(m_.rank), bytes = spec_.input_bytes;
-      std::byte* to = host_.base() + extent_ + at;
-      if (bytes > 0) {
-        if (!host_.touch(m_.world[leader_], to, bytes)) return AttemptState::kNoMemory;
-        std::memcpy(to, spec_.input, bytes);
+    for (; chunk_ < chunks_of(m_.rank); ++chunk_) {
+      if (!write_own(chunk_)) return AttemptState::kNoMemory;
+      slots_.publish(&Slot::reduced, chunk_ + 1, Step::kReduced);
+      if (const AttemptState s = copy_others();
+          s == AttemptState::kBroken || s == AttemptState::kMismatch) {
+        ++chunk_;
+        return s;
       }
-      publish_progress(&Slot::reduced, 1, Step::kReduced);
-      chunk_ = 1;
     }
-    return all_reached(&Slot::reduced, 1);
+    return copy_others();
+  }
+
+  // An empty block is a chunk of nothing: its member has come.
+  std::uint32_t chunks_of(std::uint32_t i) const {
+    const std::size_t bytes = block_begin(i + 1) - block_begin(i);
+    return static_cast<std::uint32_t>(
+        std::max((bytes + kGatherChunkBytes - 1) / kGatherChunkBytes, std::size_t{1}));
+  }
+  // Bytes [begin, end) of the result that are chunk k of member i's block.
+  struct Part {
+    std::size_t begin, end;
+  };
+  Part chunk_of(std::uint32_t i, std::uint32_t k) const {
+    const std::size_t begin = block_begin(i) + k * kGatherChunkBytes;
+    return {begin, std::min(begin + kGatherChunkBytes, block_begin(i + 1))};
+  }
+
+  // False: no memory.
+  bool write_own(std::uint32_t k) {
+    const Part part = chunk_of(m_.rank, k);
+    const std::size_t bytes = part.end - part.begin;
+    if (bytes == 0) return true;
+    const auto* from = static_cast<const std::byte*>(spec_.input) + k * kGatherChunkBytes;
+    std::byte* to = result() + part.begin;
+    if (!host_.touch(m_.world[leader_], to, bytes)) return false;
+    host_.payload_stores().copy(to, from, bytes);
+    const bool there = spec_.early == nullptr || spec_.early + part.begin == from;
+    if (!there) copy_chunk(spec_.early + part.begin, from, bytes, spec_.result_bytes);
+    return true;
+  }
+
+  // kComplete: all have written all, and it is copied. The first chunks of all, then the second.
+  AttemptState copy_others() {
+    for (; copied_ < most_chunks_; ++copied_, member_ = 0) {
+      for (; member_ < m_.size; ++member_) {
+        if (member_ == m_.rank || copied_ >= chunks_of(member_)) continue;
+        const AttemptState s = slots_.reached(member_, &Slot::reduced, copied_ + 1);
+        const bool trust = s == AttemptState::kPending && breaks(host_, Rule::kGatheredWhenWritten);
+        if (s != AttemptState::kComplete && !trust) return s;
+        if (spec_.early == nullptr) continue;
+        const Part part = chunk_of(member_, copied_);
+        copy_chunk(spec_.early + part.begin, result() + part.begin, part.end - part.begin,
+                   spec_.result_bytes);
+      }
+    }
+    return AttemptState::kComplete;
   }
 
   H& host_;
-  journal::PeerView& peers_;
   Members& m_;
   const AttemptSpec& spec_;
-  std::uint64_t sequence_ = 0;
-  Tag tag_ = 0;
-  std::uint64_t owner_ = 0;
-  std::uint32_t chain_ = 0;
-  std::uint32_t call_ = 0;
+  AttemptSlots<H> slots_;
+  journal::PeerView& peers_;
   std::uint32_t leader_ = 0;
   std::uint32_t next_ = 0;       // flat: member that comes next; counts down in a reduction
   const void* right_ = nullptr;  // flat reduction: what is folded so far
@@ -474,11 +471,9 @@ class Attempt {
   ChunkPlan plan_ = {};
   std::uint32_t chunk_ = 0;  // sliced: round
   std::uint32_t stage_ = 0;
-  std::uint32_t seen_ = 0;  // members that were seen to have come so far
-  std::uint32_t unproven_ = kNobody;
-  std::uint32_t unproven_call_ = 0;
-  std::uint32_t disagreeing_ = 0;
-  std::uint32_t disagreeing_call_ = 0;
+  std::uint32_t most_chunks_ = 0;  // sliced gather: of a member
+  std::uint32_t copied_ = 0;       // chunks of all that are copied, and members of the next one
+  std::uint32_t member_ = 0;
   alignas(16) std::byte local_[2][kSlotBytes];
 };
 

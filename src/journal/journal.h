@@ -72,7 +72,7 @@ class Journal {
     std::uint64_t value = 0;
     if (bytes > kInlineBytes) {
       value = allocate(bytes);
-      std::memcpy(host_.base() + value, data, bytes);
+      host_.payload_stores().copy(host_.base() + value, static_cast<const std::byte*>(data), bytes);
     } else if (bytes > 0) {
       std::memcpy(&value, data, bytes);
     }
@@ -147,7 +147,7 @@ class Journal {
     while (at < e.bytes) {
       const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, kPieceBytes);
       host_.step(Step::kPayload);
-      std::memcpy(host_.base() + e.value + at, data + at, piece);
+      host_.payload_stores().copy(host_.base() + e.value + at, data + at, piece);
       host_.step(Step::kWritten);
       e.written.store(at += piece, std::memory_order_release);
     }

@@ -30,6 +30,37 @@ inline void copy_past_cache(std::byte* to, const std::byte* from, std::size_t by
   std::memcpy(to + at, from + at, bytes - at);
 }
 
+// What large payload is written for: each use has its own times.
+enum class PayloadUse : std::uint8_t {
+  kCopy,
+  kReduction,  // of operands that others have just written
+  kCount,
+};
+
+// Which of two ways has been the faster one. Pure: a function of the times that it was told.
+class StoreChoice {
+ public:
+  // Of a way: processor clock ticks for 1 KiB.
+  using Ticks = std::uint64_t;
+  static constexpr unsigned kTryEvery = 64;  // the slower way is tried again this often
+  static constexpr Ticks kOutlier = 4;       // times the average: something else ran meanwhile
+
+  // Whether the next payload goes past the cache.
+  bool next_is_past_cache() {
+    const bool faster = ticks_[true] < ticks_[false];
+    return ++turn_ % kTryEvery == 0 ? !faster : faster;
+  }
+  void note(bool past_cache, Ticks ticks) {
+    Ticks& average = ticks_[past_cache];
+    if (average == 0) average = ticks;
+    average = (7 * average + std::min(ticks, kOutlier * average)) / 8 + 1;
+  }
+
+ private:
+  Ticks ticks_[2] = {};  // moving averages; 0: not tried yet, which is the fastest
+  unsigned turn_ = 0;
+};
+
 // Which stores are faster depends on what no rule knows: whether ranks share a cache, how much of
 // it a virtual machine has just now, how large the journal has become. So both are timed, where the
 // work is done: the faster kind is used, and the other one tried now and then. The bytes are the
@@ -45,7 +76,7 @@ class PayloadStores {
       std::memcpy(to, from, bytes);
       return;
     }
-    timed(bytes, [&](bool past_cache) {
+    timed(PayloadUse::kCopy, bytes, [&](bool past_cache) {
       if (past_cache) {
         copy_past_cache(to, from, bytes);
       } else {
@@ -56,32 +87,17 @@ class PayloadStores {
 
   // write(past_cache) writes so many bytes, one way or the other.
   template <class Write>
-  void timed(std::size_t bytes, Write&& write) {
-    const bool past_cache = next_is_past_cache();
+  void timed(PayloadUse use, std::size_t bytes, Write&& write) {
+    StoreChoice& choice = choices_[static_cast<std::size_t>(use)];
+    const bool past_cache = choice.next_is_past_cache();
     const std::uint64_t begin = __rdtsc();
     write(past_cache);
     if (past_cache) _mm_sfence();
-    note(past_cache, (__rdtsc() - begin) * 1024 / bytes);
+    choice.note(past_cache, (__rdtsc() - begin) * 1024 / bytes);
   }
 
  private:
-  // Of a kind of store: processor clock ticks for 1 KiB, a moving average.
-  using Ticks = std::uint64_t;
-  static constexpr unsigned kTryEvery = 64;
-  static constexpr Ticks kOutlier = 4;  // times the average: something else ran meanwhile
-
-  bool next_is_past_cache() {
-    const bool faster = ticks_[true] < ticks_[false];
-    return ++turn_ % kTryEvery == 0 ? !faster : faster;
-  }
-  void note(bool past_cache, Ticks ticks) {
-    Ticks& average = ticks_[past_cache];
-    if (average == 0) average = ticks;
-    average = (7 * average + std::min(ticks, kOutlier * average)) / 8 + 1;
-  }
-
-  Ticks ticks_[2] = {};
-  unsigned turn_ = 0;
+  StoreChoice choices_[static_cast<std::size_t>(PayloadUse::kCount)];
 };
 
 }  // namespace rejoin::journal

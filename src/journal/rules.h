@@ -21,6 +21,7 @@ enum class Rule : std::uint8_t {
   kValidateGathered,            // Must 4: of a block that a flat gather copied
   kValidateExtent,              // Must 4: of the leader's slot after its extent was read
   kValidateChunk,               // Must 4: of all staging that a slice was reduced from
+  kGatheredWhenWritten,         // a member's block is copied as far as it has shown
   kPayloadBeforeRecord,         // Must 1: of a broadcast
   kHeadStartByExtent,           // Must 1: chunks of a broadcast count by the record's extent
   kRecordBeforeReturn,          // Must 2

@@ -14,6 +14,14 @@ inline bool apart(const void* a, std::size_t a_bytes, const void* b, std::size_t
   return pa + a_bytes <= pb || pb + b_bytes <= pa;
 }
 
+// Where members' blocks may be gathered before all of them are there: `to`, or null. What this rank
+// brings must lie apart from them, or at its own place, `before` bytes from the first.
+inline std::byte* early_gathered(const void* input, std::size_t input_bytes, std::byte* to,
+                                 std::size_t bytes, std::size_t before) {
+  if (to == nullptr) return nullptr;
+  return input == to + before || apart(input, input_bytes, to, bytes) ? to : nullptr;
+}
+
 // Of data.
 inline std::size_t bytes_of(MPI_Datatype type, int count) {
   return static_cast<std::size_t>(count) * type->size_bytes;

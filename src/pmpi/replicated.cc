@@ -93,6 +93,7 @@ struct AllgatherPlan {
   void* receive;
   MPI_Datatype type;
   std::size_t block, all;  // bytes
+  std::size_t before;      // of the blocks before mine
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
@@ -103,6 +104,7 @@ struct AllgatherPlan {
     type = recvtype;
     block = bytes_of(recvtype, recvcount);
     all = block * comm->comm->members.size;
+    before = block * comm->comm->members.rank;
     if (sendbuf == MPI_IN_PLACE) {
       sendbuf = value_at(recvbuf, recvtype, std::ptrdiff_t{comm->rank()} * recvcount);
       sendcount = recvcount;
@@ -130,7 +132,7 @@ struct AllgatherPlan {
       spec.input = input.data();
       spec.input_bytes = plan.block;
       spec.result_bytes = plan.all;
-      spec.early = to != nullptr && apart(spec.input, plan.block, to, plan.all) ? to : nullptr;
+      spec.early = early_gathered(spec.input, plan.block, to, plan.all, plan.before);
     }
     void deliver(const Outcome& o) { put_values(plan.type, o.data(), plan.all, plan.receive); }
     const AllgatherPlan& plan;
@@ -210,9 +212,8 @@ struct AllgathervPlan {
       spec.input_bytes = begin[plan.me + 1] - begin[plan.me];
       spec.result_bytes = begin[plan.members];
       spec.blocks = begin;
-      spec.early = to != nullptr && apart(spec.input, spec.input_bytes, to, spec.result_bytes)
-                       ? to
-                       : nullptr;
+      spec.early =
+          early_gathered(spec.input, spec.input_bytes, to, spec.result_bytes, begin[plan.me]);
     }
     void deliver(const Outcome& o) {
       if (o.at == spec.early && spec.early != nullptr) return;

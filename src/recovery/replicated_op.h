@@ -211,12 +211,12 @@ class ReplicatedOp {
       case engine::AttemptState::kComplete:
         if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
           value_ = attempt_->extent();
-          in_early_ = spec_.reduction != nullptr && spec_.early != nullptr;
+          in_early_ = spec_.early != nullptr;
         }
         state_ = State::kComplete;
         return Progress::kPending;
       case engine::AttemptState::kMismatch:
-        return mismatch({attempt_->disagreeing(), attempt_->disagreeing_call()});
+        return mismatch({attempt_->slots().disagreeing(), attempt_->slots().disagreeing_call()});
       case engine::AttemptState::kNoMemory:
         r_.journal.out_of_memory();
       case engine::AttemptState::kBroken:
@@ -225,7 +225,7 @@ class ReplicatedOp {
         break;
     }
     if (!engine::breaks(r_.host, Rule::kNewGeneration) &&
-        (r_.comms.generation(c_) & 0xffffu) != attempt_->generation()) {
+        (r_.comms.generation(c_) & 0xffffu) != attempt_->slots().generation()) {
       return give_up(r_.comms.find_record(c_, e_.sequence));
     }
     if (attempt_spec_.algorithm == engine::Algorithm::kLeader && !thorough) {
@@ -255,8 +255,9 @@ class ReplicatedOp {
   }
 
   Progress complete() {
-    if (attempt_->unproven() != kNobody) [[unlikely]] {
-      ops_.bootstrap.prove(c_, e_.sequence, attempt_->unproven(), attempt_->unproven_call());
+    const auto& slots = attempt_->slots();
+    if (slots.unproven() != kNobody) [[unlikely]] {
+      ops_.bootstrap.prove(c_, e_.sequence, slots.unproven(), slots.unproven_call());
     }
     if ((e_.call & journal::kUnproven) != 0) [[unlikely]]
       prove_mine();

@@ -172,8 +172,8 @@ struct ReplicatedSpec {
   // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
   // all blocks have input_bytes.
   const std::size_t* blocks = nullptr;
-  // If not null: result_bytes of the caller's memory, apart from `input`, which may be written
-  // before the commit.
+  // If not null: result_bytes of the caller's memory, which may be written before the commit.
+  // Apart from `input`, or an input of Allgather(v) that lies at its place in it.
   void* early = nullptr;
 };
 

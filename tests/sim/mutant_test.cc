@@ -79,6 +79,7 @@ const RuleCase kRules[] = {
     {"ValidateOperand", Rule::kValidateOperand, "overlap", "mixed"},
     {"ValidateAll", Rule::kValidateAll, "staging", ""},
     {"ValidateGathered", Rule::kValidateGathered, "staging", "violation"},
+    {"GatheredWhenWritten", Rule::kGatheredWhenWritten, "gathers-in-chunks", "I1"},
     {"PayloadBeforeRecord", Rule::kPayloadBeforeRecord, "chunks", "I1", 40},
     {"HeadStartByExtent", Rule::kHeadStartByExtent, "chunks", "I1"},
     {"RecordBeforeReturn", Rule::kRecordBeforeReturn, "two", "I2"},

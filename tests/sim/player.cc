@@ -311,13 +311,13 @@ Status Player::bcast(Comm& c, std::uint32_t root, std::size_t count, How how) {
                     how.early && c.me != root);
 }
 
-Status Player::allgather(Comm& c, std::size_t count) {
+Status Player::allgather(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   return replicated(c, OpKind::kAllgather, -1, contribution(c, count, true), count * c.size(),
-                    nullptr, nullptr, false);
+                    nullptr, nullptr, how.early);
 }
 
-Status Player::allgatherv(Comm& c, std::size_t count) {
+Status Player::allgatherv(Comm& c, std::size_t count, How how) {
   if (c.comm == nullptr) return Status::kOk;
   auto* blocks = static_cast<std::size_t*>(allocate((c.size() + 1) * sizeof(std::size_t)));
   blocks[0] = 0;
@@ -326,7 +326,7 @@ Status Player::allgatherv(Comm& c, std::size_t count) {
   }
   const std::size_t mine = (blocks[c.me + 1] - blocks[c.me]) / sizeof(Element);
   return replicated(c, OpKind::kAllgatherv, -1, contribution(c, mine, true),
-                    blocks[c.size()] / sizeof(Element), nullptr, blocks, false);
+                    blocks[c.size()] / sizeof(Element), nullptr, blocks, how.early);
 }
 
 }  // namespace rejoin::sim

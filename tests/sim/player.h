@@ -62,9 +62,9 @@ class Player {
   Status allreduce(Comm& c, std::size_t count, How how = {});
   Status barrier(Comm& c);
   Status bcast(Comm& c, std::uint32_t root, std::size_t count, How how = {});
-  Status allgather(Comm& c, std::size_t count);
+  Status allgather(Comm& c, std::size_t count, How how = {});
   // Member i contributes a number of elements that depends on i and `count`, for some none.
-  Status allgatherv(Comm& c, std::size_t count);
+  Status allgatherv(Comm& c, std::size_t count, How how = {});
 
   Status reduce(Comm& c, std::uint32_t root, std::size_t count);
   Status gather(Comm& c, std::uint32_t root, std::size_t count);

@@ -185,10 +185,10 @@ void play(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
       p.bcast(c, l.a, l.count, {false, l.how.early});
       break;
     case Kind::kAllgather:
-      p.allgather(c, l.count);
+      p.allgather(c, l.count, {false, l.how.early});
       break;
     case Kind::kAllgatherv:
-      p.allgatherv(c, l.count);
+      p.allgatherv(c, l.count, {false, l.how.early});
       break;
     case Kind::kReduce:
       p.reduce(c, l.a, l.count);

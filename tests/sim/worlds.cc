@@ -15,6 +15,7 @@ constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
 constexpr std::size_t kStagedCount = 5;         // through staging, everybody reads all of it
 constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are used again
+constexpr std::size_t kTwoChunksCount = 8400;   // two chunks of a gathered block
 constexpr std::size_t kChunksCount = 8200;      // a broadcast in three chunks
 
 using Comm = Player::Comm;
@@ -140,9 +141,17 @@ void add_large(Worlds& worlds) {
   worlds.add({"gathers", 4,
               [](Player& p) {
                 Comm all = p.everyone();
-                p.allgatherv(all, kSlicedCount);
+                p.allgatherv(all, kSlicedCount, {.early = true});
                 p.allgather(all, 3);
-                p.allgather(all, kSlicedCount);
+                p.allgather(all, kSlicedCount, {.early = p.rank() % 2 == 1});
+              }},
+             kAttempts, {Probe::kProgressLost});
+  // Chunks of a block are copied while its member writes the next.
+  worlds.add({"gathers-in-chunks", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                p.allgatherv(all, kTwoChunksCount, {.early = true});
+                p.allreduce(all, kInlineCount);
               }},
              kAttempts, {Probe::kProgressLost});
   worlds.add({"leader", 24,

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "journal/payload_stores.h"
 #include "journal/snapshot_cost.h"
 #include "thread_job.h"
 
@@ -313,6 +315,55 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
     ASSERT_FALSE(is_there(page)) << at;
     ASSERT_TRUE(host.touch(0, page, 4096));
     EXPECT_TRUE(is_there(page)) << at;
+  }
+}
+
+// Which way a choice takes next, so many times; every way takes so long.
+std::string ways(journal::StoreChoice& choice, unsigned times, std::uint64_t through,
+                 std::uint64_t past) {
+  std::string taken;
+  for (unsigned i = 0; i < times; ++i) {
+    const bool past_cache = choice.next_is_past_cache();
+    taken += past_cache ? 'p' : 't';
+    choice.note(past_cache, past_cache ? past : through);
+  }
+  return taken;
+}
+
+TEST(StoreChoice, TakesTheFasterWayAndTriesTheOtherNowAndThen) {
+  journal::StoreChoice choice;
+  ways(choice, 2, 100, 50);  // each way once
+  const std::string taken = ways(choice, 640, 100, 50);
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), 't'), 10) << taken;
+}
+
+TEST(StoreChoice, FollowsAMachineThatChanges) {
+  journal::StoreChoice choice;
+  ways(choice, 640, 100, 50);
+  ways(choice, 640, 100, 400);
+  const std::string taken = ways(choice, 640, 100, 400);
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), 'p'), 10) << taken;
+}
+
+TEST(StoreChoice, IsNotMisledByOneOutlier) {
+  journal::StoreChoice choice;
+  ways(choice, 640, 100, 80);
+  choice.note(true, 1000 * 1000);
+  const std::string taken = ways(choice, 640, 100, 80);
+  EXPECT_GT(std::count(taken.begin(), taken.end(), 'p'), 300) << taken;
+}
+
+TEST(PayloadStores, CopyTheSameBytesEitherWayAtAnyAlignment) {
+  journal::PayloadStores stores;
+  std::vector<std::byte> from(3 * journal::PayloadStores::kLeastBytes), to(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
+  for (std::size_t i = 0; i < 300; ++i) {  // both ways are taken
+    const std::size_t skew_from = i % 67, skew_to = i % 61, bytes = from.size() - 128 - i;
+    std::fill(to.begin(), to.end(), std::byte{0});
+    stores.copy(to.data() + skew_to, from.data() + skew_from, bytes);
+    ASSERT_EQ(std::memcmp(to.data() + skew_to, from.data() + skew_from, bytes), 0) << i;
+    ASSERT_EQ(to[skew_to + bytes], std::byte{0}) << i;
+    ASSERT_TRUE(skew_to == 0 || to[skew_to - 1] == std::byte{0}) << i;
   }
 }
 

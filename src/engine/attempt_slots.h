@@ -1,0 +1,159 @@
+// What the members show each other of one attempt: their slots, and how far each has come.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/host.h"
+#include "journal/peer_view.h"
+#include "journal/rules.h"
+#include "journal/step.h"
+#include "journal/waiting.h"
+
+namespace rejoin::engine {
+
+enum class AttemptState : std::uint8_t {
+  kPending,
+  kComplete,
+  kBroken,    // an operand changed while it was read: its rank has gone on, and has a record
+  kMismatch,  // disagreeing() contributes to another operation
+  kNoMemory,
+};
+
+// Of a large contribution, by member: how much is staged (or, in a gather, written), and reduced.
+using Counter = std::atomic<std::uint64_t> Slot::*;
+
+template <Host H>
+class AttemptSlots {
+ public:
+  AttemptSlots(H& host, journal::PeerView& peers, Members& members)
+      : host_(host), peers_(peers), m_(members) {}
+
+  void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
+             std::uint32_t call) {
+    sequence_ = sequence;
+    tag_ = make_tag(sequence, generation);
+    owner_ = owner_of(m_.context, tag_);
+    chain_ = chain;
+    call_ = call;
+    unproven_ = kNobody;
+    seen_ = 0;
+  }
+
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  std::uint32_t generation() const { return static_cast<std::uint32_t>(tag_ >> 16 & 0xffff); }
+  std::uint64_t owner() const { return owner_; }
+  // After kMismatch.
+  std::uint32_t disagreeing() const { return disagreeing_; }
+  std::uint32_t disagreeing_call() const { return disagreeing_call_; }
+  // A member whose call was unproven (see Record); kNobody: there was none.
+  std::uint32_t unproven() const { return unproven_; }
+  std::uint32_t unproven_call() const { return unproven_call_; }
+
+  // --- Mine. Its contents change between close() and show().
+
+  Slot& mine() { return m_.mine->slot[sequence_ % kSlots]; }
+
+  void close() {
+    host_.step(Step::kSlotNone);
+    if (!breaks(host_, Rule::kSlotTagNone)) mine().tag.store(0, std::memory_order_relaxed);
+    host_.step(Step::kSlotContents);
+  }
+  void show() {
+    Slot& slot = mine();
+    slot.chain.store(chain_, std::memory_order_release);
+    slot.call.store(call_, std::memory_order_release);
+    host_.step(Step::kSlotTag);
+    slot.tag.store(tag_, std::memory_order_release);
+    if (!breaks(host_, Rule::kRingAfterSlot)) ring_sleepers(host_, m_.world, m_.size);
+  }
+
+  // Of a slot that is closed.
+  void reset(Counter counter) { (mine().*counter).store(counted(0), std::memory_order_release); }
+  void publish(Counter counter, std::uint32_t count, Step step) {
+    host_.step(step);
+    (mine().*counter).store(counted(count), std::memory_order_release);
+    if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
+  }
+
+  // --- The others'
+
+  Slot* of(std::uint32_t i) { return peers_.slot(m_, i, sequence_); }
+
+  // kComplete: member i's slot is there, and for the same operation.
+  AttemptState see(std::uint32_t i) {
+    host_.step(Step::kCollect);
+    Slot* s = of(i);
+    if (s == nullptr || s->tag.load(std::memory_order_acquire) != tag_) {
+      return AttemptState::kPending;
+    }
+    const std::uint32_t chain = s->chain.load(std::memory_order_acquire);
+    const std::uint32_t call = s->call.load(std::memory_order_acquire);
+    if ((call & kUnproven) != 0) [[unlikely]] {
+      unproven_ = i;
+      unproven_call_ = call;
+    }
+    if (chain == chain_) [[likely]]
+      return AttemptState::kComplete;
+    host_.step(Step::kValidate);
+    if (s->tag.load(std::memory_order_acquire) != tag_) return AttemptState::kBroken;
+    disagreeing_ = i;
+    disagreeing_call_ = call;
+    return AttemptState::kMismatch;
+  }
+
+  // Whether the slot that see(i) saw is still there.
+  bool holds(std::uint32_t i) { return of(i)->tag.load(std::memory_order_acquire) == tag_; }
+
+  // The staging buffer that a word of member i's slot names; null: the slot has changed, and a word
+  // that was torn by the next operation may lead anywhere.
+  StagingBuffer* staging(std::uint32_t i, unsigned word) {
+    const Offset at = of(i)->word[word].load(std::memory_order_acquire);
+    return holds(i) ? &peers_.staging(at) : nullptr;
+  }
+  // Whether it is still that, with bytes of this attempt.
+  bool staging_holds(std::uint32_t i, unsigned word) {
+    const StagingBuffer* s = staging(i, word);
+    return s != nullptr && s->owner.load(std::memory_order_acquire) == owner_;
+  }
+
+  // kComplete: member i's counter has reached `count`.
+  AttemptState reached(std::uint32_t i, Counter counter, std::uint32_t count) {
+    if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
+    const std::uint64_t word = (of(i)->*counter).load(std::memory_order_acquire);
+    const bool mine = word >> 32 == owner_ >> 32;
+    return mine && static_cast<std::uint32_t>(word) >= count ? AttemptState::kComplete
+                                                             : AttemptState::kPending;
+  }
+  // kComplete: that of every other member has.
+  AttemptState all_reached(Counter counter, std::uint32_t count) {
+    for (; seen_ < m_.size; ++seen_) {
+      if (seen_ == m_.rank) continue;
+      if (const AttemptState s = reached(seen_, counter, count); s != AttemptState::kComplete) {
+        return s;
+      }
+    }
+    seen_ = 0;
+    return AttemptState::kComplete;
+  }
+
+ private:
+  // Together with what tells it from another attempt's.
+  std::uint64_t counted(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
+
+  H& host_;
+  journal::PeerView& peers_;
+  Members& m_;
+  std::uint64_t sequence_ = 0;
+  Tag tag_ = 0;
+  std::uint64_t owner_ = 0;
+  std::uint32_t chain_ = 0;
+  std::uint32_t call_ = 0;
+  std::uint32_t seen_ = 0;  // members that were seen to have come so far
+  std::uint32_t unproven_ = kNobody;
+  std::uint32_t unproven_call_ = 0;
+  std::uint32_t disagreeing_ = 0;
+  std::uint32_t disagreeing_call_ = 0;
+};
+
+}  // namespace rejoin::engine
