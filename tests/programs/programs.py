@@ -36,6 +36,9 @@ class Program:
     def __init__(self, input_directory):
         self.input = input_directory
 
+    def last(self):
+        """Makes it take long enough that images are made of it, also on a fast machine."""
+
     def check(self, results):
         assert results, "the program gave nothing"
 
@@ -110,6 +113,9 @@ thermo_modify   format float %.15g
 run             {steps}
 write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format float %.15g
 """
+
+    def last(self):
+        self.steps = 1500
 
     def command(self, directory):
         script = self.script.format(cells=self.cells, steps=self.steps)

@@ -193,6 +193,8 @@ def main():
     shutil.rmtree(f"{options.out}/input", ignore_errors=True)
     os.makedirs(f"{options.out}/input")
     options.program = programs.ALL[options.name](f"{options.out}/input")
+    if options.snapshots:
+        options.program.last()
     undisturbed = run_program(options, "undisturbed")
     options.program.check(undisturbed.results)
     operations = operations_of(options.program, undisturbed.events)
