@@ -355,7 +355,7 @@ def command_again(options, shape, number):
 
 
 def run_shape(name, options):
-    """Runs jobs until so many deaths have happened; returns the number of jobs that failed."""
+    """Runs jobs until so many deaths, of every kind, have happened; returns how many jobs failed."""
     shape, failed, start_s = Shape(name, options), 0, time.monotonic()
     numbers = [options.job] * options.repeat if options.job is not None else range(10**9)
     try:
@@ -368,7 +368,7 @@ def run_shape(name, options):
                 print(f"again: {command_again(options, name, number)}", flush=True)
                 if not options.keep_going:
                     break
-            enough = shape.counts["deaths"] >= options.deaths
+            enough = shape.counts["deaths"] >= options.deaths and all(shape.counts.values())
             if options.job is None and (enough or tried > options.deaths):
                 break
     finally:

@@ -343,6 +343,15 @@ class Test:
             self._undisturbed[key] = result
         return self._undisturbed[key]
 
+    def runs(self, few, many, seen):
+        """Numbers of runs: so few, in the long mode so many, and more until seen() says that what is
+        left to chance has happened; at most ten times as many."""
+        count = many if self.long else few
+        for run in range(10 * count):
+            if run >= count and seen():
+                return
+            yield run
+
     def recovers(self, ranks, *command, kills=(), flags=(), ordered=True, **named):
         """Runs a program, kills ranks in it, and requires the output of an undisturbed run.
 

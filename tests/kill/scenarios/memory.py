@@ -29,7 +29,7 @@ def large(t, kind):
     for moment in MOMENTS if t.long else ["inside"]:
         t.recovers(2, *program, kills=[Kill(1, 2, moment)])
     middle = 0
-    for run in range(60 if t.long else 10):
+    for run in t.runs(2, 60, lambda: middle >= 2):
         rank, begun = run % 2, t.rng.randrange(rounds)
         delay_s = t.rng.uniform(0, 0.02)
 
@@ -41,8 +41,6 @@ def large(t, kind):
         result = t.recovers(2, *program, interfere=interfere)
         positions = [death["position"] for death in result.named("death")]
         middle += any(p["inside"] and p["ordinal"] <= rounds for p in positions)
-        if middle == 2 and not t.long:
-            return
     require(middle >= 2, f"only {middle} deaths were in the middle", result)
 
 

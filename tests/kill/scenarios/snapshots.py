@@ -97,7 +97,7 @@ def goes_on(t, ranks, *command):
     """Random deaths; the output is that of an undisturbed run."""
     expected = t.undisturbed(ranks, *command)
     woken = 0
-    for _ in range(60 if t.long else 2):
+    for _ in t.runs(2, 60, lambda: woken):
         result = t.run(ranks, *command, flags=EVERY_10_MS, interfere=at_random(t.rng))
         judge(result, expected, ranks)
         woken += from_images(result)

@@ -67,7 +67,7 @@ def snapshots_wrapped(t, how):
     for rank in range(n if how in ("sh", "shells", "python") else 0):
         require(expected.out.count(f"ended {rank} with 0\n") == 1, "not ended once", expected)
     woken = 0
-    for _ in range(30 if t.long else 2):
+    for _ in t.runs(2, 30, lambda: woken):
         interfere = at_random(t.rng) if how == "execs" else at_random_behind(t.rng, n)
         result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
         judge(result, expected, n)
@@ -141,7 +141,7 @@ def snapshots_wrapped_files(t):
     expected = t.run(n, script, leaves=leaves)
     require(len(expected.files) == len(leaves), "the files are not there", expected)
     woken = 0
-    for _ in range(60 if t.long else 3):
+    for _ in t.runs(3, 60, lambda: woken):
         flags, interfere = EVERY_10_MS, at_random_behind(t.rng, n)
         result = t.run(n, script, flags=flags, interfere=interfere, leaves=leaves)
         judge(result, expected, n)
