@@ -179,7 +179,7 @@ int remove(const Owner& owner, Attribute** place) {
 // Predefined attributes: pointers to integers. REQUIRES a predefined keyval.
 const int* predefined(int keyval) {
   static const int kTagUpperBound = INT_MAX, kNoHost = MPI_PROC_NULL, kAnyRank = MPI_ANY_SOURCE;
-  static const int kLocalClock = 0, kOnlyProgram = 0;
+  static const int kLocalClock = 0;
   switch (keyval) {
     case MPI_TAG_UB:
       return &kTagUpperBound;
@@ -190,7 +190,7 @@ const int* predefined(int keyval) {
     case MPI_WTIME_IS_GLOBAL:
       return &kLocalClock;
     case MPI_APPNUM:
-      return &kOnlyProgram;
+      return &context->program;
     case MPI_UNIVERSE_SIZE:
       return &context->universe_size;
     case MPI_LASTUSEDCODE:

@@ -75,6 +75,7 @@ struct Context {
 
   // Where predefined attributes point to.
   int universe_size;
+  int program;  // its number in the job
   int last_used_code;
 
   // The newest failure: MPI_Error_string tells more about it than about its class.

@@ -1,5 +1,6 @@
 // MPI_Init to MPI_Finalize, and what can be asked about them.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
 #include "process_image/image.h"
+#include "wire/messages.h"
 
 namespace rejoin::pmpi {
 
@@ -101,6 +103,8 @@ void start(const char* function, int thread_level) {
   c->thread_level = thread_level;
   c->first_thread = pthread_self();
   c->universe_size = static_cast<int>(rank->size());
+  const char* program = getenv(wire::kEnvProgram);
+  c->program = program != nullptr ? atoi(program) : 0;
   init_fortran_tables(c);
   context = c;
   refuse_several_threads(*rank);

@@ -173,7 +173,35 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   return true;
 }
 
+// What other launchers tell a process: how many of them there are.
+constexpr struct {
+  const char* variable;
+  const char* launcher;
+} kOtherLaunchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
+    {"PMI_SIZE", "mpiexec"},
+    {"SLURM_STEP_NUM_TASKS", "srun"},
+};
+
+// Ranks that somebody else has started would be as many worlds of one.
+bool is_started_by_another(char* error, std::size_t error_bytes) {
+  for (const auto& other : kOtherLaunchers) {
+    const char* value = getenv(other.variable);
+    const unsigned long ranks = value != nullptr ? strtoul(value, nullptr, 10) : 0;
+    if (ranks < 2) continue;
+    snprintf(
+        error, error_bytes,
+        "this process is one of %lu that %s has started (%s), but its MPI library is "
+        "Rejoin's, whose ranks only ftrun can start: write ftrun -n %lu PROGRAM (for a world of "
+        "one, unset %s)",
+        ranks, other.launcher, other.variable, ranks, other.variable);
+    return true;
+  }
+  return false;
+}
+
 bool attach_alone(char* error, std::size_t error_bytes) {
+  if (is_started_by_another(error, error_bytes)) return false;
   const std::uint64_t bytes = engine::segment_bytes_for(1, 0);
   const int fd = memfd_create("rejoin", MFD_CLOEXEC);
   const bool ok =

@@ -119,6 +119,7 @@ static_assert(offsetof(Message, text) == kMessageHeadBytes);
 inline constexpr const char* kEnvSocket = "REJOIN_SOCKET";  // abstract name, without its NUL
 inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
+inline constexpr const char* kEnvProgram = "REJOIN_PROGRAM";  // its number, see MPI_APPNUM
 inline constexpr const char* kEnvLibcRecording =
     "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
 // Of a process that is to become a written image (process_image/restorer.cc): "INCARNATION PATH".

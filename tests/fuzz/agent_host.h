@@ -44,7 +44,7 @@ class Host {
         loop_(launcher::monotonic_ns()),
         segment_(the_segment()),
         epoch_before_(epoch()),
-        outputs_(loop_, kRanks, false, output_calls()),
+        outputs_(loop_, kRanks, {}, output_calls()),
         connections_(loop_, listener(), kRanks, std::string(kSecret), connection_calls()),
         reporter_(segment_, [this](Report report) { post_report(report); }),
         messages_(loop_, segment_, outputs_, message_calls()),

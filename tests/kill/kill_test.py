@@ -24,6 +24,7 @@ from scenarios import (  # noqa: E402, F401
     memory,
     nobody,
     nonblocking,
+    programs,
     recoveries,
     rounds,
     shells,

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elf_image.h"
 #include "launcher/base/grammar.h"
 #include "launcher/cli/options.h"
+#include "launcher/cli/translations.h"
 #include "launcher/inspect/symbolizer.h"
 #include "launcher/program/elf.h"
 #include "launcher/supervisor/events.h"
@@ -68,6 +72,12 @@ Result<Command> parse(std::vector<const char*> words) {
   return parse_command_line(static_cast<int>(words.size()), words.data());
 }
 
+std::string error_of(const std::vector<const char*>& words) {
+  const auto parsed = parse(words);
+  EXPECT_FALSE(parsed.ok()) << words.back();
+  return parsed.ok() ? "" : parsed.error().text;
+}
+
 RunOptions run(const std::vector<const char*>& words) {
   const auto parsed = parse(words);
   EXPECT_TRUE(parsed.ok()) << parsed.error().text;
@@ -76,8 +86,9 @@ RunOptions run(const std::vector<const char*>& words) {
 
 TEST(Options, Defaults) {
   const RunOptions o = run({"a.out"});
-  EXPECT_FALSE(o.ranks.has_value());
-  EXPECT_EQ(o.command, std::vector<std::string>{"a.out"});
+  ASSERT_EQ(o.programs.size(), 1u);
+  EXPECT_FALSE(o.programs[0].ranks.has_value());
+  EXPECT_EQ(o.programs[0].command, std::vector<std::string>{"a.out"});
   EXPECT_EQ(o.max_restarts, 4u);
   EXPECT_TRUE(o.restart);
   EXPECT_TRUE(o.libc_recording);
@@ -88,10 +99,10 @@ TEST(Options, Defaults) {
 
 TEST(Options, EndWhereTheProgramBegins) {
   const RunOptions o = run({"-n", "3", "a.out", "-n", "5", "--quiet"});
-  EXPECT_EQ(o.ranks, 3u);
-  EXPECT_EQ(o.command, (std::vector<std::string>{"a.out", "-n", "5", "--quiet"}));
+  EXPECT_EQ(o.programs[0].ranks, 3u);
+  EXPECT_EQ(o.programs[0].command, (std::vector<std::string>{"a.out", "-n", "5", "--quiet"}));
   EXPECT_FALSE(o.quiet);
-  EXPECT_EQ(run({"-n", "2", "--", "-odd-"}).command, std::vector<std::string>{"-odd-"});
+  EXPECT_EQ(run({"-n", "2", "--", "-odd-"}).programs[0].command, std::vector<std::string>{"-odd-"});
 }
 
 TEST(Options, InEverySpelling) {
@@ -100,18 +111,116 @@ TEST(Options, InEverySpelling) {
                                              {"-n4", "x"},
                                              {"-np", "4", "x"},
                                              {"--np", "4", "x"},
-                                             {"--np=4", "x"}}) {
-    EXPECT_EQ(run(words).ranks, 4u);
+                                             {"--np=4", "x"},
+                                             {"-c", "4", "x"},
+                                             {"-N", "4", "x"},
+                                             {"-ppn", "4", "x"},
+                                             {"-ppn", "9", "-n", "4", "x"},
+                                             {"--npernode=4", "x"}}) {
+    EXPECT_EQ(run(words).programs[0].ranks, 4u);
   }
   const RunOptions o = run({"-wdir", "/d", "-x", "A=b=c", "-x", "D", "--kill", "0@1", "--kill=1@2",
                             "-tag-output", "-timeout", "2.5", "-q", "--no-restart", "x"});
-  EXPECT_EQ(o.working_directory, "/d");
-  ASSERT_EQ(o.exports.size(), 2u);
-  EXPECT_EQ(o.exports[0].second, "b=c");
-  EXPECT_FALSE(o.exports[1].second.has_value());
+  const ProgramOptions& program = o.programs[0];
+  EXPECT_EQ(program.working_directory, "/d");
+  ASSERT_EQ(program.exports.size(), 2u);
+  EXPECT_EQ(program.exports[0].second, "b=c");
+  EXPECT_FALSE(program.exports[1].second.has_value());
   EXPECT_EQ(o.kills.size(), 2u);
-  EXPECT_TRUE(o.tag_output && o.quiet && !o.restart);
+  EXPECT_TRUE(o.output.tagged && o.quiet && !o.restart);
   EXPECT_EQ(o.timeout_s, 2.5);
+}
+
+TEST(Options, OfSeveralPrograms) {
+  const RunOptions o = run({"-n",    "1",  "-q", "-x", "A=1", "a", "b",  ":", "-np", "3",
+                            "-wdir", "/d", "c",  "-n", "9",   ":", "-n", "2", "--",  "-e"});
+  ASSERT_EQ(o.programs.size(), 3u);
+  EXPECT_TRUE(o.quiet);
+  EXPECT_EQ(o.programs[0].command, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(o.programs[0].exports.size(), 1u);
+  EXPECT_EQ(o.programs[1].ranks, 3u);
+  EXPECT_EQ(o.programs[1].command, (std::vector<std::string>{"c", "-n", "9"}));
+  EXPECT_EQ(o.programs[1].working_directory, "/d");
+  EXPECT_TRUE(o.programs[1].exports.empty());
+  EXPECT_EQ(o.programs[2].ranks, 2u);
+  EXPECT_EQ(o.programs[2].command, std::vector<std::string>{"-e"});
+
+  for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
+           {{"-n", "1", "a", ":"}, "no program behind :"},
+           {{":", "-n", "1", "a"}, "no program to run"},
+           {{"-n", "1", "a", ":", "b"}, "say with -n how many ranks of b"},
+           {{"a", ":", "-n", "1", "b"}, "say with -n how many ranks of a"},
+           {{"-n", "1", "a", ":", "-n", "1", "-q", "b"}, "in front of the first program"},
+           {{"-n", "1", "a", ":", "-n", "1", "--wdi", "d", "b"}, "did you mean --wdir"},
+           {{"-n", "1000", "a", ":", "-n", "25", "b"}, "1025 ranks"}}) {
+    EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
+  }
+}
+
+TEST(Options, OfOtherLaunchers) {
+  const RunOptions o = run({"-l",
+                            "-timestamp-output",
+                            "-genv",
+                            "A",
+                            "1",
+                            "-env",
+                            "B",
+                            "c d",
+                            "-genvall",
+                            "--get-stack-traces",
+                            "--mca",
+                            "btl",
+                            "tcp,self",
+                            "--map-by=core",
+                            "-merge-stderr-to-stdout",
+                            "--output-filename",
+                            "out:nocopy",
+                            "--stdin",
+                            "none",
+                            "-bind-to",
+                            "l3cache",
+                            "--cpu-set",
+                            "0-2,5",
+                            "x",
+                            "-l"});
+  EXPECT_TRUE(o.output.tagged && o.output.timed && o.output.merged);
+  EXPECT_EQ(o.output.directory, "out");
+  EXPECT_FALSE(o.output.shown || o.standard_input);
+  EXPECT_EQ(o.binding, Binding::kL3);
+  ASSERT_TRUE(o.processors.has_value());
+  EXPECT_EQ(CPU_COUNT(&*o.processors), 4);
+  EXPECT_TRUE(CPU_ISSET(5, &*o.processors));
+  ASSERT_EQ(o.programs[0].exports.size(), 2u);
+  EXPECT_EQ(o.programs[0].exports[0].first, "A");
+  EXPECT_EQ(o.programs[0].exports[1].second, "c d");
+  EXPECT_EQ(o.programs[0].command, (std::vector<std::string>{"x", "-l"}));
+  ASSERT_EQ(o.notices.size(), 2u);
+  EXPECT_NE(o.notices[0].find("--mca btl=tcp,self has no effect"), std::string::npos);
+  EXPECT_NE(o.notices[1].find("--map-by core has no effect"), std::string::npos);
+
+  for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
+           {{"-H", "a,b", "x"}, "-H a,b: there is one host only"},
+           {{"--hostfile", "f", "x"}, "one host only"},
+           {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
+           {{"--mca", "a"}, "--mca needs a value"},
+           {{"-genv=A", "B", "x"}, "takes no value behind ="},
+           {{"--stdin", "3", "x"}, "only rank 0"},
+           {{"--cpu-set", "3-1", "x"}, "no list of processors"},
+           {{"--cpu-set", "1,", "x"}, "no list of processors"},
+           {{"--output-filename", ":nocopy", "x"}, "name a directory"},
+           {{"-z", "x"}, "unknown option -z; ftrun -h lists"}}) {
+    EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
+  }
+}
+
+// Whatever is taken is documented.
+TEST(Options, OfOtherLaunchersAreInTheDocs) {
+  std::ifstream page(REJOIN_SOURCE_DIR "/docs/from-mpirun.md");
+  const std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  ASSERT_FALSE(text.empty());
+  for (const Translation& t : translations()) {
+    EXPECT_NE(text.find("`" + std::string(t.theirs) + "`"), std::string::npos) << t.theirs;
+  }
 }
 
 TEST(Options, Mistakes) {

@@ -101,7 +101,7 @@ TEST(Output, AReplayThatPrintsLessIsADifferenceAtItsEnd) {
 }
 
 TEST(Output, TagsStandBeforeEveryLine) {
-  OutputStream stream("[3]<stdout>: ");
+  OutputStream stream([] { return std::string("[3]<stdout>: "); });
   EXPECT_EQ(fed(stream, "a\nb\nc"), "[3]<stdout>: a\n[3]<stdout>: b\n");
   EXPECT_EQ(flushed(stream), "[3]<stdout>: c");
   EXPECT_EQ(fed(stream, "d\n"), "d\n");

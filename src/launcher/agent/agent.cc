@@ -37,7 +37,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       core_(plan_.ranks),
       incarnations_(plan_.ranks, plan_.first_incarnation),
       processes_(loop, plan_, process_calls()),
-      outputs_(loop, plan_.ranks, plan_.tag_output, output_calls()),
+      outputs_(loop, plan_.ranks, plan_.output, output_calls()),
       input_(loop,
              [this] {
                Report wanted;
@@ -145,8 +145,9 @@ void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
   if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
   failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
-  failed.text = "cannot start rank " + std::to_string(rank) + ", " + plan_.command[0] + " (" +
-                spawned.failed_step + "): " + error_text(spawned.error) + hint;
+  failed.text = "cannot start rank " + std::to_string(rank) + ", " +
+                plan_.program_of(rank).command[0] + " (" + spawned.failed_step +
+                "): " + error_text(spawned.error) + hint;
   reporter_.happened(failed);
 }
 

@@ -40,6 +40,12 @@ RankOutputs::Calls Agent::output_calls() {
                   " as the first time; what was printed first stands";
     reporter_.happened(notice);
   };
+  calls.lost = [this](std::uint32_t rank, int error) {
+    Event notice = event(Event::Kind::kNotice, rank);
+    notice.text =
+        "--output-filename: what ranks print is not written any more: " + error_text(error);
+    reporter_.happened(notice);
+  };
   return calls;
 }
 

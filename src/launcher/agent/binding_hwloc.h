@@ -5,9 +5,8 @@
 
 extern "C" {
 
-enum { kRejoinBindCore, kRejoinBindSocket };
-
-// Fills sets[0..ranks): rank i gets core (socket) i of those that this process may use, round
-// robin. 0, or -1 where hwloc finds none.
-int rejoin_bind_ranks(int what, unsigned ranks, cpu_set_t* sets);
+// Fills sets[0..ranks): rank i gets object i of that type, as hwloc names it, of those that this
+// process may use, round robin; of what is below it where there is no such type. 0, or -1 where
+// hwloc finds none.
+int rejoin_bind_ranks(const char* type, unsigned ranks, cpu_set_t* sets);
 }

@@ -106,10 +106,24 @@ std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
 }  // namespace
 
 CheckpointOwner owner_of(const HostPlan& plan) {
-  return {plan.path.substr(plan.path.rfind('/') + 1),
-          plan.build,
-          {plan.command.begin() + 1, plan.command.end()},
-          plan.ranks};
+  CheckpointOwner owner;
+  owner.ranks = plan.ranks;
+  for (const Program& program : plan.programs) {
+    if (!owner.program.empty()) {  // behind the first one, as on the command line
+      owner.program += " : ";
+      owner.build += " : ";
+      owner.arguments.push_back(":");
+    }
+    if (plan.programs.size() > 1) {
+      owner.arguments.push_back("-n");
+      owner.arguments.push_back(std::to_string(program.ranks));
+    }
+    owner.program += program.path.substr(program.path.rfind('/') + 1);
+    owner.build += program.build;
+    owner.arguments.insert(owner.arguments.end(), program.command.begin() + 1,
+                           program.command.end());
+  }
+  return owner;
 }
 
 std::string refusal(const std::string& path, const CheckpointOwner& then,

@@ -13,6 +13,7 @@
 
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
+#include "launcher/output/output_options.h"
 
 namespace rejoin::launcher {
 
@@ -24,16 +25,22 @@ struct Inherited {
   rlimit descriptors = {};
 };
 
+struct Program {
+  std::uint32_t ranks = 1;
+  std::string path;
+  std::vector<std::string> command;
+  std::string working_directory;
+  std::string build;  // build_of(path); empty without a checkpoint directory
+};
+
 struct HostPlan {
   std::uint32_t ranks = 1;
   std::uint64_t job = 0;
-  std::string path;  // of the program
-  std::vector<std::string> command;
-  std::string working_directory;
+  std::vector<Program> programs;                       // ranks are numbered in their order
   std::vector<std::vector<std::string>> environments;  // by rank
   std::vector<cpu_set_t> bindings;                     // by rank; empty: none
   bool core_dumps = false;
-  bool tag_output = false;
+  OutputOptions output;
   std::string socket;
   std::string secret;
   std::string lib_directory;
@@ -41,13 +48,20 @@ struct HostPlan {
   std::string journal_directory;            // empty: memory
   bool keep = false;                        // the journal, as a file
   std::string checkpoint_directory;         // empty: none
-  std::string build;                        // build_of(path); empty without a checkpoint directory
   std::uint64_t image_period_ns = 0;        // of written images
   std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
   std::uint32_t first_incarnation = 0;      // of each rank
   SnapshotOptions snapshots;
   std::vector<KillOrder> faults;
   Inherited inherited;
+
+  // REQUIRES rank < ranks.
+  std::size_t number_of_program(std::uint32_t rank) const {
+    std::size_t number = 0;
+    for (; rank >= programs[number].ranks; ++number) rank -= programs[number].ranks;
+    return number;
+  }
+  const Program& program_of(std::uint32_t rank) const { return programs[number_of_program(rank)]; }
 };
 
 }  // namespace rejoin::launcher

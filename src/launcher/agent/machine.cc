@@ -141,6 +141,29 @@ std::vector<cpu_set_t> processor_each(std::uint32_t ranks) {
   return sets;
 }
 
+namespace {
+
+const char* hwloc_name(Binding binding) {
+  switch (binding) {
+    case Binding::kHwThread:
+      return "pu";
+    case Binding::kL1:
+      return "l1cache";
+    case Binding::kL2:
+      return "l2cache";
+    case Binding::kL3:
+      return "l3cache";
+    case Binding::kNuma:
+      return "numanode";
+    case Binding::kSocket:
+      return "package";
+    default:
+      return "core";
+  }
+}
+
+}  // namespace
+
 Result<std::vector<cpu_set_t>> bind_ranks(const std::string& library_directory, Binding binding,
                                           std::uint32_t ranks) {
   const std::string path = library_directory + "/librejoin_binding.so";
@@ -149,8 +172,7 @@ Result<std::vector<cpu_set_t>> bind_ranks(const std::string& library_directory, 
   const auto bind =
       reinterpret_cast<decltype(&rejoin_bind_ranks)>(dlsym(library, "rejoin_bind_ranks"));
   std::vector<cpu_set_t> sets(ranks);
-  const int what = binding == Binding::kCore ? kRejoinBindCore : kRejoinBindSocket;
-  if (bind == nullptr || bind(what, ranks, sets.data()) != 0) {
+  if (bind == nullptr || bind(hwloc_name(binding), ranks, sets.data()) != 0) {
     return Error{"--bind-to: hwloc does not know this machine's processors; use --bind-to none"};
   }
   return sets;

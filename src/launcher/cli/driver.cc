@@ -18,6 +18,7 @@
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
+#include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
 #include "launcher/supervisor/supervisor.h"
@@ -54,6 +55,7 @@ std::string random_hex(std::size_t bytes) {
 
 Result<Descriptor> open_events(const std::string& path) {
   if (path.empty()) return Descriptor();
+  if (path == "-") return Descriptor(fcntl(1, F_DUPFD_CLOEXEC, 3));
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.open()) return Error{"cannot write --events " + path + ": " + error_text(errno)};
   return file;
@@ -78,10 +80,12 @@ std::optional<Error> check_options(const RunOptions& options, std::uint32_t rank
                      ", ranks are 0 to " + std::to_string(ranks - 1),
                  kExitUsage};
   }
-  struct stat info = {};
-  const std::string& directory = options.working_directory;
-  if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
-    return Error{"--wdir " + directory + ": no such directory"};
+  for (const ProgramOptions& program : options.programs) {
+    struct stat info = {};
+    const std::string& directory = program.working_directory;
+    if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+      return Error{"--wdir " + directory + ": no such directory"};
+    }
   }
   return check_kept_directory(options);
 }
@@ -118,25 +122,36 @@ std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
   return {};
 }
 
+Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks, bool identify) {
+  Program program;
+  program.ranks = ranks;
+  program.command = options.command;
+  program.working_directory = options.working_directory;
+  auto path = check_program(options.command[0], options.working_directory);
+  if (!path.ok()) return path.error();
+  program.path = path.value();
+  if (!identify) return program;
+  auto build = build_of(program.path, library_directory());
+  if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
+  program.build = build.value();
+  return program;
+}
+
 Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) {
   HostPlan plan;
   plan.ranks = ranks;
-  plan.command = options.command;
-  plan.working_directory = options.working_directory;
   plan.core_dumps = options.core_dumps;
-  plan.tag_output = options.tag_output;
+  plan.output = options.output;
   plan.journal_directory = options.journal_directory;
   plan.keep = options.keep;
   plan.checkpoint_directory = options.checkpoint_directory;
   plan.faults = options.kills;
   plan.snapshots = options.snapshots;
-  auto path = check_program(options.command[0], options.working_directory);
-  if (!path.ok()) return path.error();
-  plan.path = path.value();
-  if (!plan.checkpoint_directory.empty()) {
-    auto build = build_of(plan.path, library_directory());
-    if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
-    plan.build = build.value();
+  for (const ProgramOptions& each : options.programs) {
+    const std::uint32_t its_ranks = options.programs.size() > 1 ? *each.ranks : ranks;
+    auto program = make_program(each, its_ranks, !plan.checkpoint_directory.empty());
+    if (!program.ok()) return program.error();
+    plan.programs.push_back(std::move(program.value()));
   }
   plan.image_period_ns = static_cast<std::uint64_t>(options.images_every_s * 1e9);
   plan.lib_directory = library_directory();
@@ -148,8 +163,9 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
   for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::size_t number = plan.number_of_program(r);
     auto environment =
-        environment_of(r, {plan.socket, plan.secret, plan.lib_directory, ranks}, options);
+        environment_of(r, number, {plan.socket, plan.secret, plan.lib_directory, ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
     if (plan.checkpoint_directory.empty()) continue;
@@ -160,10 +176,20 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   return plan;
 }
 
+// As many as the batch system has been asked for.
+std::uint32_t default_ranks(std::uint32_t processors) {
+  const char* tasks = getenv("SLURM_NTASKS");
+  const unsigned long asked = tasks != nullptr ? strtoul(tasks, nullptr, 10) : 0;
+  return asked >= 1 && asked <= engine::kMaxRanks ? static_cast<std::uint32_t>(asked) : processors;
+}
+
 // Everything about the job that can be wrong before a process is started.
 Result<Plans> make_plans(const RunOptions& options) {
   const std::uint32_t processors = usable_processors();
-  const std::uint32_t ranks = options.ranks.value_or(processors);
+  std::uint32_t ranks = 0;
+  for (const ProgramOptions& each : options.programs) {
+    ranks += each.ranks.value_or(default_ranks(processors));
+  }
   if (const auto error = check_options(options, ranks)) return *error;
   auto host = make_host_plan(options, ranks);
   if (!host.ok()) return host.error();
@@ -188,11 +214,54 @@ Result<Plans> make_plans(const RunOptions& options) {
   return plans;
 }
 
-void warn_about_exports(const RunOptions& options) {
-  for (const auto& [name, value] : options.exports) {
-    if (value || getenv(name.c_str()) != nullptr) continue;
-    fprintf(stderr, "rejoin: -x %s: there is no such variable to pass on\n", name.c_str());
+void warn(const RunOptions& options) {
+  for (const std::string& notice : options.notices) {
+    fprintf(stderr, "rejoin: %s\n", notice.c_str());
   }
+  for (const ProgramOptions& program : options.programs) {
+    for (const auto& [name, value] : program.exports) {
+      if (value || getenv(name.c_str()) != nullptr) continue;
+      fprintf(stderr, "rejoin: -x %s: there is no such variable to pass on\n", name.c_str());
+    }
+  }
+}
+
+std::optional<Error> restrict_processors(const RunOptions& options) {
+  if (!options.processors) return {};
+  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) == 0) return {};
+  return Error{std::string("--cpu-set: none of these processors can be used: ") +
+               error_text(errno)};
+}
+
+std::string processors_text(const cpu_set_t& set) {
+  std::string text;
+  for (int first = 0; first < CPU_SETSIZE; ++first) {
+    if (!CPU_ISSET(first, &set)) continue;
+    int last = first;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+    first = last;
+  }
+  return text;
+}
+
+void report_bindings(const HostPlan& plan) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof all, &all);
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    const bool bound = !plan.bindings.empty();
+    fprintf(stderr, "rejoin: rank %u %s processors %s\n", r, bound ? "is bound to" : "may use all",
+            processors_text(bound ? plan.bindings[r] : all).c_str());
+  }
+}
+
+// Rank 0 finds the end of its standard input.
+std::optional<Error> close_standard_input() {
+  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing.open() && dup2(nothing.get(), 0) == 0) return {};
+  return Error{std::string("--stdin none: /dev/null: ") + error_text(errno)};
 }
 
 void tell_resumed(const ImageSet& set) {
@@ -277,10 +346,19 @@ Inherited prepare_process(std::uint32_t ranks) {
 int run_job(const RunOptions& options) {
   Loop loop(monotonic_ns());
   open_standard_descriptors();
-  warn_about_exports(options);
+  warn(options);
+  if (const auto error = restrict_processors(options)) return fail(*error);
   auto made = make_plans(options);
   if (!made.ok()) return fail(made.error());
   Plans& plans = made.value();
+  if (options.report_bindings) report_bindings(plans.host);
+  if (!options.output.directory.empty()) {
+    const auto error = RankFiles::prepare(options.output.directory, plans.host.ranks);
+    if (error) return fail(*error);
+  }
+  if (!options.standard_input) {
+    if (const auto error = close_standard_input()) return fail(*error);
+  }
   auto events = open_events(options.events_path);
   if (!events.ok()) return fail(events.error());
 

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   using namespace rejoin::launcher;
   const auto command = parse_command_line(argc, argv);
   if (!command.ok()) {
-    std::fprintf(stderr, "ftrun: %s\n", command.error().text.c_str());
+    std::fprintf(stderr, "rejoin: %s\n", command.error().text.c_str());
     return command.error().exit_code;
   }
   if (const auto* answer = std::get_if<Answer>(&command.value())) {

@@ -8,49 +8,11 @@
 #include <string_view>
 
 #include "journal/layout.h"
+#include "launcher/cli/raw_options.h"
+#include "launcher/cli/translations.h"
 
 namespace rejoin::launcher {
 namespace {
-
-// mpirun's long options that people write with one dash.
-constexpr std::string_view kSingleDash[] = {
-    "-np",
-    "-wdir",
-    "-wd",
-    "-tag-output",
-    "-bind-to",
-    "-timeout",
-    "-oversubscribe",
-    "-allow-run-as-root",
-};
-
-constexpr const char* kDescription =
-    "ftrun - run an MPI program that outlives its ranks\n"
-    "\n"
-    "  ftrun [OPTIONS] PROGRAM [ARGUMENTS...]\n"
-    "  ftrun inspect FILE [--rank R] [--limit N]     print a journal kept with --keep\n"
-    "\n"
-    "A rank that dies is started again; it repeats its past from a journal in shared\n"
-    "memory and rejoins the others, who waited. The program is any one built for Open MPI\n"
-    "4 or 5 (libmpi.so.40), unchanged, or built with ftmpicc.";
-
-constexpr const char* kFooter =
-    "Examples:\n"
-    "  ftrun -n 4 ./a.out input.dat            four ranks, up to four restarts of each\n"
-    "  ftrun -n 4 --kill 2@1000 ./a.out        rank 2 dies in its 1000th operation\n"
-    "  ftrun -n 4 --kill 0@init.after --kill 0@5.before#1 ./a.out\n"
-    "                                          rank 0 dies twice: after MPI_Init, and its second\n"
-    "                                          incarnation before its fifth operation\n"
-    "  ftrun -n 4 --events log.jsonl --keep ./a.out\n"
-    "                                          every death and return as a line of JSON; the\n"
-    "                                          journal stays, for ftrun inspect\n"
-    "\n"
-    "Signals: INT, TERM, HUP and QUIT end the job (a second one at once); USR1 prints where\n"
-    "every rank stands; USR2 is passed on; TSTP stops ranks and ftrun until CONT.\n"
-    "\n"
-    "Exit code: the program's (the first that is not 0), 128+N after signal N, MPI_Abort's\n"
-    "code, 110 after --timeout, 126 and 127 if the program cannot be run or found, 2 for\n"
-    "wrong usage, 1 for everything else.";
 
 // The description says how to call it.
 class HelpText : public CLI::Formatter {
@@ -80,10 +42,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// "unknown option --foo; did you mean --fo?"
+// "unknown option --foo; did you mean --fo?" Of one letter nobody can tell.
 Error unknown_option(const CLI::App& app, const std::string& word) {
   std::string best;
-  std::size_t best_distance = 3;
+  std::size_t best_distance = word.size() > 4 ? 3 : 0;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       const std::size_t distance = edit_distance(word, "--" + name);
@@ -97,182 +59,54 @@ Error unknown_option(const CLI::App& app, const std::string& word) {
                (best.empty() ? "ftrun -h lists what there is" : "did you mean " + best + "?"));
 }
 
-// Values as they come from the command line, before they are looked at.
-struct Raw {
-  RunOptions options;
-  std::string ranks;
-  std::vector<std::string> exports;
-  std::vector<std::string> kills;
-  std::string journal_limit;
-  std::string bootstrap_limit;
-  std::string images_every;
-  std::string snapshots = "auto";
-  std::string snapshot_every;
-  std::string on_divergence = "stop";
-  std::string libc_recording = "on";
-  std::string binding = "auto";
-  std::string timeout;
-  bool no_restart = false;
-  bool ignored = false;
-};
-
-void describe_mpirun_options(CLI::App& app, Raw& raw) {
-  const std::string group = "As under mpirun";
-  RunOptions& o = raw.options;
-  app.add_option("-n,--np,--n", raw.ranks, "number of ranks (default: the processors)")
-      ->type_name("N")
-      ->group(group);
-  app.add_option("-x", raw.exports, "set an environment variable of the ranks; repeatable")
-      ->type_name("VAR[=VALUE]")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--wdir,--wd", o.working_directory, "run the program in this directory")
-      ->type_name("DIR")
-      ->group(group);
-  app.add_flag("--tag-output", o.tag_output, "begin each line of output with [RANK]<stdout>:")
-      ->group(group);
-  app.add_option("--bind-to", raw.binding,
-                 "core, socket, none or auto (default): a processor\n"
-                 "each if the ranks fill more than half of them, else none")
-      ->type_name("WHAT")
-      ->group(group);
-  app.add_option("--timeout", raw.timeout, "after so long, print where every rank stands and stop")
-      ->type_name("SECONDS")
-      ->group(group);
-  app.add_flag("--oversubscribe", raw.ignored, "allowed always")->group(group);
-  app.add_flag("--allow-run-as-root", raw.ignored, "allowed always")->group(group);
-}
-
-void describe_snapshots(CLI::App& app, Raw& raw) {
-  const std::string snapshots = "Snapshots (docs/snapshots.md)";
-  app.add_option("--snapshots", raw.snapshots,
-                 "how often ranks make an image of their process, from\n"
-                 "which they go on if they die: auto (default: at most 1 %\n"
-                 "of the time, each second at most), every so many seconds,\n"
-                 "or off")
-      ->type_name("WHEN")
-      ->group(snapshots);
-  app.add_option("--snapshot-every", raw.snapshot_every,
-                 "and when all ranks together have added so much to their\n"
-                 "journals (default: 64M)")
-      ->type_name("BYTES")
-      ->group(snapshots);
-}
-
-void describe_deaths(CLI::App& app, Raw& raw) {
-  const std::string deaths = "When a rank dies";
-  app.add_option("--max-restarts", raw.options.max_restarts,
-                 "how often one rank is started again (default 4)")
-      ->type_name("N")
-      ->group(deaths);
-  app.add_flag("--no-restart", raw.no_restart, "end the job, as mpirun does")->group(deaths);
-  app.add_option("--on-divergence", raw.on_divergence,
-                 "if a replay is found to differ from the first execution:\n"
-                 "stop (default), or warn and go on with what is recorded")
-      ->type_name("WHAT")
-      ->group(deaths);
-  app.add_option("--libc-recording", raw.libc_recording,
-                 "on (default) or off: repeat file checks, time, random\n"
-                 "numbers and the place of appended output")
-      ->type_name("WHAT")
-      ->group(deaths);
-}
-
-void describe_journal(CLI::App& app, Raw& raw) {
-  RunOptions& o = raw.options;
-  const std::string journal = "Journal";
-  app.add_option("--journal-dir", o.journal_directory,
-                 "keep the journal in a file there instead of in memory")
-      ->type_name("DIR")
-      ->group(journal);
-  app.add_option("--journal-limit", raw.journal_limit,
-                 "most memory for the journals of all ranks (512M, 8G;\n"
-                 "default: half of what is free); a death after that\n"
-                 "ends the job")
-      ->type_name("BYTES")
-      ->group(journal);
-  app.add_flag("--keep", o.keep,
-               "leave the journal as rejoin-JOB.journal in\n"
-               "--journal-dir, or here")
-      ->group(journal);
-}
-
-void describe_checkpoints(CLI::App& app, Raw& raw) {
-  RunOptions& o = raw.options;
-  const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
-  app.add_option("--checkpoint-dir", o.checkpoint_directory,
-                 "for a job that ends as a whole: write the program's\n"
-                 "checkpoints there, too; of one that makes none, images\n"
-                 "of all ranks (docs/snapshots.md); the newest two are\n"
-                 "kept")
-      ->type_name("DIR")
-      ->group(checkpoints);
-  app.add_option("--checkpoint-every", raw.images_every,
-                 "how often images are written there (default: 10)")
-      ->type_name("SECONDS")
-      ->group(checkpoints);
-  app.add_flag("--resume", o.resume, "go on from the newest in --checkpoint-dir")
-      ->group(checkpoints);
-  app.add_option("--bootstrap-limit", raw.bootstrap_limit,
-                 "most that a rank keeps of marked operations, which a\n"
-                 "restarted rank is given again (default: 256M)")
-      ->type_name("BYTES")
-      ->group(checkpoints);
-}
-
-void describe_watching(CLI::App& app, Raw& raw) {
-  RunOptions& o = raw.options;
-  const std::string watching = "Watching and testing";
-  app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
-      ->type_name("FILE")
-      ->group(watching);
-  app.add_flag("--log-ops", o.log_ops,
-               "print a line for every operation when it is over:\n"
-               "[RANK] OPERATION (FILE:LINE::FUNCTION#ELEMENTxCOUNT)\n"
-               "finished version V, seq S, take T seconds; recovered\n"
-               "instead of finished: the journal had its result")
-      ->group(watching);
-  app.add_option("--kill", raw.kills,
-                 "let a rank kill itself there: POINT is the number of\n"
-                 "an MPI operation (from 1), init or finalize, with\n"
-                 ".before, .inside (default) or .after; INCARNATION\n"
-                 "counts from 0 (default). If that one goes on behind\n"
-                 "the point (from a snapshot or a checkpoint), the next\n"
-                 "operation it is. One that does not fire is an error")
-      ->type_name("RANK@POINT[#INCARNATION]")
-      ->allow_extra_args(false)
-      ->group(watching);
-  app.add_flag("--core-dumps", o.core_dumps, "let ranks dump core (delays recovery)")
-      ->group(watching);
-  app.add_flag("-q,--quiet", o.quiet, "say nothing about deaths and returns")->group(watching);
-}
-
-void describe_own_options(CLI::App& app, Raw& raw) {
-  describe_deaths(app, raw);
-  describe_journal(app, raw);
-  describe_snapshots(app, raw);
-  describe_checkpoints(app, raw);
-  describe_watching(app, raw);
-}
-
 // The command line with mpirun's spellings in ours, split where the program begins.
 struct Split {
   std::vector<std::string> options;
   std::vector<std::string> command;
+  std::vector<std::string> notices;
 };
 
-Result<Split> split(const CLI::App& app, int argc, const char* const* argv) {
+using Words = std::vector<std::string>;
+
+// Takes words[i], whose name is translated, and its values; i is then the last of them.
+std::optional<Error> translate(const Translation& t, const Words& words, std::size_t& i,
+                               Split& result) {
+  const std::string name(t.theirs);
+  const std::string& word = words[i];
+  std::string value;
+  unsigned missing = t.values;
+  if (word.size() > name.size()) {
+    if (t.values != 1) return usage(name + " takes no value behind =");
+    value = word.substr(name.size() + 1);
+    missing = 0;
+  }
+  for (unsigned taken = 0; taken < missing; ++taken) {
+    if (++i >= words.size()) return usage(name + " needs a value");
+    value += (taken > 0 ? "=" : "") + words[i];
+  }
+  if (t.refused) return usage(name + " " + value + ": " + std::string(t.notice));
+  if (!t.notice.empty()) {
+    result.notices.push_back(name + " " + value + " has no effect: " + std::string(t.notice));
+  }
+  if (t.ours.empty()) return {};
+  const bool is_long = t.ours.starts_with("--");
+  result.options.push_back(std::string(t.ours) + (is_long && t.values > 0 ? "=" : "") + value);
+  return {};
+}
+
+Result<Split> split(const CLI::App& app, const Words& words) {
   Split result;
-  int i = 1;
-  for (; i < argc; ++i) {
-    std::string word = argv[i];
+  std::size_t i = 0;
+  for (; i < words.size(); ++i) {
+    const std::string& word = words[i];
     if (word == "--") {
       ++i;
       break;
     }
     if (word.size() < 2 || word[0] != '-') break;
-    if (std::find(std::begin(kSingleDash), std::end(kSingleDash), word) != std::end(kSingleDash)) {
-      word.insert(0, "-");
+    if (const Translation* t = find_translation(word.substr(0, word.find('=')))) {
+      if (const auto error = translate(*t, words, i, result)) return *error;
+      continue;
     }
     const bool is_long = word.starts_with("--");
     const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
@@ -284,13 +118,26 @@ Result<Split> split(const CLI::App& app, int argc, const char* const* argv) {
     if (!takes_value && has_value_inside) return unknown_option(app, word);
     result.options.push_back(word);
     if (takes_value && !has_value_inside) {
-      if (++i >= argc) return usage(name + " needs a value");
+      if (++i >= words.size()) return usage(name + " needs a value");
       // As one word: a value may begin with a dash.
-      result.options.back() += (is_long ? "=" : "") + std::string(argv[i]);
+      result.options.back() += (is_long ? "=" : "") + words[i];
     }
   }
-  for (; i < argc; ++i) result.command.emplace_back(argv[i]);
+  for (; i < words.size(); ++i) result.command.push_back(words[i]);
   return result;
+}
+
+// At each ":" of its own.
+std::vector<Words> split_programs(int argc, const char* const* argv) {
+  std::vector<Words> programs(1);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == ":") {
+      programs.emplace_back();
+    } else {
+      programs.back().emplace_back(argv[i]);
+    }
+  }
+  return programs;
 }
 
 Result<std::uint32_t> parse_ranks(const std::string& text) {
@@ -351,25 +198,85 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   return {};
 }
 
-Result<Command> finish(Raw& raw) {
-  RunOptions& o = raw.options;
-  if (!raw.ranks.empty()) {
-    const auto ranks = parse_ranks(raw.ranks);
+Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
+  ProgramOptions program;
+  program.command = std::move(command);
+  program.working_directory = std::move(raw.working_directory);
+  for (const std::string& text : {raw.on_each_host, raw.ranks}) {
+    if (text.empty()) continue;
+    const auto ranks = parse_ranks(text);
     if (!ranks.ok()) return ranks.error();
-    o.ranks = ranks.value();
+    if (program.ranks && ranks.value() > *program.ranks) {
+      return usage("-n " + text + " with " + raw.on_each_host +
+                   " on each host: there is one host only so far");
+    }
+    program.ranks = ranks.value();
   }
   for (const std::string& text : raw.exports) {
     const std::size_t equals = text.find('=');
     if (equals == 0 || text.empty()) return usage("-x " + text + ": there is no name before =");
     if (equals == std::string::npos) {
-      o.exports.emplace_back(text, std::nullopt);
+      program.exports.emplace_back(text, std::nullopt);
     } else {
-      o.exports.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+      program.exports.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
   }
-  const auto binding = parse_choice("--bind-to", raw.binding, {"auto", "none", "core", "socket"});
+  return program;
+}
+
+Result<cpu_set_t> parse_processors(const std::string& text) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const Error wrong = usage("--cpu-set " + text + ": no list of processors, like 0-3,6");
+  for (const char* at = text.c_str();; ++at) {
+    char* end = nullptr;
+    if (*at < '0' || *at > '9') return wrong;
+    const unsigned long first = strtoul(at, &end, 10);
+    unsigned long last = first;
+    if (*end == '-') {
+      at = end + 1;
+      if (*at < '0' || *at > '9') return wrong;
+      last = strtoul(at, &end, 10);
+    }
+    if (first > last || last >= CPU_SETSIZE) return wrong;
+    for (unsigned long i = first; i <= last; ++i) CPU_SET(i, &set);
+    if (*end == '\0') return set;
+    if (*end != ',') return wrong;
+    at = end;
+  }
+}
+
+std::optional<Error> finish_output(const Raw& raw, RunOptions& o) {
+  constexpr std::string_view kNoCopy = ":nocopy";
+  o.output.directory = raw.output_directory;
+  if (o.output.directory.ends_with(kNoCopy)) {
+    o.output.directory.resize(o.output.directory.size() - kNoCopy.size());
+    o.output.shown = false;
+  }
+  if (!raw.output_directory.empty() && o.output.directory.empty()) {
+    return usage("--output-filename " + raw.output_directory + ": name a directory");
+  }
+  if (raw.standard_input == "none") {
+    o.standard_input = false;
+  } else if (!raw.standard_input.empty() && raw.standard_input != "0") {
+    return usage("--stdin " + raw.standard_input +
+                 ": only rank 0 can read standard input; it is 0 or none");
+  }
+  if (raw.processors.empty()) return {};
+  const auto processors = parse_processors(raw.processors);
+  if (!processors.ok()) return processors.error();
+  o.processors = processors.value();
+  return {};
+}
+
+Result<Command> finish(Raw& raw) {
+  RunOptions& o = raw.options;
+  const auto binding = parse_choice(
+      "--bind-to", raw.binding,
+      {"auto", "none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"});
   if (!binding.ok()) return binding.error();
   o.binding = static_cast<Binding>(binding.value());
+  if (const auto error = finish_output(raw, o)) return *error;
   const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"stop", "warn"});
   if (!divergence.ok()) return divergence.error();
   o.stop_on_divergence = divergence.value() == 0;
@@ -421,33 +328,84 @@ Error from_cli(const CLI::Error& error) {
   return usage(text + "; ftrun -h lists what there is");
 }
 
+// CLI11 wants them backwards.
+void parse_options(CLI::App& app, Words options) {
+  std::reverse(options.begin(), options.end());
+  app.parse(options);
+}
+
+// A program behind a ":". `job`: the options of the first one.
+Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words) {
+  CLI::App app;
+  RawProgram raw;
+  describe_program(app, raw);
+  auto parts = split(app, words);
+  if (!parts.ok()) {
+    const bool of_job = !words.empty() && split(job, words).ok();
+    return !of_job ? parts.error()
+                   : usage(
+                         "behind : a program has -n, -x and --wdir of its own; options of the "
+                         "whole job belong in front of the first program");
+  }
+  try {
+    parse_options(app, std::move(parts.value().options));
+  } catch (const CLI::ParseError& error) {
+    return from_cli(error);
+  }
+  if (parts.value().command.empty()) return usage("there is no program behind :");
+  return finish_program(raw, std::move(parts.value().command));
+}
+
+// Of several programs each says its ranks.
+std::optional<Error> check_ranks(const std::vector<ProgramOptions>& programs) {
+  std::uint64_t ranks = 0;
+  for (const ProgramOptions& program : programs) {
+    if (programs.size() > 1 && !program.ranks) {
+      return usage("say with -n how many ranks of " + program.command[0] +
+                   " there are: a job of several programs has no default");
+    }
+    ranks += program.ranks.value_or(1);
+  }
+  if (ranks <= engine::kMaxRanks) return {};
+  return usage(std::to_string(ranks) + " ranks: a job has 1 to " +
+               std::to_string(engine::kMaxRanks));
+}
+
 Result<Command> parse_run(int argc, const char* const* argv) {
-  CLI::App app(kDescription);
+  CLI::App app;
   Raw raw;
   bool version = false;
-  describe_mpirun_options(app, raw);
-  describe_own_options(app, raw);
+  describe_program(app, raw.first);
+  describe_job(app, raw);
   app.add_flag("-V,--version", version, "print the version")->group("Other");
   app.set_help_flag("-h,--help", "print this")->group("Other");
-  app.footer(kFooter);
   app.formatter(std::make_shared<HelpText>());
   app.get_formatter()->column_width(34);
 
-  auto words = split(app, argc, argv);
+  const std::vector<Words> programs = split_programs(argc, argv);
+  auto words = split(app, programs[0]);
   if (!words.ok()) return words.error();
-  std::reverse(words.value().options.begin(), words.value().options.end());
   try {
-    app.parse(words.value().options);
+    parse_options(app, std::move(words.value().options));
   } catch (const CLI::CallForHelp&) {
     return Command(Answer{help_of(app)});
   } catch (const CLI::ParseError& error) {
     return from_cli(error);
   }
   if (version) return Command(Answer{"ftrun (Rejoin) " REJOIN_VERSION "\n"});
-  raw.options.command = std::move(words.value().command);
-  if (raw.options.command.empty()) {
+  if (words.value().command.empty()) {
     return usage("there is no program to run; write ftrun -n 4 PROGRAM ARGUMENTS");
   }
+  auto first = finish_program(raw.first, std::move(words.value().command));
+  if (!first.ok()) return first.error();
+  raw.options.programs.push_back(std::move(first.value()));
+  raw.options.notices = std::move(words.value().notices);
+  for (std::size_t i = 1; i < programs.size(); ++i) {
+    auto program = parse_program(app, programs[i]);
+    if (!program.ok()) return program.error();
+    raw.options.programs.push_back(std::move(program.value()));
+  }
+  if (const auto error = check_ranks(raw.options.programs)) return *error;
   return finish(raw);
 }
 

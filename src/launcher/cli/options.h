@@ -1,6 +1,8 @@
 // ftrun's command line.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,18 +13,28 @@
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
 #include "launcher/base/result.h"
+#include "launcher/output/output_options.h"
 
 namespace rejoin::launcher {
 
-enum class Binding { kAuto, kNone, kCore, kSocket };
+enum class Binding { kAuto, kNone, kHwThread, kCore, kL1, kL2, kL3, kNuma, kSocket };
 
-struct RunOptions {
-  std::optional<std::uint32_t> ranks;  // nothing: as many as processors
+// One of the programs of a job, which follow each other behind ":".
+struct ProgramOptions {
+  std::optional<std::uint32_t> ranks;  // nothing: as many as processors; only of a single program
   std::vector<std::string> command;    // program and its arguments; never empty
   std::vector<std::pair<std::string, std::optional<std::string>>>
       exports;  // -x; no value: inherited
   std::string working_directory;
-  bool tag_output = false;
+};
+
+struct RunOptions {
+  std::vector<ProgramOptions> programs;  // never empty; ranks are numbered in their order
+  OutputOptions output;
+  bool standard_input = true;           // rank 0 reads ftrun's
+  std::optional<cpu_set_t> processors;  // that may be used; nothing: those of this process
+  bool report_bindings = false;
+  bool torch = false;  // tell ranks also in torch.distributed's variables
   Binding binding = Binding::kAuto;
   std::optional<double> timeout_s;
 
@@ -44,6 +56,7 @@ struct RunOptions {
   std::string events_path;
   bool core_dumps = false;
   bool quiet = false;
+  std::vector<std::string> notices;  // what was passed over
 };
 
 struct InspectOptions {

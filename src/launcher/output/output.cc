@@ -21,8 +21,7 @@ struct OutputStream::Hash {
   std::uint64_t digest() const { return XXH3_64bits_digest(&state); }
 };
 
-OutputStream::OutputStream(std::string tag)
-    : tag_(std::move(tag)), shown_(std::make_unique<Hash>()) {}
+OutputStream::OutputStream(Tag tag) : tag_(std::move(tag)), shown_(std::make_unique<Hash>()) {}
 OutputStream::OutputStream(OutputStream&&) noexcept = default;
 OutputStream& OutputStream::operator=(OutputStream&&) noexcept = default;
 OutputStream::~OutputStream() = default;
@@ -127,12 +126,12 @@ void OutputStream::emit(std::string_view bytes, std::string& show) {
   } else {
     shown_of_line_bytes_ = bytes.size() - newline - 1;
   }
-  if (tag_.empty()) {
+  if (!tag_) {
     show += bytes;
     return;
   }
   while (!bytes.empty()) {
-    if (at_line_start_) show += tag_;
+    if (at_line_start_) show += tag_();
     const std::size_t end = std::min(bytes.find('\n'), bytes.size() - 1) + 1;
     show += bytes.substr(0, end);
     at_line_start_ = bytes[end - 1] == '\n';

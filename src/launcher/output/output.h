@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ namespace rejoin::launcher {
 
 class OutputStream {
  public:
-  // `tag` is put before every line that is shown; not counted, not hashed.
-  explicit OutputStream(std::string tag = {});
+  // What `tag` returns is put before every line that is shown; not counted, not hashed.
+  using Tag = std::function<std::string()>;
+  explicit OutputStream(Tag tag = nullptr);
   OutputStream(OutputStream&&) noexcept;
   OutputStream& operator=(OutputStream&&) noexcept;
   ~OutputStream();
@@ -38,6 +40,9 @@ class OutputStream {
   // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it
   // prints next is what came after the mark. Nothing if there is no such mark.
   void jump(std::uint64_t version);
+
+  // Something else was shown behind an unfinished line: what is left of it begins a line again.
+  void interrupted() { at_line_start_ = true; }
 
   // Whether it still prints what its predecessor did.
   bool replays() const { return swallowing_; }
@@ -59,7 +64,7 @@ class OutputStream {
   std::string_view swallow(std::string_view bytes);
   void emit(std::string_view bytes, std::string& show);
 
-  std::string tag_;
+  Tag tag_;
   std::string unfinished_;
   bool at_line_start_ = true;  // of what was shown
 

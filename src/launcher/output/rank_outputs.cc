@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <utility>
@@ -17,17 +18,36 @@ constexpr std::uint64_t kUnfinishedLineNs = 250'000'000;
 // How long what a rank left in the background may print on. It ends with the job.
 constexpr std::uint64_t kLingerNs = 2'000'000'000;
 
+std::string tag_of(const OutputOptions& options, std::uint32_t rank, int stream) {
+  std::string tag;
+  if (options.timed) {
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    tm local = {};
+    char text[64] = "";
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now.tv_sec, &local));
+    const std::string milliseconds = std::to_string(1000 + now.tv_nsec / 1'000'000);
+    tag = std::string(text) + "." + milliseconds.substr(1) + " ";
+  }
+  if (options.tagged) {
+    tag += "[" + std::to_string(rank) + (stream == 0 ? "]<stdout>: " : "]<stderr>: ");
+  }
+  return tag;
+}
+
 }  // namespace
 
-RankOutputs::RankOutputs(Loop& loop, std::uint32_t ranks, bool tagged, Calls calls)
-    : loop_(loop), calls_(std::move(calls)) {
+RankOutputs::RankOutputs(Loop& loop, std::uint32_t ranks, const OutputOptions& options, Calls calls)
+    : loop_(loop), options_(options), calls_(std::move(calls)) {
+  if (!options.directory.empty()) files_.emplace(options.directory);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     ranks_.push_back(std::make_unique<Rank>(loop, [this, r] { check_ended(r, true); }));
     for (int s = 0; s < 2; ++s) {
       ranks_[r]->stream[s] =
           std::make_unique<Stream>(loop, [this, r, s] { show_stale_line(r, s); });
-      const std::string name = s == 0 ? "]<stdout>: " : "]<stderr>: ";
-      if (tagged) at(r, s).lines = OutputStream("[" + std::to_string(r) + name);
+      if (options.tagged || options.timed) {
+        at(r, s).lines = OutputStream([this, r, s] { return tag_of(options_, r, s); });
+      }
     }
   }
 }
@@ -71,7 +91,7 @@ bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
     }
     if (!to_the_end) break;
   }
-  show(s, std::move(shown));
+  show(rank, s, std::move(shown));
   tell_difference(rank, s, false);
   if (!stream.lines.has_unfinished_line()) {
     stream.stale.clear();
@@ -94,7 +114,7 @@ void RankOutputs::flush(std::uint32_t rank, int s) {
   std::string shown;
   at(rank, s).lines.flush(shown);
   at(rank, s).stale.clear();
-  show(s, std::move(shown));
+  show(rank, s, std::move(shown));
 }
 
 // A process that escaped may hold the pipes open.
@@ -141,7 +161,7 @@ bool RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
     } else {
       at(rank, s).lines.jump(value / 2);
     }
-    show(s, std::move(shown));
+    show(rank, s, std::move(shown));
   }
   return true;
 }
@@ -154,7 +174,13 @@ void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
   for (int s = 0; s < 2; ++s) at(rank, s).lines.jump(value);
 }
 
-void RankOutputs::hold(int s, bool hold) {
+void RankOutputs::hold(int to, bool hold) {
+  for (int s = 0; s < 2; ++s) {
+    if (s == to || options_.merged) hold_stream(s, hold);
+  }
+}
+
+void RankOutputs::hold_stream(int s, bool hold) {
   held_[s] = hold;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (hold) {
@@ -169,7 +195,7 @@ void RankOutputs::show_late(std::uint32_t rank) {
   for (int s = 0; s < 2; ++s) {
     std::string shown;
     at(rank, s).lines.feed(std::exchange(at(rank, s).late, {}), shown);
-    show(s, std::move(shown));
+    show(rank, s, std::move(shown));
   }
 }
 
@@ -191,8 +217,22 @@ void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
   if (at(rank, s).lines.take_difference(ended)) calls_.differs(rank, s);
 }
 
-void RankOutputs::show(int stream, std::string bytes) const {
-  if (!bytes.empty()) calls_.show(stream, std::move(bytes));
+// With tags a line of one rank does not begin in the middle of another's.
+void RankOutputs::show(std::uint32_t rank, int stream, std::string bytes) {
+  if (bytes.empty()) return;
+  if (files_) {
+    if (const int error = files_->write(rank, stream, bytes)) calls_.lost(rank, error);
+  }
+  if (!options_.shown) return;
+  const int to = options_.merged ? 0 : stream;
+  std::optional<std::uint32_t>& unfinished = unfinished_[to];
+  const bool finished = bytes.back() == '\n';
+  if ((options_.tagged || options_.timed) && unfinished && *unfinished != rank) {
+    for (int s = 0; s < 2; ++s) at(*unfinished, s).lines.interrupted();
+    bytes.insert(0, 1, '\n');
+  }
+  unfinished = finished ? std::optional<std::uint32_t>() : rank;
+  calls_.show(to, std::move(bytes));
 }
 
 }  // namespace rejoin::launcher

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
 #include "launcher/output/output.h"
+#include "launcher/output/output_options.h"
+#include "launcher/output/rank_files.h"
 
 namespace rejoin::launcher {
 
@@ -24,9 +27,11 @@ class RankOutputs {
     std::function<void(std::uint32_t rank)> ended;
     // Its replay printed something else than it did the first time, or less; once a stream.
     std::function<void(std::uint32_t rank, int stream)> differs;
+    // Its files cannot be written any more.
+    std::function<void(std::uint32_t rank, int error)> lost;
   };
 
-  RankOutputs(Loop& loop, std::uint32_t ranks, bool tagged, Calls calls);
+  RankOutputs(Loop& loop, std::uint32_t ranks, const OutputOptions& options, Calls calls);
 
   // The next incarnation's pipes: read ends, nonblocking.
   void open(std::uint32_t rank, Descriptor out, Descriptor err);
@@ -72,13 +77,17 @@ class RankOutputs {
   bool read(std::uint32_t rank, int stream, bool to_the_end);
   void show_stale_line(std::uint32_t rank, int stream);
   void flush(std::uint32_t rank, int stream);
+  void hold_stream(int stream, bool hold);
   void tell_difference(std::uint32_t rank, int stream, bool ended);
   void check_ended(std::uint32_t rank, bool too_long);
-  void show(int stream, std::string bytes) const;
+  void show(std::uint32_t rank, int stream, std::string bytes);
   Stream& at(std::uint32_t rank, int stream) { return *ranks_[rank]->stream[stream]; }
 
   Loop& loop_;
+  const OutputOptions options_;
   const Calls calls_;
+  std::optional<RankFiles> files_;
+  std::optional<std::uint32_t> unfinished_[2];  // whose line was shown last, without its end
   bool held_[2] = {false, false};
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

@@ -59,6 +59,27 @@ void set_variable(Environment& environment, const std::string& name, const std::
   }
 }
 
+// What programs read to know which rank they are, as Open MPI, PMIx, MPICH and Intel's MPI name it.
+constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK",
+                                          "OMPI_COMM_WORLD_LOCAL_RANK",
+                                          "OMPI_COMM_WORLD_NODE_RANK",
+                                          "PMIX_RANK",
+                                          "PMI_RANK",
+                                          "MPI_LOCALRANKID"};
+constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                          "OMPI_UNIVERSE_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+
+// Variables by which another launcher tells a process about its job: there is none of it here.
+bool is_of_another_launcher(std::string_view entry) {
+  for (const std::string_view prefix :
+       {"OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=", "OMPI_APP_CTX_", "PMIX_", "PMI_", "PMI2_",
+        "HYDI_", "HYDRA_", "MPI_LOCAL",
+        "SLURM_STEP_NUM_TASKS=", "SLURM_PROCID=", "SLURM_LOCALID="}) {
+    if (entry.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
 // Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
 Result<std::string> preload_of(const std::string& directory, bool libc_recording,
                                const std::string& others) {
@@ -135,11 +156,14 @@ std::string library_directory() {
   return executable + "/lib";
 }
 
-Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,
+                                                const Surroundings& all,
                                                 const RunOptions& options) {
   Environment environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-  for (const auto& [name, value] : options.exports) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!is_of_another_launcher(*entry)) environment.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : options.programs[program].exports) {
     if (value) set_variable(environment, name, *value);
   }
   const std::string* preloaded = find_variable(environment, "LD_PRELOAD");
@@ -160,11 +184,21 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
   set_variable(environment, wire::kEnvSecret, all.secret);
   set_variable(environment, wire::kEnvRank, std::to_string(rank));
   set_variable(environment, wire::kEnvLibcRecording, options.libc_recording ? "on" : "off");
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
+  set_variable(environment, wire::kEnvProgram, std::to_string(program));
+  for (const char* name : kRankVariables) set_variable(environment, name, std::to_string(rank));
+  for (const char* name : kSizeVariables) {
+    set_variable(environment, name, std::to_string(all.ranks));
+  }
+  if (!options.torch) return environment;
+  for (const char* name : {"RANK", "LOCAL_RANK"}) {
     set_variable(environment, name, std::to_string(rank));
   }
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) {
     set_variable(environment, name, std::to_string(all.ranks));
+  }
+  for (const auto& [name, value] :
+       {std::pair{"MASTER_ADDR", "127.0.0.1"}, std::pair{"MASTER_PORT", "29500"}}) {
+    if (find_variable(environment, name) == nullptr) set_variable(environment, name, value);
   }
   return environment;
 }

@@ -28,9 +28,9 @@ struct Surroundings {
   std::uint32_t ranks = 1;
 };
 
-// The environment of a rank, entry by entry, from this process's and `options`. Errors: a library
-// is missing, or its path cannot be written into LD_PRELOAD.
-Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
-                                                const RunOptions& options);
+// The environment of a rank of program number `program`, entry by entry, from this process's and
+// `options`. Errors: a library is missing, or its path cannot be written into LD_PRELOAD.
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,
+                                                const Surroundings& all, const RunOptions& options);
 
 }  // namespace rejoin::launcher

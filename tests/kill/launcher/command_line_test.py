@@ -2,6 +2,7 @@
 """ftrun alone: the command line, and kept journals."""
 
 import glob
+import json
 import os
 import subprocess
 
@@ -38,7 +39,7 @@ class CommandLine(LauncherTest):
             (["-n", "2", "--kill", "2@1", "true"], 2, "there is no rank 2"),
             (["--journal-limit", "12Q", "true"], 2, "--journal-limit.*is no size"),
             (["--timeout", "soon", "true"], 2, "--timeout soon: not a time"),
-            (["--bind-to", "moon", "true"], 2, "--bind-to moon.*auto, none, core, socket"),
+            (["--bind-to", "moon", "true"], 2, "--bind-to moon.*auto, none, hwthread, core.*socket"),
             (["--libc-recording", "maybe", "true"], 2, "--libc-recording maybe.*on, off"),
             (["--max-restarts", "-1", "true"], 2, "max-restarts"),
             (["--no-restart=1", "true"], 2, "takes no value"),
@@ -149,6 +150,119 @@ class CommandLine(LauncherTest):
         self.assertEqual(done.code, 1)
         self.assertRegex(
             done.err, "^rejoin: there is no room for a journal in --journal-dir small.*\n$")
+
+
+class OtherLaunchers(LauncherTest):
+    """What users of mpirun, mpiexec and srun write, and what these leave behind."""
+
+    def test_several_programs(self):
+        done = self.ftrun("-n", 1, "-x", "A=a", "sh", "-c", "echo $PMI_RANK $REJOIN_PROGRAM $A", ":",
+                          "-n", 2, "--wdir", "/usr", "-x", "A=b", "sh", "-c",
+                          "echo $PMI_RANK $REJOIN_PROGRAM $A $PWD")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(sorted(done.out.splitlines()), ["0 0 a", "1 1 b /usr", "2 1 b /usr"])
+
+    def test_a_rank_of_several_programs_dies(self):
+        done = self.ftrun("-n", 1, OPTIONS.fake, "init", "op:3", "0/print:first", "finalize", ":",
+                          "-n", 2, OPTIONS.fake, "init", "op:3", "2/kill:9@0", "2/print:third",
+                          "finalize")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(sorted(done.out.splitlines()), ["first", "third"])
+        self.assertIn("rank 2 died", done.err)
+
+    def test_one_of_several_programs_is_missing(self):
+        done = self.ftrun("-n", 1, "true", ":", "-n", 1, "./none")
+        self.assertEqual((done.code, done.err), (127, "rejoin: ./none: No such file or directory\n"))
+
+    def test_ranks_know_themselves(self):
+        left = dict(os.environ, OMPI_COMM_WORLD_SIZE="7", PMI_FD="5", PMIX_NAMESPACE="other",
+                    SLURM_PROCID="3")  # fmt: skip
+        names = ("OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK "
+                 "OMPI_UNIVERSE_SIZE PMIX_RANK PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS "
+                 "PMI_FD PMIX_NAMESPACE SLURM_PROCID WORLD_SIZE").split()
+        show = " ".join(f"${{{name}-none}}" for name in names)
+        done = self.ftrun("-n", 2, "sh", "-c", f"echo {show}", env=left)
+        self.assertEqual(sorted(done.out.splitlines()),
+                         [f"{r} 2 {r} 2 {r} {r} 2 {r} 2 none none none none" for r in range(2)])
+        show = "echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT"
+        done = self.ftrun("-n", 1, "--torch", "sh", "-c", show,
+                          env=dict(os.environ, MASTER_PORT="1234"))
+        self.assertEqual(done.out, "0 0 1 127.0.0.1 1234\n")
+
+    def test_as_many_ranks_as_the_batch_system_was_asked_for(self):
+        done = self.ftrun("echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
+        self.assertEqual(done.out, "x\nx\nx\n")
+        done = self.ftrun("-n", 1, "echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
+        self.assertEqual(done.out, "x\n")
+
+    def test_what_has_no_effect_is_said(self):
+        done = self.ftrun("--mca", "btl", "self", "--map-by", "core", "-n", 1, "true")
+        self.assertEqual(done.code, 0)
+        self.assertRegex(done.err, r"^rejoin: --mca btl=self has no effect: .*\n"
+                                   r"rejoin: --map-by core has no effect: .*\n$")
+
+    def test_unfinished_lines_stay_apart(self):
+        done = self.ftrun("-n", 2, "--tag-output", "sh", "-c",
+                          'printf a$PMI_RANK; sleep 0.$((PMI_RANK * 4 + 5)); printf "b\nc\n"')
+        tag = "[{}]<stdout>: "
+        for line in done.out.splitlines():
+            self.assertRegex(line, r"^\[[01]\]<stdout>: (a[01]b?|b|c)$")
+        for rank in range(2):
+            mine = [line.removeprefix(tag.format(rank)) for line in done.out.splitlines()
+                    if line.startswith(tag.format(rank))]  # fmt: skip
+            self.assertEqual("".join(mine), f"a{rank}bc")
+
+    def test_times_before_lines(self):
+        done = self.ftrun("-n", 1, "--timestamp-output", "-l", "echo", "hi")
+        self.assertRegex(done.out, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[0\]<stdout>: hi\n$")
+
+    def test_merged_output(self):
+        done = self.ftrun("-n", 2, "--merge-stderr-to-stdout", "sh", "-c", "echo e >&2")
+        self.assertEqual((done.out, done.err), ("e\ne\n", ""))
+
+    def test_output_in_files(self):
+        script = "echo o$PMI_RANK; echo e$PMI_RANK >&2"
+        for suffix, shown in (("", "o0\no1\n"), (":nocopy", "")):
+            done = self.ftrun("-n", 2, "--output-filename", "d" + suffix, "sh", "-c", script)
+            self.assertEqual((done.code, "".join(sorted(done.out.splitlines(True)))), (0, shown))
+            for rank in range(2):
+                for stream, letter in (("stdout", "o"), ("stderr", "e")):
+                    with open(self.path(f"d/rank.{rank}/{stream}")) as file:
+                        self.assertEqual(file.read(), f"{letter}{rank}\n")
+        done = self.ftrun("-n", 1, "--output-filename", "/proc/d", "true")
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.err, "^rejoin: --output-filename: cannot make the directory .*\n$")
+
+    def test_output_in_files_is_written_once(self):
+        done = self.fake(2, "init", "print:one", "op:3", "1/kill:9@0", "print:two", "finalize",
+                         flags=["--output-filename", "d"])
+        self.assertEqual(done.code, 0, done.err)
+        for rank in range(2):
+            with open(self.path(f"d/rank.{rank}/stdout")) as file:
+                self.assertEqual(file.read(), "one\ntwo\n")
+
+    def test_standard_input_of_nobody(self):
+        self.assertEqual(self.ftrun("-n", 1, "--stdin", "none", "cat", stdin=b"x").out, "")
+        self.assertEqual(self.ftrun("-n", 1, "--stdin", "0", "cat", stdin=b"x").out, "x")
+
+    def test_bindings(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        show = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
+        done = self.ftrun("-n", 1, "--cpu-set", allowed[-1], "--report-bindings", *show)
+        self.assertEqual(done.out.split()[-1], str(allowed[-1]))
+        self.assertEqual(done.err, f"rejoin: rank 0 is bound to processors {allowed[-1]}\n")
+        for what in ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"):
+            done = self.ftrun("-n", 1, "--bind-to", what, "--report-bindings", *show)
+            self.assertEqual(done.code, 0, done.err)
+            self.assertEqual(done.out.split()[-1], done.err.split()[-1], what)
+        done = self.ftrun("-n", 1, "--cpu-set", 1000, "true")
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.err, "^rejoin: --cpu-set: none of these processors can be used.*\n$")
+
+    def test_events_on_standard_output(self):
+        done = self.ftrun("-n", 1, "--events", "-", "true")
+        self.assertEqual([json.loads(line)["event"] for line in done.out.splitlines()],
+                         ["start", "exit"])
 
 
 class Journal(LauncherTest):

@@ -151,7 +151,7 @@ def written_images_mutexes(t):
 def written_images_random_program(t):
     """Generated programs."""
     for seed in range(1, 20 if t.long else 3):
-        goes_on(t, 3, "random_collectives", seed, 12000, 4096)
+        goes_on(t, 3, "random_collectives", seed, 20000, 4096)
 
 
 @scenario(limit_s=300, sweeps=True)

@@ -1,0 +1,44 @@
+// The command line as CLI11 gives it, and what it tells users about it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/options.h"
+
+namespace rejoin::launcher {
+
+// Values as they come from the command line, before they are looked at.
+struct RawProgram {
+  std::string ranks;
+  std::string on_each_host;
+  std::vector<std::string> exports;
+  std::string working_directory;
+};
+struct Raw {
+  RunOptions options;
+  RawProgram first;
+  std::vector<std::string> kills;
+  std::string journal_limit;
+  std::string bootstrap_limit;
+  std::string images_every;
+  std::string snapshots = "auto";
+  std::string snapshot_every;
+  std::string on_divergence = "stop";
+  std::string libc_recording = "on";
+  std::string binding = "auto";
+  std::string output_directory;
+  std::string standard_input;
+  std::string processors;
+  std::string timeout;
+  bool no_restart = false;
+  bool ignored = false;
+};
+
+// What may also stand behind a ":".
+void describe_program(CLI::App& app, RawProgram& raw);
+// The rest, with description and examples.
+void describe_job(CLI::App& app, Raw& raw);
+
+}  // namespace rejoin::launcher

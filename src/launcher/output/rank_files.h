@@ -1,0 +1,30 @@
+// --output-filename: what ranks print, in files of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/base/file.h"
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+class RankFiles {
+ public:
+  // DIRECTORY/rank.R/stdout and stderr for each rank, begun anew. Errors: one cannot be written.
+  // Leaves no file open: a job may have more ranks than there are descriptors.
+  static std::optional<Error> prepare(const std::string& directory, std::uint32_t ranks);
+
+  explicit RankFiles(std::string directory) : directory_(std::move(directory)) {}
+  // Appends. 0, or the errno of the first write that failed; nothing is written after that.
+  int write(std::uint32_t rank, int stream, std::string_view bytes);
+
+ private:
+  std::string directory_;
+  int error_ = 0;
+};
+
+}  // namespace rejoin::launcher

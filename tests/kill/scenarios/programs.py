@@ -1,0 +1,62 @@
+"""Several programs in one job; and our library in processes that another launcher has started."""
+
+import os
+import subprocess
+
+from harness import Failure, Kill, require, scenario
+
+
+def require_of(condition, what, done):
+    if not condition:
+        raise Failure(f"{what}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def with_ours(t, *command, **variables):
+    """Runs a command with our library preloaded, but not under ftrun."""
+    library = os.path.join(os.path.dirname(os.path.dirname(t.ftrun)), "lib", "libmpi.so.40")
+    environment = dict(os.environ, **variables)
+    return subprocess.run(["env", f"LD_PRELOAD={library}", *command], env=environment,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                          check=False)  # fmt: skip
+
+
+@scenario(sweeps=True)
+def several_programs(t):
+    """Deaths in either; all say who they are, and have the same digest."""
+    path = t.program("appnum")
+    command = (path, "one", ":", "-n", 2, path, "two")
+    expected = t.undisturbed(1, *command)
+    said = sorted(line.split(", ")[0] for line in expected.out.splitlines())
+    wanted = ["one 0 of 3 is program 0", "two 1 of 3 is program 1", "two 2 of 3 is program 1"]
+    require(said == wanted, f"{said}", expected)
+    for kills in ([Kill(0, 150)], [Kill(2, 150), Kill(1, 150)], [Kill(1, 390, "after")]):
+        t.recovers(1, *command, kills=kills, ordered=False)
+    for _ in range(60 if t.long else 3):
+        moment_s, rank = t.rng.uniform(0, 0.05), t.rng.randrange(3)
+
+        def interfere(job):
+            job.until_event("init", rank=rank)
+            job.run_for(moment_s)
+            job.kill(rank)
+
+        t.recovers(1, *command, interfere=interfere, ordered=False)
+
+
+@scenario()
+def started_by_another(t):
+    """A rank of another launcher is told; a process that is alone is a world of one."""
+    program = t.program("appnum")
+    for variable, launcher in (
+        ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),
+        ("PMI_SIZE", "mpiexec"),
+        ("SLURM_STEP_NUM_TASKS", "srun"),
+    ):
+        done = with_ours(t, program, "x", **{variable: "3"})
+        wanted = f"rejoin: MPI_Init: this process is one of 3 that {launcher} has started"
+        require_of(done.returncode == 1, "not 1", done)
+        require_of(done.stderr.startswith(wanted) and done.stderr.count("\n") == 1, "says", done)
+        require_of("ftrun -n 3" in done.stderr and done.stdout == "", "what to do", done)
+        done = with_ours(t, program, "x", "steps=3", **{variable: "1"})
+        require_of(done.returncode == 0, "a world of one", done)
+    done = with_ours(t, program, "x", "steps=3", SLURM_NTASKS="4")  # in a batch script
+    require_of(done.returncode == 0 and "0 of 1" in done.stdout, "a world of one", done)
