@@ -7,7 +7,7 @@ packages=(
   examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
   libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libhwloc-dev
   libgtest-dev libbenchmark-dev clang-tidy clang-format
-  python3-numpy python3-pip python3-setuptools python3-wheel
+  python3-numpy python3-pip python3-setuptools python3-wheel help2man
 )
 
 say() { printf '\n== %s\n' "$*"; }

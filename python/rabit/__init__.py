@@ -35,7 +35,7 @@ except ImportError as error:
         "rabit needs NumPy for this Python (Debian: apt-get install python3-numpy)"
     ) from error
 
-from . import _library, _models
+from . import _library, _models, _values
 
 __version__ = "0.1.0"
 __all__ = [
@@ -50,6 +50,8 @@ __all__ = [
     "get_processor_name",
     "tracker_print",
     "allreduce",
+    "allgather",
+    "barrier",
     "broadcast",
     "load_checkpoint",
     "checkpoint",
@@ -59,14 +61,11 @@ __all__ = [
 MAX, MIN, SUM, BITOR = range(4)
 _OPERATION_NAMES = ("MAX", "MIN", "SUM", "BITOR")
 
-# NumPy's kind and size in bytes -> the C API's number of the type.
-_TYPES = {"i1": 0, "u1": 1, "i4": 2, "u4": 3, "i8": 4, "u8": 5, "f4": 6, "f8": 7}
-_TYPE_NAMES = "int8, uint8, int32, uint32, int64, uint64, float32 and float64"
-
 _PROCESSOR_NAME_BYTES = 256
 
 _lib = None
 _is_finalized = False
+_has_loaded = False
 _texts = {}  # file and function names as C strings: the library keeps pointers to them
 
 
@@ -81,18 +80,32 @@ def init(args=None, lib=None, lib_dll=None):
 
     Waits until all ranks have called it. OSError, saying where it looked, if there is no library;
     RuntimeError after finalize(): a process can join once. A second call does nothing but warn.
+
+    Returns a context manager that calls finalize() at its end, unless by an exception:
+    `with rabit.init(): ...`.
     """
     global _lib
     if _is_finalized:
         raise RuntimeError("rabit.init: a process that has called finalize() cannot join again")
     if _lib is not None:
         warnings.warn("rabit.init was called before; this call does nothing", stacklevel=2)
-        return
+        return _Joined()
     words = [os.fsencode(word) for word in (sys.argv if args is None else args)]
     library = _library.load(lib if lib_dll is None else lib_dll)
     if not library.RabitInit(len(words), (ctypes.c_char_p * (len(words) + 1))(*words)):
         raise RuntimeError("rabit.init: MPI was finalized in this process; it cannot join again")
     _lib = library
+    return _Joined()
+
+
+class _Joined:
+    def __enter__(self):
+        return self
+
+    # After an exception the others must not be waited for: they may never come.
+    def __exit__(self, exception_type, *_):
+        if exception_type is None and _lib is not None:
+            finalize()
 
 
 def finalize():
@@ -133,16 +146,19 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     """Combines the arrays of all ranks, element by element, and returns the result.
 
     data: numpy.ndarray, of the same shape and dtype at every rank; int8, uint8, int32, uint32,
-    int64, uint64, float32 or float64, in this machine's byte order. It is not changed.
-    op: MAX, MIN, SUM or BITOR; BITOR takes integers only.
-    prepare_fun: prepare_fun(data) is called to fill `data` in place before it is used, and only if
+    int64, uint64, float16, float32, float64 or bool, in this machine's byte order; or a number, or
+    a list of numbers. It is not changed.
+    op: MAX, MIN, SUM or BITOR; BITOR takes integers and bool only, bool no SUM. float16 is summed
+    as float32 and rounded once.
+    prepare_fun: for arrays of other types than float16 and bool: prepare_fun(data) is called to fill `data` in place before it is used, and only if
     the result is not known yet: a restarted rank that is given it from its past does not compute
     its part again.
     is_bootstrap: the operation follows load_checkpoint() in every process, before the iterations; a
     restarted rank, which calls it long after the others, is given its result again. It is found by
     the line that it is called from, and by how often it was called there.
 
-    Returns a new array of the shape and dtype of `data`, the same bits at every rank and in every
+    Returns a new array of the shape and dtype of `data` (a number for a number, a list for a list),
+    the same bits at every rank and in every
     incarnation. TypeError for anything else than such an array, ValueError for another op; nothing is sent
     then. What prepare_fun raises is raised again in a world of one. In a larger world it is printed
     and the process ends: the others wait for these numbers, and must not be given wrong ones. Waits
@@ -150,10 +166,19 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     what MPI_Allreduce costs.
     """
     library = _joined("allreduce")
-    type_number = _type_number(data, op)
+    if op not in range(len(_OPERATION_NAMES)):
+        raise ValueError(f"rabit.allreduce: op is MAX, MIN, SUM or BITOR, not {op!r}")
+    operand = _values.operand(data, op == BITOR, op == SUM)
     if prepare_fun is not None and not callable(prepare_fun):
-        raise TypeError(f"rabit.allreduce: prepare_fun is not callable but {_kind(prepare_fun)}")
-    result = np.array(data, order="C", copy=True)
+        raise TypeError(
+            f"rabit.allreduce: prepare_fun is not callable but {_values.kind(prepare_fun)}"
+        )
+    if prepare_fun is not None and operand.array is not data:
+        raise TypeError(
+            f"rabit.allreduce: prepare_fun fills a numpy.ndarray, not {_values.kind(data)} or a "
+            "float16 or bool array"
+        )
+    result = np.array(operand.array, order="C", copy=True)
     errors = []
 
     def prepare(_):
@@ -167,10 +192,40 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
 
     callback = _library.PREPARE() if prepare_fun is None else _library.PREPARE(prepare)
     _announce(library, is_bootstrap)
-    library.RabitAllreduce(result.ctypes.data, result.size, type_number, op, callback, None)
+    library.RabitAllreduce(result.ctypes.data, result.size, operand.type_number, op, callback, None)
     if errors:
         raise errors[0]
+    return operand.restored(result)
+
+
+def allgather(data, *, is_bootstrap=False):
+    """Returns the arrays of all ranks in one: result[r] is that of rank r.
+
+    data: numpy.ndarray, of the same shape and dtype at every rank, of any dtype that holds no
+    Python objects; or a number. is_bootstrap: as in allreduce().
+    Returns a new array of shape (get_world_size(), *data.shape), the same bytes at every rank.
+    TypeError for anything else. Waits for all ranks. Costs an allreduce of as many bytes as the
+    result has.
+    """
+    library = _joined("allgather")
+    mine = np.asarray(data)
+    if mine.dtype.hasobject or mine.dtype.kind in "US":
+        raise TypeError(f"rabit.allgather takes arrays of numbers, not {_values.kind(data)}")
+    result = np.zeros((library.RabitGetWorldSize(), *mine.shape), mine.dtype)
+    result[library.RabitGetRank()] = mine
+    # Whoever has nothing there has zeros: so bits are combined, whatever they mean.
+    bits = result.reshape(-1).view(np.uint8)
+    _announce(library, is_bootstrap)
+    library.RabitAllreduce(bits.ctypes.data, bits.size, _values.BYTES, BITOR, _library.PREPARE(), None)
     return result
+
+
+def barrier():
+    """Waits until every rank has called it."""
+    library = _joined("barrier")
+    one = np.zeros(1, np.uint8)
+    _announce(library)
+    library.RabitAllreduce(one.ctypes.data, 1, _values.BYTES, BITOR, _library.PREPARE(), None)
 
 
 def broadcast(data, root, *, is_bootstrap=False):
@@ -204,10 +259,14 @@ def load_checkpoint(with_local=False):
     there is none yet; then the models are None. A local model that was not given to checkpoint()
     is None.
 
-    To be called once, before the first checkpoint. Never waits. ValueError for a model that cannot
-    be unpickled. Costs unpickling.
+    To be called once, before the first checkpoint; RuntimeError when it is called again. Never
+    waits. ValueError for a model that cannot be unpickled. Costs unpickling.
     """
+    global _has_loaded
     library = _joined("load_checkpoint")
+    if _has_loaded:
+        raise RuntimeError("rabit.load_checkpoint: called again; a process loads once, at its start")
+    _has_loaded = True
     models = [(ctypes.c_void_p(), ctypes.c_ulong()) for _ in range(2)]
     wanted = [ctypes.byref(item) for model in models[: 1 + with_local] for item in model]
     version = library.RabitLoadCheckPoint(*(wanted if with_local else [*wanted, None, None]))
@@ -256,29 +315,6 @@ def _joined(name):
         when = "after rabit.finalize()" if _is_finalized else "before rabit.init()"
         raise RuntimeError(f"rabit.{name} was called {when}")
     return _lib
-
-
-def _kind(value):
-    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-
-
-def _type_number(data, op):
-    """The number of the dtype of `data`, which must be something that `op` combines."""
-    if not isinstance(data, np.ndarray):
-        raise TypeError(
-            f"rabit.allreduce takes a numpy.ndarray, not {_kind(data)}; numpy.array() makes one"
-        )
-    if op not in range(len(_OPERATION_NAMES)):
-        raise ValueError(f"rabit.allreduce: op is MAX, MIN, SUM or BITOR, not {op!r}")
-    number = _TYPES.get(f"{data.dtype.kind}{data.dtype.itemsize}")
-    if number is None or not data.dtype.isnative:
-        raise TypeError(
-            f"rabit.allreduce does not combine {data.dtype.str} ({data.dtype}), only {_TYPE_NAMES} "
-            "in native byte order; data.astype() converts"
-        )
-    if op == BITOR and data.dtype.kind == "f":
-        raise TypeError(f"rabit.allreduce: BITOR takes integers, not {data.dtype}")
-    return number
 
 
 def _text(text):

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 
 NAME = "librabit.so"
 # Names of the ancestor's builds. Here all of them are the same library: mock failures always work.
@@ -51,13 +52,19 @@ def _candidates():
     """Paths to try, best first. A bare name is looked for by the dynamic linker.
 
     The linker comes before the build tree: ftrun puts the directory of its own libraries first in
-    LD_LIBRARY_PATH, and its library is the one that fits it.
+    LD_LIBRARY_PATH, and its library is the one that fits it. A program that runs alone finds the
+    library beside the ftrun in PATH.
     """
     directory = os.environ.get("REJOIN_LIBRARY_DIR")
     if directory:
         return [os.path.join(directory, NAME)]
     here = os.path.dirname(os.path.abspath(__file__))
-    return [NAME, os.path.normpath(os.path.join(here, "..", "..", "build", "lib", NAME))]
+    ftrun = shutil.which("ftrun")
+    installed = []
+    if ftrun:
+        prefix = os.path.dirname(os.path.dirname(os.path.realpath(ftrun)))
+        installed = [os.path.join(prefix, "lib", "rejoin", NAME)]
+    return [NAME, *installed, os.path.normpath(os.path.join(here, "..", "..", "build", "lib", NAME))]
 
 
 def load(lib=None):

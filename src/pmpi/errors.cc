@@ -154,8 +154,10 @@ void end_job(int code, const char* text) {
     recovery::attached_rank()->host().tell(wire::MessageType::kAbort, code, 0, text, strlen(text));
     for (int s = 0; s < kSecondsToBeKilled; ++s) sleep(1);
   } else if (text[0] != '\0') {
-    char line[1600];
-    const int bytes = snprintf(line, sizeof line, "rejoin: %s\n", text);
+    char line[1600], named[1500];
+    snprintf(named, sizeof named, "%s", text);
+    if (context != nullptr) context->rank->copy_text(text, named, sizeof named);
+    const int bytes = snprintf(line, sizeof line, "rejoin: %s\n", named);
     if (write(2, line, static_cast<std::size_t>(bytes)) < 0) _exit(code);
   }
   _exit(code);
@@ -234,7 +236,9 @@ int error_string(int errorcode, char* string, int* resultlen) {
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
   }
-  text_of(errorcode, string, MPI_MAX_ERROR_STRING);
+  char text[1600];
+  text_of(errorcode, text, sizeof text);
+  context->rank->copy_text(text, string, MPI_MAX_ERROR_STRING);
   *resultlen = static_cast<int>(strlen(string));
   return MPI_SUCCESS;
 }

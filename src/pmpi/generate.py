@@ -5,6 +5,7 @@
     generate.py calls FILE      table of those implementations that are given the call site
     generate.py wrappers FILE   PMPI_X, and MPI_X as its weak alias
     generate.py exports FILE    the linker's version script
+    generate.py unsupported FILE  names of the functions that answer with an error, for an array
     generate.py coverage FILE   docs/coverage.md
     generate.py check FILE      exit 1 if FILE is not what `coverage` would write
 """
@@ -152,6 +153,10 @@ def exports(sections):
         "  local: *;", "};"]
 
 
+def unsupported(sections):
+    return [f'    "{f.name}",' for _, functions in sections for f in functions if f.status == "error"]
+
+
 def names_of(functions):
     return ", ".join(f"`{f.name}`" + (f" ({f.note})" if f.note else "") for f in functions)
 
@@ -227,7 +232,8 @@ def coverage(sections):
 
 
 def main(arguments):
-    makers = {"api": api, "calls": calls, "wrappers": wrappers, "exports": exports, "coverage": coverage,
+    makers = {"api": api, "calls": calls, "wrappers": wrappers, "exports": exports,
+              "unsupported": unsupported, "coverage": coverage,
               "check": coverage}
     if len(arguments) != 2 or arguments[0] not in makers:
         sys.exit(__doc__)

@@ -1,7 +1,10 @@
 #include "recovery/diagnostics.h"
 
+#include <string.h>
+
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 namespace rejoin::recovery {
 namespace {
@@ -24,6 +27,49 @@ CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std:
                 name_of(static_cast<OpKind>(s.kind)), number(s.bytes), root, world_rank,
                 entry->module, number(entry->place));
   return t;
+}
+
+namespace {
+
+// "MODULE+0xPLACE" or "FILE:LINE::FUNCTION".
+void put_site(const journal::ModuleEntry& module, unsigned long long place, char* to,
+              std::size_t bytes) {
+  const int length = static_cast<int>(strnlen(module.path, sizeof module.path));
+  if (module.build_id_bytes == journal::kNamedSite) {
+    const auto* function = static_cast<const char*>(memmem(module.path, length, "::", 2));
+    const int file = function == nullptr ? length : static_cast<int>(function - module.path);
+    std::snprintf(to, bytes, "%.*s:%llu%.*s", file, module.path, place, length - file,
+                  module.path + file);
+    return;
+  }
+  const auto* slash = static_cast<const char*>(memrchr(module.path, '/', length));
+  const int begin = slash == nullptr ? 0 : static_cast<int>(slash + 1 - module.path);
+  std::snprintf(to, bytes, "%.*s+0x%llx", length - begin, module.path + begin, place);
+}
+
+}  // namespace
+
+void copy_with_sites(const journal::PeerView& peers, const char* text, char* to,
+                     std::size_t bytes) {
+  std::size_t at = 0;
+  while (*text != '\0' && at + 1 < bytes) {
+    unsigned rank = 0, index = 0;
+    unsigned long long place = 0;
+    int taken = 0;
+    const journal::ModuleEntry* module = nullptr;
+    if (*text == '{' && std::sscanf(text, "{%u:%u:%llx}%n", &rank, &index, &place, &taken) == 3 &&
+        taken > 0 && rank < peers.ranks()) {
+      module = peers.module(rank, index);
+    }
+    if (module == nullptr) {
+      to[at++] = *text++;
+      continue;
+    }
+    put_site(*module, place, to + at, bytes - at);
+    at += std::strlen(to + at);
+    text += taken;
+  }
+  if (bytes > 0) to[at] = '\0';
 }
 
 void Diagnostics::set_error(const char* format, ...) {

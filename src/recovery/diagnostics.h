@@ -16,6 +16,10 @@ struct CallText {
 };
 CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std::uint32_t call);
 
+// Copies `text`, up to `bytes` with its end, with every call site as a reader without debug
+// information can have it: "a.out+0x1a2b", or as the program has named it.
+void copy_with_sites(const journal::PeerView& peers, const char* text, char* to, std::size_t bytes);
+
 // The newest failure of a rank, for whoever asks why.
 class Diagnostics {
  public:

@@ -163,6 +163,10 @@ class BasicRank {
 
   // Text of the newest failure, with call sites as in wire/messages.h.
   const char* last_error() const { return rooms_.diagnostics.error(); }
+  // A text with such call sites, for somebody who cannot resolve them: see copy_with_sites().
+  void copy_text(const char* text, char* to, std::size_t bytes) const {
+    copy_with_sites(rooms_.peers, text, to, bytes);
+  }
   // --log-ops. Operations do it by themselves, checkpoint() the end, load() nothing.
   void begin_log(const Call& call) {
     if (!rooms_.log.wanted()) [[likely]]

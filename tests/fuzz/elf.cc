@@ -12,6 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes += soname.size();
     if (is_foreign_mpi(soname)) foreign_mpi_text("program", soname);
   }
+  const ElfKind kind = kind_of(image);
+  REQUIRE(kind != ElfKind::kDynamic || !interpreter_of(image).empty());
+  REQUIRE(interpreter_of(image).size() <= size);
+  REQUIRE(imports_of(image).size() * 24 <= size);
   REQUIRE(bytes <= 16 * size);  // an entry takes 16, a name is no longer than 255
   return 0;
 }

@@ -185,7 +185,7 @@ class Installation(Processes):
     def test_pip_without_a_network(self):
         with tempfile.TemporaryDirectory() as directory:
             shutil.copytree(f"{SOURCES}/python", f"{directory}/python")  # pip builds in there
-            command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-build-isolation"]
+            command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-build-isolation", "--no-deps"]
             command += ["--target", f"{directory}/installed", f"{directory}/python"]
             result = subprocess.run(
                 command, env=environment(), capture_output=True, text=True, timeout=4 * LIMIT_S

@@ -140,15 +140,46 @@ class Allreduce(unittest.TestCase):
         from_first = rabit.broadcast(result.tobytes(), 0)
         self.assertEqual(result.tobytes(), from_first)
 
-    def test_only_arrays(self):
-        for value in (1.5, np.float64(1.5), [1.0], (1,), "text", None, memoryview(b"1")):
+    def test_numbers(self):
+        size = rabit.get_world_size()
+        ranks = size * (size - 1) // 2
+        for value, expected in ((rabit.get_rank(), ranks), (1.5 * rabit.get_rank(), 1.5 * ranks),
+                                ([1, rabit.get_rank()], [size, ranks]),
+                                ([0.5], [0.5 * size])):  # fmt: skip
             with self.subTest(value=value):
-                with self.assertRaisesRegex(TypeError, "takes a numpy.ndarray, not "):
+                result = rabit.allreduce(value, rabit.SUM)
+                self.assertEqual((result, type(result)), (expected, type(value)))
+        result = rabit.allreduce(np.float32(2), rabit.SUM)
+        self.assertEqual((result, type(result)), (2 * size, np.float32))
+
+    def test_bool(self):
+        mine = np.array([rabit.get_rank() == 0, True, False])
+        for op, expected in ((rabit.MAX, [True, True, False]), (rabit.BITOR, [True, True, False]),
+                             (rabit.MIN, [rabit.get_world_size() == 1, True, False])):  # fmt: skip
+            result = rabit.allreduce(mine, op)
+            self.assertEqual((result.tolist(), result.dtype), (expected, np.bool_))
+        self.assertIs(rabit.allreduce(rabit.get_rank() == 0, rabit.MAX), True)
+        with self.assertRaisesRegex(TypeError, "a SUM of bool has no type"):
+            rabit.allreduce(mine, rabit.SUM)
+
+    def test_half_precision_is_rounded_once(self):
+        mine = np.array([2048, 1], np.float16)  # 2049 is between two numbers of float16
+        result = rabit.allreduce(mine, rabit.SUM)
+        expected = (np.array([2048, 1], np.float32) * rabit.get_world_size()).astype(np.float16)
+        self.assertEqual(result.dtype, np.float16)
+        np.testing.assert_array_equal(result, expected)
+        with self.assertRaisesRegex(TypeError, "prepare_fun fills a numpy.ndarray"):
+            rabit.allreduce(mine, rabit.SUM, lambda data: None)
+
+    def test_only_numbers(self):
+        for value in ((1,), [], ["1"], [[1]], 1j, "text", None, memoryview(b"1")):
+            with self.subTest(value=value):
+                with self.assertRaisesRegex(TypeError, "takes a numpy.ndarray, a number or a list"):
                     rabit.allreduce(value, rabit.SUM)
 
     def test_only_some_types(self):
         swapped = np.dtype("float64").newbyteorder()
-        for dtype in ("float16", "longdouble", "complex128", "bool", "int16", "U3", "O", swapped):
+        for dtype in ("longdouble", "complex128", "int16", "U3", "O", swapped):
             with self.subTest(dtype=dtype):
                 with self.assertRaisesRegex(TypeError, "does not combine .* only int8"):
                     rabit.allreduce(np.zeros(3, dtype), rabit.SUM)
@@ -163,6 +194,37 @@ class Allreduce(unittest.TestCase):
             with self.subTest(op=op):
                 with self.assertRaisesRegex(ValueError, "op is MAX, MIN, SUM or BITOR, not"):
                     rabit.allreduce(np.zeros(3), op)
+
+
+class Allgather(unittest.TestCase):
+    def test_arrays_of_any_numbers(self):
+        for dtype in (*TYPES, "float16", "bool", "complex128", "int16", "i4,f8"):
+            for shape in ((), (0,), (3,), (2, 3)):
+                with self.subTest(dtype=dtype, shape=shape):
+                    mine = np.zeros(shape, dtype)
+                    mine.reshape(-1).view("u1")[:] = rabit.get_rank() + 1 if dtype != "bool" else 1
+                    result = rabit.allgather(mine)
+                    self.assertEqual((result.dtype, result.shape),
+                                     (mine.dtype, (rabit.get_world_size(), *shape)))
+                    self.assertEqual(result[rabit.get_rank()].tobytes(), mine.tobytes())
+                    self.assertEqual(rabit.broadcast(result.tobytes(), 0), result.tobytes())
+
+    def test_numbers(self):
+        result = rabit.allgather(-0.0 if rabit.get_rank() == 0 else float("nan"))
+        self.assertTrue(np.signbit(result[0]))
+        self.assertEqual(rabit.allgather(rabit.get_rank()).tolist(),
+                         list(range(rabit.get_world_size())))
+
+    def test_nothing_else(self):
+        for value in ("text", None, np.array(["x"]), [object()]):
+            with self.assertRaisesRegex(TypeError, "takes arrays of numbers"):
+                rabit.allgather(value)
+
+
+class Barrier(unittest.TestCase):
+    def test_everybody_comes(self):
+        for _ in range(3):
+            self.assertIsNone(rabit.barrier())
 
 
 class Prepare(unittest.TestCase):

@@ -261,6 +261,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
     return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
   }
   std::filesystem::create_directories(directory, error);
+  if (error) return Error{"--checkpoint-dir " + directory + ": cannot make it: " + error.message()};
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
   }

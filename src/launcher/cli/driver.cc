@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -18,6 +19,7 @@
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
+#include "launcher/cli/preflight.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
@@ -130,6 +132,8 @@ Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks,
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   program.path = path.value();
+  const std::string trouble = certain_trouble(options.command[0], program.path);
+  if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
   if (!identify) return program;
   auto build = build_of(program.path, library_directory());
   if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
@@ -211,6 +215,13 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.job.quiet = options.quiet;
   plans.job.events_path = options.events_path;
   plans.job.lib_directory = plans.host.lib_directory;
+  for (const Program& program : plans.host.programs) {
+    plans.job.facts.programs.push_back({program.ranks, program.command});
+  }
+  plans.job.facts.version = version_text();
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof name - 1);
+  plans.job.facts.host = name;
   return plans;
 }
 

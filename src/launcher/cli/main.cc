@@ -5,6 +5,7 @@
 
 #include "launcher/cli/driver.h"
 #include "launcher/cli/options.h"
+#include "launcher/cli/preflight.h"
 #include "launcher/inspect/inspect.h"
 
 int main(int argc, char** argv) {
@@ -21,5 +22,6 @@ int main(int argc, char** argv) {
   if (const auto* inspect = std::get_if<InspectOptions>(&command.value())) {
     return run_inspect(*inspect);
   }
+  if (const auto* check = std::get_if<CheckOptions>(&command.value())) return run_check(*check);
   return run_job(std::get<RunOptions>(command.value()));
 }

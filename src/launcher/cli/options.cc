@@ -335,7 +335,8 @@ void parse_options(CLI::App& app, Words options) {
 }
 
 // A program behind a ":". `job`: the options of the first one.
-Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words) {
+Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
+                                     std::vector<std::string>& notices) {
   CLI::App app;
   RawProgram raw;
   describe_program(app, raw);
@@ -347,6 +348,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words) {
                          "behind : a program has -n, -x and --wdir of its own; options of the "
                          "whole job belong in front of the first program");
   }
+  for (std::string& notice : parts.value().notices) notices.push_back(std::move(notice));
   try {
     parse_options(app, std::move(parts.value().options));
   } catch (const CLI::ParseError& error) {
@@ -392,7 +394,7 @@ Result<Command> parse_run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return from_cli(error);
   }
-  if (version) return Command(Answer{"ftrun (Rejoin) " REJOIN_VERSION "\n"});
+  if (version) return Command(Answer{"ftrun (Rejoin) " + version_text() + "\n"});
   if (words.value().command.empty()) {
     return usage("there is no program to run; write ftrun -n 4 PROGRAM ARGUMENTS");
   }
@@ -401,7 +403,7 @@ Result<Command> parse_run(int argc, const char* const* argv) {
   raw.options.programs.push_back(std::move(first.value()));
   raw.options.notices = std::move(words.value().notices);
   for (std::size_t i = 1; i < programs.size(); ++i) {
-    auto program = parse_program(app, programs[i]);
+    auto program = parse_program(app, programs[i], raw.options.notices);
     if (!program.ok()) return program.error();
     raw.options.programs.push_back(std::move(program.value()));
   }
@@ -430,10 +432,35 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
   return Command(std::move(options));
 }
 
+Result<Command> parse_check(int argc, const char* const* argv) {
+  CLI::App app(
+      "ftrun check - what can be said about a program before it runs: functions of MPI that "
+      "would fail,\nthreads, programs that preloading does not reach. Exit code 1 if "
+      "something would fail.");
+  CheckOptions options;
+  app.set_help_flag("-h,--help", "print this");
+  app.add_option("PROGRAM", options.program, "a path, or a name in PATH; its arguments may follow")
+      ->required();
+  try {
+    app.parse(std::min(argc, 3) - 1, argv + 1);
+  } catch (const CLI::CallForHelp&) {
+    return Command(Answer{app.help()});
+  } catch (const CLI::ParseError& error) {
+    return usage(std::string("check: ") + error.what() + "; write ftrun check PROGRAM");
+  }
+  return Command(std::move(options));
+}
+
 }  // namespace
+
+std::string version_text() {
+  const std::string revision = REJOIN_REVISION;
+  return REJOIN_VERSION + (revision.empty() ? "" : ", revision " + revision);
+}
 
 Result<Command> parse_command_line(int argc, const char* const* argv) {
   if (argc > 1 && std::string_view(argv[1]) == "inspect") return parse_inspect(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "check") return parse_check(argc, argv);
   return parse_run(argc, argv);
 }
 

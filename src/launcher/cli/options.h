@@ -65,12 +65,19 @@ struct InspectOptions {
   std::uint64_t limit = 0;  // records of each communicator that are printed; 0 = all
 };
 
+struct CheckOptions {
+  std::string program;
+};
+
 // Text that was asked for (help, version): goes to standard output, exit code 0.
 struct Answer {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, InspectOptions, Answer>;
+using Command = std::variant<RunOptions, InspectOptions, CheckOptions, Answer>;
+
+// "0.1.0, revision 0123456789".
+std::string version_text();
 
 // Reads everything up to the program's name; what follows is the program's. Errors are one line
 // with exit code kExitUsage. mpirun's long options with a single dash are understood.

@@ -40,14 +40,83 @@ std::optional<Elf64_Phdr> dynamic_segment(std::string_view image, const Elf64_Eh
   return {};
 }
 
-}  // namespace
-
-std::vector<std::string> needed_of(std::string_view image) {
+// Of a 64-bit little-endian image.
+std::optional<Elf64_Ehdr> header_of(std::string_view image) {
   const auto header = read_at<Elf64_Ehdr>(image, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
       header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
     return {};
   }
+  return header;
+}
+
+// The text at `offset`, up to its NUL; nothing if that does not lie in the image, or too far.
+std::optional<std::string> text_at(std::string_view image, std::uint64_t offset,
+                                   std::size_t most_bytes) {
+  if (offset >= image.size()) return {};
+  const std::string_view rest = image.substr(offset, most_bytes + 1);
+  const std::size_t size = rest.find('\0');
+  if (size == std::string_view::npos) return {};
+  return std::string(rest.substr(0, size));
+}
+
+// "#! /usr/bin/env python3": what the kernel would start.
+std::string interpreter_of_script(std::string_view text) {
+  if (!text.starts_with("#!")) return {};
+  text = text.substr(2, text.find('\n') - 2);
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  text.remove_prefix(begin);
+  return std::string(text.substr(0, text.find_first_of(" \t")));
+}
+
+}  // namespace
+
+ElfKind kind_of(std::string_view image) {
+  if (image.size() <= EI_CLASS || std::memcmp(image.data(), ELFMAG, SELFMAG) != 0) {
+    return ElfKind::kNone;
+  }
+  if (image[EI_CLASS] == ELFCLASS32) return ElfKind::k32Bit;
+  const auto header = header_of(image);
+  if (!header || (header->e_type != ET_EXEC && header->e_type != ET_DYN)) return ElfKind::kNone;
+  return interpreter_of(image).empty() ? ElfKind::kStatic : ElfKind::kDynamic;
+}
+
+std::string interpreter_of(std::string_view image) {
+  const auto header = header_of(image);
+  if (!header) return interpreter_of_script(image);
+  for (unsigned i = 0; i < header->e_phnum; ++i) {
+    const auto p = read_at<Elf64_Phdr>(image, header->e_phoff + i * sizeof(Elf64_Phdr));
+    if (p && p->p_type == PT_INTERP) return text_at(image, p->p_offset, 4096).value_or("");
+  }
+  return {};
+}
+
+std::vector<std::string> imports_of(std::string_view image) {
+  constexpr std::size_t kMostSymbol = 4096;
+  const auto header = header_of(image);
+  std::vector<std::string> imports;
+  for (unsigned i = 0; header && i < header->e_shnum; ++i) {
+    const auto table = read_at<Elf64_Shdr>(image, header->e_shoff + i * sizeof(Elf64_Shdr));
+    if (!table || table->sh_type != SHT_DYNSYM) continue;
+    const auto strings =
+        read_at<Elf64_Shdr>(image, header->e_shoff + table->sh_link * sizeof(Elf64_Shdr));
+    if (!strings || strings->sh_offset > image.size()) continue;
+    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= table->sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = read_at<Elf64_Sym>(image, table->sh_offset + at);
+      if (!symbol) break;
+      if (symbol->st_shndx != SHN_UNDEF || symbol->st_name == 0) continue;
+      const auto name = text_at(image, strings->sh_offset + symbol->st_name, kMostSymbol);
+      if (name && !name->empty()) imports.push_back(*name);
+    }
+    break;
+  }
+  return imports;
+}
+
+std::vector<std::string> needed_of(std::string_view image) {
+  const auto header = header_of(image);
+  if (!header) return {};
   const auto dynamic = dynamic_segment(image, *header);
   if (!dynamic) return {};
   std::vector<std::uint64_t> names;

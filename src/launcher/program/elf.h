@@ -13,6 +13,19 @@ namespace rejoin::launcher {
 // script, a static program, a damaged file.
 std::vector<std::string> needed_of(std::string_view image);
 
+enum class ElfKind {
+  kNone,  // another file, or a damaged one
+  k32Bit,
+  kStatic,  // without a dynamic linker
+  kDynamic,
+};
+ElfKind kind_of(std::string_view image);
+// Of kDynamic: its dynamic linker; of a script the interpreter that its first line names. Empty:
+// none.
+std::string interpreter_of(std::string_view image);
+// The symbols that such an image leaves to others, in the order of its table.
+std::vector<std::string> imports_of(std::string_view image);
+
 // True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
 // libmpi.so.40, or Fortran bindings for such a one.
 bool is_foreign_mpi(std::string_view soname);

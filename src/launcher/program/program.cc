@@ -1,13 +1,16 @@
 #include "launcher/program/program.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -30,10 +33,25 @@ std::string absolute(const std::string& path) {
   return std::string(here) + "/" + path;
 }
 
+// The kernel's "No such file or directory" would be about a file that nobody has named.
+std::optional<Error> check_interpreter(const std::string& name, std::string_view image) {
+  std::string interpreter = interpreter_of(image);
+  if (interpreter.empty()) return {};
+  if (interpreter.back() == '\r') {
+    return Error{name +
+                     ": its first line ends with a carriage return, as on Windows (dos2unix, or "
+                     "sed -i 's/\\r$//', mends it)",
+                 kExitNotExecutable};
+  }
+  if (access(interpreter.c_str(), F_OK) == 0) return {};
+  return Error{name + ": its interpreter " + interpreter + " does not exist", kExitNotFound};
+}
+
 // A program of another MPI would find none of its functions in the preloaded library.
 Result<std::string> check_abi(const std::string& name, const std::string& path) {
   const auto image = MappedFile::open(path);
   if (!image.ok()) return path;  // executable, but not readable
+  if (const auto error = check_interpreter(name, image.value().bytes())) return *error;
   for (const std::string& soname : needed_of(image.value().bytes())) {
     if (is_foreign_mpi(soname)) return Error{foreign_mpi_text(name, soname)};
   }
@@ -80,6 +98,15 @@ bool is_of_another_launcher(std::string_view entry) {
   return false;
 }
 
+// LD_PRELOAD and LD_LIBRARY_PATH know no spaces and colons inside of a path: the same directory as
+// long as this process lives, by another name.
+std::string for_dynamic_linker(const std::string& directory) {
+  if (directory.find_first_of(" :;") == std::string::npos) return directory;
+  static const int kept = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (kept < 0) return directory;
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(kept);
+}
+
 // Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
 Result<std::string> preload_of(const std::string& directory, bool libc_recording,
                                const std::string& others) {
@@ -89,11 +116,6 @@ Result<std::string> preload_of(const std::string& directory, bool libc_recording
     const std::string path = directory + "/" + file;
     if (access(path.c_str(), R_OK) != 0) {
       return Error{path + " is missing; it belongs to this ftrun: build or install them together"};
-    }
-    if (path.find_first_of(" :") != std::string::npos) {
-      return Error{path +
-                   ": the dynamic linker cannot preload a file with a space or colon in its "
-                   "path; install Rejoin elsewhere"};
     }
     list += (list.empty() ? "" : ":") + path;
   }
@@ -123,6 +145,23 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
+std::vector<std::string> libraries_of(const std::string& path) {
+  std::string quoted;
+  for (const char c : path) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  FILE* pipe = popen(("LD_TRACE_LOADED_OBJECTS=1 '" + quoted + "' 2> /dev/null").c_str(), "re");
+  std::vector<std::string> libraries;
+  char line[PATH_MAX + 256];
+  while (pipe != nullptr && fgets(line, sizeof line, pipe) != nullptr) {
+    // "NAME => PATH (ADDRESS)", or a path alone.
+    const char* arrow = strstr(line, " => /");
+    const char* begin = arrow != nullptr ? arrow + 4 : line + 1;
+    const char* end = strstr(line, " (0x");
+    if (begin[0] == '/' && end > begin) libraries.emplace_back(begin, end);
+  }
+  if (pipe != nullptr) pclose(pipe);
+  return libraries;
+}
+
 Result<std::string> check_program(const std::string& name, const std::string& directory) {
   if (name.empty()) return Error{"the program's name is empty", kExitNotFound};
   if (name.find('/') == std::string::npos) {
@@ -150,10 +189,10 @@ Result<std::string> check_program(const std::string& name, const std::string& di
 std::string library_directory() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  std::string executable(path, n > 0 ? static_cast<std::size_t>(n) : 0);
-  for (int level = 0; level < 2; ++level)
-    executable.resize(std::min(executable.rfind('/'), executable.size()));
-  return executable + "/lib";
+  std::string prefix(path, n > 0 ? static_cast<std::size_t>(n) : 0);
+  for (int level = 0; level < 2; ++level) prefix.resize(std::min(prefix.rfind('/'), prefix.size()));
+  const bool installed = access((prefix + "/lib/rejoin/libmpi.so.40").c_str(), F_OK) == 0;
+  return for_dynamic_linker(prefix + (installed ? "/lib/rejoin" : "/lib"));
 }
 
 Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,

@@ -17,7 +17,12 @@ std::string find_program(const std::string& name);
 // what is wrong with it: exit code 127 not found, 126 not executable, 1 built for another MPI.
 Result<std::string> check_program(const std::string& name, const std::string& directory);
 
-// Where the libraries lie that belong to this very ftrun: "../lib" from its executable.
+// The libraries that the dynamic linker would load for the program at `path`, as paths. Empty where
+// it does not say.
+std::vector<std::string> libraries_of(const std::string& path);
+
+// Where the libraries lie that belong to this very ftrun: "../lib/rejoin" from its executable if
+// it is installed, "../lib" where it was built. A name that ranks can preload files by.
 std::string library_directory();
 
 // What all ranks have in common; the same bytes for every incarnation.
@@ -29,7 +34,7 @@ struct Surroundings {
 };
 
 // The environment of a rank of program number `program`, entry by entry, from this process's and
-// `options`. Errors: a library is missing, or its path cannot be written into LD_PRELOAD.
+// `options`. Errors: a library is missing.
 Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,
                                                 const Surroundings& all, const RunOptions& options);
 

@@ -38,7 +38,27 @@ Json to_json(const Position& p) {
   return json;
 }
 
-double milliseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+// To the microsecond.
+double milliseconds(std::uint64_t ns) { return static_cast<double>((ns + 500) / 1000) / 1e3; }
+
+void put_totals(Json& json, const Totals& totals) {
+  json["journal_peak_bytes"] = totals.journal_peak_bytes;
+  json["snapshots"] = totals.snapshots;
+  json["snapshot_cost_ms"] = milliseconds(totals.snapshot_cost_ns);
+}
+
+void put_job(Json& json, const JobFacts& job) {
+  json["format"] = 1;  // raised when the meaning of a field changes
+  json["version"] = job.version;
+  json["host"] = job.host;
+  json["programs"] = Json::array();
+  std::uint32_t ranks = 0;
+  for (const JobFacts::Program& program : job.programs) {
+    json["programs"].push_back({{"ranks", program.ranks}, {"command", program.command}});
+    ranks += program.ranks;
+  }
+  json["ranks"] = ranks;
+}
 
 void put_summary(Json& json, const Summary& s) {
   json["deaths"] = s.deaths;
@@ -46,9 +66,7 @@ void put_summary(Json& json, const Summary& s) {
   json["lost_ms"] = milliseconds(s.lost_ns);
   json["longest_ms"] = milliseconds(s.longest_ns);
   json["longest_rank"] = s.longest_rank;
-  json["journal_peak_bytes"] = s.totals.journal_peak_bytes;
-  json["snapshots"] = s.totals.snapshots;
-  json["snapshot_cost_ms"] = milliseconds(s.totals.snapshot_cost_ns);
+  put_totals(json, s.totals);
   json["places"] = Json::array();
   for (const Summary::Place& place : s.places) {
     Json ranks;
@@ -83,7 +101,7 @@ std::string to_json(const Record& r, double start_wall_s) {
     if (r.cause->peak_bytes != 0) json["peak_bytes"] = r.cause->peak_bytes;
   }
   if (r.replayed_operations) json["replayed_ops"] = *r.replayed_operations;
-  if (r.took_ms) json["took_ms"] = *r.took_ms;
+  if (r.took_ms) json["took_ms"] = milliseconds(static_cast<std::uint64_t>(*r.took_ms * 1e6 + 0.5));
   if (r.recovery) {
     json["start_ms"] = milliseconds(r.recovery->start_ns);
     json["computing_ms"] = milliseconds(r.recovery->computing_ns);
@@ -93,6 +111,8 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.known_operations) json["known_ops"] = *r.known_operations;
   if (r.left_ns) json["left_ms"] = milliseconds(*r.left_ns);
   if (r.summary) put_summary(json, *r.summary);
+  if (r.job) put_job(json, *r.job);
+  if (r.totals) put_totals(json, *r.totals);
   if (r.code) json["code"] = *r.code;
   if (r.bytes) json["bytes"] = *r.bytes;
   if (r.bytes) json["written_ms"] = milliseconds(r.written_ns);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,6 +83,17 @@ struct Summary {
   std::vector<Place> places;
 };
 
+// What the event log begins with.
+struct JobFacts {
+  struct Program {
+    std::uint32_t ranks;
+    std::vector<std::string> command;
+  };
+  std::vector<Program> programs;
+  std::string version;
+  std::string host;
+};
+
 // One line of the event log.
 struct Record {
   std::string event;
@@ -99,6 +111,8 @@ struct Record {
   std::optional<std::uint64_t> known_operations = {};  // that its predecessors have entered
   std::optional<std::uint64_t> left_ns = {};           // an estimate
   std::optional<Summary> summary = {};
+  std::shared_ptr<const JobFacts> job = {};
+  std::optional<Totals> totals = {};
   std::optional<int> code = {};
   std::string text = {};
   std::optional<std::uint64_t> bytes = {};       // of files

@@ -68,6 +68,9 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
 
 void Supervisor::start() {
   if (plan_.timeout_s) timeout_.set(static_cast<std::uint64_t>(*plan_.timeout_s * 1e9));
+  Record job{.event = "job", .at_ns = loop_.now_ns()};
+  job.job = std::make_shared<const JobFacts>(plan_.facts);
+  log(job);
   Order order;
   order.mutable_start();
   order_(std::move(order));
@@ -87,7 +90,10 @@ int Supervisor::finish() {
 void Supervisor::report(const Report& report) {
   switch (report.what_case()) {
     case Report::kHappened:
-      if (const auto event = to_event(report.happened())) step(*event);
+      if (const auto event = to_event(report.happened())) {
+        if (event->kind == Event::Kind::kAllOver) totals_ = event->totals;
+        step(*event);
+      }
       break;
     case Report::kOutput:
       terminal_.add(report.output().stream() == 0 ? 0 : 1, report.output().bytes());
@@ -118,6 +124,11 @@ void Supervisor::report(const Report& report) {
 void Supervisor::on_finished(const Report::Finished& finished) {
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
+  Record end{.event = "end", .at_ns = loop_.now_ns()};
+  end.epoch = epoch_;
+  end.code = exit_code_;
+  end.totals = totals_;
+  log(end);
   loop_.stop();
 }
 
@@ -243,6 +254,7 @@ std::string Supervisor::expanded(const std::string& text) {
 
 void Supervisor::log(const Record& record) {
   if (!events_.open()) return;
+  epoch_ = record.epoch;
   Record line = record;
   line.text = expanded(line.text);
   if (line.summary) {

@@ -26,6 +26,7 @@ struct JobPlan {
   bool quiet = false;
   std::string events_path;
   std::string lib_directory;
+  JobFacts facts;
 };
 
 class Supervisor {
@@ -71,6 +72,8 @@ class Supervisor {
   std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
   Symbolizer symbolizer_;
   int exit_code_ = 0;
+  Totals totals_;            // when it is over
+  std::uint32_t epoch_ = 0;  // of the newest event
 };
 
 }  // namespace rejoin::launcher

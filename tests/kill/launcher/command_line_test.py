@@ -21,6 +21,8 @@ class CommandLine(LauncherTest):
     def test_bad_usage(self):
         self.write_file("plain", "text", 0o644)
         self.write_file("noformat", "text", 0o755)
+        self.write_file("windows", "#!/bin/sh\r\necho\r\n")
+        self.write_file("lost", "#!/no/such/interpreter\n")
         os.mkdir(self.path("subdirectory"))
         self.files_before = sorted(os.listdir(self.directory))
         for arguments, code, pattern in (
@@ -48,6 +50,11 @@ class CommandLine(LauncherTest):
             (["./none"], 127, "./none: No such file"),
             (["./plain"], 126, "./plain: not executable"),
             (["./subdirectory"], 126, "is a directory"),
+            (["./windows"], 126, "./windows: its first line ends with a carriage return"),
+            (["./lost"], 127, "./lost: its interpreter /no/such/interpreter does not exist"),
+            (["--checkpoint-dir", "/proc/no", "true"], 1, "--checkpoint-dir /proc/no: cannot make it"),
+            (["check"], 2, "check: .*; write ftrun check PROGRAM"),
+            (["check", "./none"], 127, "./none: No such file"),
             (["-n", "1", "./noformat"], 126, "Exec format error"),
             (["--wdir", "/no/where", "true"], 1, "--wdir /no/where: no such directory"),
             (["--journal-dir", "/no/where", "true"], 1, "cannot write to --journal-dir /no/where"),
@@ -262,7 +269,67 @@ class OtherLaunchers(LauncherTest):
     def test_events_on_standard_output(self):
         done = self.ftrun("-n", 1, "--events", "-", "true")
         self.assertEqual([json.loads(line)["event"] for line in done.out.splitlines()],
-                         ["start", "exit"])
+                         ["job", "start", "exit", "end"])
+
+
+class Preflight(LauncherTest):
+    """ftrun check, and what is said at the start because it is certain."""
+
+    def compile(self, name, text, *flags):
+        source = self.write_file(f"{name}.c", text)
+        subprocess.run(["cc", "-w", "-o", self.path(name), source, *flags], check=True)
+        return f"./{name}"
+
+    def library(self):
+        """Something that is named as our library is."""
+        source = self.write_file("library.c", "int MPI_Init() {} int MPI_Win_create() {}")
+        subprocess.run(["cc", "-w", "-shared", "-o", self.path("libmpi.so.40"), source,
+                        "-Wl,-soname,libmpi.so.40"], check=True)
+        return self.path("libmpi.so.40")
+
+    def test_supported(self):
+        program = self.compile("good", "int main() { MPI_Init(); }", self.library())
+        done = self.ftrun("check", program, "and", "--its", "arguments")
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertEqual(done.out.splitlines()[0],
+                         "./good: a 64-bit program, linked against libmpi.so.40: ftrun runs it as it is")
+        self.assertIn("calls 1 functions of MPI, all of them supported", done.out)
+        self.assertNotIn("threads", done.out)
+
+    def test_not_supported(self):
+        text = "int main() { MPI_Init(); MPI_Win_create(); pthread_create(); }"
+        program = self.compile("bad", text, self.library(), "-pthread")
+        done = self.ftrun("check", program)
+        self.assertEqual(done.code, 1)
+        self.assertIn("not supported, and an MPI error where they are called: MPI_Win_create\n", done.out)
+        self.assertIn("can start threads", done.out)
+
+    def test_a_library_that_calls_mpi(self):
+        mpi = self.library()
+        source = self.write_file("layer.c", "int layer() { MPI_Win_create(); }")
+        subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", self.path("liblayer.so"), source, mpi],
+                       check=True)
+        program = self.compile("above", "int main() { layer(); }", self.path("liblayer.so"),
+                               f"-Wl,-rpath,{self.directory}")
+        self.assertIn("MPI_Win_create", self.ftrun("check", program).out)
+
+    def test_out_of_reach(self):
+        program = self.compile("fixed", "int main() { return 0; }", "-static")
+        done = self.ftrun("check", program)
+        self.assertEqual(done.code, 1)
+        self.assertIn("./fixed is linked statically", done.out)
+        done = self.ftrun("-n", 1, program)
+        self.assertEqual(done.code, 0)
+        self.assertRegex(done.err, r"^rejoin: ./fixed is linked statically: .*\n$")
+
+    def test_scripts(self):
+        for interpreter, says in (("/bin/sh", "which programs it starts"),
+                                  ("/usr/bin/python3", "which modules it loads")):
+            self.write_file("script", f"#!{interpreter}\n")
+            done = self.ftrun("check", "./script")
+            self.assertEqual(done.code, 0)
+            self.assertIn(says, done.out)
+        self.assertIn("a Python interpreter", self.ftrun("check", "/usr/bin/python3").out)
 
 
 class Journal(LauncherTest):

@@ -128,6 +128,9 @@ def one_checkpoint(t):
         require(codes(result, 0, "barrier") == [1], "rank 0 was told once only", result)
         told = [rank for rank in (1, 2) if codes(result, rank, "allreduce") == [1]]
         require(told == [1, 2], f"told were {told}", result)
+        # Who is given the text cannot resolve a call site as ftrun does.
+        text = texts(result, 1, "allreduce")
+        require("misuse+0x" in text and "{" not in text, "it does not say where", result)
 
 
 @scenario()

@@ -1,0 +1,59 @@
+# What `cmake --install` and `cpack` give beside programs and libraries: headers, what other builds
+# find Rejoin by, man pages, bash completion, documents. All of it works from wherever it is moved to.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/ DESTINATION include/rejoin)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION share/doc/rejoin)
+install(DIRECTORY docs/ DESTINATION share/doc/rejoin/docs)
+install(DIRECTORY examples DESTINATION share/doc/rejoin PATTERN __pycache__ EXCLUDE)
+install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME ftrun)
+
+# Open MPI's headers are needed to compile programs.
+execute_process(COMMAND ${MPICC_OPENMPI} --showme:incdirs OUTPUT_VARIABLE REJOIN_MPI_INCLUDE_DIRS
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE " " " -I" mpi_include_flags "-I${REJOIN_MPI_INCLUDE_DIRS}")
+string(REPLACE " " ";" REJOIN_MPI_INCLUDE_DIRS "${REJOIN_MPI_INCLUDE_DIRS}")
+configure_file(cmake/rejoin.pc.in ${CMAKE_BINARY_DIR}/installed/rejoin.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/installed/rejoin.pc DESTINATION lib/pkgconfig)
+configure_file(cmake/RejoinConfig.cmake.in ${CMAKE_BINARY_DIR}/installed/RejoinConfig.cmake @ONLY)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/installed/RejoinConfigVersion.cmake
+                                 COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/installed/RejoinConfig.cmake
+              ${CMAKE_BINARY_DIR}/installed/RejoinConfigVersion.cmake
+        DESTINATION lib/cmake/Rejoin)
+
+# Man pages say what -h says.
+find_program(HELP2MAN help2man)
+if(HELP2MAN)
+  function(add_man_page name what)
+    set(page ${CMAKE_BINARY_DIR}/installed/${name}.1)
+    add_custom_command(
+      OUTPUT ${page}
+      COMMAND ${HELP2MAN} --no-info "--name=${what}" --help-option=-h
+              "--version-string=${PROJECT_VERSION}" --output=${page} ${CMAKE_BINARY_DIR}/bin/${name}
+      DEPENDS ${ARGN}
+      VERBATIM)
+    install(FILES ${page} DESTINATION share/man/man1)
+    set(man_pages ${man_pages} ${page} PARENT_SCOPE)
+  endfunction()
+  add_man_page(ftrun "run an MPI program that outlives its ranks" ftrun)
+  add_man_page(ftmpicc "compile C programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpicc)
+  add_man_page(ftmpicxx "compile C++ programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpicxx)
+  add_man_page(ftmpifort "compile Fortran programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpifort)
+  add_custom_target(man_pages ALL DEPENDS ${man_pages})
+else()
+  message(STATUS "No man pages: help2man is missing (apt-get install help2man)")
+endif()
+
+# cpack -G DEB
+set(CPACK_PACKAGE_NAME rejoin)
+set(CPACK_PACKAGE_VENDOR "Rejoin")
+set(CPACK_PACKAGE_CONTACT "Rejoin maintainers <maintainers@rejoin.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "MPI programs that outlive their ranks")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_GENERATOR DEB)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36), libhwloc15, libdw1, libstdc++6")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenmpi-dev")
+set(CPACK_STRIP_FILES ON)
+include(CPack)

@@ -1,0 +1,138 @@
+#include "launcher/cli/preflight.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string_view>
+
+#include "launcher/base/file.h"
+#include "launcher/program/elf.h"
+#include "launcher/program/program.h"
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr const char* kUnsupported[] = {
+#include "launcher/unsupported.inc"
+};
+
+bool is_unsupported(std::string name) {
+  if (name.starts_with("PMPI_")) name.erase(0, 1);
+  const auto* end = std::end(kUnsupported);
+  return std::find_if(std::begin(kUnsupported), end, [&](const char* u) { return name == u; }) !=
+         end;
+}
+
+// What a program and its libraries import of MPI, and whether they can start threads.
+struct Imports {
+  std::set<std::string> functions;
+  std::set<std::string> unsupported;
+  bool threads = false;
+
+  void add(std::string_view image) {
+    for (const std::string& name : imports_of(image)) {
+      if (name.starts_with("MPI_") || name.starts_with("PMPI_")) functions.insert(name);
+      if (is_unsupported(name)) unsupported.insert(name);
+      threads |= name == "pthread_create" || name == "GOMP_parallel";
+    }
+  }
+};
+
+std::string joined(const std::set<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+void say(const std::string& line) { std::printf("  %s\n", line.c_str()); }
+
+bool is_python(std::string_view name) {
+  return name.substr(name.rfind('/') + 1).starts_with("python");
+}
+
+// The libraries that a program is linked against and that call MPI themselves.
+void add_libraries(const std::string& path, Imports& imports) {
+  for (const std::string& library : libraries_of(path)) {
+    const auto image = MappedFile::open(library);
+    if (!image.ok()) continue;
+    const auto needed = needed_of(image.value().bytes());
+    if (std::find(needed.begin(), needed.end(), "libmpi.so.40") == needed.end()) continue;
+    if (library.find("/libmpi") != std::string::npos) continue;  // MPI's own
+    imports.add(image.value().bytes());
+  }
+}
+
+int check_elf(const std::string& name, const std::string& path, std::string_view image) {
+  const std::string trouble = certain_trouble(name, path);
+  if (!trouble.empty()) {
+    std::printf("%s\n", trouble.c_str());
+    return kExitFailure;
+  }
+  if (is_python(path)) {
+    std::printf("%s: a Python interpreter\n", name.c_str());
+    say("which modules its program loads, and what they call, cannot be told before it runs; "
+        "mpi4py works");
+    return 0;
+  }
+  const auto needed = needed_of(image);
+  const bool is_mpi = std::find(needed.begin(), needed.end(), "libmpi.so.40") != needed.end();
+  Imports imports;
+  imports.add(image);
+  add_libraries(path, imports);
+  std::printf("%s: a 64-bit program%s\n", name.c_str(),
+              is_mpi ? ", linked against libmpi.so.40: ftrun runs it as it is"
+                     : ", not linked against MPI itself");
+  if (!imports.functions.empty()) {
+    say("calls " + std::to_string(imports.functions.size()) + " functions of MPI" +
+        (imports.unsupported.empty() ? ", all of them supported" : ""));
+  }
+  if (!imports.unsupported.empty()) {
+    say("not supported, and an MPI error where they are called: " + joined(imports.unsupported));
+  }
+  if (imports.threads) {
+    say("can start threads: a rank of which several threads have called MPI cannot be started "
+        "again, and a process with threads is not frozen (docs/fault-model.md)");
+  }
+  return imports.unsupported.empty() ? 0 : kExitFailure;
+}
+
+}  // namespace
+
+std::string certain_trouble(const std::string& name, const std::string& path) {
+  const auto image = MappedFile::open(path);
+  if (!image.ok()) return {};
+  switch (kind_of(image.value().bytes())) {
+    case ElfKind::kStatic:
+      return name +
+             " is linked statically: Rejoin's library cannot be preloaded into it, and what "
+             "it calls of MPI is another library's; link it dynamically";
+    case ElfKind::k32Bit:
+      return name + " is a 32-bit program: Rejoin's library cannot be preloaded into it";
+    default:
+      return {};
+  }
+}
+
+int run_check(const CheckOptions& options) {
+  const std::string& name = options.program;
+  const auto path = check_program(name, "");
+  if (!path.ok()) {
+    std::fprintf(stderr, "rejoin: %s\n", path.error().text.c_str());
+    return path.error().exit_code;
+  }
+  const auto image = MappedFile::open(path.value());
+  if (!image.ok()) {
+    std::fprintf(stderr, "rejoin: %s cannot be read\n", name.c_str());
+    return kExitFailure;
+  }
+  const std::string_view bytes = image.value().bytes();
+  if (kind_of(bytes) != ElfKind::kNone) return check_elf(name, path.value(), bytes);
+  std::printf("%s: a script\n", name.c_str());
+  say(is_python(interpreter_of(bytes))
+          ? "of Python: which modules it loads, and what they call, cannot be told before it runs; "
+            "mpi4py works"
+          : "which programs it starts cannot be told before it runs; check those");
+  return 0;
+}
+
+}  // namespace rejoin::launcher
