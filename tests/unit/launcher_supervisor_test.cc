@@ -223,6 +223,21 @@ finish 4
 )");
 }
 
+// It has received nothing yet: a restart would end the same way.
+TEST(Supervisor, AnExitCodeBeforeTheFirstOperationIsTheJobs) {
+  expect_transcript(ranks(2), R"(
+> 1 initialized 0
+record init rank 0 incarnation 0 epoch 0
+> 2 ended 0 exit=2
+record exit rank 0 incarnation 0 epoch 0 (exit code 2)
+stop
+tell: rank 0 ended with exit code 2 before its first MPI operation
+record stop epoch 0 code 2
+> 3 all-over 0
+finish 2
+)");
+}
+
 TEST(Supervisor, KilledBeforeItRegisters) {
   expect_transcript(ranks(2), R"(
 > 0 ended 0 signal=9

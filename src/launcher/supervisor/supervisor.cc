@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::uint64_t kRetryInputNs = 500'000'000;
+constexpr std::uint64_t kPatienceNs = 200'000'000;
 
 int open_signals() {
   sigset_t wanted;
@@ -46,6 +47,12 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
                [this] {
                  step({Event::Kind::kTimeout, loop_.now_ns()});
                }),
+      stop_timer_(loop,
+                  [this] {
+                    Order stop;
+                    stop.mutable_stop();
+                    order_(std::move(stop));
+                  }),
       terminal_(loop, {[this](int stream, bool hold) {
                          Order held;
                          held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
@@ -122,6 +129,7 @@ void Supervisor::report(const Report& report) {
 }
 
 void Supervisor::on_finished(const Report::Finished& finished) {
+  stop_timer_.clear();
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
   Record end{.event = "end", .at_ns = loop_.now_ns()};
@@ -149,6 +157,10 @@ void Supervisor::carry_out(const Action& a) {
     case Action::Kind::kStop:
       timeout_.clear();
       input_watch_.pause();
+      if (a.patient) {
+        stop_timer_.set(loop_.now_ns() + kPatienceNs);
+        break;
+      }
       order.mutable_stop();
       order_(std::move(order));
       break;

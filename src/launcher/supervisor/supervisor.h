@@ -68,6 +68,7 @@ class Supervisor {
   Loop::Watch input_watch_;
   Loop::Timer input_retry_;
   Loop::Timer timeout_;
+  Loop::Timer stop_timer_;  // until the others have had a moment to end by themselves
   Terminal terminal_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
   Symbolizer symbolizer_;

@@ -174,7 +174,10 @@ void SupervisorCore::on_ended(const Event& e) {
   const bool final_code = exited && state == State::kFinalized;
   const bool before_init = state == State::kStarting || state == State::kRegistered;
   const bool never_a_rank = exited && before_init && (well || r.incarnation == 0);
-  if (!stopping_ && !final_code && !never_a_rank) {
+  // So it has received nothing: what it ends for is its arguments, or what it found.
+  const bool refuses = exited && !well && !before_init && !final_code && r.incarnation == 0 &&
+                       e.position.ordinal == 0;
+  if (!stopping_ && !final_code && !never_a_rank && !refuses) {
     on_death(e);
     return;
   }
@@ -196,7 +199,9 @@ void SupervisorCore::on_ended(const Event& e) {
     check_everybody_initializes(e);
   } else {
     stop(e, exit_code_of(e.cause),
-         rank_text(e.rank) + " ended with " + to_text(e.cause) + ", without calling MPI_Init");
+         rank_text(e.rank) + " ended with " + to_text(e.cause) +
+             (refuses ? " " + to_text(e.position) : ", without calling MPI_Init"),
+         true);
   }
 }
 
@@ -386,11 +391,12 @@ void SupervisorCore::check_everybody_initializes(const Event& e) {
            " exited with code 0 without calling MPI_Init, but others called it");
 }
 
-void SupervisorCore::stop(const Event& e, int code, const std::string& why) {
+void SupervisorCore::stop(const Event& e, int code, const std::string& why, bool patient) {
   if (stopping_) return;
   stopping_ = true;
   if (exit_code_ == 0) exit_code_ = code;
   act(Action::Kind::kStop);
+  actions_.back().patient = patient;
   act(Action::Kind::kTell, e.rank, why);
   Record& line = record("stop", e, false);
   line.code = exit_code_;

@@ -83,7 +83,7 @@ struct Event {
 struct Action {
   enum class Kind {
     kRespawn,  // rank: publish its death, ring everybody, admit and start the next incarnation
-    kStop,     // end all processes, gently first
+    kStop,     // end all processes, gently first; patient: only after a moment
     kKillNow,  // end all processes at once
     kReport,   // print where every rank stands
     kNews,     // text for the user; silenced by --quiet
@@ -96,6 +96,7 @@ struct Action {
   int code = 0;
   std::string text = {};
   Record record = {};
+  bool patient = false;
 };
 
 class SupervisorCore {
@@ -149,7 +150,8 @@ class SupervisorCore {
   std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
   std::string objection(const Rank& rank, const Event& event) const;
 
-  void stop(const Event& event, int code, const std::string& why);
+  // patient: the others are about to end for the same reason; they may do so by themselves first.
+  void stop(const Event& event, int code, const std::string& why, bool patient = false);
   void act(Action::Kind kind, std::uint32_t rank = 0, std::string text = {});
   // A record of `event` about its rank (or about the job), to be completed by the caller.
   Record& record(const char* name, const Event& event, bool about_rank = true);

@@ -46,6 +46,15 @@ class Restart(LauncherTest):
         self.assertEqual(len(set(e["pid"] for e in events if e["event"] == "register")), 4)
         self.assertGreater(min(times), 0)
 
+    def test_wrong_arguments_are_no_deaths(self):
+        """Every rank says what is wrong, and ftrun says so once."""
+        done = self.fake(3, "init", "err:usage", "sleep:20", "exit:2")
+        self.assertEqual((done.code, done.out), (2, ""))
+        self.assertEqual(sorted(done.err.splitlines())[1:], ["usage"] * 3)
+        self.assertRegex(done.err, r"(^|\n)rejoin: rank \d ended with exit code 2 before its first MPI operation\n")
+        done = self.fake(3, "init", "0/exit:2", "hang")  # the others do not end by themselves
+        self.assertEqual(done.code, 2)
+
     def test_a_long_way_back_is_told(self):
         done = self.fake(2, "init", "op:100", "1/kill:9@0", "1/sleep:2500@1", "op", "finalize",
                          flags=["--events", "events.jsonl"])
