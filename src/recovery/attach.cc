@@ -167,7 +167,7 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   advise(base, bytes);
   madvise(memory, kArenaBytes, MADV_DONTDUMP);
   if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
-  engine::advise_segment(static_cast<std::byte*>(base));
+  engine::advise_segment(static_cast<std::byte*>(base), rank);
   attachment = new (attachment_memory)
       Attachment(static_cast<std::byte*>(base), rank, socket, static_cast<std::byte*>(memory));
   return true;
@@ -415,7 +415,7 @@ bool attach_again(int socket) {
   close(segment);
   if (!ok) return false;
   advise(base, bytes);
-  engine::advise_segment(base);
+  engine::advise_segment(base, attachment->rank.rank());
   attachment->host.woken(socket);
   return true;
 }

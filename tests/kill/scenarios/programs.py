@@ -1,9 +1,10 @@
 """Several programs in one job; and our library in processes that another launcher has started."""
 
 import os
+import resource
 import subprocess
 
-from harness import Failure, Kill, require, scenario
+from harness import Failure, Kill, Skip, require, scenario
 
 
 def require_of(condition, what, done):
@@ -40,6 +41,17 @@ def several_programs(t):
             job.kill(rank)
 
         t.recovers(1, *command, interfere=interfere, ordered=False)
+
+
+@scenario(limit_s=300)
+def most_ranks(t):
+    """1,024 ranks start, meet in MPI_Init and end."""
+    n = 1024
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 64 + 8 * n:
+        raise Skip("ftrun may not open so many files")
+    result = t.run(n, "appnum", "x", "steps=0", limit_s=240)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(len(set(result.out.splitlines())) == n, "not every rank has said who it is", result)
 
 
 @scenario()

@@ -100,12 +100,14 @@ int make_segment_memory(std::uint64_t bytes) {
   return -1;
 }
 
-void advise_segment(std::byte* base) {
+void advise_segment(std::byte* base, std::uint32_t rank) {
   // Small jobs stay below this; they would pay for whole large pages that they do not fill.
   constexpr std::uint64_t kSmallPagesBytes = 4 << 20;
+  constexpr std::uint32_t kManyRanks = 64;
   const SegmentHeader* h = header_of(base);
   const std::uint64_t payload = payload_begin(h);
   for (std::uint32_t r = 0; r < h->ranks; ++r) {
+    if (h->ranks > kManyRanks && r != rank) continue;
     std::byte* region = base + region_offset(h, r);
     madvise(region + kSmallPagesBytes, payload - kSmallPagesBytes, MADV_HUGEPAGE);
     madvise(region + payload + kSmallPagesBytes, h->region_bytes - payload - kSmallPagesBytes,

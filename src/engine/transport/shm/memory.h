@@ -18,7 +18,10 @@ namespace rejoin::engine {
 int make_segment_memory(std::uint64_t bytes);
 
 // Tells the kernel where large pages pay: behind the first megabytes of each rank's region. Called
-// by whoever maps a formatted segment. No effect on memory that has none.
-void advise_segment(std::byte* base);
+// by whoever maps a formatted segment, as `rank`. Of many ranks only in its own region, where it is
+// mostly the first to touch what it writes: each region that is advised divides the mapping, and
+// the kernel's work grows with the square of the ranks. No effect on memory that has no large
+// pages.
+void advise_segment(std::byte* base, std::uint32_t rank);
 
 }  // namespace rejoin::engine
