@@ -39,7 +39,10 @@ Json to_json(const Position& p) {
 }
 
 // To the microsecond.
-double milliseconds(std::uint64_t ns) { return static_cast<double>((ns + 500) / 1000) / 1e3; }
+double milliseconds(std::uint64_t ns) {
+  const std::uint64_t us = (ns + 500) / 1000;
+  return static_cast<double>(us) / 1e3;
+}
 
 void put_totals(Json& json, const Totals& totals) {
   json["journal_peak_bytes"] = totals.journal_peak_bytes;
