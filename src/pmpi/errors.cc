@@ -236,9 +236,13 @@ int error_string(int errorcode, char* string, int* resultlen) {
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
   }
-  char text[1600];
-  text_of(errorcode, text, sizeof text);
-  context->rank->copy_text(text, string, MPI_MAX_ERROR_STRING);
+  if (added(errorcode) != nullptr) {  // the program's own words
+    text_of(errorcode, string, MPI_MAX_ERROR_STRING);
+  } else {
+    char text[1600];
+    text_of(errorcode, text, sizeof text);
+    context->rank->copy_text(text, string, MPI_MAX_ERROR_STRING);
+  }
   *resultlen = static_cast<int>(strlen(string));
   return MPI_SUCCESS;
 }

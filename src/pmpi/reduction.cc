@@ -83,6 +83,18 @@ struct ReductionPlan {
     op = operation->op;
     return MPI_SUCCESS;
   }
+  // The same, of a reduction to all: a value is never split, and others read it in staging buffers.
+  int bind_staged(const char* name, MPI_Comm comm, int count, MPI_Datatype datatype,
+                  MPI_Op operation) {
+    if (const int code = bind_all(name, comm, count, datatype, operation)) return code;
+    const auto value_bytes = static_cast<std::size_t>(datatype->reduced_bytes);
+    if (value_bytes <= journal::kStageBytes) [[likely]]
+      return MPI_SUCCESS;
+    return fail(name, comm, MPI_ERR_UNSUPPORTED_OPERATION,
+                "a value of this datatype takes %zu bytes, and at most %zu can be reduced to all; "
+                "MPI_Reduce and MPI_Bcast know no such limit",
+                value_bytes, journal::kStageBytes);
+  }
   // Buffers of `all` bytes of operands. Whatever may be MPI_IN_PLACE is resolved.
   int take_buffers(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
                    std::size_t all) {
@@ -105,7 +117,7 @@ struct AllreducePlan : ReductionPlan {
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
             MPI_Datatype datatype, MPI_Op operation) {
-    if (const int code = bind_all(name, comm, values, datatype, operation)) return code;
+    if (const int code = bind_staged(name, comm, values, datatype, operation)) return code;
     count = static_cast<std::size_t>(values);
     return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
   }
@@ -141,7 +153,7 @@ struct ScatteredPlan : ReductionPlan {
   // Of equal parts.
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int recvcount,
             MPI_Datatype datatype, MPI_Op operation) {
-    if (const int code = bind_all(name, comm, recvcount, datatype, operation)) return code;
+    if (const int code = bind_staged(name, comm, recvcount, datatype, operation)) return code;
     my_count = static_cast<std::size_t>(recvcount);
     before = my_count * comm->comm->members.rank;
     count = my_count * comm->comm->members.size;
@@ -149,7 +161,7 @@ struct ScatteredPlan : ReductionPlan {
   }
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
             const int recvcounts[], MPI_Datatype datatype, MPI_Op operation) {
-    if (const int code = bind_all(name, comm, 0, datatype, operation)) return code;
+    if (const int code = bind_staged(name, comm, 0, datatype, operation)) return code;
     if (recvcounts == nullptr) {
       return fail(name, comm, MPI_ERR_COUNT, "the receive counts are a null pointer");
     }

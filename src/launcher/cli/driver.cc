@@ -363,15 +363,9 @@ int run_job(const RunOptions& options) {
   if (!made.ok()) return fail(made.error());
   Plans& plans = made.value();
   if (options.report_bindings) report_bindings(plans.host);
-  if (!options.output.directory.empty()) {
-    const auto error = RankFiles::prepare(options.output.directory, plans.host.ranks);
-    if (error) return fail(*error);
-  }
   if (!options.standard_input) {
     if (const auto error = close_standard_input()) return fail(*error);
   }
-  auto events = open_events(options.events_path);
-  if (!events.ok()) return fail(events.error());
 
   plans.host.inherited = prepare_process(plans.host.ranks);
   Lifeline lifeline;
@@ -385,6 +379,15 @@ int run_job(const RunOptions& options) {
   if (const auto error = open_checkpoints(options, plans.host, segment.value(), lock)) {
     return fail(*error);
   }
+
+  // Another job may write there: only now it is known that this one runs.
+  if (!options.output.directory.empty()) {
+    const auto error =
+        RankFiles::prepare(options.output.directory, plans.host.ranks, options.resume);
+    if (error) return fail(*error);
+  }
+  auto events = open_events(options.events_path);
+  if (!events.ok()) return fail(events.error());
 
   // Orders and reports wait in the loop's one queue, so that neither side is ever called while it
   // is still busy with what it says.

@@ -78,10 +78,12 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
   if (word.size() > name.size()) {
     if (t.values != 1) return usage(name + " takes no value behind =");
     value = word.substr(name.size() + 1);
+    if (value.empty()) return usage(name + ": its value is empty");
     missing = 0;
   }
   for (unsigned taken = 0; taken < missing; ++taken) {
     if (++i >= words.size()) return usage(name + " needs a value");
+    if (taken == 0 && words[i].empty()) return usage(name + ": its value is empty");
     value += (taken > 0 ? "=" : "") + words[i];
   }
   if (t.refused) return usage(name + " " + value + ": " + std::string(t.notice));
@@ -115,12 +117,14 @@ Result<Split> split(const CLI::App& app, const Words& words) {
     const bool has_value_inside = is_long ? name.size() < word.size() : word.size() > 2;
     const bool takes_value = option->get_items_expected_max() > 0;
     if (!takes_value && has_value_inside && is_long) return usage(name + " takes no value");
+    if (is_long && word.size() == name.size() + 1) return usage(name + ": its value is empty");
     if (!takes_value && has_value_inside) return unknown_option(app, word);
     result.options.push_back(word);
     if (takes_value && !has_value_inside) {
       if (++i >= words.size()) return usage(name + " needs a value");
       // As one word: a value may begin with a dash.
       result.options.back() += (is_long ? "=" : "") + words[i];
+      if (words[i].empty()) return usage(name + ": its value is empty");
     }
   }
   for (; i < words.size(); ++i) result.command.push_back(words[i]);
@@ -272,7 +276,7 @@ std::optional<Error> finish_output(const Raw& raw, RunOptions& o) {
 Result<Command> finish(Raw& raw) {
   RunOptions& o = raw.options;
   const auto binding = parse_choice(
-      "--bind-to", raw.binding,
+      "--bind-to", raw.binding.substr(0, raw.binding.find(':')),  // mpirun's :overload-allowed
       {"auto", "none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"});
   if (!binding.ok()) return binding.error();
   o.binding = static_cast<Binding>(binding.value());

@@ -57,7 +57,7 @@ void add_libraries(const std::string& path, Imports& imports) {
     if (!image.ok()) continue;
     const auto needed = needed_of(image.value().bytes());
     if (std::find(needed.begin(), needed.end(), "libmpi.so.40") == needed.end()) continue;
-    if (library.find("/libmpi") != std::string::npos) continue;  // MPI's own
+    if (library.substr(library.rfind('/') + 1).starts_with("libmpi")) continue;  // MPI's own
     imports.add(image.value().bytes());
   }
 }
@@ -127,6 +127,11 @@ int run_check(const CheckOptions& options) {
   }
   const std::string_view bytes = image.value().bytes();
   if (kind_of(bytes) != ElfKind::kNone) return check_elf(name, path.value(), bytes);
+  if (!bytes.starts_with("#!")) {
+    std::fprintf(stderr, "rejoin: %s: neither a program nor a script that names its interpreter\n",
+                 name.c_str());
+    return kExitNotExecutable;
+  }
   std::printf("%s: a script\n", name.c_str());
   say(is_python(interpreter_of(bytes))
           ? "of Python: which modules it loads, and what they call, cannot be told before it runs; "

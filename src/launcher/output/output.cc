@@ -119,6 +119,7 @@ std::string_view OutputStream::swallow(std::string_view bytes) {
 void OutputStream::emit(std::string_view bytes, std::string& show) {
   if (bytes.empty()) return;
   shown_->add(bytes);
+  if (keeps_raw_) raw_ += bytes;
   const std::size_t newline = bytes.rfind('\n');
   shown_lines_ += static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
   if (newline == std::string_view::npos) {

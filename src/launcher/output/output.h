@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rejoin::launcher {
@@ -44,6 +45,10 @@ class OutputStream {
   // Something else was shown behind an unfinished line: what is left of it begins a line again.
   void interrupted() { at_line_start_ = true; }
 
+  // From now on, also what is shown without tags, for take_raw().
+  void keep_raw() { keeps_raw_ = true; }
+  std::string take_raw() { return std::exchange(raw_, {}); }
+
   // Whether it still prints what its predecessor did.
   bool replays() const { return swallowing_; }
   bool has_unfinished_line() const { return !unfinished_.empty(); }
@@ -67,6 +72,8 @@ class OutputStream {
   Tag tag_;
   std::string unfinished_;
   bool at_line_start_ = true;  // of what was shown
+  bool keeps_raw_ = false;
+  std::string raw_;
 
   std::uint64_t shown_lines_ = 0;
   std::uint64_t shown_of_line_bytes_ = 0;  // of the line after those

@@ -2,8 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 namespace rejoin::launcher {
 namespace {
@@ -13,21 +14,24 @@ std::string path_of(const std::string& directory, std::uint32_t rank, int stream
 }
 
 std::optional<Error> make_directory(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return {};
-  return Error{"--output-filename: cannot make the directory " + path + ": " + error_text(errno)};
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return {};
+  return Error{"--output-filename: cannot make the directory " + path + ": " + error.message()};
 }
 
 }  // namespace
 
-std::optional<Error> RankFiles::prepare(const std::string& directory, std::uint32_t ranks) {
-  if (const auto error = make_directory(directory)) return error;
+std::optional<Error> RankFiles::prepare(const std::string& directory, std::uint32_t ranks,
+                                        bool goes_on) {
+  const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (goes_on ? 0 : O_TRUNC);
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     if (const auto error = make_directory(directory + "/rank." + std::to_string(rank))) {
       return error;
     }
     for (int stream = 0; stream < 2; ++stream) {
       const std::string path = path_of(directory, rank, stream);
-      const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      const Descriptor file(open(path.c_str(), how, 0666));
       if (!file.open()) {
         return Error{"--output-filename: cannot write " + path + ": " + error_text(errno)};
       }

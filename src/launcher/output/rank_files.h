@@ -14,9 +14,11 @@ namespace rejoin::launcher {
 
 class RankFiles {
  public:
-  // DIRECTORY/rank.R/stdout and stderr for each rank, begun anew. Errors: one cannot be written.
-  // Leaves no file open: a job may have more ranks than there are descriptors.
-  static std::optional<Error> prepare(const std::string& directory, std::uint32_t ranks);
+  // DIRECTORY/rank.R/stdout and stderr for each rank, begun anew; goes_on: what is there stays, a
+  // resumed job prints the rest. Errors: one cannot be written. Leaves no file open: a job may have
+  // more ranks than there are descriptors.
+  static std::optional<Error> prepare(const std::string& directory, std::uint32_t ranks,
+                                      bool goes_on);
 
   explicit RankFiles(std::string directory) : directory_(std::move(directory)) {}
   // Appends. 0, or the errno of the first write that failed; nothing is written after that.

@@ -48,6 +48,7 @@ RankOutputs::RankOutputs(Loop& loop, std::uint32_t ranks, const OutputOptions& o
       if (options.tagged || options.timed) {
         at(r, s).lines = OutputStream([this, r, s] { return tag_of(options_, r, s); });
       }
+      if (files_) at(r, s).lines.keep_raw();
     }
   }
 }
@@ -217,21 +218,22 @@ void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
   if (at(rank, s).lines.take_difference(ended)) calls_.differs(rank, s);
 }
 
-// With tags a line of one rank does not begin in the middle of another's.
+// With tags no line begins in the middle of another's; files have no tags.
 void RankOutputs::show(std::uint32_t rank, int stream, std::string bytes) {
   if (bytes.empty()) return;
+  OutputStream& mine = at(rank, stream).lines;
   if (files_) {
-    if (const int error = files_->write(rank, stream, bytes)) calls_.lost(rank, error);
+    if (const int error = files_->write(rank, stream, mine.take_raw())) calls_.lost(rank, error);
   }
   if (!options_.shown) return;
   const int to = options_.merged ? 0 : stream;
-  std::optional<std::uint32_t>& unfinished = unfinished_[to];
+  OutputStream*& unfinished = unfinished_[to];
   const bool finished = bytes.back() == '\n';
-  if ((options_.tagged || options_.timed) && unfinished && *unfinished != rank) {
-    for (int s = 0; s < 2; ++s) at(*unfinished, s).lines.interrupted();
+  if ((options_.tagged || options_.timed) && unfinished != nullptr && unfinished != &mine) {
+    unfinished->interrupted();
     bytes.insert(0, 1, '\n');
   }
-  unfinished = finished ? std::optional<std::uint32_t>() : rank;
+  unfinished = finished ? nullptr : &mine;
   calls_.show(to, std::move(bytes));
 }
 

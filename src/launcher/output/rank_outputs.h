@@ -87,7 +87,8 @@ class RankOutputs {
   const OutputOptions options_;
   const Calls calls_;
   std::optional<RankFiles> files_;
-  std::optional<std::uint32_t> unfinished_[2];  // whose line was shown last, without its end
+  // Whose line was shown last by a stream of ours, without its end.
+  OutputStream* unfinished_[2] = {nullptr, nullptr};
   bool held_[2] = {false, false};
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

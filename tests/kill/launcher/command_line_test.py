@@ -55,6 +55,7 @@ class CommandLine(LauncherTest):
             (["--checkpoint-dir", "/proc/no", "true"], 1, "--checkpoint-dir /proc/no: cannot make it"),
             (["check"], 2, "check: .*; write ftrun check PROGRAM"),
             (["check", "./none"], 127, "./none: No such file"),
+            (["check", "./noformat"], 126, "neither a program nor a script"),
             (["-n", "1", "./noformat"], 126, "Exec format error"),
             (["--wdir", "/no/where", "true"], 1, "--wdir /no/where: no such directory"),
             (["--journal-dir", "/no/where", "true"], 1, "cannot write to --journal-dir /no/where"),
@@ -218,6 +219,32 @@ class OtherLaunchers(LauncherTest):
             mine = [line.removeprefix(tag.format(rank)) for line in done.out.splitlines()
                     if line.startswith(tag.format(rank))]  # fmt: skip
             self.assertEqual("".join(mine), f"a{rank}bc")
+
+    def test_files_have_no_tags(self):
+        self.ftrun("-n", 2, "-l", "--output-filename", "a/b", "sh", "-c",
+                   'printf x$PMI_RANK; printf e >&2; sleep 0.$((PMI_RANK * 4 + 5)); echo y')
+        for rank in range(2):
+            for stream, text in (("stdout", f"x{rank}y\n"), ("stderr", "e")):
+                with open(self.path(f"a/b/rank.{rank}/{stream}")) as file:
+                    self.assertEqual(file.read(), text)
+
+    def test_streams_do_not_mix_in_a_line(self):
+        script = "printf a; printf b >&2; sleep 0.6; echo c; echo d >&2"
+        done = self.ftrun("-n", 1, "-l", "sh", "-c", script)
+        self.assertEqual((done.out, done.err), ("[0]<stdout>: ac\n", "[0]<stderr>: bd\n"))
+        done = self.ftrun("-n", 1, "-l", "--merge-stderr-to-stdout", "sh", "-c", script)
+        for line in done.out.splitlines():
+            self.assertRegex(line, r"^\[0\]<(stdout|stderr)>: (ac?|bd?|c|d)$")
+
+    def test_a_job_that_does_not_start_leaves_files_alone(self):
+        self.write_file("events", "mine")
+        os.makedirs(self.path("d/rank.0"))
+        self.write_file("d/rank.0/stdout", "mine")
+        flags = ["--events", "events", "--output-filename", "d", "--journal-dir", "/no/where"]
+        self.assertEqual(self.ftrun("-n", 1, *flags, "true").code, 1)
+        for name in ("events", "d/rank.0/stdout"):
+            with open(self.path(name)) as file:
+                self.assertEqual(file.read(), "mine")
 
     def test_times_before_lines(self):
         done = self.ftrun("-n", 1, "--timestamp-output", "-l", "echo", "hi")

@@ -21,6 +21,14 @@ def resident_1gib(t):
         require(death.get("peak_bytes", 0) > 1 << 30, "it had no gibibyte", result)
 
 
+@scenario()
+def large_values(t):
+    """A value that does not fit a staging buffer is refused, not written past its end."""
+    last = t.undisturbed(3, "large_values").operations(1)
+    for ordinal in range(1, last + 1):
+        t.recovers(3, "large_values", kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))])
+
+
 @scenario(kind=["allreduce", "allreduce_in_place", "bcast", "allgather", "reduce"], sweeps=True)
 def large(t, kind):
     """64 MiB; a rank is killed by order just before the commit, and from outside in the middle."""
