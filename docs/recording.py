@@ -3,7 +3,7 @@
 
     docs/recording.py [--build BUILD]
 
-The run is a real one, of examples/jacobi; only the prompt is drawn.
+The run is a real one, of examples/jacobi; only the prompt is drawn, and paths begin at the checkout.
 """
 
 import argparse
@@ -24,7 +24,8 @@ def record(build):
     environment = dict(os.environ, PATH=f"{build}/bin:{os.environ['PATH']}")
     done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=300, check=True)  # fmt: skip
-    return [f"$ {COMMAND}", *done.stdout.splitlines()]
+    here = os.path.dirname(HERE) + os.sep  # of whoever records it
+    return [f"$ {COMMAND}", *done.stdout.replace(here, "").splitlines()]
 
 
 def wrapped(lines):
