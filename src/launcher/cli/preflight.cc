@@ -78,7 +78,8 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   const bool is_mpi = std::find(needed.begin(), needed.end(), "libmpi.so.40") != needed.end();
   Imports imports;
   imports.add(image);
-  add_libraries(path, imports);
+  const std::string linker = interpreter_of(image);
+  if (linker.substr(linker.rfind('/') + 1).starts_with("ld-linux")) add_libraries(path, imports);
   std::printf("%s: a 64-bit program%s\n", name.c_str(),
               is_mpi ? ", linked against libmpi.so.40: ftrun runs it as it is"
                      : ", not linked against MPI itself");

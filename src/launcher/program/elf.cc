@@ -64,6 +64,7 @@ std::optional<std::string> text_at(std::string_view image, std::uint64_t offset,
 std::string interpreter_of_script(std::string_view text) {
   if (!text.starts_with("#!")) return {};
   text = text.substr(2, text.find('\n') - 2);
+  if (text.ends_with('\r')) text.remove_suffix(1);
   const std::size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
   text.remove_prefix(begin);
@@ -90,6 +91,10 @@ std::string interpreter_of(std::string_view image) {
     if (p && p->p_type == PT_INTERP) return text_at(image, p->p_offset, 4096).value_or("");
   }
   return {};
+}
+
+bool has_windows_line_end(std::string_view image) {
+  return image.starts_with("#!") && image.substr(0, image.find('\n')).ends_with('\r');
 }
 
 std::vector<std::string> imports_of(std::string_view image) {
@@ -130,11 +135,10 @@ std::vector<std::string> needed_of(std::string_view image) {
   const auto table = file_offset(image, *header, strings);
   std::vector<std::string> needed;
   for (const std::uint64_t name : names) {
-    if (!table || name >= image.size() || *table + name >= image.size()) return {};
-    const std::string_view rest = image.substr(*table + name, kMostName + 1);
-    const std::size_t size = rest.find('\0');
-    if (size == std::string_view::npos) return {};
-    needed.emplace_back(rest.substr(0, size));
+    if (!table || name >= image.size()) return {};
+    const auto text = text_at(image, *table + name, kMostName);
+    if (!text) return {};
+    needed.push_back(*text);
   }
   return needed;
 }

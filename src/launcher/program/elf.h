@@ -23,6 +23,8 @@ ElfKind kind_of(std::string_view image);
 // Of kDynamic: its dynamic linker; of a script the interpreter that its first line names. Empty:
 // none.
 std::string interpreter_of(std::string_view image);
+// Of a script: its first line ends with a carriage return, which its interpreter would be given.
+bool has_windows_line_end(std::string_view image);
 // The symbols that such an image leaves to others, in the order of its table.
 std::vector<std::string> imports_of(std::string_view image);
 

@@ -35,9 +35,9 @@ std::string absolute(const std::string& path) {
 
 // The kernel's "No such file or directory" would be about a file that nobody has named.
 std::optional<Error> check_interpreter(const std::string& name, std::string_view image) {
-  std::string interpreter = interpreter_of(image);
+  const std::string interpreter = interpreter_of(image);
   if (interpreter.empty()) return {};
-  if (interpreter.back() == '\r') {
+  if (has_windows_line_end(image)) {
     return Error{name +
                      ": its first line ends with a carriage return, as on Windows (dos2unix, or "
                      "sed -i 's/\\r$//', mends it)",

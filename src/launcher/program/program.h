@@ -18,7 +18,7 @@ std::string find_program(const std::string& name);
 Result<std::string> check_program(const std::string& name, const std::string& directory);
 
 // The libraries that the dynamic linker would load for the program at `path`, as paths. Empty where
-// it does not say.
+// it does not say. REQUIRES glibc's: another one would run the program.
 std::vector<std::string> libraries_of(const std::string& path);
 
 // Where the libraries lie that belong to this very ftrun: "../lib/rejoin" from its executable if

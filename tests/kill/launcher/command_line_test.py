@@ -22,6 +22,7 @@ class CommandLine(LauncherTest):
         self.write_file("plain", "text", 0o644)
         self.write_file("noformat", "text", 0o755)
         self.write_file("windows", "#!/bin/sh\r\necho\r\n")
+        self.write_file("windows_env", "#!/usr/bin/env sh\r\necho\r\n")
         self.write_file("lost", "#!/no/such/interpreter\n")
         os.mkdir(self.path("subdirectory"))
         self.files_before = sorted(os.listdir(self.directory))
@@ -51,6 +52,7 @@ class CommandLine(LauncherTest):
             (["./plain"], 126, "./plain: not executable"),
             (["./subdirectory"], 126, "is a directory"),
             (["./windows"], 126, "./windows: its first line ends with a carriage return"),
+            (["./windows_env"], 126, "./windows_env: its first line ends with a carriage return"),
             (["./lost"], 127, "./lost: its interpreter /no/such/interpreter does not exist"),
             (["--checkpoint-dir", "/proc/no", "true"], 1, "--checkpoint-dir /proc/no: cannot make it"),
             (["check"], 2, "check: .*; write ftrun check PROGRAM"),
@@ -307,7 +309,7 @@ class Preflight(LauncherTest):
         subprocess.run(["cc", "-w", "-o", self.path(name), source, *flags], check=True)
         return f"./{name}"
 
-    def library(self):
+    def stand_in(self):
         """Something that is named as our library is."""
         source = self.write_file("library.c", "int MPI_Init() {} int MPI_Win_create() {}")
         subprocess.run(["cc", "-w", "-shared", "-o", self.path("libmpi.so.40"), source,
@@ -315,7 +317,7 @@ class Preflight(LauncherTest):
         return self.path("libmpi.so.40")
 
     def test_supported(self):
-        program = self.compile("good", "int main() { MPI_Init(); }", self.library())
+        program = self.compile("good", "int main() { MPI_Init(); }", self.stand_in())
         done = self.ftrun("check", program, "and", "--its", "arguments")
         self.assertEqual((done.code, done.err), (0, ""))
         self.assertEqual(done.out.splitlines()[0],
@@ -325,14 +327,14 @@ class Preflight(LauncherTest):
 
     def test_not_supported(self):
         text = "int main() { MPI_Init(); MPI_Win_create(); pthread_create(); }"
-        program = self.compile("bad", text, self.library(), "-pthread")
+        program = self.compile("bad", text, self.stand_in(), "-pthread")
         done = self.ftrun("check", program)
         self.assertEqual(done.code, 1)
         self.assertIn("not supported, and an MPI error where they are called: MPI_Win_create\n", done.out)
         self.assertIn("can start threads", done.out)
 
     def test_a_library_that_calls_mpi(self):
-        mpi = self.library()
+        mpi = self.stand_in()
         source = self.write_file("layer.c", "int layer() { MPI_Win_create(); }")
         subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", self.path("liblayer.so"), source, mpi],
                        check=True)
@@ -348,6 +350,31 @@ class Preflight(LauncherTest):
         done = self.ftrun("-n", 1, program)
         self.assertEqual(done.code, 0)
         self.assertRegex(done.err, r"^rejoin: ./fixed is linked statically: .*\n$")
+
+    def test_never_runs_the_program(self):
+        """Not even where its dynamic linker does not know how to only list libraries."""
+        text = """
+            #include <sys/syscall.h>
+            static long call(long number, const void* first, long second) {
+              long result;
+              asm volatile("syscall" : "=a"(result) : "a"(number), "D"(first), "S"(second)
+                           : "rcx", "r11", "memory");
+              return result;
+            }
+            void _start() {
+              call(SYS_creat, "%s", 0600);
+              call(SYS_exit_group, 0, 0);
+            }"""
+        linker = self.compile("linker", text % self.path("was_run"), "-static", "-nostdlib",
+                              "-fno-stack-protector")
+        linker = self.path(os.path.basename(linker))
+        program = self.compile("foreign", "int main() { return 0; }",
+                               f"-Wl,--dynamic-linker={linker}")
+        done = self.ftrun("check", program)
+        self.assertIn("./foreign: a 64-bit program", done.out)
+        self.assertFalse(os.path.exists(self.path("was_run")))
+        subprocess.run([self.path("foreign")], check=True)
+        self.assertTrue(os.path.exists(self.path("was_run")), "this proves nothing")
 
     def test_scripts(self):
         for interpreter, says in (("/bin/sh", "which programs it starts"),
