@@ -342,7 +342,7 @@ int run_inspect(const InspectOptions& options) {
   }
   if (std::fflush(stdout) != 0 && !error) error = Error{"standard output cannot be written"};
   if (!error) return 0;
-  std::fprintf(stderr, "ftrun: %s\n", error->text.c_str());
+  std::fprintf(stderr, "rejoin: %s\n", error->text.c_str());
   return error->exit_code;
 }
 

@@ -15,6 +15,7 @@ class CommandLine(LauncherTest):
         self.assertEqual(done.code, code, done.err)
         self.assertEqual(done.out, "")
         self.assertRegex(done.err, pattern)
+        self.assertTrue(done.err.startswith("rejoin: "), done.err)
         self.assertEqual(done.err.count("\n"), 1, done.err)
         self.assertEqual(sorted(os.listdir(self.directory)), self.files_before)
 
