@@ -9,6 +9,7 @@
 
 #include "journal/arena.h"
 #include "journal/contexts.h"
+#include "journal/copy_inline.h"
 #include "journal/host.h"
 #include "journal/log.h"
 #include "journal/region.h"
@@ -73,8 +74,8 @@ class Journal {
     if (bytes > kInlineBytes) {
       value = allocate(bytes);
       host_.payload_stores().copy(host_.base() + value, static_cast<const std::byte*>(data), bytes);
-    } else if (bytes > 0) {
-      std::memcpy(&value, data, bytes);
+    } else {
+      copy_inline(&value, data, bytes);
     }
     return value;
   }

@@ -171,10 +171,11 @@ struct LogRing {
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
 // Owner writes; anybody reads below `tail`. Once elements may be truncated, new ones wrap in a
-// ring; one that is too small is followed by a larger one.
+// ring; one that is too small is followed by a larger one. The tail has a line of its own: reading
+// elements below a tail that one remembers does not wait for the line that the owner writes to.
 struct Log {
-  std::atomic<std::uint64_t> tail;   // elements published
-  std::atomic<std::uint32_t> rings;  // of them in use
+  alignas(kLine) std::atomic<std::uint64_t> tail;   // elements published
+  alignas(kLine) std::atomic<std::uint32_t> rings;  // of them in use
   Offset chunk[kLogChunks];
   LogRing ring[kLogRings];
 };
@@ -289,7 +290,7 @@ struct alignas(kLine) ContextBlock {
   std::atomic<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
   Offset next_reclaimed;             // the owner's: of blocks that may be used again
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
-  alignas(kLine) Log records;        // tail = operations committed = the position
+  Log records;                       // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
 };
 
@@ -421,8 +422,7 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN04", and the sizes of what lies in it: an ftrun and a library of different builds find
-// out.
+// "REJOIN04", and the sizes of what lies in it: ftrun and a library of another build find out.
 inline constexpr std::uint64_t kSegmentMagic = 0x34304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "journal/copy_inline.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
 #include "pmpi/datatype.h"
@@ -208,7 +209,11 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
   if (is_contiguous(to.type)) {
     auto* out = static_cast<std::byte*>(first_byte(to.type, to.buffer));
     m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {
-      memcpy(out + at, data, n);
+      if (n <= journal::kInlineBytes) {
+        journal::copy_inline(out + at, data, n);
+      } else {
+        memcpy(out + at, data, n);
+      }
     });
   } else {
     m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {

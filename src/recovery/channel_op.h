@@ -139,14 +139,15 @@ class ChannelOp {
 
  private:
   // Whether a member that is sent so much is not far behind. By operations, not by messages: those
-  // between two calls may lie there for any time.
+  // between two calls may lie there for any time. If it is, it has to come twice as near, so that
+  // nobody looks at its position for each operation from there on.
   bool is_near(std::uint32_t peer, std::size_t bytes) {
     const bool wraps = r_.journal.region().recycling();
     if (nonblocking_ && !wraps) return true;
     const std::uint64_t distance =
         engine::operations_ahead(r_.host, bytes * c_.members.size, wraps);
     return r_.comms.all_within(c_, e_.sequence, distance) ||
-           r_.peers.tail(c_.members, peer) + distance > e_.sequence;
+           r_.peers.tail(c_.members, peer) + (distance + 1) / 2 > e_.sequence;
   }
 
   // The message that was received last is read.

@@ -9,6 +9,7 @@
 #define XXH_NO_STDLIB
 #include <xxhash.h>
 
+#include "journal/copy_inline.h"
 #include "journal/layout.h"
 
 namespace rejoin::recovery {
@@ -28,9 +29,9 @@ inline std::uint64_t hash_line(const unsigned char* p) {
 }
 
 inline std::uint32_t hash_bytes(const void* data, std::size_t bytes) {
-  if (bytes <= 8) {
+  if (bytes <= journal::kInlineBytes) {
     std::uint64_t word = 0;
-    if (bytes > 0) std::memcpy(&word, data, bytes);
+    journal::copy_inline(&word, data, bytes);
     return static_cast<std::uint32_t>(journal::mix(word + bytes));
   }
   if (bytes <= kHashAllBytes) return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));

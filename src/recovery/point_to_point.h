@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "journal/copy_inline.h"
 #include "recovery/entry.h"
 #include "recovery/outcomes.h"
 
@@ -123,8 +124,8 @@ class PointToPoint {
       value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
       at = r_.host.base() + value;
       put(payload, r_.host.base() + value);
-    } else if (payload.bytes > 0) {
-      put(payload, reinterpret_cast<std::byte*>(&value));
+    } else {
+      put_inline(payload, &value);
     }
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
@@ -307,6 +308,13 @@ class PointToPoint {
       p.fill(p, to);
     } else {
       std::memcpy(to, p.data, p.bytes);
+    }
+  }
+  void put_inline(const Payload& p, std::uint64_t* to) {
+    if (p.fill != nullptr) {
+      p.fill(p, reinterpret_cast<std::byte*>(to));
+    } else {
+      journal::copy_inline(to, p.data, p.bytes);
     }
   }
 

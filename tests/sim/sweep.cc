@@ -183,7 +183,7 @@ class Share {
 
 }  // namespace
 
-constexpr std::uint64_t kStartUpSteps = 3;  // start, register, welcome: always swept
+constexpr std::uint64_t kStartUpSteps = 3;  // start, register, welcome: always swept, as is exit
 
 bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
   if (!failure_.empty()) return false;
@@ -196,7 +196,7 @@ bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
   for (std::uint32_t r = 0; r < base.ranks.size(); ++r) {
     for (std::uint64_t step = 1; step <= base.ranks[r].steps; ++step) {
       const bool wanted = share.wants_next();
-      if (!wanted && step > kStartUpSteps) continue;
+      if (!wanted && step > kStartUpSteps && step < base.ranks[r].steps) continue;
       plan.deaths = {{r, 0, step, 0}};
       if (!run(plan).good()) return false;
     }

@@ -46,11 +46,13 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
     : base_(base), rank_(rank), agent_socket_(agent_socket), sleep_limit_ms_(sleep_limit_ms) {
   const SegmentHeader* h = header_of(base);
   light_publish_ = h->light_publish != 0;
-  // With a processor each, peers answer within microseconds, unless one was put on our processor or
-  // preempted: so give way now and then, and sleep after about a millisecond. With more ranks than
-  // processors it is always somebody else's turn.
+  // With a processor each, peers answer within microseconds, or after some tens of them if they
+  // have to be woken: whoever gave way before that would give a stranger's program on the same
+  // processor its whole turn, milliseconds, for each message. Later a peer may have been put on our
+  // processor or be preempted: so give way now and then, and sleep after about a millisecond. With
+  // more ranks than processors it is always somebody else's turn.
   const bool crowded = h->ranks > h->cores;
-  spins_ = crowded ? 8 : 128;
+  spins_ = crowded ? 8 : 2048;
   yield_every_ = crowded ? 1 : 32;
   looks_ = crowded ? 200 : 16384;
 }
