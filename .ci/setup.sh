@@ -1,44 +1,55 @@
 # shellcheck shell=bash disable=SC2034
 # What ./quickstart and ./check share: the one list of packages, and the build. Sourced by bash.
 
-packages=(
+# What the build and most tests need,
+needed_packages=(
   g++ gfortran cmake ninja-build pkg-config python3
   openmpi-bin libopenmpi-dev mpich libmpich-dev
-  examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
   libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libhwloc-dev
-  libgtest-dev libbenchmark-dev clang-tidy clang-format
-  python3-numpy python3-pip python3-setuptools python3-wheel help2man
+  libgtest-dev libbenchmark-dev
+)
+# and what one can go on without: other people's programs, tools and modules that some tests use.
+further_packages=(
+  examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
+  clang-tidy clang-format help2man python3-numpy python3-pip python3-setuptools python3-wheel
 )
 
 say() { printf '\n== %s\n' "$*"; }
 
 as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif command -v sudo > /dev/null; then
-    sudo "$@"
-  else
-    echo "$0: needs root (or sudo) to run: $*" >&2
-    return 1
-  fi
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-missing_packages() {
+# Of the packages that are named, those that are missing.
+missing_of() {
   local package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed ||
       echo "$package"
   done
 }
 
+# Installs what is missing, or says what it is and how to install it. Fails if there is no going on.
 install_packages() {
-  local missing
-  mapfile -t missing < <(missing_packages)
-  [ ${#missing[@]} -eq 0 ] && return
-  say "Installing ${#missing[@]} packages: ${missing[*]}"
+  local needed further
+  mapfile -t needed < <(missing_of "${needed_packages[@]}")
+  mapfile -t further < <(missing_of "${further_packages[@]}")
+  local all=("${needed[@]}" "${further[@]}")
+  [ ${#all[@]} -eq 0 ] && return
+  if [ "$(id -u)" -ne 0 ] && ! command -v sudo > /dev/null; then
+    echo "$0: ${#all[@]} packages are missing, and only root can install them:" >&2
+    echo "  apt-get install --no-install-recommends ${all[*]}" >&2
+    if [ ${#needed[@]} -gt 0 ]; then
+      echo "$0: without these there is no build: ${needed[*]}" >&2
+      return 1
+    fi
+    echo "$0: going on without them; tests that need them are skipped or fail" >&2
+    return
+  fi
+  say "Installing ${#all[@]} packages: ${all[*]}"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q < /dev/null
   as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -q -y --no-install-recommends "${missing[@]}" < /dev/null
+    apt-get install -q -y --no-install-recommends "${all[@]}" < /dev/null
 }
 
 build_release() {

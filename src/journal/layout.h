@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/mix.h"
+
 namespace rejoin::journal {
 
 using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
@@ -63,11 +65,13 @@ struct SegmentHeader {
   Offset first_region;
   std::uint32_t faults;
   std::uint32_t stop_on_divergence;    // 0: --on-divergence warn
-  std::uint32_t write_through;         // --checkpoint-dir: rank 0 tells the agent of checkpoints
+  std::uint32_t tell_committed;        // rank 0 tells the agent of checkpoints
   std::uint32_t log_ops;               // --log-ops
   std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
   std::uint32_t snapshots;             // ranks are asked for images of their processes
   std::uint64_t snapshot_every_bytes;  // that a rank hands out: then it asks for one itself
+  std::uint64_t started_wall_ns;       // since 1970
+  std::uint64_t wall_offset_ns;        // from the clock of ranks to that
   FaultPoint fault[kMaxFaults];
 
   // Agent. The newest death; published before the next incarnation is admitted.
@@ -371,6 +375,7 @@ inline constexpr std::uint32_t kVersions = 4;
 struct Version {
   std::atomic<std::uint64_t> number;
   std::uint64_t ordinal;
+  std::uint64_t made_wall_ns;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;
   // Cursor[contexts] u64 sent[ranks] u64 received[ranks] u64 looked_at[ranks] u64 waiting[]:
@@ -427,20 +432,6 @@ inline constexpr std::uint64_t kSegmentMagic = 0x34304e494f4a4552 ^ (sizeof(Segm
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers
-
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93u;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93u;
-  return x ^ x >> 32;
-}
-
-// Ids of contexts are derived, never negotiated. Never 0.
-constexpr std::uint64_t derive_context(std::uint64_t parent, std::uint64_t sequence,
-                                       std::uint64_t colour) {
-  return mix(mix(parent + 0x9e3779b97f4a7c15u) ^ mix(sequence * 2 + 1) ^ mix(mix(colour) + 3)) | 1;
-}
 
 // What names the attempt that a staging buffer belongs to. Never 0.
 constexpr std::uint64_t owner_of(std::uint64_t context, Tag tag) {

@@ -63,10 +63,9 @@ void open_world(Rank& rank) {
   Scratch members(rank.size() * sizeof(std::uint32_t));
   for (std::uint32_t i = 0; i < rank.size(); ++i) members.as<std::uint32_t>()[i] = i;
   const std::uint32_t me = rank.rank();
-  const std::uint64_t world = engine::derive_context(0, 0, 1);
-  const std::uint64_t self = engine::derive_context(0, me, 2);
-  open_comm(MPI_COMM_WORLD, rank.make_comm(world, members.as<std::uint32_t>(), rank.size()));
-  open_comm(MPI_COMM_SELF, rank.make_comm(self, &me, 1));
+  open_comm(MPI_COMM_WORLD,
+            rank.make_comm(engine::world_context(), members.as<std::uint32_t>(), rank.size()));
+  open_comm(MPI_COMM_SELF, rank.make_comm(engine::self_context(me), &me, 1));
 }
 
 // The order in which threads have called MPI is not recorded.

@@ -83,7 +83,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   if (status != Status::kOk) return refuse(status);
   libc_recording::truncate_observations(rank.observations_mark());
   const auto* header = engine::header_of(rank.host().base());
-  if (rank.rank() == 0 && header->write_through != 0) {
+  if (rank.rank() == 0 && header->tell_committed != 0) {
     rank.host().tell(wire::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
   }
   return static_cast<int>(rank.version());

@@ -17,6 +17,7 @@ void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Version& slot) {
   std::uint64_t contexts = 0;
   for (Comm<H>* c = r.comms.first(); c != nullptr; c = c->next) ++contexts;
   const std::size_t words = r.header->ranks * sizeof(std::uint64_t);
+  slot.made_wall_ns = r.host.now_ns() + r.header->wall_offset_ns;
   slot.waiting = r.mail.count_waiting();
   slot.receives = r.mail.receives();
   slot.wildcards = r.mail.wildcards();

@@ -106,17 +106,17 @@ void Journal::copy(const char* from) {
 void Journal::print(std::uint64_t bytes) const {
   std::uint64_t printed = 0;
   launcher::InspectOptions options;
-  options.file = "journal";
   options.limit = 40;
-  launcher::print_journal({base(), bytes}, options, launcher::rough_site,
-                          [&printed](const std::string& text) {
-                            printed += text.size();
-                            const auto control = [](char c) {
-                              return static_cast<unsigned char>(c) < ' ' && c != '\n';
-                            };
-                            REQUIRE(std::none_of(text.begin(), text.end(), control));
-                          });
-  REQUIRE(printed < 64 << 20);
+  const auto count = [&printed](const std::string& text) {
+    printed += text.size();
+    const auto control = [](char c) { return static_cast<unsigned char>(c) < ' ' && c != '\n'; };
+    REQUIRE(std::none_of(text.begin(), text.end(), control));
+  };
+  for (const bool json : {false, true}) {
+    options.json = json;
+    launcher::print_journal("journal", {base(), bytes}, options, launcher::rough_site, count);
+  }
+  REQUIRE(printed < 128 << 20);
 }
 
 const Journal& journal_of(bool wrapped) {

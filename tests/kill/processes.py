@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -123,4 +124,15 @@ def rejoin_files():
             for entry in entries:
                 if "rejoin" in entry.name and not entry.is_dir(follow_symlinks=False):
                     found.add(entry.path)
+    return found
+
+
+def standing(text):
+    """{rank: (where it stands, the first line of its stack)} of all reports in what ftrun said."""
+    found = {}
+    heading = r"^rejoin: ranks? ([\d, -]+) \(process(?:es)? [^)]*\) (?:is|are) (.*)\n(?: +(.*))?"
+    for ranks, where, line in re.findall(heading, text, re.MULTILINE):
+        for part in ranks.split(", "):
+            first, _, last = part.partition("-")
+            found.update((r, (where, line)) for r in range(int(first), int(last or first) + 1))
     return found

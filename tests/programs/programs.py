@@ -30,11 +30,17 @@ def write(path, text):
 
 
 class Program:
+    executable = None  # what has to be installed
+    package = None
     ranks = 4
     steady_share = 1.0  # of its operations: so many are made in every run, whatever the time
 
     def __init__(self, input_directory):
         self.input = input_directory
+
+    @classmethod
+    def is_there(cls):
+        return shutil.which(cls.executable) is not None
 
     def last(self):
         """Makes it take long enough that images are made of it, also on a fast machine."""
@@ -44,7 +50,9 @@ class Program:
 
 
 class ExaML(Program):
-    """Likelihood of phylogenetic trees; collectives. Package examl."""
+    """Likelihood of phylogenetic trees; collectives."""
+
+    executable, package = "examl", "examl"
 
     def __init__(self, input_directory):
         super().__init__(input_directory)
@@ -58,8 +66,9 @@ class ExaML(Program):
 
 
 class PhyML(Program):
-    """Bootstrap of a phylogenetic tree; rank 0 hands out work by messages. Package phyml."""
+    """Bootstrap of a phylogenetic tree; rank 0 hands out work by messages."""
 
+    executable, package = "phyml-mpi", "phyml"
     ranks = 3
     options = ("-b", "9", "-m", "HKY85", "-c", "4", "-a", "0.5", "--r_seed", "4", "--quiet",
                "--no_memory_check")  # fmt: skip
@@ -90,8 +99,9 @@ class PhyML(Program):
 
 
 class Lammps(Program):
-    """Melting of a Lennard-Jones crystal; messages between neighbours. Package lammps."""
+    """Melting of a Lennard-Jones crystal; messages between neighbours."""
 
+    executable, package = "lmp", "lammps"
     cells = 7  # in each direction, of four atoms
     steps = 100
     script = """\
@@ -136,8 +146,9 @@ write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format flo
 
 
 class Hpcc(Program):
-    """The HPC Challenge benchmark, all of it, on a small problem. Package hpcc."""
+    """The HPC Challenge benchmark, all of it, on a small problem."""
 
+    executable, package = "hpcc", "hpcc"
     ranks = 2
     # Its last part measures how often something can be done, and does it as often as it finds.
     steady_share = 0.6
@@ -186,8 +197,10 @@ class Hpcc(Program):
 
 
 class ScaLapack(Program):
-    """The test of ScaLAPACK's LU factorisation, a Fortran program. Package scalapack-mpi-test."""
+    """The test of ScaLAPACK's LU factorisation, a Fortran program."""
 
+    executable = f"/usr/lib/{os.uname().machine}-linux-gnu/scalapack/openmpi-tests/xdlu"
+    package = "scalapack-mpi-test"
     lines = (
         "LU factorisations", "for a test", "'LU.out'  file", "6  standard output",
         "3  sizes", "31 64 97  M", "31 64 97  N", "2  blocks", "7 16  NB",
@@ -197,8 +210,7 @@ class ScaLapack(Program):
 
     def command(self, directory):
         write(f"{directory}/LU.dat", "\n".join(self.lines) + "\n")
-        machine = os.uname().machine
-        return [f"/usr/lib/{machine}-linux-gnu/scalapack/openmpi-tests/xdlu"]
+        return [self.executable]
 
     def results(self, directory):
         rows = [line.split() for line in read(f"{directory}/output").splitlines()]
@@ -211,10 +223,17 @@ class ScaLapack(Program):
 
 
 class Mpi4py(Program):
-    """Python objects and arrays in every kind of call (mpi4py_mix.py). Package python3-mpi4py."""
+    """Python objects and arrays in every kind of call (mpi4py_mix.py)."""
+
+    executable, package = "/usr/bin/python3", "python3-mpi4py"
+
+    @classmethod
+    def is_there(cls):
+        look = [cls.executable, "-c", "import mpi4py"]
+        return super().is_there() and subprocess.run(look, capture_output=True, check=False).returncode == 0
 
     def command(self, directory):
-        return ["/usr/bin/python3", f"{HERE}/mpi4py_mix.py"]
+        return [self.executable, f"{HERE}/mpi4py_mix.py"]
 
     def results(self, directory):
         return {"digests": sorted(read(f"{directory}/output").splitlines())}

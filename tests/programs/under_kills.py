@@ -31,6 +31,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "examples"))
 import ftrun_events  # noqa: E402
 import programs  # noqa: E402
 
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
 MAX_DEATHS_OF_RANK = 3
 MAX_DEATHS_WITH_IMAGES = 24  # any number of one rank's
@@ -188,6 +189,9 @@ def main():
     parser.add_argument("--run", type=int, help="only the run of this number")
     parser.add_argument("--snapshots", metavar="SECONDS", help="as ftrun's")
     options = parser.parse_args()
+    if not programs.ALL[options.name].is_there():
+        print(f"skipped: package {programs.ALL[options.name].package} is not installed")
+        sys.exit(SKIPPED)
     options.out = os.path.abspath(f"{options.out}/{options.name}")
     options.ftrun = os.path.abspath(options.ftrun)
     shutil.rmtree(f"{options.out}/input", ignore_errors=True)

@@ -252,10 +252,11 @@ TEST(Options, Mistakes) {
 }
 
 TEST(Options, Inspect) {
-  const auto parsed = parse({"inspect", "f", "--rank", "2", "--limit", "10"});
+  const auto parsed = parse({"inspect", "f", "--rank", "2", "--limit", "10", "--json", "g"});
   ASSERT_TRUE(parsed.ok());
   const auto& o = std::get<InspectOptions>(parsed.value());
-  EXPECT_EQ(o.file, "f");
+  EXPECT_EQ(o.files, (std::vector<std::string>{"f", "g"}));
+  EXPECT_TRUE(o.json);
   EXPECT_EQ(o.rank, 2u);
   EXPECT_EQ(o.limit, 10u);
 }

@@ -41,7 +41,7 @@ class Inspect : public testing::Test {
   std::string printed(const InspectOptions& options) const {
     std::string text;
     const auto error = print_journal(
-        file(), options, [](const engine::ModuleEntry&, std::uint64_t) { return "a.c:1::f"; },
+        "it", file(), options, [](const engine::ModuleEntry&, std::uint64_t) { return "a.c:1::f"; },
         [&text](const std::string& piece) { text += piece; });
     return error ? "error: " + error->text : text;
   }
@@ -57,11 +57,11 @@ TEST_F(Inspect, PrintsEveryRecordOfARank) {
   ASSERT_NE(first, std::string::npos) << text;
   const std::string records = text.substr(first);
   EXPECT_TRUE(
-      records.starts_with("[1] bcast (a.c:1::f#1x8 root 0) finished version 0, seq 0, "
-                          "value 0102030405060708\n"
-                          "[1] bcast (a.c:1::f#1x24 root 0) finished version 0, seq 1, at "))
+      records.starts_with("[1] bcast (a.c:1::f#1x8 root 0) finished, seq 0, "
+                          "bytes 0102030405060708\n"
+                          "[1] bcast (a.c:1::f#1x24 root 0) finished, seq 1, at byte "))
       << text;
-  EXPECT_TRUE(records.ends_with("[1] barrier (a.c:1::f#1x0) finished version 0, seq 2\n")) << text;
+  EXPECT_TRUE(records.ends_with("[1] barrier (a.c:1::f#1x0) finished, seq 2\n")) << text;
   EXPECT_NE(text.find("member 1 of 2 (0 1), 3 operations"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 1: 1 incarnation, 1 communicator, 3 operations"), std::string::npos)
       << text;
@@ -175,7 +175,7 @@ TEST_F(Inspect, NamedSites) {
   const std::string_view file(reinterpret_cast<const char*>(job.base()),
                               engine::header_of(job.base())->segment_bytes);
   std::string text;
-  print_journal(file, {}, rough_site, [&text](const std::string& piece) { text += piece; });
+  print_journal("it", file, {}, rough_site, [&text](const std::string& piece) { text += piece; });
   EXPECT_NE(text.find("[0] barrier (src/solver.c:12::iterate#1x0)"), std::string::npos) << text;
   EXPECT_NE(text.find("/model.cc:12::iterate#1x0)"), std::string::npos) << text;
 }

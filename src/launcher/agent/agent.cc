@@ -282,37 +282,35 @@ void Agent::keep_journal(Report::Finished& finished) {
                                : kept.error().text);
 }
 
-void Agent::print_where_all_stand(bool wait_for_it) {
-  std::vector<Standing> all;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
-    const Position p = segment_.position(r);
-    std::string where = to_text(p);
-    const auto describe = [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
-      const engine::ModuleEntry* module = segment_.module(rank, index);
-      return module == nullptr ? std::string("an unknown place")
-                               : symbolizer_.describe(*module, place);
-    };
-    if (!p.site.empty()) where += " at " + expand_sites(p.site, describe);
-    const bool between_two = p.ordinal > 0 && p.context == 0;  // no operation of a communicator
-    const std::string what = between_two && p.inside ? segment_.waits_for(r) : "";
-    if (!what.empty()) where += ", waits for " + what;
-    if (p.ordinal > 0 && !between_two) {
-      char place[64];
-      snprintf(place, sizeof place, ", seq %llu of communicator %016llx",
-               static_cast<unsigned long long>(p.sequence),
-               static_cast<unsigned long long>(p.context));
-      where += place;
-    }
-    if (incarnations_[r] > 0) {
-      where += ", incarnation " + std::to_string(incarnations_[r]);
-      where += p.live ? "" : ", catching up";
-    }
-    all.push_back({r, processes_.pid_of(r), where});
+std::string Agent::where(std::uint32_t rank) {
+  const Position p = segment_.position(rank);
+  std::string text = to_text(p);
+  const auto describe = [this](std::uint32_t r, std::uint32_t index, std::uint64_t place) {
+    const engine::ModuleEntry* module = segment_.module(r, index);
+    return module == nullptr ? std::string("an unknown place")
+                             : symbolizer_.describe(*module, place);
+  };
+  if (!p.site.empty()) text += " at " + expand_sites(p.site, describe);
+  const bool between_two = p.ordinal > 0 && p.context == 0;  // no operation of a communicator
+  const std::string what = between_two && p.inside ? segment_.waits_for(rank) : "";
+  if (!what.empty()) text += ", waits for " + what;
+  if (p.ordinal > 0 && !between_two) {
+    text += ", seq " + std::to_string(p.sequence) + " of " + communicator_text(p.context, rank);
   }
+  if (incarnations_[rank] > 0) {
+    text += ", incarnation " + std::to_string(incarnations_[rank]);
+    text += p.live ? "" : ", catching up";
+  }
+  return text;
+}
+
+void Agent::print_where_all_stand(bool wait_for_it) {
+  std::vector<pid_t> pids;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) pids.push_back(processes_.pid_of(r));
   const pid_t reporter = fork();
   if (reporter == 0) {
     sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
-    print_standing(all);
+    print_standing(pids, [this](std::uint32_t rank) { return where(rank); });
     _exit(0);
   }
   if (reporter < 0) return;

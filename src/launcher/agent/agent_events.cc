@@ -106,6 +106,9 @@ RankMessages::Calls Agent::message_calls() {
   calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
   calls.committed = [this](std::uint64_t version) {
     if (checkpoints_) checkpoints_->offer(version);
+    Event committed = event(Event::Kind::kCommitted, 0);
+    committed.value = version;
+    reporter_.happened(committed);
   };
   return calls;
 }

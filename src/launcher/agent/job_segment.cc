@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,19 @@
 
 namespace rejoin::launcher {
 namespace {
+
+std::uint64_t now_ns(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+// Ranks read the monotonic clock (ShmHost::now_ns).
+void set_times(engine::SegmentHeader* header) {
+  header->started_wall_ns = now_ns(CLOCK_REALTIME);
+  header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
+}
 
 Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
@@ -171,6 +185,7 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::header_of(base)->snapshots = shape.snapshots;
   engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
   engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
+  set_times(engine::header_of(base));
   write_faults(engine::header_of(base), kills);
   return mapped;
 }
@@ -209,6 +224,7 @@ Result<JobSegment> JobSegment::restore(const std::string& journal, const Shape& 
   if (header->magic != engine::kSegmentMagic || header->ranks != shape.ranks) return other;
   header->stop_on_divergence = shape.stop_on_divergence;
   header->log_ops = shape.log_ops;
+  set_times(header);
   memset(static_cast<void*>(header->fault), 0, sizeof header->fault);
   write_faults(header, kills, mapped.value().next_incarnation());
   return mapped;

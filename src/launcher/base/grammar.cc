@@ -127,4 +127,13 @@ std::string size_text(std::uint64_t bytes) {
   return text;
 }
 
+std::string communicator_text(std::uint64_t context, std::uint32_t rank) {
+  if (context == engine::world_context()) return "MPI_COMM_WORLD";
+  if (context == engine::self_context(rank)) return "MPI_COMM_SELF";
+  char text[40];
+  std::snprintf(text, sizeof text, "communicator %016llx",
+                static_cast<unsigned long long>(context));
+  return text;
+}
+
 }  // namespace rejoin::launcher

@@ -29,6 +29,10 @@ Result<KillOrder> parse_kill(std::string_view text);
 // The order as one would write it: "2@1000.inside#0".
 std::string to_text(const KillOrder& order);
 
+// "MPI_COMM_WORLD", "MPI_COMM_SELF", or "communicator 0123456789abcdef" for those that the program
+// has made, as `rank` sees it.
+std::string communicator_text(std::uint64_t context, std::uint32_t rank);
+
 // Bytes. Errors as above; 0 is an error.
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.

@@ -286,8 +286,9 @@ void tell_resumed(const ImageSet& set) {
 std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan& plan,
                                       JobSegment& segment, Descriptor& lock) {
   segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
+  segment.header()->tell_committed =
+      !options.checkpoint_directory.empty() || !options.events_path.empty();
   if (options.checkpoint_directory.empty()) return {};
-  segment.header()->write_through = 1;
   if (options.resume && !plan.resumed) {
     segment.header()->goes_back_to = engine::Return::kVersions;
   }

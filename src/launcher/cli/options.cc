@@ -418,18 +418,18 @@ Result<Command> parse_run(int argc, const char* const* argv) {
 Result<Command> parse_inspect(int argc, const char* const* argv) {
   CLI::App app("ftrun inspect - print the journals of a job that was run with --keep");
   InspectOptions options;
+  app.name("ftrun inspect");
   app.set_help_flag("-h,--help", "print this");
-  app.add_option("FILE", options.file, "rejoin-JOB.journal")->required();
+  app.add_option("FILE", options.files, "rejoin-JOB.journal; several are printed in turn")
+      ->required();
   app.add_option("--rank", options.rank, "only this rank")->type_name("R");
   app.add_option("--limit", options.limit, "at most so many records of each communicator")
       ->type_name("N");
+  app.add_flag("--json", options.json, "a JSON object a line, as docs/journal.md says");
   try {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::CallForHelp&) {
     return Command(Answer{app.help()});
-  } catch (const CLI::ExtrasError& error) {
-    return usage(std::string("inspect: ") + error.what() +
-                 "; ftrun inspect FILE prints one journal at a time");
   } catch (const CLI::ParseError& error) {
     return usage(std::string("inspect: ") + error.what() + "; write ftrun inspect FILE");
   }
@@ -442,6 +442,7 @@ Result<Command> parse_check(int argc, const char* const* argv) {
       "would fail,\nthreads, programs that preloading does not reach. Exit code 1 if "
       "something would fail.");
   CheckOptions options;
+  app.name("ftrun check");
   app.set_help_flag("-h,--help", "print this");
   app.add_option("PROGRAM", options.program, "a path, or a name in PATH; its arguments may follow")
       ->required();

@@ -60,9 +60,10 @@ struct RunOptions {
 };
 
 struct InspectOptions {
-  std::string file;
+  std::vector<std::string> files;
   std::optional<std::uint32_t> rank;
   std::uint64_t limit = 0;  // records of each communicator that are printed; 0 = all
+  bool json = false;
 };
 
 struct CheckOptions {

@@ -9,7 +9,7 @@ constexpr const char* kDescription =
     "  ftrun [OPTIONS] PROGRAM [ARGUMENTS...]\n"
     "  ftrun [OPTIONS] -n 1 PROGRAM [ARGUMENTS...] : -n 3 OTHER [ARGUMENTS...]\n"
     "  ftrun check PROGRAM                           what would fail, before it runs\n"
-    "  ftrun inspect FILE [--rank R] [--limit N]     print a journal kept with --keep\n"
+    "  ftrun inspect FILE... [--rank R] [--json]     print journals kept with --keep\n"
     "\n"
     "A rank that dies is started again; it repeats its past from a journal in shared\n"
     "memory and rejoins the others, who waited. The program is any one built for Open MPI\n"

@@ -5,23 +5,23 @@
 #include <string>
 #include <string_view>
 
-#include "journal/layout.h"
 #include "launcher/base/result.h"
 #include "launcher/cli/options.h"
+#include "launcher/inspect/journal_file.h"
 
 namespace rejoin::launcher {
 
-using DescribeSite = std::function<std::string(const engine::ModuleEntry&, std::uint64_t place)>;
-
-// Writes the text of a kept segment piece by piece to `out`. Never trusts the file: a damaged one
-// is an error that says where.
+// Writes a kept segment, the contents of the file at `path`, piece by piece to `out`: as text or,
+// with --json, as one object a line. Never trusts the file: a damaged one is an error that says
+// where.
 //
-//     job 0123456789abcdef: 4 ranks, journals of 12 MiB
-//     rank 0: 3 communicators, 1234 operations, 5 messages sent, 45 bytes of observations, 3 MiB
-//     communicator 00000000000000ab of rank 0: member 0 of 4, 1200 operations
-//     [0] allreduce (solver.c:12::iterate#8x1) finished version 0, seq 0, value 000000000000f03f
-std::optional<Error> print_journal(std::string_view file, const InspectOptions& options,
-                                   const DescribeSite& describe,
+//     job 0123456789abcdef: 4 ranks, 1 death, journals of 12 MiB, started 2026-11-24 03:15:00
+//     rank 0: 1 incarnation, 2 communicators, 1234 operations, 5 messages sent, 45 bytes of ...
+//     version 3 of rank 0: made 2026-11-24 03:16:10, behind operation 1200, global model 1.2 KiB
+//     MPI_COMM_WORLD of rank 0: member 0 of 4 (0 1 2 3), 1200 operations
+//     [0] allreduce (solver.c:12::iterate#8x1) finished, seq 0, sum 3.5
+std::optional<Error> print_journal(const std::string& path, std::string_view file,
+                                   const InspectOptions& options, const DescribeSite& describe,
                                    const std::function<void(const std::string&)>& out);
 
 // `ftrun inspect`: its exit code.

@@ -9,8 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "launcher/agent/process.h"
 #include "launcher/base/file.h"
+#include "launcher/inspect/stacks.h"
 #include "launcher/program/program.h"
 
 namespace rejoin::launcher {
@@ -59,10 +62,10 @@ Debugger start_debugger(const std::string& path, pid_t target) {
     dup2(nothing, 2);
     unsetenv("DEBUGINFOD_URLS");
     if (gdb) {
-      execl(path.c_str(), "gdb", "-nx", "-batch", "-p", target_text.c_str(), "-ex",
+      execl(path.c_str(), "gdb", "-nx", "-batch", "-p", target_text.c_str(), "-ex", "py-bt", "-ex",
             "thread apply all backtrace 32", nullptr);
     } else {
-      execl(path.c_str(), "eu-stack", "-n", "32", "-p", target_text.c_str(), nullptr);
+      execl(path.c_str(), "eu-stack", "-m", "-n", "32", "-p", target_text.c_str(), nullptr);
     }
     _exit(127);
   }
@@ -93,32 +96,24 @@ void collect(Debugger& debugger, std::int64_t deadline_ms) {
   }
 }
 
-// The lines that belong to a stack, indented.
-std::string frames_of(const std::string& text) {
-  std::string frames;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    if (line.starts_with("#") || line.starts_with("Thread ") || line.starts_with("TID ")) {
-      frames += "    " + line + "\n";
-    }
-    at = end + 1;
-  }
-  return frames;
-}
-
-std::string kernel_view(pid_t pid) {
+// For want of a debugger.
+std::vector<std::string> kernel_view(pid_t pid) {
   const std::string directory = "/proc/" + std::to_string(pid) + "/";
-  std::string text;
+  std::vector<std::string> lines;
   for (const char* file : {"wchan", "syscall", "stack"}) {
     std::string content = read_small_file(directory + file);
     while (!content.empty() && content.back() == '\n') content.pop_back();
-    for (std::size_t at = 0; (at = content.find('\n', at)) != std::string::npos; at += 5) {
-      content.replace(at, 1, "\n    ");
-    }
-    if (!content.empty()) text += "    " + std::string(file) + ": " + content + "\n";
+    std::replace(content.begin(), content.end(), '\n', ' ');
+    if (!content.empty()) lines.push_back(std::string(file) + ": " + content);
   }
-  return text;
+  return lines;
+}
+
+bool is_python(pid_t pid) {
+  char path[4096];
+  const ssize_t n = readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path, sizeof path);
+  const std::string_view all(path, n > 0 ? static_cast<std::size_t>(n) : 0);
+  return all.substr(all.rfind('/') + 1).starts_with("python");
 }
 
 void write_all(const std::string& text) {
@@ -131,29 +126,36 @@ void write_all(const std::string& text) {
 
 }  // namespace
 
-void print_standing(const std::vector<Standing>& ranks) {
-  std::string tool = find_program("eu-stack");
-  if (tool.empty()) tool = find_program("gdb");
+void print_standing(const std::vector<pid_t>& pids,
+                    const std::function<std::string(std::uint32_t)>& where) {
+  const std::string gdb = find_program("gdb"), eu_stack = find_program("eu-stack");
   const std::int64_t deadline_ms = now_ms() + kLimitMs;
-  std::vector<Debugger> debuggers(ranks.size());
-  std::vector<char> states;  // before a debugger stops it
-  for (const Standing& rank : ranks) states.push_back(state_letter(rank.pid));
-  for (std::size_t i = 0; i < ranks.size() && i < kMostStacks && !tool.empty(); ++i) {
-    if (ranks[i].pid != 0) debuggers[i] = start_debugger(tool, ranks[i].pid);
+  std::vector<Debugger> debuggers(pids.size());
+  std::vector<Stood> stood;
+  for (std::uint32_t r = 0; r < pids.size(); ++r) {
+    const pid_t pid = pids[r];
+    // Before a debugger stops it.
+    stood.push_back({r, pid, pid == 0 ? "" : state_name(state_letter(pid)), where(r), {}});
+    if (pid == 0 || r >= kMostStacks) continue;
+    // gdb knows Python's frames, if Python's debug package is there.
+    const std::string& tool = eu_stack.empty() || (is_python(pid) && !gdb.empty()) ? gdb : eu_stack;
+    if (!tool.empty()) debuggers[r] = start_debugger(tool, pid);
   }
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const Standing& rank = ranks[i];
-    std::string text = "rejoin: rank " + std::to_string(rank.rank) + " ";
-    if (rank.pid == 0) {
-      write_all(text + "has ended\n");
-      continue;
-    }
-    collect(debuggers[i], deadline_ms);
-    const std::string frames = frames_of(debuggers[i].text);
-    text += "(process " + std::to_string(rank.pid) + ", " + state_name(states[i]) + ") is " +
-            rank.where + "\n";
-    write_all(text + (frames.empty() ? kernel_view(rank.pid) : frames));
+  for (Stood& s : stood) {
+    if (s.pid == 0) continue;
+    collect(debuggers[s.rank], deadline_ms);
+    s.lines = short_stack(debuggers[s.rank].text);
+    if (s.lines.empty()) s.lines = kernel_view(s.pid);
+    // A stack and a position of one moment.
+    if (std::string now = where(s.rank); now != s.where) s.where += ", and then " + now;
   }
+  std::string text = standing_text(stood);
+  if (gdb.empty() && eu_stack.empty()) {
+    text += "rejoin: with elfutils or gdb installed, this shows stacks\n";
+  } else if (pids.size() > kMostStacks) {
+    text += "rejoin: stacks of the first " + std::to_string(kMostStacks) + " ranks\n";
+  }
+  write_all(text);
 }
 
 }  // namespace rejoin::launcher

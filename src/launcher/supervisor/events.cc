@@ -117,6 +117,7 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.job) put_job(json, *r.job);
   if (r.totals) put_totals(json, *r.totals);
   if (r.code) json["code"] = *r.code;
+  if (r.checkpoint) json["checkpoint"] = *r.checkpoint;
   if (r.bytes) json["bytes"] = *r.bytes;
   if (r.bytes) json["written_ms"] = milliseconds(r.written_ns);
   if (r.stopped_ns) json["stopped_ms"] = milliseconds(*r.stopped_ns);

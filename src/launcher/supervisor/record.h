@@ -115,6 +115,7 @@ struct Record {
   std::optional<Totals> totals = {};
   std::optional<int> code = {};
   std::string text = {};
+  std::optional<std::uint64_t> checkpoint = {};  // its number
   std::optional<std::uint64_t> bytes = {};       // of files
   std::uint64_t written_ns = 0;                  // with `bytes`: how long that took
   std::optional<std::uint64_t> stopped_ns = {};  // that all ranks stood still

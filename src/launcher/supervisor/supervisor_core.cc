@@ -107,6 +107,9 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
     case Kind::kImagesWritten:
       on_images_written(e);
       break;
+    case Kind::kCommitted:
+      record("checkpoint", e, false).checkpoint = e.value;
+      break;
     case Kind::kCatchingUp:
       on_catching_up(e);
       break;

@@ -56,6 +56,7 @@ struct Event {
     kNotice,         // text
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
                      // stopped
+    kCommitted,      // value = a checkpoint that all ranks have made
     kCatchingUp,     // position: a look at a rank that was started again and is not live yet
     kForeignAbi,     // text = soname
     kUnfired,        // text = the --kill; after the last rank ended

@@ -17,7 +17,7 @@ import unittest
 sys.dont_write_bytecode = True  # the source directory stays as it is
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from processes import FtrunProcess, run_ftrun  # noqa: E402
+from processes import FtrunProcess, run_ftrun, standing  # noqa: E402, F401
 
 LIMIT_S = 30
 OPTIONS = argparse.Namespace()

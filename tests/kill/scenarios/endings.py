@@ -4,6 +4,7 @@ import re
 import signal
 
 from harness import Kill, check_deaths, require, scenario
+from processes import standing
 
 SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGKILL
 
@@ -95,9 +96,10 @@ def deadlock(t, n):
         require(result.took_s < 15, f"it took {result.took_s} s", result)
         require(messages(result)[-1].startswith("rejoin: deadlock:"), "it does not say so", result)
         line = re.search(r"lines (\d+)", result.out)[1]
+        where = standing(result.err)
         for rank in range(n):
-            where = rf"rank {rank} \(process \d+, [^)]*\) is in Barrier #\d+ at \S*crossed\.c:{line}:"
-            require(re.search(where, result.err), f"rank {rank}: no call site", result)
+            wanted = rf"in Barrier #\d+ at \S*crossed\.c:{line}:"
+            require(re.match(wanted, where[rank][0]), f"rank {rank}: no call site", result)
 
 
 # ------------------------------------------------------------------------------- what ftrun is told

@@ -1,0 +1,389 @@
+#include "launcher/inspect/journal_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "journal/log.h"
+#include "recovery/rank.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using engine::Offset;
+using recovery::OpKind;
+
+// Bytes of an operation's result, where its signature tells; else 0.
+std::uint64_t result_bytes(const engine::Signature& s, std::uint32_t members) {
+  switch (static_cast<OpKind>(s.kind)) {
+    case OpKind::kBcast:
+    case OpKind::kAllreduce:
+    case OpKind::kIbcast:
+    case OpKind::kIallreduce:
+      return s.bytes;
+    case OpKind::kAllgather:
+    case OpKind::kIallgather:
+    case OpKind::kCommSplit:
+      return s.bytes * members;
+    default:
+      return 0;
+  }
+}
+
+// The mapped file. Every look is checked; the first bad one is remembered.
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : file_(file) {}
+
+  // `count` Ts at `offset`; nullptr if they do not lie in the file.
+  template <class T>
+  const T* at(Offset offset, std::uint64_t count = 1) {
+    const bool fits = offset % alignof(T) == 0 && offset <= file_.size() &&
+                      count <= (file_.size() - offset) / sizeof(T);
+    if (!fits) {
+      damaged_at_ = damaged_at_.value_or(offset);
+      return nullptr;
+    }
+    return reinterpret_cast<const T*>(file_.data() + offset);
+  }
+
+  // `count` bytes that a record leads to, which may have been overwritten: nullptr is no damage.
+  const char* bytes(Offset offset, std::uint64_t count) const {
+    const bool fits = offset <= file_.size() && count <= file_.size() - offset;
+    return fits ? file_.data() + offset : nullptr;
+  }
+
+  // Whether a log can be walked: its rings lie in the file, one behind the other, so that no more
+  // elements are kept than there is room for.
+  template <class T>
+  bool whole(const engine::Log& log) {
+    const std::uint32_t rings = log.rings.load();
+    std::uint64_t from = 0;
+    for (std::uint32_t k = 0; k < std::min(rings, engine::kLogRings); ++k) {
+      const engine::LogRing& ring = log.ring[k];
+      const bool good = std::has_single_bit(ring.capacity) && ring.from >= from &&
+                        ring.from <= log.tail.load() && at<T>(ring.at, ring.capacity) != nullptr;
+      if (!good) return damaged(&log);
+      from = ring.from;
+    }
+    return rings <= engine::kLogRings || damaged(&log);
+  }
+
+  // Element `index` of a log; nullptr if it does not lie in the file. REQUIRES whole<T>(log) and
+  // kept(log, index).
+  template <class T>
+  const T* element(const engine::Log& log, std::uint64_t index) {
+    if (const int k = ring_of(log, index); k >= 0) {
+      const engine::LogRing& ring = log.ring[k];
+      return at<T>(ring.at + ((index - ring.from) & (ring.capacity - 1)) * sizeof(T));
+    }
+    const std::uint32_t chunk = engine::log_chunk(index);
+    if (chunk >= engine::kLogChunks || log.chunk[chunk] == 0) {
+      damaged(&log);
+      return nullptr;
+    }
+    const std::uint64_t skipped = index - engine::log_chunk_begin(chunk);
+    return at<T>(log.chunk[chunk] + skipped * sizeof(T));
+  }
+
+  // False: it was overwritten, behind a checkpoint or after the journal was full.
+  static bool kept(const engine::Log& log, std::uint64_t index) {
+    const int k = ring_of(log, index);
+    return k < 0 || end_of(log, k) - index <= log.ring[k].capacity;
+  }
+  // The first element from `index` on that is kept, or the number of elements. REQUIRES !kept().
+  static std::uint64_t next_kept(const engine::Log& log, std::uint64_t index) {
+    const int k = ring_of(log, index);
+    return end_of(log, k) - std::min(log.ring[k].capacity, end_of(log, k) - log.ring[k].from);
+  }
+
+  std::optional<Offset> damaged_at() const { return damaged_at_; }
+
+ private:
+  bool damaged(const void* p) {
+    const Offset at = static_cast<Offset>(static_cast<const char*>(p) - file_.data());
+    damaged_at_ = damaged_at_.value_or(at);
+    return false;
+  }
+  static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
+  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
+    int k = rings_of(log) - 1;
+    while (k >= 0 && index < log.ring[k].from) --k;
+    return k;
+  }
+  static std::uint64_t end_of(const engine::Log& log, int k) {
+    return k + 1 < rings_of(log) ? log.ring[k + 1].from : log.tail.load();
+  }
+
+  std::string_view file_;
+  std::optional<Offset> damaged_at_;
+};
+
+std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
+  std::vector<VersionFacts> versions;
+  for (const journal::Version& v : region.version) {
+    const std::uint64_t number = v.number.load();
+    if (number == 0) continue;
+    versions.push_back({number, v.made_wall_ns, v.ordinal, v.global_bytes, v.local.bytes});
+  }
+  std::sort(versions.begin(), versions.end(),
+            [](const VersionFacts& a, const VersionFacts& b) { return a.number < b.number; });
+  return versions;
+}
+
+class Walk {
+ public:
+  Walk(std::string_view file, const InspectOptions& options, const DescribeSite& describe,
+       JournalVisitor& visitor)
+      : reader_(file), options_(options), describe_(describe), visitor_(visitor) {}
+
+  std::optional<Error> go(const std::string& path);
+
+ private:
+  // All of them: false if the file is damaged.
+  bool walk_rank(std::uint32_t rank);
+  bool find_blocks(const engine::RegionHead& region,
+                   std::vector<const engine::ContextBlock*>* blocks);
+  bool walk_communicator(const engine::RegionHead& region, const engine::ContextBlock& block,
+                         CommunicatorFacts& facts);
+  bool read_operation(const engine::RegionHead& region, std::uint32_t members,
+                      const engine::Record& record, OperationFacts* facts);
+  bool walk_channels(std::uint32_t rank, const engine::RegionHead& region);
+
+  // The call of a record; nullptr: the file is damaged.
+  const engine::CallEntry* call_of(const engine::RegionHead& region, const engine::Record& record) {
+    const std::uint32_t index = record.call & engine::kCallIndex;
+    if (index >= region.calls.tail.load()) return nullptr;
+    return reader_.element<engine::CallEntry>(region.calls, index);
+  }
+  // Names the communicators of a rank that its own records tell of.
+  bool name_children(const engine::RegionHead& region, const engine::ContextBlock& parent);
+  std::string site_of(const engine::RegionHead& region, const engine::CallEntry& call);
+  // The bytes of a result: they are there for as long as nothing that was in the journal has been
+  // given back.
+  std::string_view result_of(const engine::Record& record, std::uint64_t bytes, Offset* at);
+
+  Reader reader_;
+  const InspectOptions& options_;
+  const DescribeSite& describe_;
+  JournalVisitor& visitor_;
+  const engine::SegmentHeader* header_ = nullptr;
+  std::map<std::uint64_t, std::string> names_;  // of contexts
+};
+
+std::optional<Error> Walk::go(const std::string& path) {
+  const Error foreign{path + " is no journal of this version of Rejoin"};
+  header_ = reader_.at<engine::SegmentHeader>(0);
+  if (header_ == nullptr || header_->magic != engine::kSegmentMagic) return foreign;
+  const std::uint32_t ranks = header_->ranks;
+  if (ranks < 1 || ranks > engine::kMaxRanks) return foreign;
+  if (options_.rank && *options_.rank >= ranks) {
+    return Error{"--rank " + std::to_string(*options_.rank) + ": the job has ranks 0 to " +
+                     std::to_string(ranks - 1),
+                 kExitUsage};
+  }
+  const auto* controls = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader), ranks);
+  if (controls == nullptr) return foreign;
+  JournalFacts facts = {header_->job,
+                        header_->started_wall_ns,
+                        ranks,
+                        header_->epoch.load(),
+                        0,
+                        header_->journal_full.load() != 0};
+  for (std::uint32_t r = 0; r < ranks; ++r) facts.bytes += controls[r].backed_bytes.load();
+  visitor_.job(facts);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if ((!options_.rank || *options_.rank == r) && !walk_rank(r)) {
+      return Error{path + " is damaged at byte " +
+                   std::to_string(reader_.damaged_at().value_or(0))};
+    }
+  }
+  return {};
+}
+
+bool Walk::walk_rank(std::uint32_t rank) {
+  const auto* region =
+      reader_.at<engine::RegionHead>(header_->first_region + rank * header_->region_bytes);
+  if (region == nullptr || !reader_.whole<engine::CallEntry>(region->calls) ||
+      !reader_.whole<engine::ModuleEntry>(region->modules)) {
+    return false;
+  }
+  const auto* control = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader) +
+                                                        rank * sizeof(engine::RankControl));
+  const auto* channels = reader_.at<engine::Log>(region->channels, header_->ranks);
+  std::vector<const engine::ContextBlock*> blocks;
+  if (control == nullptr || channels == nullptr || !find_blocks(*region, &blocks)) return false;
+  RankFacts facts = {};
+  facts.rank = rank;
+  facts.incarnations = control->incarnation.load() + 1;
+  facts.communicators = blocks.size();
+  for (const engine::ContextBlock* b : blocks) facts.operations += b->records.tail.load();
+  for (std::uint32_t to = 0; to < header_->ranks; ++to) facts.messages += channels[to].tail.load();
+  facts.observation_bytes = region->observations.tail.load();
+  facts.journal_bytes = control->backed_bytes.load();
+  facts.versions = versions_of(*region);
+  visitor_.rank(facts);
+  names_ = {{engine::world_context(), "MPI_COMM_WORLD"},
+            {engine::self_context(rank), "MPI_COMM_SELF"}};
+  for (const engine::ContextBlock* block : blocks) {
+    if (names_.size() < blocks.size() + 2 && !name_children(*region, *block)) return false;
+  }
+  for (const engine::ContextBlock* block : blocks) {
+    CommunicatorFacts communicator = {};
+    communicator.rank = rank;
+    if (!walk_communicator(*region, *block, communicator)) return false;
+  }
+  return walk_channels(rank, *region);
+}
+
+bool Walk::find_blocks(const engine::RegionHead& region,
+                       std::vector<const engine::ContextBlock*>* blocks) {
+  const std::uint32_t tables = std::min(region.contexts.tables.load(), journal::kContextTables);
+  for (std::uint32_t k = 0; k < tables; ++k) {
+    const std::size_t size = std::size_t{journal::kFirstTableEntries} << k;
+    const auto* table = reader_.at<journal::ContextEntry>(region.contexts.at[k], size);
+    if (table == nullptr) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+      const engine::Offset at = table[i].block.load();
+      if (table[i].context.load() == 0 || at == journal::kReclaimed) continue;
+      const auto* block = reader_.at<engine::ContextBlock>(at);
+      if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
+      blocks->push_back(block);
+    }
+  }
+  // In the order in which the program made them.
+  std::sort(blocks->begin(), blocks->end());
+  return true;
+}
+
+bool Walk::name_children(const engine::RegionHead& region, const engine::ContextBlock& parent) {
+  const auto known = names_.find(parent.context);
+  if (known == names_.end()) return true;
+  const std::uint64_t count = parent.records.tail.load();
+  const std::uint64_t read = options_.limit == 0 ? count : std::min(count, options_.limit);
+  for (std::uint64_t i = 0; i < read; ++i) {
+    if (!Reader::kept(parent.records, i)) i = Reader::next_kept(parent.records, i);
+    if (i >= read) break;
+    const auto* record = reader_.element<engine::Record>(parent.records, i);
+    const auto* call = record == nullptr ? nullptr : call_of(region, *record);
+    if (call == nullptr) return false;
+    const auto kind = static_cast<OpKind>(call->signature.kind);
+    const bool split = kind == OpKind::kCommSplit;
+    if (!split && kind != OpKind::kCommDup && kind != OpKind::kCommIdup &&
+        kind != OpKind::kCartCreate && kind != OpKind::kGraphCreate) {
+      continue;
+    }
+    std::uint32_t colour = 0;
+    if (split) {
+      constexpr std::uint64_t kColourAndKey = 8;  // of each member, 4 bytes each
+      Offset at = 0;
+      const std::string_view all = result_of(*record, parent.size * kColourAndKey, &at);
+      if (all.empty() || parent.rank >= parent.size) continue;
+      std::memcpy(&colour, all.data() + parent.rank * kColourAndKey, sizeof colour);
+    }
+    std::string name = std::string("MPI_") + recovery::name_of(kind) + " " + std::to_string(i) +
+                       " of " + known->second;
+    if (split) name += ", colour " + std::to_string(static_cast<std::int32_t>(colour));
+    names_.emplace(engine::derive_context(parent.context, i, colour), std::move(name));
+  }
+  return true;
+}
+
+bool Walk::walk_communicator(const engine::RegionHead& region, const engine::ContextBlock& block,
+                             CommunicatorFacts& facts) {
+  const auto* members = reader_.at<std::uint32_t>(block.members, block.size);
+  if (members == nullptr) return false;
+  const std::uint64_t count = block.records.tail.load();
+  facts.context = block.context;
+  if (const auto name = names_.find(block.context); name != names_.end()) facts.name = name->second;
+  facts.member = block.rank;
+  facts.members.assign(members, members + block.size);
+  facts.operations = count;
+  visitor_.communicator(facts);
+  const std::uint64_t shown = options_.limit == 0 ? count : std::min(count, options_.limit);
+  for (std::uint64_t i = 0; i < shown; ++i) {
+    if (!Reader::kept(block.records, i)) {
+      i = Reader::next_kept(block.records, i);
+      visitor_.not_kept(facts, i);
+      if (i >= shown) break;
+    }
+    const auto* record = reader_.element<engine::Record>(block.records, i);
+    OperationFacts operation = {};
+    operation.rank = facts.rank;
+    operation.sequence = i;
+    if (record == nullptr || !read_operation(region, block.size, *record, &operation)) return false;
+    visitor_.operation(facts, operation);
+  }
+  if (shown < count) visitor_.more(facts, count - shown);
+  return true;
+}
+
+bool Walk::read_operation(const engine::RegionHead& region, std::uint32_t members,
+                          const engine::Record& record, OperationFacts* facts) {
+  const engine::CallEntry* call = call_of(region, record);
+  if (call == nullptr) return false;
+  const recovery::Shape shape = recovery::shape_of(call->signature);
+  facts->name = recovery::name_of(static_cast<OpKind>(call->signature.kind));
+  facts->site = site_of(region, *call);
+  facts->element_bytes = shape.element_bytes;
+  facts->count = shape.count;
+  facts->root = call->signature.root;
+  if (call->signature.type < engine::kElements) {
+    facts->element = static_cast<engine::Element>(call->signature.type);
+  }
+  if (call->signature.operation < engine::kOperators) {
+    facts->reduces = static_cast<engine::Operator>(call->signature.operation);
+  }
+  facts->failed = (record.call & engine::kRecordFailed) != 0;
+  facts->result_bytes = facts->failed ? 0 : result_bytes(call->signature, members);
+  facts->result = result_of(record, facts->result_bytes, &facts->at);
+  return true;
+}
+
+std::string_view Walk::result_of(const engine::Record& record, std::uint64_t bytes, Offset* at) {
+  if (bytes <= engine::kInlineBytes) {
+    return {reinterpret_cast<const char*>(&record.value), static_cast<std::size_t>(bytes)};
+  }
+  *at = record.value;
+  const bool given_back =
+      header_->goes_back_to.load() != journal::Return{} || header_->journal_full.load() != 0;
+  if (given_back) return {};
+  const char* first = reader_.bytes(record.value, bytes);
+  return first == nullptr ? std::string_view() : std::string_view(first, bytes);
+}
+
+std::string Walk::site_of(const engine::RegionHead& region, const engine::CallEntry& call) {
+  if (call.module >= region.modules.tail.load()) return "unknown place";
+  const auto* module = reader_.element<engine::ModuleEntry>(region.modules, call.module);
+  return module == nullptr ? "unknown place" : describe_(*module, call.place);
+}
+
+bool Walk::walk_channels(std::uint32_t rank, const engine::RegionHead& region) {
+  const auto* channels = reader_.at<engine::Log>(region.channels, header_->ranks);
+  for (std::uint32_t to = 0; channels != nullptr && to < header_->ranks; ++to) {
+    const std::uint64_t count = channels[to].tail.load();
+    if (count == 0) continue;
+    if (!reader_.whole<engine::ChannelEntry>(channels[to])) return false;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (!Reader::kept(channels[to], i)) i = Reader::next_kept(channels[to], i);
+      if (i >= count) break;
+      const auto* entry = reader_.element<engine::ChannelEntry>(channels[to], i);
+      if (entry == nullptr) return false;
+      bytes += entry->bytes;
+    }
+    visitor_.channel({rank, to, count, bytes});
+  }
+  return channels != nullptr;
+}
+
+}  // namespace
+
+std::optional<Error> read_journal(const std::string& path, std::string_view file,
+                                  const InspectOptions& options, const DescribeSite& describe,
+                                  JournalVisitor& visitor) {
+  return Walk(file, options, describe, visitor).go(path);
+}
+
+}  // namespace rejoin::launcher

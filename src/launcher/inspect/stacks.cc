@@ -1,0 +1,196 @@
+#include "launcher/inspect/stacks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <tuple>
+
+namespace rejoin::launcher {
+namespace {
+
+struct Frame {
+  std::string name;    // or the address
+  std::string module;  // "libc.so.6"; empty: not told
+  std::string place;   // "solver.c:12"; likewise
+};
+
+std::string base_name(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+// Cuts what follows the last `mark` off `text`, and returns it.
+std::string cut_behind(std::string_view& text, std::string_view mark) {
+  const std::size_t at = text.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  const std::string_view behind = text.substr(at + mark.size());
+  text = text.substr(0, at);
+  return std::string(behind);
+}
+
+// "void f<int>(long)" -> "void f<int>": up to the parenthesis that opens outside of < >.
+std::string_view without_arguments(std::string_view name) {
+  int depth = 0;
+  for (std::size_t i = 1; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (name[i] == '(' && depth <= 0) return name.substr(0, name[i - 1] == ' ' ? i - 1 : i);
+  }
+  return name;
+}
+
+// "#3  0x000055d0 main - /home/u/a.out", "#3  0x000055d0 in main (argc=1) at a.c:3".
+std::optional<Frame> parse_frame(std::string_view line) {
+  if (line.size() < 2 || line[0] != '#' || std::isdigit(static_cast<unsigned char>(line[1])) == 0) {
+    return {};
+  }
+  line.remove_prefix(std::min(line.find(' '), line.size()));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  Frame frame;
+  std::string address;
+  if (line.starts_with("0x")) {
+    address = line.substr(0, line.find(' '));
+    line.remove_prefix(address.size());
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (line.starts_with("in ")) line.remove_prefix(3);
+  }
+  if (line.starts_with("- ")) {  // of eu-stack, without a name
+    frame.module = base_name(line.substr(2));
+    line = {};
+  } else if (std::string module = cut_behind(line, " - "); !module.empty()) {
+    frame.module = base_name(module);
+  } else if (std::string place = cut_behind(line, ") at "); !place.empty()) {
+    frame.place = base_name(place);
+  } else {
+    frame.module = base_name(cut_behind(line, ") from "));
+  }
+  frame.name = without_arguments(line);
+  if (frame.name.empty() || frame.name == "??") frame.name = address;
+  if (frame.name.empty()) return {};
+  return frame;
+}
+
+bool is_ours(const Frame& f) {
+  return f.module.starts_with("libmpi.so") || f.module.starts_with("librejoin") ||
+         f.name.find("rejoin::") != std::string::npos || f.name.starts_with("PMPI_");
+}
+
+bool calls_main(const Frame& f) {
+  return f.name.starts_with("__libc_start") || f.name == "_start" || f.name == "start_thread" ||
+         f.name.starts_with("clone3") || f.name == "__clone3";
+}
+
+std::string text_of(const Frame& f) {
+  const std::string& where = f.place.empty() ? f.module : f.place;
+  return f.name + (where.empty() ? "" : " (" + where + ")");
+}
+
+// What our library calls to wait and to copy.
+bool is_leaf(const Frame& f) { return f.name == "syscall" || f.module.starts_with("libc.so"); }
+
+void put_frames(const std::vector<Frame>& frames, std::vector<std::string>* lines) {
+  constexpr std::size_t kMostLeaves = 2;
+  std::size_t end = frames.size();
+  while (end > 0 && calls_main(frames[end - 1])) --end;
+  for (std::size_t i = 0; i < end;) {
+    std::size_t behind = i;
+    while (i == 0 && behind < std::min(end, kMostLeaves) && is_leaf(frames[behind])) ++behind;
+    const std::size_t first = behind;
+    while (behind < end && is_ours(frames[behind])) ++behind;
+    const std::string number = "#" + std::to_string(i);
+    if (behind == first) {
+      lines->push_back(number + " " + text_of(frames[i]));
+      ++i;
+    } else {
+      const bool one = behind == i + 1;
+      lines->push_back(number + (one ? "" : " to #" + std::to_string(behind - 1)) + " in Rejoin");
+      i = behind;
+    }
+  }
+}
+
+std::string numbers_text(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (end - i < 3) end = i + 1;
+    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (end - i > 1) text += "-" + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+std::string heading_of(const std::vector<const Stood*>& group) {
+  constexpr std::size_t kMostNamed = 4;
+  const Stood& first = *group.front();
+  std::vector<std::uint32_t> ranks;
+  std::string processes;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    ranks.push_back(group[i]->rank);
+    if (i == kMostNamed) processes += ", ...";
+    if (i < kMostNamed) processes += (i == 0 ? "" : ", ") + std::to_string(group[i]->pid);
+  }
+  const bool one = group.size() == 1;
+  const std::string who = (one ? "rejoin: rank " : "rejoin: ranks ") + numbers_text(ranks);
+  if (first.pid == 0) return who + (one ? " has ended\n" : " have ended\n");
+  return who + (one ? " (process " : " (processes ") + processes + ", " + first.state +
+         (one ? ") is " : ") are ") + first.where + "\n";
+}
+
+}  // namespace
+
+std::vector<std::string> short_stack(std::string_view debugger_output) {
+  struct Thread {
+    std::string heading;
+    std::vector<Frame> frames;
+  };
+  std::vector<Thread> threads;
+  std::vector<std::string> lines;  // of Python first
+  while (!debugger_output.empty()) {
+    const std::size_t end = std::min(debugger_output.find('\n'), debugger_output.size());
+    const std::string_view line = debugger_output.substr(0, end);
+    debugger_output.remove_prefix(std::min(end + 1, debugger_output.size()));
+    if (line.starts_with("Thread ") || line.starts_with("TID ")) {
+      threads.push_back({std::string(line), {}});
+    } else if (line.starts_with("  File \"")) {
+      lines.emplace_back(line.substr(2));
+    } else if (auto frame = parse_frame(line); frame) {
+      if (threads.empty()) threads.emplace_back();
+      threads.back().frames.push_back(std::move(*frame));
+    }
+  }
+  for (const Thread& thread : threads) {
+    if (threads.size() > 1) lines.push_back(thread.heading);
+    put_frames(thread.frames, &lines);
+  }
+  return lines;
+}
+
+std::string standing_text(const std::vector<Stood>& ranks) {
+  using Key = std::tuple<bool, std::string, std::string, std::vector<std::string>>;
+  std::map<Key, std::vector<const Stood*>> groups;
+  for (const Stood& s : ranks) {
+    if (s.pid == 0) {
+      groups[{true, "", "", {}}].push_back(&s);
+    } else {
+      groups[{false, s.where, s.state, s.lines}].push_back(&s);
+    }
+  }
+  std::vector<const std::vector<const Stood*>*> order;
+  for (const auto& [key, group] : groups) order.push_back(&group);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::tuple(a->size(), a->front()->rank) < std::tuple(b->size(), b->front()->rank);
+  });
+  std::string text;
+  for (const auto* group : order) {
+    text += heading_of(*group);
+    if (group->front()->pid == 0) continue;
+    for (const std::string& line : group->front()->lines) text += "    " + line + "\n";
+  }
+  return text;
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,36 @@
+// What debuggers print of stacks, made short, for whoever looks for the rank that is elsewhere.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rejoin::launcher {
+
+// A process's stacks as a few lines without indentation, from the output of eu-stack -m or of gdb:
+// "#5 main (a.out)"; "#0 to #4 in Rejoin" for frames of our library, and of libc above them; no
+// addresses where there are names; nothing of what calls main. Lines of gdb's py-bt, which tell of
+// Python's frames, come first. Of several threads each has a heading.
+std::vector<std::string> short_stack(std::string_view debugger_output);
+
+// How one rank was found.
+struct Stood {
+  std::uint32_t rank;
+  pid_t pid;          // 0: ended
+  std::string state;  // "sleeping"
+  std::string where;  // "in Allreduce #12 at solver.c:3::main"
+  std::vector<std::string> lines;
+};
+
+// Ranks that stand at the same place with the same stack are told together; those that are fewest
+// first. At most a few process ids are named.
+//
+//     rejoin: rank 2 (process 17, sleeping) is after Allreduce #5
+//         #0 sleep (libc.so.6)
+//     rejoin: ranks 0, 1, 3-9 (processes 15, 16, 18, ..., sleeping) are in Barrier #6
+std::string standing_text(const std::vector<Stood>& ranks);
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,21 @@
+// Elements of a result as numbers.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "engine/kernels.h"
+
+namespace rejoin::launcher {
+
+// The first elements of `bytes`, at most `most` of them: "1.5 2 -7 ..."; those of MINLOC and MAXLOC
+// "7@3", complex ones "(1,-2)". Empty: such elements cannot be printed.
+std::string elements_text(engine::Element element, std::string_view bytes, std::size_t most);
+
+// "double", "complex double", "double and int"; "" for kNone.
+const char* name_of(engine::Element element);
+// "sum"; "" for kNull.
+const char* name_of(engine::Operator operation);
+
+}  // namespace rejoin::launcher

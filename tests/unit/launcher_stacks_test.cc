@@ -1,0 +1,92 @@
+// Stacks of debuggers, made short; and ranks that stand together.
+#include <gtest/gtest.h>
+
+#include "launcher/inspect/stacks.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+TEST(ShortStack, OfEuStack) {
+  EXPECT_EQ(short_stack(
+                "PID 7 - process\n"
+                "TID 7:\n"
+                "#0  0x00007ffff7fb668d     syscall - /usr/lib/librejoin_libc.so\n"
+                "#1  0x00007ffff7f28c8c     rejoin::Host::poll(unsigned int) - /r/libmpi.so.40\n"
+                "#2  0x00007ffff7ec45b9     void rejoin::wait<A<B(int)>, C>(A&) - /r/libmpi.so.40\n"
+                "#3  0x00007ffff7ef5a50     PMPI_Barrier - /r/libmpi.so.40\n"
+                "#4  0x000055555555521f     solve(int, long) - /home/u/a b\n"
+                "#5  0x0000555555555230 - /home/u/libx.so\n"
+                "#6  0x0000555555555240     main - /home/u/a b\n"
+                "#7  0x00007ffff7cbd24a     __libc_start_call_main - /usr/lib/libc.so.6\n"
+                "#8  0x00007ffff7cbd305     __libc_start_main@@GLIBC_2.34 - /usr/lib/libc.so.6\n"
+                "#9  0x00005555555550c1     _start - /home/u/a b\n"),
+            (Lines{"#0 to #3 in Rejoin", "#4 solve (a b)", "#5 0x0000555555555230 (libx.so)",
+                   "#6 main (a b)"}));
+}
+
+TEST(ShortStack, OfGdb) {
+  EXPECT_EQ(short_stack("Using host libthread_db library \"/lib/libthread_db.so.1\".\n"
+                        "\n"
+                        "Thread 1 (Thread 0x7f87 (LWP 72) \"sleep\"):\n"
+                        "#0  syscall () at ../sysdeps/unix/sysv/linux/x86_64/syscall.S:38\n"
+                        "#1  0x00007f rejoin::Host::sleep (this=0x1) at ../src/host.cc:160\n"
+                        "#2  0x00007f in rejoin::f<int, char (*)(long)> (a=3, b=...) at /x/f.h:2\n"
+                        "#3  0x00005606a9b254af in ?? ()\n"
+                        "#4  0x00007f in iterate (n=<optimized out>) at /home/u/solver.c:12\n"
+                        "#5  0x00007f in dlfunc () from /usr/lib/libother.so\n"
+                        "#6  0x00007f in main () at a.c:3\n"),
+            (Lines{"#0 to #2 in Rejoin", "#3 0x00005606a9b254af", "#4 iterate (solver.c:12)",
+                   "#5 dlfunc (libother.so)", "#6 main (a.c:3)"}));
+}
+
+// The program's own code that we call, and a rank that is not in MPI.
+TEST(ShortStack, OnlyOursIsFolded) {
+  EXPECT_EQ(short_stack("#0  0x1 user_sum - /a.out\n"
+                        "#1  0x1 rejoin::fold() - /libmpi.so.40\n"
+                        "#2  0x1 PMPI_Allreduce - /libmpi.so.40\n"
+                        "#3  0x1 main - /a.out\n"),
+            (Lines{"#0 user_sum (a.out)", "#1 to #2 in Rejoin", "#3 main (a.out)"}));
+  EXPECT_EQ(short_stack("#0  0x1 clock_nanosleep - /libc.so.6\n#1  0x1 sleep - /libc.so.6\n"
+                        "#2  0x1 main - /a.out\n"),
+            (Lines{"#0 clock_nanosleep (libc.so.6)", "#1 sleep (libc.so.6)", "#2 main (a.out)"}));
+  EXPECT_EQ(short_stack("#0  0x1 PMPI_Wtime - /libmpi.so.40\n"), Lines{"#0 in Rejoin"});
+}
+
+TEST(ShortStack, ThreadsAndPython) {
+  EXPECT_EQ(short_stack("Traceback (most recent call first):\n"
+                        "  File \"train.py\", line 3, in step\n"
+                        "    comm.Allreduce(a, b)\n"
+                        "Thread 2 (LWP 8):\n#0  0x1 in work () at w.c:1\n"
+                        "Thread 1 (LWP 7):\n#0  0x1 in main () at a.c:1\n"),
+            (Lines{"File \"train.py\", line 3, in step", "Thread 2 (LWP 8):", "#0 work (w.c:1)",
+                   "Thread 1 (LWP 7):", "#0 main (a.c:1)"}));
+  EXPECT_EQ(short_stack(""), Lines{});
+  EXPECT_EQ(short_stack("#\n#x\n#1\n\n"), Lines{});
+}
+
+TEST(Standing, ThoseWhoAreFewestFirst) {
+  std::vector<Stood> ranks;
+  for (std::uint32_t r = 0; r < 9; ++r) {
+    ranks.push_back({r, static_cast<pid_t>(100 + r), "sleeping", "in Barrier #6", {"#0 main"}});
+  }
+  ranks[2] = {2, 102, "running", "after Allreduce #5", {"#0 loop", "#1 main"}};
+  ranks[5].pid = 0;
+  ranks[6].lines = {"#0 other"};
+  EXPECT_EQ(standing_text(ranks),
+            "rejoin: rank 2 (process 102, running) is after Allreduce #5\n"
+            "    #0 loop\n"
+            "    #1 main\n"
+            "rejoin: rank 5 has ended\n"
+            "rejoin: rank 6 (process 106, sleeping) is in Barrier #6\n"
+            "    #0 other\n"
+            "rejoin: ranks 0, 1, 3, 4, 7, 8 (processes 100, 101, 103, 104, ..., sleeping) are in "
+            "Barrier #6\n"
+            "    #0 main\n");
+  for (Stood& s : ranks) s.pid = 0;
+  EXPECT_EQ(standing_text(ranks), "rejoin: ranks 0-8 have ended\n");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
