@@ -207,7 +207,10 @@ class JsonPrinter : public JournalVisitor {
  private:
   using Json = nlohmann::ordered_json;
 
-  static double seconds(std::uint64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
+  static double seconds(std::uint64_t ns) {
+    const std::uint64_t us = ns / 1000;
+    return static_cast<double>(us) / 1e6;
+  }
   void put(const Json& json) {
     out_(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
