@@ -55,6 +55,7 @@ __all__ = [
     "broadcast",
     "load_checkpoint",
     "checkpoint",
+    "lazy_checkpoint",
     "version_number",
 ]
 
@@ -299,6 +300,32 @@ def checkpoint(global_model, local_model=None):
     _flush()
     _announce(library)
     library.RabitCheckPoint(global_bytes, len(global_bytes), local_bytes, len(local_bytes or b""))
+
+
+def lazy_checkpoint(global_model):
+    """Keeps a global model, pickling it only when it is worth it; else a checkpoint is a number.
+
+    A restarted rank goes on from the newest model that was pickled, and replays what came after it:
+    for models that are large beside what an iteration computes. The library decides when, at rank 0:
+    so that pickling costs a fiftieth of the time, or when the journal has grown. There is no local
+    model. What pickle raises then ends the job, since the others have been told already.
+
+    Flushes as checkpoint() does.
+    """
+    library = _joined("lazy_checkpoint")
+
+    def serialize(_, stream):
+        try:
+            model = _models.dump(global_model)
+        except BaseException:  # no exception passes through the library
+            traceback.print_exc()
+            _flush()
+            os._exit(1)
+        library.RabitStreamWrite(stream, model, len(model))
+
+    _flush()
+    _announce(library)
+    library.RabitLazyCheckPoint(_library.SERIALIZE(serialize), None)
 
 
 def version_number():

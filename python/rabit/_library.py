@@ -9,6 +9,7 @@ NAME = "librabit.so"
 ANCESTORS_NAMES = ("standard", "mock", "mpi")
 
 PREPARE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+SERIALIZE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def _status(code):
@@ -43,6 +44,8 @@ _SIGNATURES = {
         _status,
         [ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_ulong],
     ),
+    "RabitLazyCheckPoint": (_status, [SERIALIZE, ctypes.c_void_p]),
+    "RabitStreamWrite": (None, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong]),
     "rejoin_bootstrap": (None, [ctypes.c_char_p]),
     "rejoin_call_site": (None, [ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p]),
 }

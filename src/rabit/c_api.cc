@@ -20,6 +20,11 @@ using rabit::internal::is_operator;
 using rabit::internal::is_type;
 using rabit::internal::Prepare;
 
+struct LazyModel {
+  void (*serialize)(void* argument, void* stream);
+  void* argument;
+};
+
 constexpr Caller kUnknown{nullptr, 0, nullptr, false};
 
 int refuse(const char* function, const char* what, int number) {
@@ -100,4 +105,19 @@ int RabitCheckPoint(const char* global_model, rbt_ulong global_len, const char* 
                     rbt_ulong local_len) {
   rabit::internal::checkpoint(Bytes{global_model, global_len}, Bytes{local_model, local_len});
   return 0;
+}
+
+int RabitLazyCheckPoint(void (*serialize)(void* argument, void* stream), void* argument) {
+  const LazyModel lazy{serialize, argument};
+  rabit::internal::checkpoint_lazily(
+      [](const void* model, rabit::internal::LazyTarget* target) {
+        const auto* self = static_cast<const LazyModel*>(model);
+        self->serialize(self->argument, target);
+      },
+      &lazy);
+  return 0;
+}
+
+void RabitStreamWrite(void* stream, const char* data, rbt_ulong size) {
+  rabit::internal::write_lazily(static_cast<rabit::internal::LazyTarget*>(stream), data, size);
 }

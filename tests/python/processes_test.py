@@ -280,6 +280,23 @@ class Killed(unittest.TestCase):
         most = self.bootstrap_operations + self.operations_in_a_round
         self.assertLessEqual(replayed, most, harness.describe(result))
 
+    def test_lazy_checkpoints(self):
+        """A rank goes on from what was pickled, now and then, and replays the rest."""
+        # Which checkpoints are operations depends on the time that they take: the others of a round
+        # are three.
+        self.command = (*self.command[:2], 40, "lazy=1")
+        for rank in range(RANKS):
+            self.recovers(Kill(rank, 100 - rank))
+        result = self.recovers(Kill(0, 60), Kill(1, 100), Kill(2, 100, "after"))
+        self.assertTrue(result.named("checkpoint"), harness.describe(result))
+        self.assertTrue(result.named("live", 1)[-1]["from"].startswith("checkpoint "))
+
+    def test_a_lazy_model_that_cannot_be_pickled(self):
+        result = self.test.run(RANKS, *self.command, "lazy=broken")
+        self.assertEqual(result.code, 1, harness.describe(result))
+        self.assertRegex(result.err, r"(?s)Traceback.*pickle.*lambda")
+        self.assertNotIn("round 1:", result.out)
+
     def test_log_ops(self):
         """The places are those of the Python program."""
         result = self.test.run(RANKS, *self.command, flags=["--log-ops"])

@@ -1,7 +1,8 @@
-"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [mock=...]
+"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [lazy=1] [mock=...]
 
 Each round reduces, broadcasts and makes a checkpoint of a global and a local model; rank 0 prints.
-With NOTES, every call of a prepare function leaves a line in the file NOTES.RANK.
+lazy: the checkpoints are lazy ones, of a large model in which the local one is, too, the same at all
+ranks; lazy=broken: and cannot be pickled. With NOTES, every call of a prepare function leaves a line in the file NOTES.RANK.
 """
 
 import sys
@@ -13,16 +14,22 @@ import rabit
 
 def main():
     rounds, notes = int(sys.argv[1]), [word for word in sys.argv[2:] if "=" not in word]
+    lazy = [word[5:] for word in sys.argv[2:] if word.startswith("lazy=")]
     rabit.init()
     rank, size = rabit.get_rank(), rabit.get_world_size()
 
     version, model, local = rabit.load_checkpoint(with_local=True)
+    mine = 0 if lazy else rank
     # Done in every incarnation: a restarted rank is given what the others had long ago.
     shift = rabit.allreduce(np.array([1.0 + rank]), rabit.SUM, is_bootstrap=True)[0]
     names = rabit.broadcast(["north", "south"] if rank == 0 else None, 0, is_bootstrap=True)
     if version == 0:
         model = {"total": np.zeros(4), "log": []}
-        local = [rank]
+        local = [mine]
+        if lazy:
+            model["ballast"] = np.arange(2e5)
+    elif lazy:
+        local = model["local"]
     for number in range(version, rounds):
 
         def fill(array, number=number):
@@ -40,10 +47,14 @@ def main():
         # Parts that are one and the same here are two in a rank that has loaded them.
         model["total"] = total % 97 + 1
         model["log"].append({"round": number, "word": word, "total": model["total"]})
-        local.append(int(total[0]) % 1009 + rank)
+        local.append(int(total[0]) % 1009 + mine)
         if rank == 0:
             print(f"round {number}: {total[0]:.17g} {word}")
-        rabit.checkpoint(model, local)
+        if lazy:
+            model["local"] = local
+            rabit.lazy_checkpoint(model if lazy != ["broken"] else lambda: None)
+        else:
+            rabit.checkpoint(model, local)
 
     everything = [rabit.broadcast(local, root) for root in range(size)]
     if rank == 0:
