@@ -317,11 +317,11 @@ def lazy_checkpoint(global_model):
     def serialize(_, stream):
         try:
             model = _models.dump(global_model)
-        except BaseException:  # no exception passes through the library
+            library.RabitStreamWrite(stream, model, len(model))
+        except BaseException:  # none passes through the library, which would keep half a model
             traceback.print_exc()
             _flush()
             os._exit(1)
-        library.RabitStreamWrite(stream, model, len(model))
 
     _flush()
     _announce(library)

@@ -116,6 +116,20 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   EXPECT_EQ(printed({}), whole);
 }
 
+// It would be a list of all the memory there is.
+TEST_F(Inspect, MoreMembersThanRanks) {
+  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
+  for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
+    if (entries[i].context.load() == 0) continue;
+    auto* block = reinterpret_cast<engine::ContextBlock*>(job_.base() + entries[i].block.load());
+    for (const std::uint32_t size : {0u, 3u, 0xf0000000u}) {
+      block->size = size;
+      EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos) << size;
+    }
+  }
+}
+
 // Rings of which each place would be printed again and again.
 TEST_F(Inspect, RingsThatCannotBe) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);

@@ -305,12 +305,12 @@ std::string Agent::where(std::uint32_t rank) {
 }
 
 void Agent::print_where_all_stand(bool wait_for_it) {
-  std::vector<pid_t> pids;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) pids.push_back(processes_.pid_of(r));
+  std::vector<Standing> all;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) all.push_back({processes_.pid_of(r), where(r)});
   const pid_t reporter = fork();
   if (reporter == 0) {
     sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
-    print_standing(pids, [this](std::uint32_t rank) { return where(rank); });
+    print_standing(all, [this](std::uint32_t rank) { return where(rank); });
     _exit(0);
   }
   if (reporter < 0) return;

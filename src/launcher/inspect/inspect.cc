@@ -250,7 +250,8 @@ int run_inspect(const InspectOptions& options) {
   std::optional<Error> first;
   for (const std::string& path : options.files) {
     auto error = print_file(path, options, describe);
-    if (std::fflush(stdout) != 0 && !error) error = Error{"standard output cannot be written"};
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (!written && !error) error = Error{"standard output cannot be written"};
     if (!error) continue;
     std::fprintf(stderr, "rejoin: %s\n", error->text.c_str());
     if (!first) first = std::move(error);

@@ -99,13 +99,14 @@ class Reader {
   }
 
   std::optional<Offset> damaged_at() const { return damaged_at_; }
-
- private:
+  // False, always. `p`: where, in the file.
   bool damaged(const void* p) {
     const Offset at = static_cast<Offset>(static_cast<const char*>(p) - file_.data());
     damaged_at_ = damaged_at_.value_or(at);
     return false;
   }
+
+ private:
   static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
   static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
     int k = rings_of(log) - 1;
@@ -154,8 +155,11 @@ class Walk {
   // The call of a record; nullptr: the file is damaged.
   const engine::CallEntry* call_of(const engine::RegionHead& region, const engine::Record& record) {
     const std::uint32_t index = record.call & engine::kCallIndex;
-    if (index >= region.calls.tail.load()) return nullptr;
-    return reader_.element<engine::CallEntry>(region.calls, index);
+    if (index < region.calls.tail.load()) {
+      return reader_.element<engine::CallEntry>(region.calls, index);
+    }
+    reader_.damaged(&record);
+    return nullptr;
   }
   // Names the communicators of a rank that its own records tell of.
   bool name_children(const engine::RegionHead& region, const engine::ContextBlock& parent);
@@ -169,7 +173,7 @@ class Walk {
   const DescribeSite& describe_;
   JournalVisitor& visitor_;
   const engine::SegmentHeader* header_ = nullptr;
-  std::map<std::uint64_t, std::string> names_;  // of contexts
+  std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
 
 std::optional<Error> Walk::go(const std::string& path) {
@@ -224,10 +228,15 @@ bool Walk::walk_rank(std::uint32_t rank) {
   facts.journal_bytes = control->backed_bytes.load();
   facts.versions = versions_of(*region);
   visitor_.rank(facts);
-  names_ = {{engine::world_context(), "MPI_COMM_WORLD"},
-            {engine::self_context(rank), "MPI_COMM_SELF"}};
+  names_.clear();
+  for (const engine::ContextBlock* block : blocks) names_[block->context];
+  names_[engine::world_context()] = "MPI_COMM_WORLD";
+  names_[engine::self_context(rank)] = "MPI_COMM_SELF";
   for (const engine::ContextBlock* block : blocks) {
-    if (names_.size() < blocks.size() + 2 && !name_children(*region, *block)) return false;
+    const bool all_named = std::none_of(names_.begin(), names_.end(),
+                                        [](const auto& name) { return name.second.empty(); });
+    if (all_named) break;
+    if (!name_children(*region, *block)) return false;
   }
   for (const engine::ContextBlock* block : blocks) {
     CommunicatorFacts communicator = {};
@@ -249,6 +258,7 @@ bool Walk::find_blocks(const engine::RegionHead& region,
       if (table[i].context.load() == 0 || at == journal::kReclaimed) continue;
       const auto* block = reader_.at<engine::ContextBlock>(at);
       if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
+      if (block->size < 1 || block->size > header_->ranks) return reader_.damaged(block);
       blocks->push_back(block);
     }
   }
@@ -258,8 +268,9 @@ bool Walk::find_blocks(const engine::RegionHead& region,
 }
 
 bool Walk::name_children(const engine::RegionHead& region, const engine::ContextBlock& parent) {
-  const auto known = names_.find(parent.context);
-  if (known == names_.end()) return true;
+  constexpr std::size_t kLongest = 200;  // each name has its parent's in it
+  const std::string known = names_[parent.context];
+  if (known.empty() || known.size() > kLongest) return true;
   const std::uint64_t count = parent.records.tail.load();
   const std::uint64_t read = options_.limit == 0 ? count : std::min(count, options_.limit);
   for (std::uint64_t i = 0; i < read; ++i) {
@@ -270,6 +281,8 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
     if (call == nullptr) return false;
     const auto kind = static_cast<OpKind>(call->signature.kind);
     const bool split = kind == OpKind::kCommSplit;
+    const bool failed = (record->call & engine::kRecordFailed) != 0;
+    if (failed) continue;
     if (!split && kind != OpKind::kCommDup && kind != OpKind::kCommIdup &&
         kind != OpKind::kCartCreate && kind != OpKind::kGraphCreate) {
       continue;
@@ -282,10 +295,12 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
       if (all.empty() || parent.rank >= parent.size) continue;
       std::memcpy(&colour, all.data() + parent.rank * kColourAndKey, sizeof colour);
     }
-    std::string name = std::string("MPI_") + recovery::name_of(kind) + " " + std::to_string(i) +
-                       " of " + known->second;
-    if (split) name += ", colour " + std::to_string(static_cast<std::int32_t>(colour));
-    names_.emplace(engine::derive_context(parent.context, i, colour), std::move(name));
+    // Of many that it makes some are freed.
+    const auto child = names_.find(engine::derive_context(parent.context, i, colour));
+    if (child == names_.end() || !child->second.empty()) continue;
+    child->second =
+        std::string("MPI_") + recovery::name_of(kind) + " " + std::to_string(i) + " of " + known;
+    if (split) child->second += ", colour " + std::to_string(static_cast<std::int32_t>(colour));
   }
   return true;
 }
@@ -296,7 +311,7 @@ bool Walk::walk_communicator(const engine::RegionHead& region, const engine::Con
   if (members == nullptr) return false;
   const std::uint64_t count = block.records.tail.load();
   facts.context = block.context;
-  if (const auto name = names_.find(block.context); name != names_.end()) facts.name = name->second;
+  facts.name = names_[block.context];
   facts.member = block.rank;
   facts.members.assign(members, members + block.size);
   facts.operations = count;

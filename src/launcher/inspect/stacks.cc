@@ -29,13 +29,19 @@ std::string cut_behind(std::string_view& text, std::string_view mark) {
   return std::string(behind);
 }
 
-// "void f<int>(long)" -> "void f<int>": up to the parenthesis that opens outside of < >.
+// "void f<int>(long)" -> "void f<int>": up to the parenthesis that opens the arguments.
 std::string_view without_arguments(std::string_view name) {
   int depth = 0;
   for (std::size_t i = 1; i < name.size(); ++i) {
-    if (name[i] == '<') ++depth;
-    if (name[i] == '>') --depth;
-    if (name[i] == '(' && depth <= 0) return name.substr(0, name[i - 1] == ' ' ? i - 1 : i);
+    const std::string_view before = name.substr(0, i), rest = name.substr(i);
+    if (before.ends_with("operator")) {  // operator(), operator<, operator->
+      i += rest.starts_with("()") ? 1 : rest.starts_with("<<") || rest.starts_with(">>") ? 1 : 0;
+      continue;
+    }
+    if (name[i] == '<' || name[i] == '{') ++depth;
+    if ((name[i] == '>' && name[i - 1] != '-') || name[i] == '}') --depth;
+    if (name[i] != '(' || depth > 0 || rest.starts_with("(anonymous namespace)")) continue;
+    return name.substr(0, name[i - 1] == ' ' ? i - 1 : i);
   }
   return name;
 }
@@ -58,15 +64,16 @@ std::optional<Frame> parse_frame(std::string_view line) {
   if (line.starts_with("- ")) {  // of eu-stack, without a name
     frame.module = base_name(line.substr(2));
     line = {};
-  } else if (std::string module = cut_behind(line, " - "); !module.empty()) {
-    frame.module = base_name(module);
-  } else if (std::string place = cut_behind(line, ") at "); !place.empty()) {
+  } else if (std::string place = cut_behind(line, ") at "); !place.empty()) {  // of gdb
     frame.place = base_name(place);
+  } else if (std::string module = cut_behind(line, ") from "); !module.empty()) {
+    frame.module = base_name(module);
   } else {
-    frame.module = base_name(cut_behind(line, ") from "));
+    frame.module = base_name(cut_behind(line, " - "));
   }
   frame.name = without_arguments(line);
-  if (frame.name.empty() || frame.name == "??") frame.name = address;
+  // Addresses differ from rank to rank: they are for frames of which nothing else is known.
+  if (frame.name.empty() || frame.name == "??") frame.name = frame.module.empty() ? address : "??";
   if (frame.name.empty()) return {};
   return frame;
 }
@@ -143,28 +150,25 @@ std::string heading_of(const std::vector<const Stood*>& group) {
 }  // namespace
 
 std::vector<std::string> short_stack(std::string_view debugger_output) {
-  struct Thread {
-    std::string heading;
-    std::vector<Frame> frames;
-  };
-  std::vector<Thread> threads;
+  std::vector<std::vector<Frame>> threads;
   std::vector<std::string> lines;  // of Python first
   while (!debugger_output.empty()) {
     const std::size_t end = std::min(debugger_output.find('\n'), debugger_output.size());
     const std::string_view line = debugger_output.substr(0, end);
     debugger_output.remove_prefix(std::min(end + 1, debugger_output.size()));
     if (line.starts_with("Thread ") || line.starts_with("TID ")) {
-      threads.push_back({std::string(line), {}});
+      threads.emplace_back();
     } else if (line.starts_with("  File \"")) {
       lines.emplace_back(line.substr(2));
     } else if (auto frame = parse_frame(line); frame) {
       if (threads.empty()) threads.emplace_back();
-      threads.back().frames.push_back(std::move(*frame));
+      threads.back().push_back(std::move(*frame));
     }
   }
-  for (const Thread& thread : threads) {
-    if (threads.size() > 1) lines.push_back(thread.heading);
-    put_frames(thread.frames, &lines);
+  unsigned number = 0;
+  for (const std::vector<Frame>& thread : threads) {
+    if (threads.size() > 1) lines.push_back("thread " + std::to_string(++number));
+    put_frames(thread, &lines);
   }
   return lines;
 }

@@ -25,12 +25,12 @@ struct Stood {
   std::vector<std::string> lines;
 };
 
-// Ranks that stand at the same place with the same stack are told together; those that are fewest
-// first. At most a few process ids are named.
+// Ranks that stand at the same place, in the same state and with the same stack are told together;
+// those that are fewest first. At most a few process ids are named.
 //
 //     rejoin: rank 2 (process 17, sleeping) is after Allreduce #5
 //         #0 sleep (libc.so.6)
-//     rejoin: ranks 0, 1, 3-9 (processes 15, 16, 18, ..., sleeping) are in Barrier #6
+//     rejoin: ranks 0, 1, 3-9 (processes 15, 16, 18, 19, ..., sleeping) are in Barrier #6
 std::string standing_text(const std::vector<Stood>& ranks);
 
 }  // namespace rejoin::launcher

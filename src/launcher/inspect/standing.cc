@@ -81,6 +81,7 @@ std::int64_t now_ms() {
 
 // Reads until the end of the output or `deadline_ms`.
 void collect(Debugger& debugger, std::int64_t deadline_ms) {
+  if (!debugger.output.open()) return;
   char buffer[4096];
   for (;;) {
     pollfd p = {debugger.output.get(), POLLIN, 0};
@@ -104,6 +105,9 @@ std::vector<std::string> kernel_view(pid_t pid) {
     std::string content = read_small_file(directory + file);
     while (!content.empty() && content.back() == '\n') content.pop_back();
     std::replace(content.begin(), content.end(), '\n', ' ');
+    // Its number is enough; the addresses behind it differ from rank to rank.
+    if (file == std::string_view("syscall"))
+      content.resize(std::min(content.find(' '), content.size()));
     if (!content.empty()) lines.push_back(std::string(file) + ": " + content);
   }
   return lines;
@@ -126,16 +130,17 @@ void write_all(const std::string& text) {
 
 }  // namespace
 
-void print_standing(const std::vector<pid_t>& pids,
+void print_standing(const std::vector<Standing>& ranks,
                     const std::function<std::string(std::uint32_t)>& where) {
   const std::string gdb = find_program("gdb"), eu_stack = find_program("eu-stack");
   const std::int64_t deadline_ms = now_ms() + kLimitMs;
-  std::vector<Debugger> debuggers(pids.size());
+  std::vector<Debugger> debuggers(ranks.size());
   std::vector<Stood> stood;
-  for (std::uint32_t r = 0; r < pids.size(); ++r) {
-    const pid_t pid = pids[r];
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+    const pid_t pid = ranks[r].pid;
     // Before a debugger stops it.
-    stood.push_back({r, pid, pid == 0 ? "" : state_name(state_letter(pid)), where(r), {}});
+    const char* state = pid == 0 ? "" : state_name(state_letter(pid));
+    stood.push_back({r, pid, state, ranks[r].where, {}});
     if (pid == 0 || r >= kMostStacks) continue;
     // gdb knows Python's frames, if Python's debug package is there.
     const std::string& tool = eu_stack.empty() || (is_python(pid) && !gdb.empty()) ? gdb : eu_stack;
@@ -152,7 +157,7 @@ void print_standing(const std::vector<pid_t>& pids,
   std::string text = standing_text(stood);
   if (gdb.empty() && eu_stack.empty()) {
     text += "rejoin: with elfutils or gdb installed, this shows stacks\n";
-  } else if (pids.size() > kMostStacks) {
+  } else if (ranks.size() > kMostStacks) {
     text += "rejoin: stacks of the first " + std::to_string(kMostStacks) + " ranks\n";
   }
   write_all(text);

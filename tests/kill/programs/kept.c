@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   OK(MPI_Bcast(word, sizeof word, MPI_CHAR, 0, MPI_COMM_WORLD));
 
   MPI_Comm copy, part;
+  for (int i = 0; i < 3; ++i) OK(MPI_Comm_split(MPI_COMM_WORLD, MPI_UNDEFINED, 0, &part));
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
   OK(MPI_Comm_split(copy, rank % 2, 0, &part));
   OK(MPI_Barrier(part));

@@ -20,8 +20,8 @@ LINES = (
     rf"\[1\] bcast {SITE}1x8 root 0\) finished, seq 4, bytes 72656a6f696e2100",
     r"MPI_COMM_WORLD of rank 1: member 1 of 3 \(0 1 2\), \d+ operations",
     r"MPI_COMM_SELF of rank 1: member 0 of 1 \(1\), \d+ operations?",
-    r"MPI_Comm_dup 5 of MPI_COMM_WORLD of rank 1: member 1 of 3 \(0 1 2\), 1 operation",
-    r"MPI_Comm_split 0 of MPI_Comm_dup 5 of MPI_COMM_WORLD, colour 1 of rank 1: "
+    r"MPI_Comm_dup 8 of MPI_COMM_WORLD of rank 1: member 1 of 3 \(0 1 2\), 1 operation",
+    r"MPI_Comm_split 0 of MPI_Comm_dup 8 of MPI_COMM_WORLD, colour 1 of rank 1: "
     r"member 0 of 1 \(1\), \d+ operations?",
 )
 # Of a member's view of the same four, by --json.
