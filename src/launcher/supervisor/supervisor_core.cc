@@ -105,10 +105,8 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
       on_all_over(e);
       break;
     case Kind::kImagesWritten:
-      on_images_written(e);
-      break;
     case Kind::kCommitted:
-      record("checkpoint", e, false).checkpoint = e.value;
+      on_saved(e);
       break;
     case Kind::kCatchingUp:
       on_catching_up(e);
@@ -316,7 +314,11 @@ void SupervisorCore::on_catching_up(const Event& e) {
   act(Action::Kind::kNews, e.rank, told->text);
 }
 
-void SupervisorCore::on_images_written(const Event& e) {
+void SupervisorCore::on_saved(const Event& e) {
+  if (e.kind == Event::Kind::kCommitted) {
+    record("checkpoint", e, false).checkpoint = e.value;
+    return;
+  }
   Record& line = record("images", e, false);
   line.text = e.text;
   line.written_ns = e.took_ns;

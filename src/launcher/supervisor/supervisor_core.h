@@ -144,7 +144,7 @@ class SupervisorCore {
   void on_diverged(const Event& event);
   void on_unfired(const Event& event);
   void on_catching_up(const Event& event);
-  void on_images_written(const Event& event);
+  void on_saved(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.

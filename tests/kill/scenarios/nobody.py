@@ -3,6 +3,7 @@
 import re
 
 from harness import Kill, require, scenario
+from processes import standing
 from scenarios.endings import messages
 
 OPERATIONS = {"recv": "Recv", "any": "Recv", "wait": "Wait", "probe": "Probe", "ssend": "Ssend"}
@@ -26,6 +27,6 @@ def nobody(t):
             line = re.search(r"line (\d+)", result.out)[1]
             for rank in range(n):
                 what = awaited(how, n - 1 if rank == 0 else 0)
-                where = rf"is in {operation} #\d+ at \S*nobody\.c:{line}:\S*, waits for {what}"
-                said = rf"rank {rank} \(process \d+, [^)]*\) {where}"
-                require(re.search(said, result.err), f"rank {rank}, {how}: no '{said}'", result)
+                said = rf"in {operation} #\d+ at \S*nobody\.c:{line}:\S*, waits for {what}"
+                where = standing(result.err).get(rank, ("", ""))[0]
+                require(re.match(said, where), f"rank {rank}, {how}: no '{said}'", result)
