@@ -3,6 +3,8 @@
 #
 # Runs PROG with N ranks under Open MPI's mpirun and under FTRUN and requires the same standard
 # output and the same exit code. Standard error is free: launchers word their own messages.
+# FTRUN runs once. Where the two differ, mpirun runs up to twice more: Open MPI 4.1.4 itself fails
+# now and then (it hands MPI_COMM_NULL to a Fortran delete function in 2 of 100 runs).
 #
 # Exit code: 0 the same; 1 different, or a check of the program's own failed under both; 2 wrong
 # usage or a missing program; 3 mpirun did not end in time, so that there is nothing to compare with.
@@ -43,7 +45,7 @@ run_bounded() {
   echo $? >"$results/$name.code"
 }
 
-(
+run_reference() (
   export OMPI_MCA_rmaps_base_oversubscribe=1
   # Containers forbid the single-copy mechanism, and Open MPI says so in every run.
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
@@ -51,9 +53,19 @@ run_bounded() {
 )
 # Before its end is forced, it says where every rank stands.
 run_bounded ftrun "$ftrun" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
-
-reference_code=$(cat "$results/openmpi.code")
 code=$(cat "$results/ftrun.code")
+
+same() {
+  reference_code=$(cat "$results/openmpi.code")
+  [ "$reference_code" = "$code" ] && [ "$code" != 124 ] && [ "$code" != 137 ] &&
+    cmp -s "$results/openmpi.out" "$results/ftrun.out"
+}
+
+for attempt in 1 2 3; do
+  run_reference "$@"
+  same && break
+  echo "run $attempt under mpirun (exit code $reference_code) differs"
+done
 
 # What the exit codes 124 and 137 of timeout mean is told, not left to be guessed.
 show_code() {
@@ -63,8 +75,7 @@ show_code() {
   esac
 }
 
-if [ "$reference_code" = "$code" ] && [ "$code" != 124 ] && [ "$code" != 137 ] &&
-  cmp -s "$results/openmpi.out" "$results/ftrun.out"; then
+if same; then
   if grep -q '^FAIL' "$results/ftrun.out" "$results/ftrun.err"; then
     echo "the same under both, but a check of the program's own fails:"
     grep -h '^FAIL' "$results/ftrun.out" "$results/ftrun.err"
