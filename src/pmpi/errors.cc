@@ -8,6 +8,7 @@
 
 #include "api.h"
 #include "pmpi/context.h"
+#include "pmpi/program_site.h"
 #include "wire/messages.h"
 
 namespace rejoin::pmpi {
@@ -121,11 +122,6 @@ void text_of(int code, char* text, std::size_t bytes) {
   snprintf(text, bytes, "%s: %s", c.name, newest ? context->last_text : c.text);
 }
 
-bool has_agent() {
-  const recovery::Rank* rank = recovery::attached_rank();
-  return rank != nullptr && rank->host().has_agent();
-}
-
 int call_handler(MPI_Comm comm, int code) {
   MPI_Errhandler handler = comm->errhandler;
   if (handler->kind == ErrhandlerKind::kReturn) return code;
@@ -148,6 +144,20 @@ int call_handler(MPI_Comm comm, int code) {
 }
 
 }  // namespace
+
+bool has_agent() {
+  const recovery::Rank* rank = recovery::attached_rank();
+  return rank != nullptr && rank->host().has_agent();
+}
+
+void put_call_site(char* to, std::size_t bytes) {
+  const NamedSite& named = context->site;
+  recovery::Call call = {{}, named.function != nullptr ? named.file : program_site()};
+  call.function = named.function;
+  call.line = named.line;
+  to[0] = '\0';
+  if (call.site != nullptr) context->rank->put_site(call, to, bytes);
+}
 
 void end_job(int code, const char* text) {
   if (has_agent()) {
@@ -174,11 +184,14 @@ void require_active(const char* function) {
 
 int fail(const char* function, MPI_Comm comm, int code, const char* format, ...) {
   require_active(function);
-  const int begin = snprintf(context->last_text, sizeof context->last_text, "%s: ", function);
+  char what[800], where[64] = "";
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(context->last_text + begin, sizeof context->last_text - begin, format, arguments);
+  vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
+  if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);  // else it names it itself
+  snprintf(context->last_text, sizeof context->last_text, "%s%s%s: %s", function,
+           where[0] != '\0' ? " at " : "", where, what);
   context->last_code = code;
   return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
 }

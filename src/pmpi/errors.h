@@ -22,6 +22,12 @@ int class_of(recovery::Status status);
 [[gnu::cold, gnu::noinline]] int fail_status(const char* function, MPI_Comm comm,
                                              recovery::Status status);
 
+// Where the program has called MPI, as texts name call sites: as it has named the place, or as its
+// stack says; empty: not known.
+void put_call_site(char* to, std::size_t bytes);
+// Whether this process is a rank of a job; else it is a world of one.
+bool has_agent();
+
 // Ends the job with exit code `code` and one line for the user (none if empty): the agent prints it
 // if there is one, else the process does.
 [[noreturn]] void end_job(int code, const char* text);

@@ -100,7 +100,7 @@ def wrapper(f):
     if f.status == "error":
         # Only the communicator is used: its error handler is asked.
         comm = next((p.split()[-1] for p in f.parameters if re.fullmatch(r"MPI_Comm \w+", p)), None)
-        body = f'return rejoin::pmpi::unsupported("{f.name}", {comm or "MPI_COMM_WORLD"});'
+        body = f'const Entered entered; return rejoin::pmpi::unsupported("{f.name}", {comm or "MPI_COMM_WORLD"});'
         parameters = [p if p.split()[-1] == comm else re.sub(r"\w+((\[\d*\])*)$", r"\1", p)
                       for p in f.parameters]
     else:

@@ -207,7 +207,10 @@ int is_thread_main(int* flag) {
 
 int abort(MPI_Comm, int errorcode) {
   require_active("MPI_Abort");
-  end_job(errorcode, "");
+  char text[128], where[64];
+  put_call_site(where, sizeof where);
+  snprintf(text, sizeof text, "MPI_Abort(%d) at %s", errorcode, where);
+  end_job(errorcode, where[0] != '\0' && has_agent() ? text : "");
 }
 
 int get_version(int* version, int* subversion) {

@@ -57,6 +57,12 @@ class CallTable {
   // REQUIRES an index that was given out.
   const journal::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
 
+  // The call site alone, as texts name it (wire/messages.h). False: no memory for it.
+  bool locate(const Call& call, std::uint32_t* module, std::uint64_t* place) {
+    *module = module_of(call, place);
+    return *module != kNone;
+  }
+
   // In which phases the call was made, as kCalled... of journal/layout.h.
   std::uint32_t phases(std::uint32_t call) {
     return std::atomic_ref(calls_.at(call)->phases).load(std::memory_order_relaxed);

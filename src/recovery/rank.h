@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 #include "recovery/channel_op.h"
 #include "recovery/checkpointer.h"
@@ -163,6 +164,15 @@ class BasicRank {
 
   // Text of the newest failure, with call sites as in wire/messages.h.
   const char* last_error() const { return rooms_.diagnostics.error(); }
+  // The site of `call` as such texts name it; empty: no memory for it.
+  void put_site(const Call& call, char* to, std::size_t bytes) {
+    std::uint32_t module = 0;
+    std::uint64_t place = 0;
+    to[0] = '\0';
+    if (!rooms_.calls.locate(call, &module, &place)) return;
+    std::snprintf(to, bytes, "{%u:%u:%llx}", rooms_.host.rank(), module,
+                  static_cast<unsigned long long>(place));
+  }
   // A text with such call sites, for somebody who cannot resolve them: see copy_with_sites().
   void copy_text(const char* text, char* to, std::size_t bytes) const {
     copy_with_sites(rooms_.peers, text, to, bytes);

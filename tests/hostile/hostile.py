@@ -19,8 +19,9 @@ import time
 sys.dont_write_bytecode = True  # the source directory stays as it is
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../kill"))
 
-from harness import KILLED, POLL_INTERVAL_S, Failure, Job, Result  # noqa: E402
+from harness import POLL_INTERVAL_S, Failure, Job, Result  # noqa: E402
 from harness import check_returns, describe, require  # noqa: E402
+from kills import KILLED  # noqa: E402
 
 JOBS_A_PROGRAM = 4
 MOST_DEATHS_A_JOB = 30  # fewer than one rank may have between two checkpoints

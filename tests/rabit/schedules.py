@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import harness  # noqa: E402
 from harness import require, scenario  # noqa: E402
+from kills import KILLED  # noqa: E402
 
 RANKS = 10
 NDATA = "ndata=10000"
@@ -46,7 +47,7 @@ def check_mocks(result, mocks):
     wanted = sorted((rank, incarnation) for rank, _, _, incarnation in mocks)
     require(deaths == wanted, f"the deaths (rank, incarnation): {deaths}, not {wanted}", result)
     causes = {d["cause"] for d in result.named("death")}
-    require(causes <= set(harness.KILLED), f"deaths by something else: {causes}", result)
+    require(causes <= set(KILLED), f"deaths by something else: {causes}", result)
     said = collections.Counter(tuple(map(int, found)) for found in MOCK_LINE.findall(result.err))
     require(said == collections.Counter(mocks), f"mocks that fired: {said}, not {mocks}", result)
 

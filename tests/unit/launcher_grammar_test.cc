@@ -1,5 +1,6 @@
 // The command line, the small languages on it, ELF files, call sites and event lines.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -199,7 +200,14 @@ TEST(Options, OfOtherLaunchers) {
   EXPECT_NE(o.notices[1].find("--map-by core has no effect"), std::string::npos);
 
   for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
-           {{"-H", "a,b", "x"}, "-H a,b: there is one host only"},
+           {{"-H", "a,b", "x"}, "--host a,b: there is one host only"},
+           {{"-H", "localhost,a:2", "x"}, "one host only"},
+           {{"-hosts", "localhost:", "x"}, "one host only"},
+           {{"-host", "localhost:x", "x"}, "one host only"},
+           {{"--host=localhost:1x", "x"}, "one host only"},
+           {{"-H", ",", "x"}, "one host only"},
+           {{"-H", "localhost:0", "x"}, "one host only"},
+           {{"-n", "8", "-H", "localhost:4", "x"}, "one host only"},
            {{"--hostfile", "f", "x"}, "one host only"},
            {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
            {{"--mca", "a"}, "--mca needs a value"},
@@ -215,6 +223,20 @@ TEST(Options, OfOtherLaunchers) {
            {{"-z", "x"}, "unknown option -z; ftrun -h lists"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
   }
+}
+
+TEST(Options, Hosts) {
+  using Words = std::vector<const char*>;
+  char own[256] = "";
+  ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
+  const auto ranks = [](const Words& words) { return run(words).programs[0].ranks; };
+  EXPECT_EQ(ranks({"-H", "localhost", "x"}), std::nullopt);
+  EXPECT_EQ(ranks({"-H", "localhost", "-n", "8", "x"}), 8u);
+  EXPECT_EQ(ranks({"--host", "localhost:4", "x"}), 4u);
+  EXPECT_EQ(ranks({"-host=localhost:4", "-n", "2", "x"}), 2u);
+  EXPECT_EQ(ranks({"-H", "localhost:8", "-N", "4", "x"}), 4u);
+  EXPECT_EQ(ranks({"-hosts", "localhost,127.0.0.1:2", "x"}), 3u);
+  EXPECT_EQ(ranks({"-H", own, "-n", "3", "x"}), 3u);
 }
 
 // Whatever is taken is documented.

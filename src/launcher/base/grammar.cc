@@ -136,4 +136,27 @@ std::string communicator_text(std::uint64_t context, std::uint32_t rank) {
   return text;
 }
 
+std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name) {
+  const std::string_view short_name = own_name.substr(0, own_name.find('.'));
+  std::uint64_t slots = 0;
+  const bool any_number = hosts.find_first_of(":,") == std::string_view::npos;
+  for (bool more = true; more;) {
+    const std::size_t comma = hosts.find(',');
+    const std::string_view host = hosts.substr(0, comma);
+    more = comma != std::string_view::npos;
+    if (more) hosts.remove_prefix(comma + 1);
+    const std::size_t colon = std::min(host.find(':'), host.size());
+    const std::string_view name = host.substr(0, colon);
+    if (name.empty() ||
+        (name != "localhost" && name != "127.0.0.1" && name != own_name && name != short_name)) {
+      return {};
+    }
+    std::optional<std::uint32_t> its_slots = 1;
+    if (colon < host.size()) its_slots = number<std::uint32_t>(host.substr(colon + 1));
+    if (its_slots.value_or(0) == 0) return {};
+    slots += *its_slots;
+  }
+  return any_number ? 0 : slots;
+}
+
 }  // namespace rejoin::launcher

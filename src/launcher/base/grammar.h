@@ -4,9 +4,11 @@
 //     point := (ORDINAL | "init" | "finalize") ["." moment]     ORDINAL from 1
 //     moment:= "before" | "inside" | "after"       default inside
 //     size  := DIGITS [("K" | "M" | "G" | "T") ["i"] ["B"]]     powers of 1024, any case
+//     hosts := HOST [":" N] {"," HOST [":" N]}     N ranks, from 1
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,5 +39,9 @@ std::string communicator_text(std::uint64_t context, std::uint32_t rank);
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
 std::string size_text(std::uint64_t bytes);
+
+// How many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as "localhost" does.
+// Nothing: it is no list of hosts, or another than the one called `own_name` is in it.
+std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name);
 
 }  // namespace rejoin::launcher

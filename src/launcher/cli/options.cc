@@ -1,5 +1,8 @@
 #include "launcher/cli/options.h"
 
+#include <limits.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -202,11 +205,26 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   return {};
 }
 
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
 Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
   ProgramOptions program;
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
-  for (const std::string& text : {raw.on_each_host, raw.ranks}) {
+  std::string slots;
+  if (!raw.hosts.empty()) {
+    const auto found = slots_of(raw.hosts, host_name());
+    if (!found) {
+      return usage("--host " + raw.hosts +
+                   ": there is one host only so far, this one: localhost, or localhost:N");
+    }
+    if (*found > 0) slots = std::to_string(*found);
+  }
+  for (const std::string& text : {slots, raw.on_each_host, raw.ranks}) {
     if (text.empty()) continue;
     const auto ranks = parse_ranks(text);
     if (!ranks.ok()) return ranks.error();

@@ -191,6 +191,11 @@ void describe_program(CLI::App& app, RawProgram& raw) {
   app.add_option("--npernode", raw.on_each_host, "the same, on each host; there is one")
       ->type_name("N")
       ->group(kMpirunGroup);
+  app.add_option("-H,--host", raw.hosts,
+                 "hosts, and how many ranks on each: localhost:4. Only\n"
+                 "this one so far")
+      ->type_name("HOST[:N]")
+      ->group(kMpirunGroup);
   app.add_option("-x", raw.exports, "set an environment variable of the ranks; repeatable")
       ->type_name("VAR[=VALUE]")
       ->allow_extra_args(false)

@@ -13,6 +13,7 @@ namespace rejoin::launcher {
 struct RawProgram {
   std::string ranks;
   std::string on_each_host;
+  std::string hosts;
   std::vector<std::string> exports;
   std::string working_directory;
 };

@@ -6,7 +6,7 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::string_view kOneHost =
-    "there is one host only so far: leave it out, and ranks are started here";
+    "there is one host only so far, this one: leave it out, and ranks are started here";
 constexpr std::string_view kOrder =
     "ranks of one host are numbered in their order; --bind-to says where they run";
 constexpr std::string_view kNoComponents = "there are no components to choose";
@@ -34,6 +34,8 @@ constexpr Translation kTranslations[] = {
     {"-ppn", "--npernode", 1},
     {"--ppn", "--npernode", 1},
     {"-perhost", "--npernode", 1},
+    {"-host", "--host", 1},
+    {"-hosts", "--host", 1},
     // MPICH and Slurm
     {"-l", "--tag-output"},
     {"--label", "--tag-output"},
@@ -60,10 +62,6 @@ constexpr Translation kTranslations[] = {
     {"--rank-by", "", 1, kOrder},
     {"-rank-by", "", 1, kOrder},
     // Other hosts
-    {"-H", "", 1, kOneHost, true},
-    {"-host", "", 1, kOneHost, true},
-    {"--host", "", 1, kOneHost, true},
-    {"-hosts", "", 1, kOneHost, true},
     {"-f", "", 1, kOneHost, true},
     {"-hostfile", "", 1, kOneHost, true},
     {"--hostfile", "", 1, kOneHost, true},

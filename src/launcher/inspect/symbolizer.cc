@@ -50,8 +50,11 @@ std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t 
   return text;
 }
 
+std::mutex Symbolizer::mutex_;
+
 std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_t place) {
   if (module.build_id_bytes == engine::kNamedSite) return rough_site(module, place);
+  const std::lock_guard lock(mutex_);
   if (!loaded_) {
     loaded_ = true;
     void* library = dlopen((directory_ + "/librejoin_symbols.so").c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@ std::string expand_sites(std::string_view text, const SiteText& site);
 // The marker for one call site.
 std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t place);
 
+// Of any thread.
 class Symbolizer {
  public:
   // `library_directory`: where librejoin_symbols.so lies. It is loaded at the first describe().
@@ -38,6 +40,7 @@ class Symbolizer {
   bool loaded_ = false;
   Symbolize symbolize_ = nullptr;
   std::map<std::pair<std::string, std::uint64_t>, std::string> known_;
+  static std::mutex mutex_;  // of all: libdw is for one thread at a time
 };
 
 // "solver+0x1a2b", without looking at the file; "src/solver.c:12::iterate" if the program has named

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "launcher/base/result.h"
-#include "launcher/supervisor/events.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -39,8 +38,8 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
       plan_(std::move(plan)),
       order_(std::move(order)),
       core_(plan_.policy),
-      events_(std::move(events)),
-      start_wall_s_(wall_s() - static_cast<double>(loop.now_ns()) / 1e9),
+      sites_(plan_.lib_directory),
+      events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
       input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
       timeout_(loop,
@@ -65,8 +64,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
                          lost.text = "standard output cannot be written: " + error_text(error) +
                                      "; ending all ranks";
                          step(lost);
-                       }}),
-      symbolizer_(plan_.lib_directory) {
+                       }}) {
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
   input_watch_ = Loop::Watch(loop_, 0, EPOLLIN, [this](std::uint32_t) { read_input(); });
@@ -85,10 +83,14 @@ void Supervisor::start() {
 
 int Supervisor::finish() {
   // A signal is enough: whoever sends it does not want to wait for a reader.
-  terminal_.flush(signals_.get(), [this] {
+  bool told = false;
+  const auto enough = [&] {
     signalfd_siginfo info;
-    return read(signals_.get(), &info, sizeof info) > 0;
-  });
+    return told |= read(signals_.get(), &info, sizeof info) > 0;
+  };
+  events_.finish(signals_.get(), enough);
+  tell_lost_events();
+  if (!told) terminal_.flush(signals_.get(), enough);
   return exit_code_;
 }
 
@@ -110,12 +112,13 @@ void Supervisor::report(const Report& report) {
       break;
     case Report::kModule: {
       const Report::Module& m = report.module();
-      engine::ModuleEntry& entry = modules_[{m.rank(), m.index()}];
+      engine::ModuleEntry entry{};
       memcpy(&entry, m.entry().data(), std::min(sizeof entry, m.entry().size()));
+      sites_.add(m.rank(), m.index(), entry);
       break;
     }
     case Report::kLogLine:
-      terminal_.add(1, expanded(report.log_line()) + "\n");
+      terminal_.add(1, sites_.expanded(report.log_line()) + "\n");
       break;
     case Report::kTell:
       tell(report.tell());
@@ -249,41 +252,19 @@ void Supervisor::read_input() {
 // --- Messages and the event log
 
 void Supervisor::tell(const std::string& text) {
-  terminal_.add(1, "rejoin: " + expanded(text) + "\n");
-}
-
-const engine::ModuleEntry* Supervisor::module(std::uint32_t rank, std::uint32_t index) const {
-  const auto found = modules_.find({rank, index});
-  return found == modules_.end() ? nullptr : &found->second;
-}
-
-std::string Supervisor::expanded(const std::string& text) {
-  return expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
-    const engine::ModuleEntry* entry = module(rank, index);
-    return entry == nullptr ? std::string("an unknown place") : symbolizer_.describe(*entry, place);
-  });
+  terminal_.add(1, "rejoin: " + sites_.expanded(text) + "\n");
 }
 
 void Supervisor::log(const Record& record) {
-  if (!events_.open()) return;
   epoch_ = record.epoch;
-  Record line = record;
-  line.text = expanded(line.text);
-  if (line.summary) {
-    for (Summary::Place& place : line.summary->places) place.site = expanded(place.site);
-  }
-  if (line.position) {
-    // Roughly: the death of a rank is not the time to read debug information.
-    line.position->site = expand_sites(
-        line.position->site, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
-          const engine::ModuleEntry* entry = module(rank, index);
-          return entry == nullptr ? std::string() : rough_site(*entry, place);
-        });
-  }
-  const std::string json = to_json(line, start_wall_s_) + "\n";
-  if (write(events_.get(), json.data(), json.size()) == static_cast<ssize_t>(json.size())) return;
-  tell("--events " + plan_.events_path + ": " + error_text(errno) + "; no more events");
-  events_.reset();
+  events_.add(record);
+  tell_lost_events();
+}
+
+void Supervisor::tell_lost_events() {
+  const int error = events_.take_error();
+  if (error == 0) return;
+  tell("--events " + plan_.events_path + ": " + error_text(error) + "; no more events");
 }
 
 }  // namespace rejoin::launcher

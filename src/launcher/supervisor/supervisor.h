@@ -5,17 +5,15 @@
 #include <signal.h>
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include "journal/layout.h"
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/inspect/call_sites.h"
 #include "launcher/orders.h"
 #include "launcher/output/terminal.h"
+#include "launcher/supervisor/event_log.h"
 #include "launcher/supervisor/supervisor_core.h"
 
 namespace rejoin::launcher {
@@ -54,15 +52,14 @@ class Supervisor {
   void read_input();
   void tell(const std::string& text);
   void log(const Record& record);
-  const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
-  std::string expanded(const std::string& text);
+  void tell_lost_events();
 
   Loop& loop_;
   const JobPlan plan_;
   const SendOrder order_;
   SupervisorCore core_;
-  Descriptor events_;
-  const double start_wall_s_;
+  CallSites sites_;
+  EventLog events_;
   Descriptor signals_;
   Loop::Watch signals_watch_;
   Loop::Watch input_watch_;
@@ -70,8 +67,6 @@ class Supervisor {
   Loop::Timer timeout_;
   Loop::Timer stop_timer_;  // until the others have had a moment to end by themselves
   Terminal terminal_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
-  Symbolizer symbolizer_;
   int exit_code_ = 0;
   Totals totals_;            // when it is over
   std::uint32_t epoch_ = 0;  // of the newest event

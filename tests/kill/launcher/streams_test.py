@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """ftrun alone: output, standard input and signals."""
 
+import fcntl
+import json
 import os
 import pty
 import signal
@@ -78,6 +80,44 @@ class Output(LauncherTest):
                                   stderr=subprocess.PIPE, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"No space left on device", done.stderr)
+
+    def test_a_full_disk_under_the_events(self):
+        done = self.fake(2, "init", "op:5", "1/kill:9@0", "op", "print:done", "finalize",
+                         flags=["--events", "/dev/full"])
+        self.assertEqual((done.code, done.out), (0, "done\n" * 2))
+        lost = "rejoin: --events /dev/full: No space left on device; no more events"
+        self.assertEqual(done.err.splitlines().count(lost), 1, done.err)
+
+    def test_nobody_waits_for_a_reader_of_events(self):
+        path = self.path("events")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        process = self.start("-n", 2, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
+                             *(f"1/kill:9@{i}" for i in range(30)), "op", "print:done", "finalize")
+        self.assertEqual(process.stdout.read(10), b"done\ndone\n")
+        os.set_blocking(reader, True)
+        with os.fdopen(os.dup(reader), "rb") as rest:
+            lines = rest.read().splitlines()
+        self.assertEqual(process.wait(timeout=LIMIT_S), 0)
+        self.assertEqual(json.loads(lines[-1])["event"], "end")
+        self.assertEqual(sum(b'"death"' in line for line in lines), 30)
+
+    def test_a_signal_is_enough_when_nobody_reads_events(self):
+        path = self.path("events")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        process = self.start("-n", 1, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
+                             *(f"0/kill:9@{i}" for i in range(30)), "print:done", "finalize")
+        self.assertEqual(process.stdout.read(5), b"done\n")
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=LIMIT_S)
+        self.assert_nothing_left()
 
     def test_what_a_background_child_prints(self):
         done = self.ftrun("-n", 1, "sh", "-c", "(sleep 0.3; echo late) & echo early")

@@ -52,6 +52,25 @@ def disagree_after_death(t, how):
         check_deaths(result, [kill])
 
 
+# ------------------------------------------------------------------------------------ wrong calls
+
+
+WRONG = ["unsupported", "message", "collective", "query", "freed", "type", "wait", "abort"]
+
+
+@scenario(how=WRONG)
+def wrong(t, how):
+    """A call that cannot be is named with its place, also by a second incarnation."""
+    for kills in ([], [Kill(0, 1)], [Kill(0, 1, "after")]):
+        result = t.run(2, "wrong", how, kills=kills)
+        require(0 < result.code < 128, f"exit code {result.code}", result)
+        [line] = re.findall(r"line (\d+)", result.out)
+        place = rf" at \S*wrong\.c:{line}::make_{how}\b"
+        said = [text for text in messages(result) if re.search(place, text)]
+        require(len(said) == 1, "no line names the place", result)
+        require("{" not in result.err, "a place is not resolved", result)
+
+
 # -------------------------------------------------------------------------------- crashing for ever
 
 

@@ -1,0 +1,34 @@
+// The call sites of a job's ranks, as people read them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "journal/layout.h"
+#include "launcher/inspect/symbolizer.h"
+
+namespace rejoin::launcher {
+
+// Of any thread.
+class CallSites {
+ public:
+  // `library_directory`: as for Symbolizer.
+  explicit CallSites(std::string library_directory) : symbolizer_(std::move(library_directory)) {}
+
+  // What sites of `rank` mean by module `index`.
+  void add(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& module);
+  // `text` with a place for every {RANK:MODULE:PLACE}; takes as long as Symbolizer::describe().
+  std::string expanded(const std::string& text);
+
+ private:
+  std::string describe(std::uint32_t rank, std::uint32_t index, std::uint64_t place);
+
+  std::mutex mutex_;  // of modules_
+  std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
+  Symbolizer symbolizer_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,103 @@
+"""What is left of jobs that have ended, and what must be true of every one of them."""
+
+import json
+import shlex
+
+from kills import KILLED
+
+
+class Failure(Exception):
+    """A job did not do what it must."""
+
+
+class Skip(Exception):
+    """This machine does not allow the scenario."""
+
+
+class Result:
+    """What is left of a job that has ended."""
+
+    def __init__(self, job, took_s):
+        self.command, self.killed, self.events = job.command, job.killed, job.events
+        self.code, self.out, self.err = job.process.returncode, job.out(), job.err()
+        self.took_s = took_s
+        self.files = job.files
+
+    def named(self, name, rank=None):
+        """The events of that name, of that rank if one is given."""
+        return [e for e in self.events if e["event"] == name and rank in (None, e.get("rank"))]
+
+    def operations(self, rank):
+        """How many MPI operations the rank did in its last incarnation."""
+        return self.named("exit", rank)[-1]["position"]["ordinal"]
+
+
+def describe(job):
+    """For a failure: how to run a job (or a Result) again, and what was seen of it."""
+    out, err = (job.out, job.err) if isinstance(job, Result) else (job.out(), job.err())
+    shown = job.events[-80:]
+    lines = [f"the job: {shlex.join(job.command)}"]
+    if job.killed:
+        lines.append(f"killed from outside: ranks {job.killed}")
+    lines += [f"--- the last {len(shown)} events", *(json.dumps(event) for event in shown)]
+    lines += ["--- standard error", err[-6000:], "--- the end of standard output", out[-2000:]]
+    return "\n".join(lines)
+
+
+def require(condition, text, result):
+    if not condition:
+        raise Failure(f"{text}\n{describe(result)}")
+
+
+def check_deaths(result, kills):
+    """Each kill that was ordered happened, and every other death was caused from outside."""
+    deaths = result.named("death")
+    for kill in kills:
+        found = [death for death in deaths if kill.is_death(death)]
+        require(len(found) == 1, f"--kill {kill} happened {len(found)} times", result)
+        require(found[0]["cause"] in KILLED, f"--kill {kill}: by something else", result)
+        deaths.remove(found[0])
+    for rank in result.killed:
+        found = [death for death in deaths if death["rank"] == rank]
+        if found:  # else the signal came when the rank had ended
+            deaths.remove(found[0])
+    require(not deaths, f"deaths that nobody wanted: {deaths}", result)
+
+
+def check_returns(result, ranks):
+    """Every death was followed by the next incarnation, and every rank ended well."""
+    for death in result.named("death"):
+        after = result.events[result.events.index(death) + 1 :]
+        rank, incarnation = death["rank"], death["incarnation"]
+        next_one = (rank, incarnation + 1)
+        news = [e["event"] for e in after if (e.get("rank"), e.get("incarnation")) == next_one]
+        where = f"rank {rank} after its death in incarnation {incarnation}"
+        require(news[:1] == ["respawn"], f"{where} was not started again", result)
+        back = "live" in news or "finalize" in news or "death" in news
+        require(back, f"{where} did not come back: {news}", result)
+    for rank in range(ranks):
+        ends = [e["cause"] for e in result.named("exit", rank)]
+        require(ends == ["exit code 0"], f"rank {rank} ended {len(ends)} times: {ends}", result)
+    check_told(result)
+    epochs = [e["epoch"] for e in result.events]
+    require(epochs == sorted(epochs), "an epoch went back", result)
+
+
+def check_told(result):
+    """The parts of each return are its time, and the summary counts every death."""
+    for back in (e for e in result.events if "took_ms" in e):
+        parts = [back[part] for part in ("start_ms", "computing_ms", "replay_ms")]
+        require(min(parts) >= 0, f"{back}", result)
+        require(abs(sum(parts) - back["took_ms"]) < 4e-3, f"{back}", result)
+    deaths, summaries = result.named("death"), result.named("summary")
+    require(len(summaries) == bool(deaths), f"{len(summaries)} summaries", result)
+    for told in summaries:
+        require(told["deaths"] == len(deaths), f"{told} of {len(deaths)}", result)
+        require(told["restarts"] == len(result.named("respawn")), f"{told}", result)
+        require(sum(p["deaths"] for p in told["places"]) == len(deaths), f"{told}", result)
+        took = max([e["took_ms"] for e in result.events if "took_ms" in e], default=0)
+        require(told["lost_ms"] >= told["longest_ms"] >= took, f"{told}", result)
+        require(told["journal_peak_bytes"] > 0, f"{told}", result)
+        places = {p["site"] for p in told["places"]}
+        sites = {death["position"]["site"] for death in deaths}
+        require(places <= sites, f"{places} are not among {sites}", result)
