@@ -40,6 +40,27 @@ TEST(ShortStack, OfGdb) {
                    "#5 dlfunc (libother.so)", "#6 main (a.c:3)"}));
 }
 
+// gdb, where it knows lines of ours: by where the code lies.
+TEST(ShortStack, OfGdbByAddress) {
+  const std::string maps =
+      "1000-2000 r-xp 00000000 08:01 5 /home/u/a b.out\n"
+      "2000-3000 rw-p 00000000 00:00 0 [heap]\n"
+      "7f0000-7f1000 r-xp 00000000 08:01 6 /usr/lib/rejoin/librejoin_libc.so\n"
+      "7f1000-7f2000 r-xp 00000000 08:01 7 /usr/lib/rejoin/libmpi.so.40\n"
+      "7f2000-7f3000 r-xp 00000000 08:01 8 /usr/lib/libc.so.6\n";
+  EXPECT_EQ(short_stack("#0  0x7f0010 in real_syscall () at /r/process.cc:46\n"
+                        "#1  0x7f0fff in syscall () at /r/process.cc:196\n"
+                        "#2  0x7f1000 in wait () at /r/waiting.h:20\n"
+                        "#3  0x1fff in main () at /home/u/a.c:3\n",
+                        maps),
+            (Lines{"#0 to #2 in Rejoin", "#3 main (a.c:3)"}));
+  EXPECT_EQ(short_stack("#0  0x7f2010 in nanosleep () at nanosleep.c:25\n"
+                        "#1  0x2000 in jitted ()\n"
+                        "#2  0x1000 in ?? ()\n",
+                        maps),
+            (Lines{"#0 nanosleep (nanosleep.c:25)", "#1 jitted", "#2 ?? (a b.out)"}));
+}
+
 // The program's own code that we call, and a rank that is not in MPI.
 TEST(ShortStack, OnlyOursIsFolded) {
   EXPECT_EQ(short_stack("#0  0x1 user_sum - /a.out\n"

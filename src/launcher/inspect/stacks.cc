@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -46,8 +48,41 @@ std::string_view without_arguments(std::string_view name) {
   return name;
 }
 
+// Where libraries lie in a process.
+class Modules {
+ public:
+  explicit Modules(std::string_view maps) {
+    while (!maps.empty()) {
+      const std::string line(maps.substr(0, maps.find('\n')));
+      maps.remove_prefix(std::min(line.size() + 1, maps.size()));
+      Range range = {};
+      const std::size_t path = line.find('/');
+      if (path == std::string::npos ||
+          std::sscanf(line.c_str(), "%llx-%llx", &range.begin, &range.end) != 2) {
+        continue;
+      }
+      range.module = base_name(line);
+      ranges_.push_back(std::move(range));
+    }
+  }
+  std::string at(const std::string& address) const {
+    const unsigned long long place = std::strtoull(address.c_str(), nullptr, 16);
+    for (const Range& range : ranges_) {
+      if (range.begin <= place && place < range.end) return range.module;
+    }
+    return {};
+  }
+
+ private:
+  struct Range {
+    unsigned long long begin, end;
+    std::string module;
+  };
+  std::vector<Range> ranges_;
+};
+
 // "#3  0x000055d0 main - /home/u/a.out", "#3  0x000055d0 in main (argc=1) at a.c:3".
-std::optional<Frame> parse_frame(std::string_view line) {
+std::optional<Frame> parse_frame(std::string_view line, const Modules& modules) {
   if (line.size() < 2 || line[0] != '#' || std::isdigit(static_cast<unsigned char>(line[1])) == 0) {
     return {};
   }
@@ -72,6 +107,7 @@ std::optional<Frame> parse_frame(std::string_view line) {
     frame.module = base_name(cut_behind(line, " - "));
   }
   frame.name = without_arguments(line);
+  if (frame.module.empty()) frame.module = modules.at(address);
   // Addresses differ from rank to rank: they are for frames of which nothing else is known.
   if (frame.name.empty() || frame.name == "??") frame.name = frame.module.empty() ? address : "??";
   if (frame.name.empty()) return {};
@@ -149,7 +185,8 @@ std::string heading_of(const std::vector<const Stood*>& group) {
 
 }  // namespace
 
-std::vector<std::string> short_stack(std::string_view debugger_output) {
+std::vector<std::string> short_stack(std::string_view debugger_output, std::string_view maps) {
+  const Modules modules(maps);
   std::vector<std::vector<Frame>> threads;
   std::vector<std::string> lines;  // of Python first
   while (!debugger_output.empty()) {
@@ -160,7 +197,7 @@ std::vector<std::string> short_stack(std::string_view debugger_output) {
       threads.emplace_back();
     } else if (line.starts_with("  File \"")) {
       lines.emplace_back(line.substr(2));
-    } else if (auto frame = parse_frame(line); frame) {
+    } else if (auto frame = parse_frame(line, modules); frame) {
       if (threads.empty()) threads.emplace_back();
       threads.back().push_back(std::move(*frame));
     }

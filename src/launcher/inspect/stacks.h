@@ -13,8 +13,9 @@ namespace rejoin::launcher {
 // A process's stacks as a few lines without indentation, from the output of eu-stack -m or of gdb:
 // "#5 main (a.out)"; "#0 to #4 in Rejoin" for frames of our library, and of libc above them; no
 // addresses where there are names; nothing of what calls main. Lines of gdb's py-bt, which tell of
-// Python's frames, come first. Of several threads each has a heading.
-std::vector<std::string> short_stack(std::string_view debugger_output);
+// Python's frames, come first. Of several threads each has a heading. `maps`: the process's
+// /proc/PID/maps, for gdb, which names no module where it knows the line; may be empty.
+std::vector<std::string> short_stack(std::string_view debugger_output, std::string_view maps = {});
 
 // How one rank was found.
 struct Stood {

@@ -63,7 +63,8 @@ Debugger start_debugger(const std::string& path, pid_t target) {
     unsetenv("DEBUGINFOD_URLS");
     if (gdb) {
       execl(path.c_str(), "gdb", "-nx", "-batch", "-p", target_text.c_str(), "-ex", "py-bt", "-ex",
-            "thread apply all backtrace 32", nullptr);
+            "set print frame-info location-and-address", "-ex", "thread apply all backtrace 32",
+            nullptr);
     } else {
       execl(path.c_str(), "eu-stack", "-m", "-n", "32", "-p", target_text.c_str(), nullptr);
     }
@@ -149,7 +150,8 @@ void print_standing(const std::vector<Standing>& ranks,
   for (Stood& s : stood) {
     if (s.pid == 0) continue;
     collect(debuggers[s.rank], deadline_ms);
-    s.lines = short_stack(debuggers[s.rank].text);
+    s.lines = short_stack(debuggers[s.rank].text,
+                          read_small_file("/proc/" + std::to_string(s.pid) + "/maps"));
     if (s.lines.empty()) s.lines = kernel_view(s.pid);
     // A stack and a position of one moment.
     if (std::string now = where(s.rank); now != s.where) s.where += ", and then " + now;

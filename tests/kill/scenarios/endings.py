@@ -1,9 +1,12 @@
 """Jobs that must not go on: each ends with one clear message, the right exit code, and no hang."""
 
+import os
 import re
+import shutil
 import signal
+from unittest import mock
 
-from harness import Kill, check_deaths, require, scenario
+from harness import Kill, Skip, check_deaths, require, scenario
 from processes import standing
 
 SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SIGKILL
@@ -119,6 +122,23 @@ def deadlock(t, n):
         for rank in range(n):
             wanted = rf"in Barrier #\d+ at \S*crossed\.c:{line}:"
             require(re.match(wanted, where.get(rank, ("", ""))[0]), f"rank {rank}: no call site", result)
+
+
+@scenario(tool=["eu-stack", "gdb"])
+def stacks(t, tool):
+    """What either debugger prints is one line for our library and then the program's own functions."""
+    found = shutil.which(tool)
+    if found is None:
+        raise Skip(f"{tool} is not installed")
+    directory = t.next_work_directory()
+    os.symlink(found, f"{directory}/{tool}")
+    with mock.patch.dict(os.environ, PATH=directory):
+        result = t.run(2, "crossed", leaves=[tool])
+    for rank, (_, line) in standing(result.err).items():
+        require(re.fullmatch(r"#0( to #\d+)? in Rejoin", line), f"rank {rank}: {line}", result)
+    require(re.search(r"^    #\d+ main \(crossed", result.err, re.MULTILINE), "no main", result)
+    frames = re.findall(r"^    (#.*)$", result.err, re.MULTILINE)
+    require(len(frames) <= 2 * 4, f"frames are not folded: {frames}", result)
 
 
 # ------------------------------------------------------------------------------- what ftrun is told
