@@ -12,7 +12,8 @@ namespace {
 // "AT cut R [full|running|filled]", AT in seconds: begins a set of the images of all ranks, if that
 // may be: the journal is full already, a rank does not stop, or it becomes full until they do.
 // "AT writing R pid= set=", "AT not-written R set=", "AT ended R pid= signal=|exit=": of a set.
-// "AT end-image R pid=": that image is to be ended. "AT over R": the set is. Else the agent's.
+// "AT end-image R pid=": that image is to be ended, and
+// its connection too unless it says "listen". "AT over R": the set is. Else the agent's.
 struct SetPlayer {
   AgentCore core{2};
   SetProgress set;
@@ -51,13 +52,15 @@ struct SetPlayer {
       if (event == "cut") how = field;
     }
     if (event == "cut") return cut(at, how);
-    if (event == "end-image") return set.awaits(pid) ? "not yet\n" : "end\n";
+    if (event == "end-image") {
+      return set.awaits(pid) ? "not yet\n" : set.is_being_written(pid) ? "end; listen\n" : "end\n";
+    }
     if (event == "over") {
       set.end();
       return "";
     }
     if (event == "writing") set.writing(rank, number, pid);
-    if (event == "not-written") set.not_written(rank, number, "shares memory");
+    if (event == "not-written") set.not_written(number, "rank " + std::to_string(rank) + " shares memory");
     if (event == "ended") set.ended(pid, cause);
     if (event != "writing" && event != "not-written" && event != "ended") {
       launcher::play(core, line);
@@ -107,7 +110,7 @@ set 1 of 20 21
 not yet
 > 10 writing 0 pid=30 set=1
 > 11 end-image 0 pid=20
-end
+end; listen
 > 11 end-image 0 pid=21
 not yet
 > 12 ended 0 pid=30 exit=0

@@ -53,6 +53,13 @@ TEST(SnapshotPolicy, APeriodIsKeptWhateverItCosts) {
   EXPECT_EQ(policy.due_ns(), 20 * kMs);
 }
 
+TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB), 5 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(10'000 * kMiB), 64 * kMiB);
+}
+
 TEST(SnapshotPolicy, Off) {
   SnapshotPolicy policy({SnapshotOptions::When::kOff, 0, 0});
   policy.began(0);

@@ -60,6 +60,8 @@ Processes::Calls Agent::process_calls() {
   };
   calls.writer_ended = [this](pid_t pid, const Cause& cause) {
     if (cause.kind == Cause::Kind::kSignal && cause.value == SIGKILL) take_oom_kill(0);
+    // What it has said of why comes first.
+    if (const auto rank = progress_.writer_of(pid)) connections_.read_all(*rank);
     progress_.ended(pid, cause);
     look_at_set();
   };

@@ -105,7 +105,10 @@ void Agent::on_writing(std::uint32_t rank, const Message& message) {
 }
 
 void Agent::on_not_written(std::uint32_t rank, const Message& message) {
-  progress_.not_written(rank, message.incarnation, one_line(text_of(message)));
+  // Whose image met a full disk first is chance.
+  const bool of_disk = message.code == ENOSPC || message.code == EDQUOT || message.code == EIO;
+  const std::string whose = of_disk ? "an image" : "rank " + std::to_string(rank);
+  progress_.not_written(message.incarnation, whose + " " + one_line(text_of(message)));
   look_at_set();
 }
 
@@ -115,7 +118,8 @@ void Agent::end_image(const AgentAction& a) {
     awaited_.push_back(a);
     return;
   }
-  connections_.close(a.connection);
+  // Else it closes itself, when the clone has ended.
+  if (!progress_.is_being_written(a.pid)) connections_.close(a.connection);
   processes_.end_image(static_cast<pid_t>(a.pid));
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,8 +115,22 @@ class SetProgress {
     if (clone == 0 && holds(SetRule::kNotCloned))
       fail("an image could not be cloned to be written");
   }
-  void not_written(std::uint32_t rank, std::uint32_t number, const std::string& why) {
-    if (is_this(number)) fail("rank " + std::to_string(rank) + " " + why);
+  void not_written(std::uint32_t number, const std::string& why) {
+    if (is_this(number)) fail(why);
+  }
+  // A clone of this image writes, and says over the image's connection if it cannot.
+  bool is_being_written(std::int64_t image) const {
+    for (const Part& p : parts_) {
+      if (open_ && p.image == image && p.state == State::kWriting) return true;
+    }
+    return false;
+  }
+  // Whose image the process writes, if any.
+  std::optional<std::uint32_t> writer_of(std::int64_t pid) const {
+    for (std::uint32_t r = 0; open_ && r < parts_.size(); ++r) {
+      if (parts_[r].state == State::kWriting && parts_[r].clone == pid) return r;
+    }
+    return {};
   }
   // A process has ended. Whatever else it was, if it was an image that was asked, or a clone.
   void ended(std::int64_t pid, const Cause& cause) {

@@ -16,7 +16,10 @@ struct SnapshotOptions {
 class SnapshotPolicy {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  static constexpr std::uint64_t kDefaultEveryBytes = 64 << 20;
+  // So that a small journal is truncated behind an image before it is full.
+  static constexpr std::uint64_t default_every_bytes(std::uint64_t journal_limit_bytes) {
+    return std::min<std::uint64_t>(64 << 20, journal_limit_bytes / 4);
+  }
 
   explicit SnapshotPolicy(const SnapshotOptions& options) : options_(options) {}
 

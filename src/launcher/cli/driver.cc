@@ -207,9 +207,10 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.shape.stop_on_divergence = options.stop_on_divergence;
   plans.shape.log_ops = options.log_ops;
   plans.shape.snapshots = options.snapshots.when != SnapshotOptions::When::kOff;
-  plans.shape.snapshot_every_bytes = options.snapshots.every_bytes != 0
-                                         ? options.snapshots.every_bytes
-                                         : SnapshotPolicy::kDefaultEveryBytes;
+  plans.shape.snapshot_every_bytes =
+      options.snapshots.every_bytes != 0
+          ? options.snapshots.every_bytes
+          : SnapshotPolicy::default_every_bytes(plans.shape.limit_bytes);
   plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;

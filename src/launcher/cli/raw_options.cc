@@ -87,7 +87,8 @@ void describe_snapshots(CLI::App& app, Raw& raw) {
       ->group(snapshots);
   app.add_option("--snapshot-every", raw.snapshot_every,
                  "and when all ranks together have added so much to their\n"
-                 "journals (default: 64M)")
+                 "journals (default: 64M, at most a quarter of the\n"
+                 "journal's limit)")
       ->type_name("BYTES")
       ->group(snapshots);
 }

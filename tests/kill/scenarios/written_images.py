@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
@@ -467,3 +468,20 @@ def written_images_wrapped(t):
         require(one, f"not one line that says so: {lines}", result)
         require(sets_in(where.sets) == [], "there is a set", result)
         where.killed(2, "/bin/sh", "-c", f"exec {program}")  # as the line says
+
+
+@scenario(limit_s=300)
+def written_images_full_disk(t):
+    """A disk that is too small: said once, with what the system says of it, and the job goes on."""
+    with place(t) as where:
+        os.mkdir(where.sets)
+        mount = f'mount -t tmpfs -o size=100k none "{where.sets}" && exec "$@"'
+        alone = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            raise Skip("a file system cannot be mounted here")
+        expected = t.undisturbed(2, "steps", "count=300")
+        result = where.run(2, "steps", "count=300", "pause_us=5000", prefix=alone)
+        require((result.code, result.out) == (0, expected.out), "another result", result)
+        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images in ")]
+        reason = f"{where.sets}: an image could not be written: No space left on device"
+        require(lines == [f"rejoin: no images in {reason}"], f"{lines}", result)
