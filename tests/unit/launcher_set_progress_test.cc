@@ -60,7 +60,8 @@ struct SetPlayer {
       return "";
     }
     if (event == "writing") set.writing(rank, number, pid);
-    if (event == "not-written") set.not_written(number, "rank " + std::to_string(rank) + " shares memory");
+    if (event == "not-written")
+      set.not_written(number, "rank " + std::to_string(rank) + " shares memory");
     if (event == "ended") set.ended(pid, cause);
     if (event != "writing" && event != "not-written" && event != "ended") {
       launcher::play(core, line);
