@@ -146,6 +146,7 @@ class Freezer final : public engine::ProcessImage {
   MayFreeze may_freeze(std::uint64_t number) override {
     if (helper_stack_ == nullptr || !rank_.host().has_agent()) return MayFreeze::kNo;
     const libc_recording::Unobserved mine;
+    begun_ns_ = processor_ns();
     char why[400];
     if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
     if (!read_kernel(&kernel_)) return refuse(number, "runs on a kernel that is too old for it");
@@ -179,6 +180,7 @@ class Freezer final : public engine::ProcessImage {
       return Frozen::kWoken;
     }
     const int error = clone_image();
+    clone_ns_ += processor_ns() - begun_ns_;
     count_cost();
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) return Frozen::kGoesOn;
@@ -464,7 +466,8 @@ class Freezer final : public engine::ProcessImage {
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
   bool cannot_move_ = false;
-  std::uint64_t clone_ns_ = 0;  // what the newest has taken
+  std::uint64_t begun_ns_ = 0;  // when the newest was asked for, in this process's time
+  std::uint64_t clone_ns_ = 0;  // what it has taken, of this process and its helper
   pid_t helper_ = 0;
   int error_ = 0;
   int agent_ = -1;  // the image's connection

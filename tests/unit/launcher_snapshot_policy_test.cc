@@ -46,6 +46,46 @@ TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {
   EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no more is asked
 }
 
+TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
+  SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
+  policy.began(0);
+  EXPECT_TRUE(policy.look(kSecond, kMs));
+  policy.grown(999, false);
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond);
+  policy.grown(1000, false);
+  EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
+  EXPECT_TRUE(policy.look(kSecond + 20 * kMs, kMs));
+  policy.grown(1999, false);  // since the last round
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond + 20 * kMs);
+}
+
+TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
+  SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
+  policy.began(0);
+  EXPECT_TRUE(policy.look(kSecond, kMs));
+  policy.grown(2000, false);
+  EXPECT_EQ(policy.due_ns(), kSecond + 10 * kMs);
+  policy.grown(5000, false);
+  EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
+}
+
+TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
+  SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
+  policy.began(0);
+  EXPECT_TRUE(policy.look(kSecond, kMs));
+  policy.grown(1, true);
+  EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
+  EXPECT_TRUE(policy.look(kSecond + 4 * kMs, kMs));
+  policy.grown(1001, false);
+  EXPECT_EQ(policy.due_ns(), kSecond + 24 * kMs);
+}
+
+TEST(SnapshotPolicy, TheJobPaysMoreThanItsDearestRank) {
+  EXPECT_EQ(SnapshotPolicy::job_cost_ns(100, 2, 64), 100u);
+  EXPECT_EQ(SnapshotPolicy::job_cost_ns(100, 2, 2), 200u);
+  EXPECT_EQ(SnapshotPolicy::job_cost_ns(100, 8, 2), 800u);
+}
+
 TEST(SnapshotPolicy, APeriodIsKeptWhateverItCosts) {
   SnapshotPolicy policy({SnapshotOptions::When::kPeriod, 10 * kMs, 0});
   policy.began(0);

@@ -77,7 +77,8 @@ class Agent {
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
   void take_snapshots();
   void set_snapshot_timer();
-  void snapshot_asked();
+  void image_lost();
+  void journal_grown();
   void look_at_wakes();
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);

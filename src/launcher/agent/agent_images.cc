@@ -92,7 +92,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       end_image(a);
       break;
     case AgentAction::Kind::kAskImages:
-      snapshot_asked();
+      image_lost();
       break;
     case AgentAction::Kind::kWake:
       wake(a);
@@ -222,11 +222,12 @@ void Agent::take_snapshots() {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     cost_ns = std::max(cost_ns, snapshot_cost_ns(r));
   }
+  const engine::SegmentHeader* header = segment_.header();
+  cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, plan_.ranks, header->cores);
   if (!snapshots_.look(loop_.now_ns(), cost_ns)) {
     set_snapshot_timer();
     return;
   }
-  const engine::SegmentHeader* header = segment_.header();
   if (header->journal_full.load() != 0 ||
       header->goes_back_to.load() == engine::Return::kVersions) {
     carry_out(core_.end_images());
@@ -236,8 +237,21 @@ void Agent::take_snapshots() {
   set_snapshot_timer();
 }
 
-void Agent::snapshot_asked() {
+void Agent::image_lost() {
   snapshots_.asked();
+  set_snapshot_timer();
+}
+
+// A rank has used its share, but what counts is all of them.
+void Agent::journal_grown() {
+  std::uint64_t used = 0, backed = 0;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const engine::RankControl* control = engine::control_of(segment_.base(), r);
+    used += control->used_bytes.load(std::memory_order_relaxed);
+    backed += control->backed_bytes.load(std::memory_order_relaxed);
+  }
+  const std::uint64_t limit = segment_.header()->journal_limit_bytes;
+  snapshots_.grown(used, limit != 0 && backed > limit / 2);
   set_snapshot_timer();
 }
 

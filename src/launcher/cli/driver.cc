@@ -207,10 +207,9 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.shape.stop_on_divergence = options.stop_on_divergence;
   plans.shape.log_ops = options.log_ops;
   plans.shape.snapshots = options.snapshots.when != SnapshotOptions::When::kOff;
-  plans.shape.snapshot_every_bytes =
-      options.snapshots.every_bytes != 0
-          ? options.snapshots.every_bytes
-          : SnapshotPolicy::default_every_bytes(plans.shape.limit_bytes);
+  std::uint64_t& every_bytes = plans.host.snapshots.every_bytes;
+  if (every_bytes == 0) every_bytes = SnapshotPolicy::default_every_bytes(plans.shape.limit_bytes);
+  plans.shape.snapshot_every_bytes = every_bytes;
   plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;
