@@ -162,11 +162,14 @@ inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model 
 // global model must be the same bytes at every rank and is kept once; the local model is this
 // rank's own, and costs more. Copies both, waits for the other ranks; then the journal is
 // truncated.
-inline void CheckPoint(const Serializable* global_model, const Serializable* local_model = nullptr);
+inline void CheckPoint(const Serializable* global_model, const Serializable* local_model = nullptr,
+                       const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+                       const char* caller = __builtin_FUNCTION());
 
 // The same, but the model is only serialised when it is worth it, and always within this call. A
 // rank that dies may have to go back further than to the last version.
-inline void LazyCheckPoint(const Serializable* global_model);
+inline void LazyCheckPoint(const Serializable* global_model, const char* file = __builtin_FILE(),
+                           int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION());
 
 // How many checkpoints were made, as far as this rank is.
 inline int VersionNumber();

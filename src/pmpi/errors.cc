@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "api.h"
 #include "pmpi/context.h"
 #include "pmpi/program_site.h"
@@ -15,6 +17,7 @@ namespace rejoin::pmpi {
 namespace {
 
 constexpr int kSecondsToBeKilled = 10;
+constexpr char kAt[] = " at ";  // what stands before the place of a call
 
 struct ErrorClass {
   const char* name;
@@ -135,10 +138,12 @@ int call_handler(MPI_Comm comm, int code) {
     reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(function)(&handle, &error);
     return code;
   }
-  char what[1200], text[1400];
+  char what[1200], text[1500], where[64] = "";
   text_of(code, what, sizeof what);
-  snprintf(text, sizeof text, "%s%s (communicator %s)",
+  if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);
+  snprintf(text, sizeof text, "%s%s%s%s (communicator %s)",
            added(code) != nullptr ? "an error of the program's own: " : "", what,
+           where[0] != '\0' ? kAt : "", where,
            comm->name[0] != '\0' ? comm->name : "without a name");
   end_job(code, text);
 }
@@ -151,7 +156,7 @@ bool has_agent() {
 }
 
 void put_call_site(char* to, std::size_t bytes) {
-  const NamedSite& named = context->site;
+  const NamedSite named = std::exchange(context->site, {});  // it was this call's
   recovery::Call call = {{}, named.function != nullptr ? named.file : program_site()};
   call.function = named.function;
   call.line = named.line;
@@ -175,10 +180,12 @@ void end_job(int code, const char* text) {
 
 void require_active(const char* function) {
   if (active()) return;
-  char text[256];
+  char text[256], where[64] = "";
   const bool early = context == nullptr;
-  snprintf(text, sizeof text, "%s was called %s; MPI functions work only between them", function,
-           early ? "before MPI_Init" : "after MPI_Finalize");
+  if (!early) put_call_site(where, sizeof where);
+  snprintf(text, sizeof text, "%s was called %s%s%s; MPI functions work only between them",
+           function, early ? "before MPI_Init" : "after MPI_Finalize", where[0] != '\0' ? kAt : "",
+           where);
   end_job(1, text);
 }
 
@@ -191,7 +198,7 @@ int fail(const char* function, MPI_Comm comm, int code, const char* format, ...)
   va_end(arguments);
   if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);  // else it names it itself
   snprintf(context->last_text, sizeof context->last_text, "%s%s%s: %s", function,
-           where[0] != '\0' ? " at " : "", where, what);
+           where[0] != '\0' ? kAt : "", where, what);
   context->last_code = code;
   return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
 }
@@ -223,12 +230,31 @@ int class_of(recovery::Status status) {
 }
 
 int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
-  return fail(function, comm, class_of(status), "%s", context->rank->last_error());
+  const char* what = context->rank->last_error();
+  const MPI_Comm asked = is_any_comm(comm) ? comm : MPI_COMM_WORLD;
+  if (status == recovery::Status::kMismatch && asked->errhandler->kind != ErrhandlerKind::kFatal) {
+    // A replay does not know who called what: the program is told what it will be told again.
+    constexpr int kMostTold = 8;
+    static int told = 0;
+    if (!context->rank->is_replaying() && told++ < kMostTold) context->rank->notice(what);
+    what = "the members disagree about this operation (ftrun has printed how)";
+  }
+  return fail(function, comm, class_of(status), "%s", what);
 }
 
 int unsupported(const char* function, MPI_Comm comm) {
   return fail(function, comm, MPI_ERR_UNSUPPORTED_OPERATION,
               "this function is not supported; docs/coverage.md lists those that are");
+}
+
+// Takes the first " at {...}" out of a text. False: there is none.
+static bool drop_place(char* text) {
+  char* brace = strchr(text, '{');
+  char* end = brace == nullptr ? nullptr : strchr(brace, '}');
+  constexpr std::size_t kAtBytes = sizeof kAt - 1;
+  if (end == nullptr || brace < text + kAtBytes) return false;
+  memmove(brace - kAtBytes, end + 1, strlen(end + 1) + 1);
+  return true;
 }
 
 // --- Classes and codes
@@ -252,9 +278,14 @@ int error_string(int errorcode, char* string, int* resultlen) {
   if (added(errorcode) != nullptr) {  // the program's own words
     text_of(errorcode, string, MPI_MAX_ERROR_STRING);
   } else {
-    char text[1600];
+    char text[1600], whole[1600];
     text_of(errorcode, text, sizeof text);
-    context->rank->copy_text(text, string, MPI_MAX_ERROR_STRING);
+    context->rank->copy_text(text, whole, sizeof whole);
+    // The reason is worth more than the place.
+    if (strlen(whole) >= MPI_MAX_ERROR_STRING && drop_place(text)) {
+      context->rank->copy_text(text, whole, sizeof whole);
+    }
+    snprintf(string, MPI_MAX_ERROR_STRING, "%s", whole);
   }
   *resultlen = static_cast<int>(strlen(string));
   return MPI_SUCCESS;

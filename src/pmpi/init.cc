@@ -81,9 +81,11 @@ void refuse_several_threads(Rank& rank) {
 
 void start(const char* function, int thread_level) {
   if (context != nullptr) {
-    char text[128];
-    snprintf(text, sizeof text, "%s was called %s", function,
-             context->finalized ? "after MPI_Finalize; MPI cannot be started again" : "twice");
+    char text[256], where[64];
+    put_call_site(where, sizeof where);
+    snprintf(text, sizeof text, "%s was called %s%s%s", function,
+             context->finalized ? "after MPI_Finalize; MPI cannot be started again" : "twice",
+             where[0] != '\0' ? " at " : "", where);
     end_job(MPI_ERR_OTHER, text);
   }
   char error[600];
@@ -172,7 +174,11 @@ int finalize(const void* site) {
   const recovery::Status status =
       rank.replicated(*MPI_COMM_WORLD->comm, call_of(site, recovery::OpKind::kFinalize, -1, 0), {})
           .status;
-  if (status != recovery::Status::kOk) return fail_status(kName, MPI_COMM_WORLD, status);
+  if (status != recovery::Status::kOk) {  // whatever the error handler says: nothing can follow
+    char text[1024];
+    snprintf(text, sizeof text, "%s: %s", kName, rank.last_error());
+    end_job(class_of(status), text);
+  }
   rank.point(PointKind::kFinalize, Moment::kInside);
   context->finalized = true;
   is_watched = is_shared = is_timed = false;

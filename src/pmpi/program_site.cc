@@ -4,13 +4,19 @@
 #include <string.h>
 #include <unwind.h>
 
+#include <initializer_list>
+
 namespace rejoin::pmpi {
 namespace {
 
 bool is_of_mpi(const Dl_info& object) {
   const char* slash = strrchr(object.dli_fname, '/');
   const char* name = slash == nullptr ? object.dli_fname : slash + 1;
-  return strncmp(name, "libmpi_", 7) == 0 || strncmp(name, "libmpi.", 7) == 0;
+  for (const char* known : {"libmpi.so", "libmpi_cxx.so", "libmpi_mpifh.so", "libmpi_usempif08.so",
+                            "libmpi_usempi_ignore_tkr.so", "librabit.so"}) {
+    if (strncmp(name, known, strlen(known)) == 0) return true;
+  }
+  return false;
 }
 
 _Unwind_Reason_Code look(_Unwind_Context* frame, void* found) {

@@ -3,9 +3,10 @@
 
 namespace rejoin::pmpi {
 
-// The newest return address on this thread's stack that lies in neither an MPI library (ours, or
-// Open MPI's of the Fortran modules) nor one that cannot be told; null: none. Walks the stack with
-// the compiler's unwinder, some 10 µs: for failures, where the wrapper has not passed it on.
+// The newest return address on this thread's stack that lies in no MPI library (ours, rabit, or
+// Open MPI's of the Fortran modules); null: it cannot be told, as of code that was made at run
+// time. Walks the stack with the compiler's unwinder, some 40 µs: for failures, where the wrapper
+// has not passed it on.
 [[gnu::cold, gnu::noinline]] const void* program_site();
 
 }  // namespace rejoin::pmpi

@@ -103,7 +103,7 @@ int RabitLoadCheckPoint(char** out_global_model, rbt_ulong* out_global_len, char
 
 int RabitCheckPoint(const char* global_model, rbt_ulong global_len, const char* local_model,
                     rbt_ulong local_len) {
-  rabit::internal::checkpoint(Bytes{global_model, global_len}, Bytes{local_model, local_len});
+  rabit::internal::checkpoint(Bytes{global_model, global_len}, Bytes{local_model, local_len}, {});
   return 0;
 }
 
@@ -114,7 +114,7 @@ int RabitLazyCheckPoint(void (*serialize)(void* argument, void* stream), void* a
         const auto* self = static_cast<const LazyModel*>(model);
         self->serialize(self->argument, target);
       },
-      &lazy);
+      &lazy, {});
   return 0;
 }
 

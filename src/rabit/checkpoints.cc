@@ -22,6 +22,11 @@ extern "C" void serialize_for_rejoin(void* argument, rejoin_stream* to) {
 }
 
 // To the version that was loaded or made.
+void announce(const Caller& caller) {
+  if (caller.file == nullptr || !state.is_joined) return;
+  rejoin_call_site(caller.file, caller.line, caller.function);
+}
+
 void go_to(int version, const char* function) {
   if (version < 0) fail("%s: %s", function, rejoin_error());
   state.version = version;
@@ -38,16 +43,18 @@ int load_checkpoint(Bytes* global, Bytes* local) {
   return state.version;
 }
 
-void checkpoint(Bytes global, Bytes local) {
+void checkpoint(Bytes global, Bytes local, const Caller& caller) {
   die_if_mocked("CheckPoint");
+  announce(caller);
   go_to(state.is_joined ? rejoin_checkpoint(global.data, global.size, local.data, local.size)
                         : state.version + 1,
         "CheckPoint");
 }
 
-void checkpoint_lazily(void (*serialize)(const void* model, LazyTarget* target),
-                       const void* model) {
+void checkpoint_lazily(void (*serialize)(const void* model, LazyTarget* target), const void* model,
+                       const Caller& caller) {
   die_if_mocked("LazyCheckPoint");
+  announce(caller);
   LazyModel lazy{serialize, model};
   go_to(state.is_joined ? rejoin_checkpoint_lazy(&serialize_for_rejoin, &lazy) : state.version + 1,
         "LazyCheckPoint");

@@ -79,10 +79,10 @@ RABIT_API void allreduce_with(void* data, std::size_t element_size, std::size_t 
 // Returns the version; 0: there is none, and the models are empty. They are valid until the second
 // checkpoint from here.
 RABIT_API int load_checkpoint(Bytes* global, Bytes* local);
-RABIT_API void checkpoint(Bytes global, Bytes local);
+RABIT_API void checkpoint(Bytes global, Bytes local, const Caller& caller);
 // Calls serialize(model, target) within this call or not at all.
 RABIT_API void checkpoint_lazily(void (*serialize)(const void* model, LazyTarget* target),
-                                 const void* model);
+                                 const void* model, const Caller& caller);
 RABIT_API void write_lazily(LazyTarget* target, const void* data, std::size_t size);
 
 }  // namespace internal

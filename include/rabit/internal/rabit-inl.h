@@ -217,15 +217,17 @@ inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model)
   return version;
 }
 
-inline void CheckPoint(const Serializable* global_model, const Serializable* local_model) {
+inline void CheckPoint(const Serializable* global_model, const Serializable* local_model,
+                       const char* file, int line, const char* caller) {
   static internal::ModelWriter global, local;
   const internal::Bytes global_bytes = global.take(global_model);
-  internal::checkpoint(global_bytes, local.take(local_model));
+  internal::checkpoint(global_bytes, local.take(local_model), {file, line, caller, false});
 }
 
-inline void LazyCheckPoint(const Serializable* global_model) {
+inline void LazyCheckPoint(const Serializable* global_model, const char* file, int line,
+                           const char* caller) {
   if (global_model == nullptr) internal::fail("LazyCheckPoint: there is no model");
-  internal::checkpoint_lazily(&internal::save_lazily, global_model);
+  internal::checkpoint_lazily(&internal::save_lazily, global_model, {file, line, caller, false});
 }
 
 inline int VersionNumber() { return internal::version(); }

@@ -307,7 +307,11 @@ std::string Agent::where(std::uint32_t rank) {
 void Agent::print_where_all_stand(bool wait_for_it) {
   std::vector<Standing> all;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) all.push_back({processes_.pid_of(r), where(r)});
-  const pid_t reporter = fork();
+  pid_t reporter;
+  {
+    const Symbolizer::Turn turn;
+    reporter = fork();
+  }
   if (reporter == 0) {
     sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
     print_standing(all, [this](std::uint32_t rank) { return where(rank); });

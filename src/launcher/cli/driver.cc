@@ -55,11 +55,16 @@ std::string random_hex(std::size_t bytes) {
   return text;
 }
 
-Result<Descriptor> open_events(const std::string& path) {
-  if (path.empty()) return Descriptor();
-  if (path == "-") return Descriptor(fcntl(1, F_DUPFD_CLOEXEC, 3));
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.open()) return Error{"cannot write --events " + path + ": " + error_text(errno)};
+Result<EventLog::Target> open_events(const std::string& path) {
+  if (path.empty()) return EventLog::Target{};
+  if (path == "-") return EventLog::Target{{}, {}, true};
+  struct stat info = {};
+  if (stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode) && access(path.c_str(), W_OK) == 0) {
+    return EventLog::Target{{}, path};
+  }
+  EventLog::Target file{
+      Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666))};
+  if (!file.file.open()) return Error{"cannot write --events " + path + ": " + error_text(errno)};
   return file;
 }
 
@@ -263,7 +268,7 @@ void report_bindings(const HostPlan& plan) {
   sched_getaffinity(0, sizeof all, &all);
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
     const bool bound = !plan.bindings.empty();
-    fprintf(stderr, "rejoin: rank %u %s processors %s\n", r, bound ? "is bound to" : "may use all",
+    fprintf(stderr, "rejoin: rank %u %s processors %s\n", r, bound ? "is bound to" : "may use",
             processors_text(bound ? plan.bindings[r] : all).c_str());
   }
 }
@@ -356,8 +361,8 @@ Inherited prepare_process(std::uint32_t ranks) {
 }  // namespace
 
 int run_job(const RunOptions& options) {
-  Loop loop(monotonic_ns());
   open_standard_descriptors();
+  Loop loop(monotonic_ns());
   warn(options);
   if (const auto error = restrict_processors(options)) return fail(*error);
   auto made = make_plans(options);

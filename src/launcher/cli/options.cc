@@ -91,7 +91,8 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
   }
   if (t.refused) return usage(name + " " + value + ": " + std::string(t.notice));
   if (!t.notice.empty()) {
-    result.notices.push_back(name + " " + value + " has no effect: " + std::string(t.notice));
+    result.notices.push_back(name + (value.empty() ? "" : " " + value) +
+                             " has no effect: " + std::string(t.notice));
   }
   if (t.ours.empty()) return {};
   const bool is_long = t.ours.starts_with("--");
@@ -229,7 +230,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
     const auto ranks = parse_ranks(text);
     if (!ranks.ok()) return ranks.error();
     if (program.ranks && ranks.value() > *program.ranks) {
-      return usage("-n " + text + " with " + raw.on_each_host +
+      return usage("-n " + text + " with " + std::to_string(*program.ranks) +
                    " on each host: there is one host only so far");
     }
     program.ranks = ranks.value();
@@ -347,6 +348,11 @@ Result<Command> finish(Raw& raw) {
 Error from_cli(const CLI::Error& error) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
+  constexpr std::string_view kNoNumber = "Could not convert: ";  // OPTION = VALUE
+  if (text.starts_with(kNoNumber)) {
+    text = text.substr(kNoNumber.size()) + ": not a number that it takes";
+    text.replace(text.find(" = "), 3, " ");
+  }
   return usage(text + "; ftrun -h lists what there is");
 }
 
@@ -449,7 +455,8 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return Command(Answer{app.help()});
   } catch (const CLI::ParseError& error) {
-    return usage(std::string("inspect: ") + error.what() + "; write ftrun inspect FILE");
+    const std::string text = from_cli(error).text;
+    return usage("inspect: " + text.substr(0, text.rfind(';')) + "; write ftrun inspect FILE");
   }
   return Command(std::move(options));
 }

@@ -4,12 +4,13 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr const char* kDescription =
-    "ftrun - run an MPI program that outlives its ranks\n"
+    "Usage: ftrun [OPTIONS] PROGRAM [ARGUMENTS...]\n"
+    "  or:  ftrun [OPTIONS] -n 1 PROGRAM [ARGUMENTS...] : -n 3 OTHER [ARGUMENTS...]\n"
+    "  or:  ftrun check PROGRAM\n"
+    "  or:  ftrun inspect FILE... [--rank R] [--json]\n"
     "\n"
-    "  ftrun [OPTIONS] PROGRAM [ARGUMENTS...]\n"
-    "  ftrun [OPTIONS] -n 1 PROGRAM [ARGUMENTS...] : -n 3 OTHER [ARGUMENTS...]\n"
-    "  ftrun check PROGRAM                           what would fail, before it runs\n"
-    "  ftrun inspect FILE... [--rank R] [--json]     print journals kept with --keep\n"
+    "Runs an MPI program that outlives its ranks; says what would fail before it runs; prints\n"
+    "journals that were kept with --keep.\n"
     "\n"
     "A rank that dies is started again; it repeats its past from a journal in shared\n"
     "memory and rejoins the others, who waited. The program is any one built for Open MPI\n"

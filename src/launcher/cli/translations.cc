@@ -9,6 +9,9 @@ constexpr std::string_view kOneHost =
     "there is one host only so far, this one: leave it out, and ranks are started here";
 constexpr std::string_view kOrder =
     "ranks of one host are numbered in their order; --bind-to says where they run";
+constexpr std::string_view kNoPmi = "ranks find each other through ftrun alone";
+constexpr std::string_view kNoDaemons = "there are no daemons to be found elsewhere";
+constexpr std::string_view kAlways = "ranks may be more than processors";
 constexpr std::string_view kNoComponents = "there are no components to choose";
 
 constexpr Translation kTranslations[] = {
@@ -29,6 +32,8 @@ constexpr Translation kTranslations[] = {
     {"-allow-run-as-root", "--allow-run-as-root"},
     // The number of ranks
     {"-c", "-n", 1},
+    {"--ntasks", "-n", 1},
+    {"--ntasks-per-node", "--npernode", 1},
     {"-N", "--npernode", 1},
     {"-npernode", "--npernode", 1},
     {"-ppn", "--npernode", 1},
@@ -50,6 +55,8 @@ constexpr Translation kTranslations[] = {
     {"-get-stack-traces", ""},
     {"--report-state-on-timeout", ""},
     {"-report-state-on-timeout", ""},
+    {"--display-map", "--report-bindings"},
+    {"-display-map", "--report-bindings"},
     {"--use-hwthread-cpus", ""},
     {"-use-hwthread-cpus", ""},
     // What does nothing
@@ -57,6 +64,11 @@ constexpr Translation kTranslations[] = {
     {"-mca", "", 2, kNoComponents},
     {"--gmca", "", 2, kNoComponents},
     {"-gmca", "", 2, kNoComponents},
+    {"--mpi", "", 1, kNoPmi},
+    {"--prefix", "", 1, kNoDaemons},
+    {"-prefix", "", 1, kNoDaemons},
+    {"--nooversubscribe", "", 0, kAlways},
+    {"-nooversubscribe", "", 0, kAlways},
     {"--map-by", "", 1, kOrder},
     {"-map-by", "", 1, kOrder},
     {"--rank-by", "", 1, kOrder},

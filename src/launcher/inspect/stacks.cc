@@ -179,8 +179,10 @@ std::string heading_of(const std::vector<const Stood*>& group) {
   const bool one = group.size() == 1;
   const std::string who = (one ? "rejoin: rank " : "rejoin: ranks ") + numbers_text(ranks);
   if (first.pid == 0) return who + (one ? " has ended\n" : " have ended\n");
+  std::string where = first.where;
+  if (!one && where.starts_with("before its ")) where.replace(7, 3, "their");
   return who + (one ? " (process " : " (processes ") + processes + ", " + first.state +
-         (one ? ") is " : ") are ") + first.where + "\n";
+         (one ? ") is " : ") are ") + where + "\n";
 }
 
 }  // namespace

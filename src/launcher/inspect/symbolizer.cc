@@ -50,11 +50,23 @@ std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t 
   return text;
 }
 
-std::mutex Symbolizer::mutex_;
+std::mutex Symbolizer::next_;
+std::mutex Symbolizer::reading_;
+
+Symbolizer::Turn::Turn() {
+  const std::lock_guard next(next_);
+  lock_ = std::unique_lock(reading_);
+}
 
 std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_t place) {
   if (module.build_id_bytes == engine::kNamedSite) return rough_site(module, place);
-  const std::lock_guard lock(mutex_);
+  const std::string path = module_path(module);
+  const std::pair key(path, place);
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
+  const Turn turn;
   if (!loaded_) {
     loaded_ = true;
     void* library = dlopen((directory_ + "/librejoin_symbols.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -62,14 +74,12 @@ std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_
       symbolize_ = reinterpret_cast<Symbolize>(dlsym(library, "rejoin_symbolize"));
     }
   }
-  const std::string path = module_path(module);
-  const auto [entry, fresh] = known_.try_emplace({path, place});
-  if (!fresh) return entry->second;
   char text[1024];
   const std::size_t id_bytes = std::min<std::size_t>(module.build_id_bytes, sizeof module.build_id);
   const bool told = symbolize_ != nullptr && symbolize_(path.c_str(), module.build_id, id_bytes,
                                                         place, text, sizeof text) == 0;
-  return entry->second = told ? one_line(text) : rough_site(module, place);
+  const std::lock_guard lock(known_mutex_);
+  return known_[key] = told ? one_line(text) : rough_site(module, place);
 }
 
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place) {

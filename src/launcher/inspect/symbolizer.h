@@ -25,6 +25,17 @@ std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t 
 // Of any thread.
 class Symbolizer {
  public:
+  // While one is held, no other thread is reading debug information: for a fork() whose child
+  // resolves call sites too. Who comes first is served first, so that a thread with many sites to
+  // resolve keeps others waiting for one of them at most.
+  class Turn {
+   public:
+    Turn();
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
+
   // `library_directory`: where librejoin_symbols.so lies. It is loaded at the first describe().
   explicit Symbolizer(std::string library_directory) : directory_(std::move(library_directory)) {}
 
@@ -39,8 +50,11 @@ class Symbolizer {
   std::string directory_;
   bool loaded_ = false;
   Symbolize symbolize_ = nullptr;
+  std::mutex known_mutex_;  // of the next one
   std::map<std::pair<std::string, std::uint64_t>, std::string> known_;
-  static std::mutex mutex_;  // of all: libdw is for one thread at a time
+  // Of all symbolizers: libdw is for one thread at a time. Whoever wants it waits holding next_.
+  static std::mutex next_;
+  static std::mutex reading_;
 };
 
 // "solver+0x1a2b", without looking at the file; "src/solver.c:12::iterate" if the program has named

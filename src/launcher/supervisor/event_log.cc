@@ -1,8 +1,11 @@
 #include "launcher/supervisor/event_log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <system_error>
 #include <utility>
 
 #include "launcher/supervisor/events.h"
@@ -10,18 +13,26 @@
 namespace rejoin::launcher {
 namespace {
 
-Descriptor open_event() { return Descriptor(eventfd(0, EFD_CLOEXEC)); }
+constexpr int kShortMs = 200;  // enough for what nobody has to read
+
+Descriptor open_event() { return Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 }  // namespace
 
-EventLog::EventLog(Descriptor file, double start_wall_s, CallSites& sites)
-    : file_(std::move(file)),
+EventLog::EventLog(Target target, double start_wall_s, CallSites& sites)
+    : target_(std::move(target)),
       start_wall_s_(start_wall_s),
       sites_(sites),
-      writer_(file_.get()),
+      writer_(target_.file.get()),
+      ready_(open_event()),
       done_(open_event()),
       giving_up_(open_event()) {
-  if (file_.open()) thread_ = std::thread([this] { run(); });
+  if (!target_.file.open() && target_.fifo.empty() && !target_.terminal) return;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    error_ = error.code().value();
+  }
 }
 
 EventLog::~EventLog() {
@@ -41,13 +52,22 @@ void EventLog::add(const Record& record) {
 void EventLog::finish(int descriptor, const std::function<bool()>& enough) {
   if (!thread_.joinable()) return;
   end_thread();
-  for (;;) {
+  pollfd done = {done_.get(), POLLIN, 0};
+  poll(&done, 1, kShortMs);  // a signal that has come already takes nothing from a file
+  while (descriptor >= 0) {
     pollfd p[2] = {{done_.get(), POLLIN, 0}, {descriptor, POLLIN, 0}};
     poll(p, 2, -1);
     if ((p[0].revents & POLLIN) != 0) break;
     if ((p[1].revents & POLLIN) != 0 && enough()) break;
   }
   give_up();
+}
+
+std::string EventLog::take_lines() {
+  eventfd_t ignored;
+  eventfd_read(ready_.get(), &ignored);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(lines_, {});
 }
 
 int EventLog::take_error() {
@@ -79,14 +99,40 @@ void EventLog::run() {
     Record record = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    const int error = write_line(to_line(record));
+    const std::string line = to_line(record);
+    int error = target_.file.open() || target_.terminal ? 0 : open_fifo();
+    if (error == 0 && !target_.terminal) error = write_line(line);
     lock.lock();
+    if (target_.terminal) {
+      lines_ += line;
+      eventfd_write(ready_.get(), 1);
+    }
     if (error == 0) continue;
     error_ = error;
     failed_ = true;
     queue_.clear();
   }
   eventfd_write(done_.get(), 1);
+}
+
+// Once somebody reads it. ENXIO: nobody does, and the job is over.
+int EventLog::open_fifo() {
+  constexpr int kLookEveryMs = 50;
+  for (;;) {
+    target_.file =
+        Descriptor(open(target_.fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (target_.file.open()) {
+      writer_ = Writer(target_.file.get());
+      return 0;
+    }
+    if (errno != ENXIO) return errno;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ending_) return ENXIO;
+    }
+    pollfd p = {giving_up_.get(), POLLIN, 0};
+    poll(&p, 1, kLookEveryMs);
+  }
 }
 
 std::string EventLog::to_line(Record& record) {
@@ -104,7 +150,7 @@ int EventLog::write_line(const std::string& line) {
   for (;;) {
     const int error = writer_.write_some();
     if (error != 0 || writer_.waiting_bytes() == 0) return error;
-    pollfd p[2] = {{file_.get(), POLLOUT, 0}, {giving_up_.get(), POLLIN, 0}};
+    pollfd p[2] = {{target_.file.get(), POLLOUT, 0}, {giving_up_.get(), POLLIN, 0}};
     poll(p, 2, -1);
     if ((p[1].revents & POLLIN) != 0) return 0;
   }

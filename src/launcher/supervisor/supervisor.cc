@@ -33,7 +33,7 @@ double wall_s() {
 
 }  // namespace
 
-Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder order)
+Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOrder order)
     : loop_(loop),
       plan_(std::move(plan)),
       order_(std::move(order)),
@@ -67,6 +67,8 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder or
                        }}) {
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
+  events_watch_ =
+      Loop::Watch(loop_, events_.ready(), EPOLLIN, [this](std::uint32_t) { show_events(); });
   input_watch_ = Loop::Watch(loop_, 0, EPOLLIN, [this](std::uint32_t) { read_input(); });
   input_watch_.pause();
 }
@@ -88,8 +90,11 @@ int Supervisor::finish() {
     signalfd_siginfo info;
     return told |= read(signals_.get(), &info, sizeof info) > 0;
   };
-  events_.finish(signals_.get(), enough);
+  terminal_.flush(signals_.get(), enough);
+  events_.finish(told ? -1 : signals_.get(), enough);
+  show_events();
   tell_lost_events();
+  terminal_.write();
   if (!told) terminal_.flush(signals_.get(), enough);
   return exit_code_;
 }
@@ -261,10 +266,13 @@ void Supervisor::log(const Record& record) {
   tell_lost_events();
 }
 
+void Supervisor::show_events() { terminal_.add(0, events_.take_lines()); }
+
 void Supervisor::tell_lost_events() {
   const int error = events_.take_error();
   if (error == 0) return;
-  tell("--events " + plan_.events_path + ": " + error_text(error) + "; no more events");
+  tell("--events " + plan_.events_path + ": " +
+       (error == ENXIO ? "nobody reads it" : error_text(error) + "; no more events"));
 }
 
 }  // namespace rejoin::launcher

@@ -30,7 +30,7 @@ struct JobPlan {
 class Supervisor {
  public:
   // `events`: the event log; not open: none.
-  Supervisor(Loop& loop, JobPlan plan, Descriptor events, SendOrder order);
+  Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOrder order);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -52,6 +52,7 @@ class Supervisor {
   void read_input();
   void tell(const std::string& text);
   void log(const Record& record);
+  void show_events();
   void tell_lost_events();
 
   Loop& loop_;
@@ -63,6 +64,7 @@ class Supervisor {
   Descriptor signals_;
   Loop::Watch signals_watch_;
   Loop::Watch input_watch_;
+  Loop::Watch events_watch_;  // of lines for standard output
   Loop::Timer input_retry_;
   Loop::Timer timeout_;
   Loop::Timer stop_timer_;  // until the others have had a moment to end by themselves

@@ -43,7 +43,7 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
   }
   if (!inside) return 0;
   *s->place = s->address - info->dlpi_addr;
-  char executable[4096];
+  static char executable[4096];  // stacks may be small; only ever the same text
   const char* path = info->dlpi_name;
   if (path[0] == '\0') {  // the program itself
     const ssize_t n = readlink("/proc/self/exe", executable, sizeof executable - 1);
