@@ -18,7 +18,7 @@
 //   kFinalized    rank -> agent  MPI_Finalize is about to return: the exit code is now the
 //                                program's; text as in kLive, of a rank that was not live; empty
 //                                in a first incarnation
-//   kAbort        rank -> agent  MPI_Abort(code), or a fatal MPI error (text says which)
+//   kAbort        rank -> agent  MPI_Abort(code) or a fatal MPI error (text says which and where)
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
 //   kLimit        rank -> agent  the journal is full

@@ -230,6 +230,11 @@ class Builds(InstallTest):
         self.write("hello.f90", HELLO_FORTRAN)
         self.succeeds(f"{self.prefix}/bin/ftmpifort", "-o", "hello_f", "hello.f90")
         self.assertEqual(self.succeeds(self.ftrun, "-n", 3, "./hello_f")[0], "sum 6\n")
+        self.write("hello_f08.f90", HELLO_FORTRAN.replace("use mpi", "use mpi_f08"))
+        self.succeeds(f"{self.prefix}/bin/ftmpifort", "-o", "hello_f08", "hello_f08.f90")
+        linked, _ = self.succeeds("ldd", "./hello_f08")
+        self.assertIn(f"libmpi.so.40 => {self.prefix}/lib/rejoin/libmpi.so.40", linked)
+        self.assertEqual(self.succeeds("./hello_f08")[0], "sum 1\n")
 
     def test_pkg_config(self):
         out, _ = self.succeeds("pkg-config", "--cflags", "--libs", "rejoin",

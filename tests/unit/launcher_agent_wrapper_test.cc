@@ -46,6 +46,32 @@ report 0 ended by exit code 4 at 19
 )");
 }
 
+TEST(AgentWrapper, IsMissedAtTheEndOfARankThatWentOnWithoutIt) {
+  expect_transcript(1, true, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 signal=9
+end keeper of 0 on 5
+> 7 finalized 0
+> 8 child-ended 0 exit=0
+script of 0 was killed by signal 9, Killed
+await output 0
+> 9 output-ended 0
+drain 0
+report 0 ended by exit code 137 at 8
+)");
+  // Its own error stands; a script that has exited was not killed; and the next one is another one.
+  expect_transcript(1, false, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 signal=9
+end keeper of 0 on 5
+> 7 finalized 0
+> 8 child-ended 0 exit=3
+await output 0
+)");
+  expect_transcript(1, false, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 exit=0
+end keeper of 0 on 5
+> 7 finalized 0
+> 8 child-ended 0 exit=0
+await output 0
+)");
+}
+
 TEST(AgentWrapper, DiesWithARankThatHasNoImage) {
   expect_transcript(1, false, kUntilMoved + R"(> 6 child-ended 0 signal=9
 kill tree 0

@@ -81,21 +81,22 @@ struct AgentAction {
     kDrain,         // read what is left of the rank's output, and close it
     kPublishDeath,  // of the rank
     kRingAll,
-    kAdmit,        // the rank's next incarnation
-    kWant,         // number: of the image that the rank is to make
-    kKeep,         // number, pid: the image's cursors are the rank's marks from now on
-    kEndImage,     // pid, connection: it is not needed any more
-    kAskImages,    // the image that was kept has died: the next round is to come soon
-    kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
-    kRestore,      // number: start the rank's next incarnation from its written image
-    kAdopt,        // pid: the clone; the rank's child from now on
-    kMove,         // connection: of the registered process, now the keeper; pid: the rank's child
-    kRelease,      // connection: the keeper is to end with this cause
-    kKillWrapper,  // with the keeper and what else is left of the rank's processes
-    kEndKeeper,    // connection: nobody waits for it any more
-    kRead,         // what is left of the rank's output; its wrapper still holds it
-    kLost,         // text: nothing is left that the rank could be started from
-    kReportEnded,  // cause, at_ns: to the supervisor
+    kAdmit,         // the rank's next incarnation
+    kWant,          // number: of the image that the rank is to make
+    kKeep,          // number, pid: the image's cursors are the rank's marks from now on
+    kEndImage,      // pid, connection: it is not needed any more
+    kAskImages,     // the image that was kept has died: the next round is to come soon
+    kWake,          // number, connection, pid: it is to clone itself as the admitted incarnation
+    kRestore,       // number: start the rank's next incarnation from its written image
+    kAdopt,         // pid: the clone; the rank's child from now on
+    kMove,          // connection: of the registered process, now the keeper; pid: the rank's child
+    kRelease,       // connection: the keeper is to end with this cause
+    kKillWrapper,   // with the keeper and what else is left of the rank's processes
+    kEndKeeper,     // connection: nobody waits for it any more
+    kScriptKilled,  // cause. The script that started the rank, which has ended well without it
+    kRead,          // what is left of the rank's output; its wrapper still holds it
+    kLost,          // text: nothing is left that the rank could be started from
+    kReportEnded,   // cause, at_ns: to the supervisor
   };
   Kind kind;
   std::uint32_t rank = 0;
@@ -238,6 +239,7 @@ class AgentCore {
     std::uint64_t wanted = 0;   // number of the newest that was wanted
     bool in_flight = false;     // that one may still come
     std::string why_lost;
+    Cause script_killed = {};  // a signal: what the script had to do behind the program is not done
   };
   struct Rank : OfRank {
     State state = State::kIdle;
@@ -273,6 +275,7 @@ class AgentCore {
   void on_moves(const AgentEvent& event);
   void on_wrapper_ended(const AgentEvent& event);
   void on_keeper_ended(const AgentEvent& event);
+  void script_ended(const AgentEvent& event);
   void kill_wrapper(std::uint32_t rank);
   void stop_wrapper(std::uint32_t rank);
   void end_image(std::uint32_t rank);

@@ -119,6 +119,13 @@ void Agent::carry_out_image(const AgentAction& a) {
       processes_.release_keeper(a.rank);
       connections_.close(a.connection);
       break;
+    case AgentAction::Kind::kScriptKilled: {
+      Event notice = event(Event::Kind::kNotice, a.rank);
+      notice.text = "the script that started it died (" + to_text(a.cause) +
+                    "); what it had to do behind the program was not done";
+      reporter_.happened(notice);
+      break;
+    }
     case AgentAction::Kind::kKillWrapper:
       processes_.kill_wrapper(a.rank);
       break;

@@ -39,6 +39,7 @@ void AgentCore::on_wrapper_ended(const AgentEvent& e) {
     if (!holds(WrapperRule::kCauseOfWrapper)) end.cause = r.cause;
     ended(end);
   } else if (holds(WrapperRule::kGoesOnWithout)) {
+    script_ended(e);
     act(Kind::kEndKeeper, e.rank, wrapper.keeper);
   } else {
     r.wrapper = wrapper;
@@ -57,6 +58,12 @@ void AgentCore::on_keeper_ended(const AgentEvent& e) {
   if (r.state == State::kRunning) return ended(e);
   kill_wrapper(e.rank);
   if (r.state == State::kWaking) start_again(e.rank);
+}
+
+// The rank goes on without the script that started it. One that has exited wanted that.
+void AgentCore::script_ended(const AgentEvent& e) {
+  if (e.cause.kind != Cause::Kind::kSignal || stopping_) return;
+  ranks_[e.rank].script_killed = e.cause;
 }
 
 void AgentCore::kill_wrapper(std::uint32_t rank) {

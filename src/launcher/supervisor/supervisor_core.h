@@ -49,7 +49,7 @@ struct Event {
     kLive,       // value = operations replayed; from, replay_ns
     kFinalized,  // position, replay_ns
     kEnded,      // cause, position; the whole process tree is dead and its output read
-    kAbort,      // code; text: empty, or what is wrong
+    kAbort,      // code; text: what is wrong and where; empty: not told
     kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
     kDiverged,   // text: a replay went where its past did not; the rank does not go on
     kLimit,

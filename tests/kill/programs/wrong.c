@@ -1,10 +1,11 @@
-// wrong CASE: rank 0 says in which line it calls MPI wrongly, and does; the others wait for it.
+// wrong CASE [returns]: rank 0 says in which line it calls MPI wrongly, and does; the others wait
+// for it. returns: errors are returned, and it prints their texts.
 
 #include "program.h"
 
 typedef struct {
   const char* name;
-  void (*make)(void);
+  int (*make)(void);
   int line;
 } Call;
 
@@ -15,11 +16,12 @@ static MPI_Request request;
 
 // A macro's code has the line where it is used. The count keeps the call from being the function's
 // last act, a jump that leaves no return address.
-#define CALL(name, call)          \
-  static void make_##name(void) { \
-    call;                         \
-    calls += 1;                   \
-  }                               \
+#define CALL(name, call)         \
+  static int make_##name(void) { \
+    const int code = call;       \
+    calls += 1;                  \
+    return code;                 \
+  }                              \
   static const Call call_##name = {#name, make_##name, __LINE__};
 
 CALL(unsupported, MPI_Win_fence(0, MPI_WIN_NULL))
@@ -51,7 +53,11 @@ int main(int argc, char** argv) {
     if (check_state.rank == 0) {
       printf("line %d\n", all_calls[i]->line);
       fflush(stdout);
-      all_calls[i]->make();
+      char text[MPI_MAX_ERROR_STRING];
+      int length;
+      OK(MPI_Error_string(all_calls[i]->make(), text, &length));
+      printf("told: %s\n", text);
+      fflush(stdout);
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
   }

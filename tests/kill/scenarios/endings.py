@@ -72,6 +72,17 @@ def wrong(t, how):
         said = [text for text in messages(result) if re.search(place, text)]
         require(len(said) == 1, "no line names the place", result)
         require("{" not in result.err, "a place is not resolved", result)
+        check_deaths(result, kills)
+
+
+@scenario(how=[how for how in WRONG if how != "abort"])
+def wrong_returned(t, how):
+    """The text of an error that is returned has the place, and is the same in every incarnation."""
+    result = t.undisturbed(2, "wrong", how, "returns")
+    told = re.findall(r"told: MPI_ERR_\w+: MPI_\w+ at wrong\+0x[0-9a-f]+: .*\w", result.out)
+    require(len(told) == 1, "no such text", result)
+    for point in (1, 2):
+        t.recovers(2, "wrong", how, "returns", kills=[Kill(0, point, "after")])
 
 
 # -------------------------------------------------------------------------------- crashing for ever

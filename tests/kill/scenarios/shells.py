@@ -60,7 +60,7 @@ def shell_with_children(t):
 
 @scenario()
 def shell_is_killed(t):
-    """The shell dies and not the program: whether or not the rank goes with it, all ends well."""
+    """The shell dies and not the program: the rank goes on, and its script's end is told as missing."""
     script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {ARGUMENTS}\nexit $?\n")
 
     def interfere(job):
@@ -69,9 +69,14 @@ def shell_is_killed(t):
         shell = job.until_event("start", rank=0)["pid"]
         require(shell != job.pids[0], "the program is no child of the shell", job)
         os.kill(shell, signal.SIGKILL)
-        job.killed.append(0)
 
-    t.recovers(2, script, interfere=interfere)
+    expected = t.undisturbed(2, script)
+    result = t.run(2, script, interfere=interfere)
+    require(result.out == expected.out, "another result", result)
+    require(not result.named("death"), "the rank died", result)
+    require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+    said = "rank 0: the script that started it died (signal 9, Killed)"
+    require(result.err.count(said) == 1, "it does not say so once", result)
 
 
 @scenario()

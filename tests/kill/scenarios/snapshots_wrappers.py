@@ -188,7 +188,7 @@ def snapshots_wrapped_keeper_killed(t):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_shell_killed(t):
-    """The program goes on without it, and from its images, but nothing is done behind it."""
+    """The program goes on without it, and from its images; that nothing is done behind it is said."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=400")
     expected = t.undisturbed(n, *command)
 
@@ -201,7 +201,8 @@ def snapshots_wrapped_shell_killed(t):
 
     for _ in range(30 if t.long else 2):
         result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
-        require(result.code == 0, f"exit code {result.code}", result)
+        require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+        require("rank 1: the script that started it died" in result.err, "it does not say so", result)
         without = expected.out.replace("ended 1 with 0\n", "")
         same = sorted(result.out.split("\n")) == sorted(without.split("\n"))
         require(same, "the output is not as undisturbed", result)
