@@ -64,7 +64,7 @@ void add_libraries(const std::string& path, Imports& imports) {
 
 int check_elf(const std::string& name, const std::string& path, std::string_view image) {
   const std::string trouble = certain_trouble(name, path);
-  if (!trouble.empty()) {
+  if (!trouble.empty() && kind_of(image) != ElfKind::kLibrary) {
     std::printf("%s\n", trouble.c_str());
     return kExitFailure;
   }
@@ -75,14 +75,16 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
     return 0;
   }
   const auto needed = needed_of(image);
+  const bool is_library = kind_of(image) == ElfKind::kLibrary;
   const bool is_mpi = std::find(needed.begin(), needed.end(), "libmpi.so.40") != needed.end();
   Imports imports;
   imports.add(image);
   const std::string linker = interpreter_of(image);
   if (linker.substr(linker.rfind('/') + 1).starts_with("ld-linux")) add_libraries(path, imports);
-  std::printf("%s: a 64-bit program%s\n", name.c_str(),
-              is_mpi ? ", linked against libmpi.so.40: ftrun runs it as it is"
-                     : ", not linked against MPI itself");
+  std::printf("%s: a 64-bit %s%s\n", name.c_str(), is_library ? "shared library" : "program",
+              !is_mpi      ? ", not linked against MPI itself"
+              : is_library ? ", linked against libmpi.so.40"
+                           : ", linked against libmpi.so.40: ftrun runs it as it is");
   if (!imports.functions.empty()) {
     say("calls " + std::to_string(imports.functions.size()) + " functions of MPI" +
         (imports.unsupported.empty() ? ", all of them supported" : ""));
@@ -107,6 +109,10 @@ std::string certain_trouble(const std::string& name, const std::string& path) {
       return name +
              " is linked statically: Rejoin's library cannot be preloaded into it, and what "
              "it calls of MPI is another library's; link it dynamically";
+    case ElfKind::kLibrary:
+      return name + " is a shared library, not a program";
+    case ElfKind::kTruncated:
+      return name + " is not whole: the file is shorter than its headers say";
     case ElfKind::k32Bit:
       return name + " is a 32-bit program: Rejoin's library cannot be preloaded into it";
     default:
@@ -116,6 +122,11 @@ std::string certain_trouble(const std::string& name, const std::string& path) {
 
 int run_check(const CheckOptions& options) {
   const std::string& name = options.program;
+  // What a program loads later can be checked as well, and need not be executable.
+  if (const auto library = MappedFile::open(name);
+      library.ok() && kind_of(library.value().bytes()) == ElfKind::kLibrary) {
+    return check_elf(name, name, library.value().bytes());
+  }
   const auto path = check_program(name, "");
   if (!path.ok()) {
     std::fprintf(stderr, "rejoin: %s\n", path.error().text.c_str());

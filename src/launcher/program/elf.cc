@@ -50,6 +50,28 @@ std::optional<Elf64_Ehdr> header_of(std::string_view image) {
   return header;
 }
 
+bool is_truncated(std::string_view image, const Elf64_Ehdr& header) {
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    const auto p = read_at<Elf64_Phdr>(image, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (!p) return true;
+    const bool inside = p->p_offset <= image.size() && p->p_filesz <= image.size() - p->p_offset;
+    if (p->p_type == PT_LOAD && !inside) return true;
+  }
+  return false;
+}
+
+// Whether what can be loaded anywhere says that it is a program.
+bool is_program(std::string_view image, const Elf64_Ehdr& header) {
+  const auto dynamic = dynamic_segment(image, header);
+  if (!dynamic) return true;
+  for (std::uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic->p_filesz; at += sizeof(Elf64_Dyn)) {
+    const auto entry = read_at<Elf64_Dyn>(image, dynamic->p_offset + at);
+    if (!entry || entry->d_tag == DT_NULL) return false;
+    if (entry->d_tag == DT_FLAGS_1) return (entry->d_un.d_val & DF_1_PIE) != 0;
+  }
+  return false;
+}
+
 // The text at `offset`, up to its NUL; nothing if that does not lie in the image, or too far.
 std::optional<std::string> text_at(std::string_view image, std::uint64_t offset,
                                    std::size_t most_bytes) {
@@ -80,7 +102,10 @@ ElfKind kind_of(std::string_view image) {
   if (image[EI_CLASS] == ELFCLASS32) return ElfKind::k32Bit;
   const auto header = header_of(image);
   if (!header || (header->e_type != ET_EXEC && header->e_type != ET_DYN)) return ElfKind::kNone;
-  return interpreter_of(image).empty() ? ElfKind::kStatic : ElfKind::kDynamic;
+  if (is_truncated(image, *header)) return ElfKind::kTruncated;
+  if (!interpreter_of(image).empty()) return ElfKind::kDynamic;
+  return header->e_type == ET_DYN && !is_program(image, *header) ? ElfKind::kLibrary
+                                                                 : ElfKind::kStatic;
 }
 
 std::string interpreter_of(std::string_view image) {

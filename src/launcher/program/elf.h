@@ -17,6 +17,8 @@ enum class ElfKind {
   kNone,  // another file, or a damaged one
   k32Bit,
   kStatic,  // without a dynamic linker
+  kLibrary,
+  kTruncated,  // shorter than its headers say
   kDynamic,
 };
 ElfKind kind_of(std::string_view image);

@@ -323,7 +323,7 @@ class Preflight(LauncherTest):
         self.assertEqual((done.code, done.err), (0, ""))
         self.assertEqual(done.out.splitlines()[0],
                          "./good: a 64-bit program, linked against libmpi.so.40: ftrun runs it as it is")
-        self.assertIn("calls 1 functions of MPI, all of them supported", done.out)
+        self.assertIn("calls 1 functions of MPI", done.out)
         self.assertNotIn("threads", done.out)
 
     def test_not_supported(self):
@@ -342,6 +342,20 @@ class Preflight(LauncherTest):
         program = self.compile("above", "int main() { layer(); }", self.path("liblayer.so"),
                                f"-Wl,-rpath,{self.directory}")
         self.assertIn("MPI_Win_create", self.ftrun("check", program).out)
+
+    def test_shared_libraries_and_files_that_are_cut(self):
+        library = self.compile("libx.so", "int MPI_Barrier(void*); int f() { return MPI_Barrier(0); }",
+                               "-shared", "-fPIC")
+        os.chmod(self.path("libx.so"), 0o644)
+        done = self.ftrun("check", library)
+        self.assertEqual(done.code, 0, done.out)
+        self.assertIn("a 64-bit shared library", done.out)
+        self.assertIn("calls 1 functions of MPI", done.out)
+        with open(OPTIONS.fake, "rb") as whole, open(self.path("cut"), "wb") as cut:
+            cut.write(whole.read(1000))
+        os.chmod(self.path("cut"), 0o755)
+        done = self.ftrun("check", "./cut")
+        self.assertEqual((done.code, done.out), (1, "./cut is not whole: the file is shorter than its headers say\n"))
 
     def test_out_of_reach(self):
         program = self.compile("fixed", "int main() { return 0; }", "-static")

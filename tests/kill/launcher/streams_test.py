@@ -119,6 +119,25 @@ class Output(LauncherTest):
         process.wait(timeout=LIMIT_S)
         self.assert_nothing_left()
 
+    def test_events_to_a_fifo_that_nobody_opens(self):
+        os.mkfifo(self.path("events"))
+        done = self.fake(2, "init", "op", "print:done", "finalize", flags=["--events", self.path("events")])
+        self.assertEqual((done.code, done.out), (0, "done\n" * 2))
+        self.assertEqual(done.err, f"rejoin: --events {self.path('events')}: nobody reads it\n")
+
+    def test_events_on_standard_output_are_whole_lines(self):
+        with open(self.path("shown"), "wb") as shown:
+            process = subprocess.Popen(
+                [OPTIONS.ftrun, "-n", "4", "--max-restarts", "40", "--events", "-", OPTIONS.fake, "init", "op:5",
+                 *(f"{i % 4}/kill:9@{i // 4}" for i in range(40)), *["print:" + "x" * 3000] * 20, "finalize"],
+                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=shown, stderr=subprocess.DEVNULL)  # fmt: skip
+            self.assertEqual(process.wait(timeout=LIMIT_S), 0)
+        with open(self.path("shown")) as shown:
+            lines = shown.read().splitlines()
+        events = [json.loads(line)["event"] for line in lines if line[0] != "x"]
+        self.assertEqual((events[0], events[-1], events.count("death")), ("job", "end", 40))
+        self.assertEqual({line for line in lines if line[0] == "x"}, {"x" * 3000})
+
     def test_what_a_background_child_prints(self):
         done = self.ftrun("-n", 1, "sh", "-c", "(sleep 0.3; echo late) & echo early")
         self.assertEqual((done.code, done.out), (0, "early\nlate\n"))
@@ -130,11 +149,10 @@ class Output(LauncherTest):
         self.assertLess(time.monotonic() - begin, 10)
 
     def test_closed_standard_descriptors(self):
-        script = f"exec '{OPTIONS.ftrun}' -n 2 '{OPTIONS.fake}' init op finalize 0<&- 1>&-"
-        done = subprocess.run(
-            ["sh", "-c", script],
-            stderr=subprocess.PIPE, timeout=LIMIT_S)
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        for closed in ("0<&- 1>&-", "1>&-", "0<&- 1>&- 2>&-"):
+            script = f"exec '{OPTIONS.ftrun}' -n 2 '{OPTIONS.fake}' init op print:done finalize {closed}"
+            done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, timeout=LIMIT_S)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
 
 
 class StandardInput(LauncherTest):
