@@ -205,6 +205,20 @@ record stop epoch 0 code 5
 )");
 }
 
+TEST(Supervisor, APastThatCannotBeRepeatedIsFinal) {
+  expect_transcript(ranks(2), R"(
+> 0 registered 0
+record register rank 0 incarnation 0 epoch 0
+> 0 initialized 0
+record init rank 0 incarnation 0 epoch 0
+> 2 ended 0 signal=9 at=4 : its threads cannot be told apart
+record death rank 0 incarnation 0 epoch 0 (signal 9, Killed) replayed 0
+stop
+tell: rank 0 died (signal 9, Killed) after operation #4; its threads cannot be told apart
+record stop epoch 0 code 137
+)");
+}
+
 TEST(Supervisor, AProgramWithoutMpiIsNeverStartedAgain) {
   expect_transcript(ranks(2), R"(
 > 0 started 0

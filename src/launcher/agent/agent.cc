@@ -241,6 +241,12 @@ void Agent::report_ended(const AgentAction& a) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
   ended.position = segment_.position(a.rank);
+  const engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
+  if (control->several_threads.load(std::memory_order_relaxed) != 0) {
+    ended.text =
+        "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
+        "recorded, so the job ends (docs/fault-model.md)";
+  }
   reporter_.happened(ended);
 }
 

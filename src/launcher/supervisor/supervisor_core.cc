@@ -246,6 +246,7 @@ void SupervisorCore::on_death(const Event& e) {
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
   if (!policy_.restart) return "--no-restart ends the job";
+  if (!e.text.empty()) return e.text;
   if (journal_full_) {
     return "the journal was full (" + size_text(policy_.journal_limit_bytes) +
            "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";

@@ -48,7 +48,8 @@ struct Event {
     kInitialized,
     kLive,       // value = operations replayed; from, replay_ns
     kFinalized,  // position, replay_ns
-    kEnded,      // cause, position; the whole process tree is dead and its output read
+    kEnded,      // cause, position; the whole process tree is dead and its output read. text: why
+                 // its past cannot be repeated, if so
     kAbort,      // code; text: what is wrong and where; empty: not told
     kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
     kDiverged,   // text: a replay went where its past did not; the rank does not go on

@@ -17,5 +17,7 @@ def threads(t, n):
     kill = Kill(n - 1, last.operations(n - 1) - 2)
     result = t.run(n, "threads", kills=[kill])
     require(result.code != 0, "the job went on", result)
-    said = f"rank {n - 1} cannot be started again: several of its threads have called MPI"
-    require(said in messages(result)[-1], "it does not say why", result)
+    lines = messages(result)
+    require(len(lines) == 1, f"{len(lines)} lines", result)
+    require(lines[0].startswith(f"rejoin: rank {n - 1} died (signal 9, Killed) "), "not who", result)
+    require("; several of its threads had called MPI" in lines[0], "it does not say why", result)
