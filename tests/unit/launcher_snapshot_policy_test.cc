@@ -50,12 +50,12 @@ TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
   EXPECT_TRUE(policy.look(kSecond, kMs));
-  policy.grown(999, false);
+  policy.grown(999, 0, 0);
   EXPECT_EQ(policy.due_ns(), 2 * kSecond);
-  policy.grown(1000, false);
+  policy.grown(1000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
   EXPECT_TRUE(policy.look(kSecond + 20 * kMs, kMs));
-  policy.grown(1999, false);  // since the last round
+  policy.grown(1999, 0, 0);  // since the last round
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 20 * kMs);
 }
 
@@ -63,9 +63,9 @@ TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
   EXPECT_TRUE(policy.look(kSecond, kMs));
-  policy.grown(2000, false);
+  policy.grown(2000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 10 * kMs);
-  policy.grown(5000, false);
+  policy.grown(5000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
 }
 
@@ -73,10 +73,12 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
   EXPECT_TRUE(policy.look(kSecond, kMs));
-  policy.grown(1, true);
+  policy.grown(1, 51, 100);
   EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
   EXPECT_TRUE(policy.look(kSecond + 4 * kMs, kMs));
-  policy.grown(1001, false);
+  policy.grown(2, 51, 100);  // used again since then
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond + 4 * kMs);
+  policy.grown(1001, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 24 * kMs);
 }
 

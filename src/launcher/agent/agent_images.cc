@@ -257,8 +257,7 @@ void Agent::journal_grown() {
     used += control->used_bytes.load(std::memory_order_relaxed);
     backed += control->backed_bytes.load(std::memory_order_relaxed);
   }
-  const std::uint64_t limit = segment_.header()->journal_limit_bytes;
-  snapshots_.grown(used, limit != 0 && backed > limit / 2);
+  snapshots_.grown(used, backed, segment_.header()->journal_limit_bytes);
   set_snapshot_timer();
 }
 

@@ -45,6 +45,7 @@ class SnapshotPolicy {
     if (now_ns < due_ns()) return false;
     began_ns_ = now_ns;
     used_at_round_ = used_bytes_;
+    backed_at_round_ = backed_bytes_;
     asked_ = nearly_full_ = false;
     return true;
   }
@@ -55,12 +56,15 @@ class SnapshotPolicy {
   }
   // An image was lost.
   void asked() { asked_ = true; }
-  // All journals together: so much has been handed out since the job began; and whether they are
-  // nearly full, when images come first, whatever they cost.
-  void grown(std::uint64_t used_bytes, bool nearly_full) {
+  // All journals together: so much has been handed out since the job began, and so much memory
+  // they have taken, of `limit_bytes` (0: of any). Those that grow and are half full come first,
+  // whatever it costs: full they would end all protection.
+  void grown(std::uint64_t used_bytes, std::uint64_t backed_bytes, std::uint64_t limit_bytes) {
     used_bytes_ = used_bytes;
-    nearly_full_ = nearly_full;
-    asked_ |= nearly_full || used_bytes - used_at_round_ >= options_.every_bytes;
+    backed_bytes_ = backed_bytes;
+    nearly_full_ =
+        limit_bytes != 0 && backed_bytes > limit_bytes / 2 && backed_bytes > backed_at_round_;
+    asked_ |= nearly_full_ || used_bytes - used_at_round_ >= options_.every_bytes;
   }
   // What the job pays if the dearest of its ranks pays `cost_ns` itself: as much again is paid by
   // the image and by ftrun (measured: 0.5 to 1 ms in all), and processors may be fewer than ranks.
@@ -87,6 +91,8 @@ class SnapshotPolicy {
   std::uint64_t cost_ns_ = 0;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_at_round_ = 0;
+  std::uint64_t backed_bytes_ = 0;
+  std::uint64_t backed_at_round_ = 0;
   bool asked_ = false;
   bool nearly_full_ = false;
 };
