@@ -94,7 +94,7 @@ void AgentCore::on_spawned(const AgentEvent& e) {
   r.state = State::kRunning;
   r.child = e.pid;
   r.woken = r.restoring = restoring;
-  r.script_killed = {};
+  r.wrapper_killed = {};
 }
 
 void AgentCore::on_register(const AgentEvent& e) {
@@ -279,7 +279,7 @@ void AgentCore::on_child_ended(const AgentEvent& e) {
   if (r.state != State::kRunning) return;
   const bool somebody_else = r.registered != 0 && r.registered != r.child;
   // A shell that left its program in the background: the program is the rank from now on.
-  if (somebody_else && !r.registered_over && !stopping_) return script_ended(e);
+  if (somebody_else && !r.registered_over && !stopping_) return;
   ended(e);
 }
 
@@ -310,10 +310,11 @@ void AgentCore::ended(const AgentEvent& e) {
   r.cause = e.cause;
   r.ended_at_ns = e.at_ns;
   // As the shell of a script would say of a command that was killed.
-  if (e.cause.same_as({Cause::Kind::kExit, 0}) && r.script_killed.kind == Cause::Kind::kSignal) {
-    r.cause.value = 128 + r.script_killed.value;
+  const Cause killed_script = script_killed(r);
+  if (e.cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
+    r.cause.value = 128 + killed_script.value;
     act(Kind::kScriptKilled, e.rank);
-    actions_.back().cause = r.script_killed;
+    actions_.back().cause = killed_script;
   }
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && (r.finalized || (e.cause.value == 0 && !r.initialized));

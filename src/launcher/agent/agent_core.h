@@ -239,7 +239,7 @@ class AgentCore {
     std::uint64_t wanted = 0;   // number of the newest that was wanted
     bool in_flight = false;     // that one may still come
     std::string why_lost;
-    Cause script_killed = {};  // a signal: what the script had to do behind the program is not done
+    Cause wrapper_killed = {};  // by a signal, while the rank went on
   };
   struct Rank : OfRank {
     State state = State::kIdle;
@@ -275,7 +275,7 @@ class AgentCore {
   void on_moves(const AgentEvent& event);
   void on_wrapper_ended(const AgentEvent& event);
   void on_keeper_ended(const AgentEvent& event);
-  void script_ended(const AgentEvent& event);
+  Cause script_killed(const Rank& rank) const;
   void kill_wrapper(std::uint32_t rank);
   void stop_wrapper(std::uint32_t rank);
   void end_image(std::uint32_t rank);

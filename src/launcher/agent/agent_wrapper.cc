@@ -39,7 +39,7 @@ void AgentCore::on_wrapper_ended(const AgentEvent& e) {
     if (!holds(WrapperRule::kCauseOfWrapper)) end.cause = r.cause;
     ended(end);
   } else if (holds(WrapperRule::kGoesOnWithout)) {
-    script_ended(e);
+    r.wrapper_killed = e.cause;
     act(Kind::kEndKeeper, e.rank, wrapper.keeper);
   } else {
     r.wrapper = wrapper;
@@ -60,10 +60,12 @@ void AgentCore::on_keeper_ended(const AgentEvent& e) {
   if (r.state == State::kWaking) start_again(e.rank);
 }
 
-// The rank goes on without the script that started it. One that has exited wanted that.
-void AgentCore::script_ended(const AgentEvent& e) {
-  if (e.cause.kind != Cause::Kind::kSignal || stopping_) return;
-  ranks_[e.rank].script_killed = e.cause;
+// How the script ended that had started the rank and would have gone on behind it; a signal: what
+// it had to do is not done. One that has exited wanted that.
+Cause AgentCore::script_killed(const Rank& r) const {
+  if (stopping_) return {};
+  const bool behind = r.registered != 0 && r.registered != r.child && r.child_over;
+  return behind ? r.child_cause : r.wrapper_killed;
 }
 
 void AgentCore::kill_wrapper(std::uint32_t rank) {
