@@ -56,12 +56,12 @@ struct Failure {
     setrlimit(RLIMIT_CORE, &none);
   }
   setrlimit(RLIMIT_NOFILE, r.descriptors);
-  hold_lifeline(r.lifeline);
   if (r.processors != nullptr) sched_setaffinity(0, sizeof *r.processors, r.processors);
   if (r.directory != nullptr && chdir(r.directory) != 0) fail("chdir");
   for (int i = 0; i < 3; ++i) {
     if (dup2(r.standard[i], i) < 0) fail("dup2");
   }
+  hold_lifeline(r.lifeline);  // its descriptor may have been one of those
   signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, r.signals, nullptr);
   execve(r.path, r.arguments, r.environment);
