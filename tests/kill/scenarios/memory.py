@@ -169,7 +169,7 @@ def in_small_directory(t, flags):
 @scenario()
 def journal_directory_small(t):
     """What the directory has room for is a limit like any other."""
-    expected, result = in_small_directory(t, flags=[])
+    expected, result = in_small_directory(t, flags=["--snapshots", "off"])
     require((result.code, result.out) == (0, expected.out), "not as with more room", result)
     require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
 
