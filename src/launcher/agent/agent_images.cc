@@ -71,6 +71,13 @@ void Agent::on_stranger_ended(pid_t pid) {
   }
 }
 
+void Agent::tell_script_killed(const AgentAction& a) {
+  Event notice = event(Event::Kind::kNotice, a.rank);
+  notice.text = "the script that started it died (" + to_text(a.cause) +
+                "); what it had to do behind the program was not done";
+  reporter_.happened(notice);
+}
+
 void Agent::carry_out_image(const AgentAction& a) {
   const auto pid = static_cast<pid_t>(a.pid);
   engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
@@ -119,13 +126,9 @@ void Agent::carry_out_image(const AgentAction& a) {
       processes_.release_keeper(a.rank);
       connections_.close(a.connection);
       break;
-    case AgentAction::Kind::kScriptKilled: {
-      Event notice = event(Event::Kind::kNotice, a.rank);
-      notice.text = "the script that started it died (" + to_text(a.cause) +
-                    "); what it had to do behind the program was not done";
-      reporter_.happened(notice);
+    case AgentAction::Kind::kScriptKilled:
+      tell_script_killed(a);
       break;
-    }
     case AgentAction::Kind::kKillWrapper:
       processes_.kill_wrapper(a.rank);
       break;
