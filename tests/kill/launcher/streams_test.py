@@ -88,12 +88,17 @@ class Output(LauncherTest):
         lost = "rejoin: --events /dev/full: No space left on device; no more events"
         self.assertEqual(done.err.splitlines().count(lost), 1, done.err)
 
-    def test_nobody_waits_for_a_reader_of_events(self):
+    def small_fifo(self):
+        """(The path of a fifo of one page, its end to read): open, but not read."""
         path = self.path("events")
         os.mkfifo(path)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
         fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        return path, reader
+
+    def test_nobody_waits_for_a_reader_of_events(self):
+        path, reader = self.small_fifo()
         process = self.start("-n", 2, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
                              *(f"1/kill:9@{i}" for i in range(30)), "op", "print:done", "finalize")
         self.assertEqual(process.stdout.read(10), b"done\ndone\n")
@@ -105,11 +110,7 @@ class Output(LauncherTest):
         self.assertEqual(sum(b'"death"' in line for line in lines), 30)
 
     def test_a_signal_is_enough_when_nobody_reads_events(self):
-        path = self.path("events")
-        os.mkfifo(path)
-        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self.addCleanup(os.close, reader)
-        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        path, _ = self.small_fifo()
         process = self.start("-n", 1, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
                              *(f"0/kill:9@{i}" for i in range(30)), "print:done", "finalize")
         self.assertEqual(process.stdout.read(5), b"done\n")
