@@ -28,8 +28,8 @@ WRITTEN = ("docs/performance.md", "docs/performance-notes.md")
 DRAWN = ("docs/architecture.md", "docs/journal.md")
 
 COMMAND = re.compile(
-    r"(?:\w+=\S+ )*(?:ftrun|ftmpi\w+|build(?:-asan)?/bin/\w+|\./\w+|\.ci/\w+|bench/\w+|cmake|cpack|ctest|docker|pip|cc|"
-    r"python3)(?: |$)"
+    r"(?:\w+=\S+ )*(?:ftrun|ftmpi\w+|build(?:-asan)?/bin/\w+|\./\w+|\.ci/\w+|bench/\w+|tests/\w+/\w+\.py|"
+    r"cmake|cpack|ctest|docker|pip|cc|python3)(?: |$)"
 )
 SHOWN = re.compile(r"rejoin: |\[\d+\] |find_package\(")  # output, and lines of a CMakeLists.txt
 
@@ -216,7 +216,7 @@ class Pages(unittest.TestCase):
         """The command for this machine: other places, and seconds instead of minutes."""
         command = command.replace("/opt/rejoin", f"{self.root}/prefix")
         command = command.replace(" ARGS", f" {LONG if '--checkpoint-dir' in command else SHORT}")
-        command = command.replace("--seconds 600", "--seconds 1")
+        command = command.replace("--seconds 600", "--seconds 1").replace("--deaths 300", "--deaths 1")
         if command.startswith("ctest "):
             return command + " -N"
         if command.startswith("pip "):
