@@ -244,6 +244,9 @@ class Host {
       case AgentAction::Kind::kAdmit:
         engine::admit(segment_.base(), a.rank, r.incarnation);
         break;
+      case AgentAction::Kind::kScriptKilled:
+        REQUIRE(r.tree && !r.killing && a.cause.kind == Cause::Kind::kSignal);
+        break;
       case AgentAction::Kind::kReportEnded: {
         REQUIRE(r.tree && !r.killing);
         r.tree = false;
