@@ -208,7 +208,8 @@ TEST(Options, OfOtherLaunchers) {
            {{"-H", ",", "x"}, "one host only"},
            {{"-H", "localhost:0", "x"}, "one host only"},
            {{"-n", "8", "-H", "localhost:4", "x"}, "one host only"},
-           {{"--hostfile", "f", "x"}, "one host only"},
+           {{"--hostfile", "no/such/file", "x"}, "cannot be read (No such file"},
+           {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: there is one host only"},
            {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
            {{"--mca", "a"}, "--mca needs a value"},
            {{"-genv=A", "B", "x"}, "takes no value behind ="},
@@ -237,6 +238,23 @@ TEST(Options, Hosts) {
   EXPECT_EQ(ranks({"-H", "localhost:8", "-N", "4", "x"}), 4u);
   EXPECT_EQ(ranks({"-hosts", "localhost,127.0.0.1:2", "x"}), 3u);
   EXPECT_EQ(ranks({"-H", own, "-n", "3", "x"}), 3u);
+}
+
+TEST(Options, HostsOfAFile) {
+  EXPECT_EQ(hosts_of_file("localhost\n"), "localhost");
+  EXPECT_EQ(hosts_of_file("# ours\n\n  localhost slots=2 max_slots=4 # here\nhere:3\n"),
+            "localhost:2,here:3");
+  EXPECT_EQ(slots_of(hosts_of_file("localhost slots"), "a"), std::nullopt);
+  EXPECT_EQ(slots_of(hosts_of_file("localhost slots=2\nlocalhost slots=2"), "a"), 4u);
+  EXPECT_EQ(slots_of(hosts_of_file("localhost:1 slots=2"), "a"), std::nullopt);
+  const std::string path = testing::TempDir() + "hosts";
+  std::ofstream(path) << "127.0.0.1 slots=3\n";
+  for (const char* option : {"--hostfile", "-machinefile", "-f"}) {
+    EXPECT_EQ(run({option, path.c_str(), "x"}).programs[0].ranks, 3u);
+  }
+  EXPECT_EQ(run({"-f", path.c_str(), "-n", "2", "x"}).programs[0].ranks, 2u);
+  EXPECT_NE(error_of({"-f", path.c_str(), "-n", "4", "x"}).find("one host only"),
+            std::string::npos);
 }
 
 // Whatever is taken is documented.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 
 namespace rejoin::launcher {
 namespace {
@@ -157,6 +158,26 @@ std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view o
     slots += *its_slots;
   }
   return any_number ? 0 : slots;
+}
+
+std::string hosts_of_file(std::string_view text) {
+  std::string hosts;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host;
+    if (!(words >> host)) continue;
+    for (std::string word; words >> word;) {
+      constexpr std::string_view kSlots = "slots=";
+      if (word.starts_with(kSlots)) {
+        host += ":" + word.substr(kSlots.size());
+      } else if (word.find('=') == std::string::npos) {
+        host += " " + word;  // no name of a host
+      }
+    }
+    hosts += (hosts.empty() ? "" : ",") + host;
+  }
+  return hosts;
 }
 
 }  // namespace rejoin::launcher

@@ -43,5 +43,8 @@ std::string size_text(std::uint64_t bytes);
 // How many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as "localhost" does.
 // Nothing: it is no list of hosts, or another than the one called `own_name` is in it.
 std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name);
+// The list for slots_of that the text of a host file means: lines of HOST, HOST:N or HOST slots=N;
+// what else Open MPI and MPICH take behind it (NAME=VALUE) says nothing about one host.
+std::string hosts_of_file(std::string_view text);
 
 }  // namespace rejoin::launcher

@@ -5,7 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string_view>
@@ -89,7 +92,6 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
     if (taken == 0 && words[i].empty()) return usage(name + ": its value is empty");
     value += (taken > 0 ? "=" : "") + words[i];
   }
-  if (t.refused) return usage(name + " " + value + ": " + std::string(t.notice));
   if (!t.notice.empty()) {
     result.notices.push_back(name + (value.empty() ? "" : " " + value) +
                              " has no effect: " + std::string(t.notice));
@@ -212,20 +214,43 @@ std::string host_name() {
   return name;
 }
 
+// How many ranks a list of hosts allows, as a number; empty: as many as one likes. `option`: of
+// which it is, for errors.
+Result<std::string> parse_hosts(const std::string& option, const std::string& hosts,
+                                const std::string& how) {
+  const auto slots = slots_of(hosts, host_name());
+  if (!slots) {
+    return usage(option + ": there is one host only so far, this one: " + how);
+  }
+  return *slots > 0 ? std::to_string(*slots) : "";
+}
+
+Result<std::string> parse_host_file(const std::string& path) {
+  const std::string option = "--hostfile " + path;
+  std::ifstream file(path);
+  std::string text(std::size_t{1} << 16, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    return usage(option + ": cannot be read (" + std::strerror(errno) + ")");
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_hosts(option, hosts_of_file(text), "lines of localhost, or localhost slots=N");
+}
+
 Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
   ProgramOptions program;
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
-  std::string slots;
+  Result<std::string> of_file{""};
+  Result<std::string> of_list{""};
+  if (!raw.host_file.empty()) of_file = parse_host_file(raw.host_file);
   if (!raw.hosts.empty()) {
-    const auto found = slots_of(raw.hosts, host_name());
-    if (!found) {
-      return usage("--host " + raw.hosts +
-                   ": there is one host only so far, this one: localhost, or localhost:N");
-    }
-    if (*found > 0) slots = std::to_string(*found);
+    of_list = parse_hosts("--host " + raw.hosts, raw.hosts, "localhost, or localhost:N");
   }
-  for (const std::string& text : {slots, raw.on_each_host, raw.ranks}) {
+  for (const auto& slots : {of_file, of_list}) {
+    if (!slots.ok()) return slots.error();
+  }
+  for (const std::string& text : {of_file.value(), of_list.value(), raw.on_each_host, raw.ranks}) {
     if (text.empty()) continue;
     const auto ranks = parse_ranks(text);
     if (!ranks.ok()) return ranks.error();

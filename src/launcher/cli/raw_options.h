@@ -14,6 +14,7 @@ struct RawProgram {
   std::string ranks;
   std::string on_each_host;
   std::string hosts;
+  std::string host_file;
   std::vector<std::string> exports;
   std::string working_directory;
 };

@@ -5,8 +5,6 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr std::string_view kOneHost =
-    "there is one host only so far, this one: leave it out, and ranks are started here";
 constexpr std::string_view kOrder =
     "ranks of one host are numbered in their order; --bind-to says where they run";
 constexpr std::string_view kNoPmi = "ranks find each other through ftrun alone";
@@ -41,6 +39,10 @@ constexpr Translation kTranslations[] = {
     {"-perhost", "--npernode", 1},
     {"-host", "--host", 1},
     {"-hosts", "--host", 1},
+    {"-hostfile", "--hostfile", 1},
+    {"-machinefile", "--hostfile", 1},
+    {"--machinefile", "--hostfile", 1},
+    {"-f", "--hostfile", 1},
     // MPICH and Slurm
     {"-l", "--tag-output"},
     {"--label", "--tag-output"},
@@ -73,12 +75,6 @@ constexpr Translation kTranslations[] = {
     {"-map-by", "", 1, kOrder},
     {"--rank-by", "", 1, kOrder},
     {"-rank-by", "", 1, kOrder},
-    // Other hosts
-    {"-f", "", 1, kOneHost, true},
-    {"-hostfile", "", 1, kOneHost, true},
-    {"--hostfile", "", 1, kOneHost, true},
-    {"-machinefile", "", 1, kOneHost, true},
-    {"--machinefile", "", 1, kOneHost, true},
 };
 
 }  // namespace

@@ -12,7 +12,6 @@ struct Translation {
   unsigned values = 0;    // words that follow it; two of them become one, NAME=VALUE
   // Why it is passed over, where a user would expect it to do something; empty: nothing is lost.
   std::string_view notice = {};
-  bool refused = false;  // with `notice`
 };
 
 std::span<const Translation> translations();
