@@ -244,8 +244,8 @@ class Host {
       case AgentAction::Kind::kAdmit:
         engine::admit(segment_.base(), a.rank, r.incarnation);
         break;
-      case AgentAction::Kind::kScriptKilled:
-        REQUIRE(r.tree && !r.killing && a.cause.kind == Cause::Kind::kSignal);
+      case AgentAction::Kind::kNotice:
+        REQUIRE(!a.text.empty());
         break;
       case AgentAction::Kind::kReportEnded: {
         REQUIRE(r.tree && !r.killing);

@@ -63,8 +63,8 @@ inline std::string to_text(const AgentAction& a) {
       return "kill wrapper " + rank;
     case Kind::kEndKeeper:
       return "end keeper of " + rank + " on " + std::to_string(a.connection);
-    case Kind::kScriptKilled:
-      return "script of " + rank + " was killed by " + to_text(a.cause);
+    case Kind::kNotice:
+      return "tell of " + rank + ": " + a.text;
     case Kind::kRead:
       return "read " + rank;
     case Kind::kLost:

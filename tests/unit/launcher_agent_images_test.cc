@@ -125,6 +125,7 @@ TEST(AgentImages, AnImageThatCannotGoOnIsGivenUp) {
   expect_transcript(1, true, kUntilWaking + R"(> 9 useless 0 pid=30 conn=7 inc=1
 refuse 0 on 7: it cannot go on
 end image of 0, pid 20
+tell of 0: its snapshot cannot go on: 
 lost 0: 
 > 10 forked 0 pid=30 inc=1
 )");
@@ -137,6 +138,7 @@ refuse 0 on 7: it cannot go on
 > 12 useless 0 pid=30 conn=8 inc=1
 refuse 0 on 8: it cannot go on
 end image of 0, pid 20
+tell of 0: its snapshot cannot go on: 
 kill tree 0
 )");
 }

@@ -174,7 +174,7 @@ const Case kCases[] = {
      "welcome 0 on 5\n"},
     {"EndsIfUseless", RestoreRule::kEndsIfUseless, events_of(kUntilRestorer),
      "2 useless 0 pid=10 conn=5 inc=3", "refuse 0 on 5: it cannot go on\nlost 0: \n",
-     "refuse 0 on 5: it cannot go on\nkill tree 0\n"},
+     "refuse 0 on 5: it cannot go on\ntell of 0: its snapshot cannot go on: \nkill tree 0\n"},
     {"EndsIfEnded", RestoreRule::kEndsIfEnded, events_of(kUntilRestorer), "2 child-ended 0 exit=69",
      "lost 0: its written image could not be restored (exit code 69)\nkill tree 0\n", kNoLine},
     {"NotIfKilled", RestoreRule::kNotIfKilled, events_of(kUntilRestorer),

@@ -231,6 +231,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
   if (r.restoring && holds(RestoreRule::kEndsIfUseless)) return not_restored(e.rank, e.text);
   end_image(e.rank);
   r.why_lost = e.text;
+  act(Kind::kNotice, e.rank, -1, "its snapshot cannot go on: " + e.text);
   if (waking) return start_again(e.rank);
   r.state = State::kDying;
   r.cause = Cause{Cause::Kind::kSignal, 9};
@@ -313,8 +314,9 @@ void AgentCore::ended(const AgentEvent& e) {
   const Cause killed_script = script_killed(r);
   if (e.cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
     r.cause.value = 128 + killed_script.value;
-    act(Kind::kScriptKilled, e.rank);
-    actions_.back().cause = killed_script;
+    act(Kind::kNotice, e.rank, -1,
+        "the script that started it died (" + to_text(killed_script) +
+            "); what it had to do behind the program was not done");
   }
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && (r.finalized || (e.cause.value == 0 && !r.initialized));

@@ -93,7 +93,7 @@ struct AgentAction {
     kRelease,       // connection: the keeper is to end with this cause
     kKillWrapper,   // with the keeper and what else is left of the rank's processes
     kEndKeeper,     // connection: nobody waits for it any more
-    kScriptKilled,  // cause. The script that started the rank, which has ended well without it
+    kNotice,        // text: what the user is told of the rank
     kRead,          // what is left of the rank's output; its wrapper still holds it
     kLost,          // text: nothing is left that the rank could be started from
     kReportEnded,   // cause, at_ns: to the supervisor

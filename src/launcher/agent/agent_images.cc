@@ -71,10 +71,9 @@ void Agent::on_stranger_ended(pid_t pid) {
   }
 }
 
-void Agent::tell_script_killed(const AgentAction& a) {
+void Agent::tell(const AgentAction& a) {
   Event notice = event(Event::Kind::kNotice, a.rank);
-  notice.text = "the script that started it died (" + to_text(a.cause) +
-                "); what it had to do behind the program was not done";
+  notice.text = a.text;
   reporter_.happened(notice);
 }
 
@@ -126,8 +125,8 @@ void Agent::carry_out_image(const AgentAction& a) {
       processes_.release_keeper(a.rank);
       connections_.close(a.connection);
       break;
-    case AgentAction::Kind::kScriptKilled:
-      tell_script_killed(a);
+    case AgentAction::Kind::kNotice:
+      tell(a);
       break;
     case AgentAction::Kind::kKillWrapper:
       processes_.kill_wrapper(a.rank);

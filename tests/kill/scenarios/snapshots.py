@@ -241,6 +241,8 @@ def snapshots_rewritten(t):
     result = t.run(n, *command, flags=["--snapshots", "0.3"], interfere=interfere, leaves=leaves)
     require(result.code == 1, f"exit code {result.code}", result)
     require("direct.1" in messages(result)[-1], "the file is not named", result)
+    told = [line for line in messages(result) if "rank 1: its snapshot cannot go on: " in line]
+    require(len(told) == 1 and "direct.1" in told[0], "why its clone ended is not told once", result)
 
 
 @scenario(moment=["before", "inside", "after"])
