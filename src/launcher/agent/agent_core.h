@@ -81,22 +81,22 @@ struct AgentAction {
     kDrain,         // read what is left of the rank's output, and close it
     kPublishDeath,  // of the rank
     kRingAll,
-    kAdmit,         // the rank's next incarnation
-    kWant,          // number: of the image that the rank is to make
-    kKeep,          // number, pid: the image's cursors are the rank's marks from now on
-    kEndImage,      // pid, connection: it is not needed any more
-    kAskImages,     // the image that was kept has died: the next round is to come soon
-    kWake,          // number, connection, pid: it is to clone itself as the admitted incarnation
-    kRestore,       // number: start the rank's next incarnation from its written image
-    kAdopt,         // pid: the clone; the rank's child from now on
-    kMove,          // connection: of the registered process, now the keeper; pid: the rank's child
-    kRelease,       // connection: the keeper is to end with this cause
-    kKillWrapper,   // with the keeper and what else is left of the rank's processes
-    kEndKeeper,     // connection: nobody waits for it any more
-    kNotice,        // text: what the user is told of the rank
-    kRead,          // what is left of the rank's output; its wrapper still holds it
-    kLost,          // text: nothing is left that the rank could be started from
-    kReportEnded,   // cause, at_ns: to the supervisor
+    kAdmit,        // the rank's next incarnation
+    kWant,         // number: of the image that the rank is to make
+    kKeep,         // number, pid: the image's cursors are the rank's marks from now on
+    kEndImage,     // pid, connection: it is not needed any more
+    kAskImages,    // the image that was kept has died: the next round is to come soon
+    kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
+    kRestore,      // number: start the rank's next incarnation from its written image
+    kAdopt,        // pid: the clone; the rank's child from now on
+    kMove,         // connection: of the registered process, now the keeper; pid: the rank's child
+    kRelease,      // connection: the keeper is to end with this cause
+    kKillWrapper,  // with the keeper and what else is left of the rank's processes
+    kEndKeeper,    // connection: nobody waits for it any more
+    kNotice,       // text: what the user is told of the rank
+    kRead,         // what is left of the rank's output; its wrapper still holds it
+    kLost,         // text: nothing is left that the rank could be started from
+    kReportEnded,  // cause, at_ns: to the supervisor
   };
   Kind kind;
   std::uint32_t rank = 0;

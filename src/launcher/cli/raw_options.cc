@@ -198,7 +198,8 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "this one so far")
       ->type_name("HOST[:N]")
       ->group(kMpirunGroup);
-  app.add_option("--hostfile", raw.host_file, "the same from a file, a host a line: localhost slots=4")
+  app.add_option("--hostfile", raw.host_file,
+                 "the same from a file, a host a line: localhost slots=4")
       ->type_name("FILE")
       ->group(kMpirunGroup);
   app.add_option("-x", raw.exports, "set an environment variable of the ranks; repeatable")
