@@ -210,6 +210,7 @@ TEST(Options, OfOtherLaunchers) {
            {{"-n", "8", "-H", "localhost:4", "x"}, "one host only"},
            {{"--hostfile", "no/such/file", "x"}, "cannot be read (No such file"},
            {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: there is one host only"},
+           {{"-f", "/dev/zero", "x"}, "--hostfile /dev/zero: is no list of hosts"},
            {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
            {{"--mca", "a"}, "--mca needs a value"},
            {{"-genv=A", "B", "x"}, "takes no value behind ="},

@@ -1,19 +1,14 @@
 #include "launcher/cli/options.h"
 
-#include <limits.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string_view>
 
 #include "journal/layout.h"
+#include "launcher/cli/hosts.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/translations.h"
 
@@ -208,49 +203,15 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   return {};
 }
 
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-// How many ranks a list of hosts allows, as a number; empty: as many as one likes. `option`: of
-// which it is, for errors.
-Result<std::string> parse_hosts(const std::string& option, const std::string& hosts,
-                                const std::string& how) {
-  const auto slots = slots_of(hosts, host_name());
-  if (!slots) {
-    return usage(option + ": there is one host only so far, this one: " + how);
-  }
-  return *slots > 0 ? std::to_string(*slots) : "";
-}
-
-Result<std::string> parse_host_file(const std::string& path) {
-  const std::string option = "--hostfile " + path;
-  std::ifstream file(path);
-  std::string text(std::size_t{1} << 16, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return usage(option + ": cannot be read (" + std::strerror(errno) + ")");
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_hosts(option, hosts_of_file(text), "lines of localhost, or localhost slots=N");
-}
-
 Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
   ProgramOptions program;
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
-  Result<std::string> of_file{""};
-  Result<std::string> of_list{""};
-  if (!raw.host_file.empty()) of_file = parse_host_file(raw.host_file);
-  if (!raw.hosts.empty()) {
-    of_list = parse_hosts("--host " + raw.hosts, raw.hosts, "localhost, or localhost:N");
-  }
-  for (const auto& slots : {of_file, of_list}) {
-    if (!slots.ok()) return slots.error();
-  }
-  for (const std::string& text : {of_file.value(), of_list.value(), raw.on_each_host, raw.ranks}) {
+  const auto in_file = ranks_of_file(raw.host_file);
+  if (!in_file.ok()) return in_file.error();
+  const auto in_list = ranks_of_list(raw.hosts);
+  if (!in_list.ok()) return in_list.error();
+  for (const std::string& text : {in_file.value(), in_list.value(), raw.on_each_host, raw.ranks}) {
     if (text.empty()) continue;
     const auto ranks = parse_ranks(text);
     if (!ranks.ok()) return ranks.error();
