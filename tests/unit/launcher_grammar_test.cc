@@ -248,7 +248,7 @@ TEST(Options, HostsOfAFile) {
   EXPECT_EQ(slots_of(hosts_of_file("localhost slots"), "a"), std::nullopt);
   EXPECT_EQ(slots_of(hosts_of_file("localhost slots=2\nlocalhost slots=2"), "a"), 4u);
   EXPECT_EQ(slots_of(hosts_of_file("localhost:1 slots=2"), "a"), std::nullopt);
-  const std::string path = testing::TempDir() + "hosts";
+  const std::string path = testing::TempDir() + "hosts." + std::to_string(getpid());
   std::ofstream(path) << "127.0.0.1 slots=3\n";
   for (const char* option : {"--hostfile", "-machinefile", "-f"}) {
     EXPECT_EQ(run({option, path.c_str(), "x"}).programs[0].ranks, 3u);
@@ -256,6 +256,7 @@ TEST(Options, HostsOfAFile) {
   EXPECT_EQ(run({"-f", path.c_str(), "-n", "2", "x"}).programs[0].ranks, 2u);
   EXPECT_NE(error_of({"-f", path.c_str(), "-n", "4", "x"}).find("one host only"),
             std::string::npos);
+  unlink(path.c_str());
 }
 
 // Whatever is taken is documented.

@@ -77,7 +77,7 @@ class Agent {
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
   void take_snapshots();
   void set_snapshot_timer();
-  void tell(const AgentAction& action);
+  void tell(std::uint32_t rank, std::string text);
   void image_lost();
   void journal_grown();
   void look_at_wakes();

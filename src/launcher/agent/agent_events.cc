@@ -35,16 +35,11 @@ RankOutputs::Calls Agent::output_calls() {
     feed({AgentEvent::Kind::kOutputEnded, rank, loop_.now_ns()});
   };
   calls.differs = [this](std::uint32_t rank, int stream) {
-    Event notice = event(Event::Kind::kNotice, rank);
-    notice.text = std::string("its replay did not print the same to ") + kStreamNames[stream] +
-                  " as the first time; what was printed first stands";
-    reporter_.happened(notice);
+    tell(rank, std::string("its replay did not print the same to ") + kStreamNames[stream] +
+                   " as the first time; what was printed first stands");
   };
   calls.lost = [this](std::uint32_t rank, int error) {
-    Event notice = event(Event::Kind::kNotice, rank);
-    notice.text =
-        "--output-filename: what ranks print is not written any more: " + error_text(error);
-    reporter_.happened(notice);
+    tell(rank, "--output-filename: what ranks print is not written any more: " + error_text(error));
   };
   return calls;
 }

@@ -71,9 +71,9 @@ void Agent::on_stranger_ended(pid_t pid) {
   }
 }
 
-void Agent::tell(const AgentAction& a) {
-  Event notice = event(Event::Kind::kNotice, a.rank);
-  notice.text = a.text;
+void Agent::tell(std::uint32_t rank, std::string text) {
+  Event notice = event(Event::Kind::kNotice, rank);
+  notice.text = std::move(text);
   reporter_.happened(notice);
 }
 
@@ -126,7 +126,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       connections_.close(a.connection);
       break;
     case AgentAction::Kind::kNotice:
-      tell(a);
+      tell(a.rank, a.text);
       break;
     case AgentAction::Kind::kKillWrapper:
       processes_.kill_wrapper(a.rank);
@@ -197,11 +197,9 @@ void Agent::look_at_wakes() {
     std::uint64_t& tell_at = newest_snapshot_[r].tell_at_ns;
     if (tell_at == 0 || loop_.now_ns() < tell_at) continue;
     tell_at = 0;
-    Event notice = event(Event::Kind::kNotice, r);
-    notice.text = "its snapshot, process " + std::to_string(pid) + ", was asked to go on " +
-                  duration_text(kLongWakeNs) + " ago and has not yet (state " + state +
-                  "); kill -9 of it gives it up (docs/snapshots.md)";
-    reporter_.happened(notice);
+    tell(r, "its snapshot, process " + std::to_string(pid) + ", was asked to go on " +
+                duration_text(kLongWakeNs) + " ago and has not yet (state " + state +
+                "); kill -9 of it gives it up (docs/snapshots.md)");
   }
 }
 
@@ -265,11 +263,9 @@ void Agent::journal_grown() {
 
 void Agent::on_image_killed(std::optional<std::uint32_t> rank) {
   if (!take_oom_kill(0) || !rank || std::exchange(told_image_taken_, true)) return;
-  Event notice = event(Event::Kind::kNotice, *rank);
-  notice.text =
-      "memory is short: the kernel has killed the snapshot of it, and the next is made; "
-      "until then a death ends the job (docs/snapshots.md)";
-  reporter_.happened(notice);
+  tell(*rank,
+       "memory is short: the kernel has killed the snapshot of it, and the next is made; "
+       "until then a death ends the job (docs/snapshots.md)");
 }
 
 void Agent::not_frozen(std::uint32_t rank, const Message& message) {
@@ -278,14 +274,12 @@ void Agent::not_frozen(std::uint32_t rank, const Message& message) {
   feed(said);
   if (told_not_frozen_[rank]) return;
   told_not_frozen_[rank] = true;
-  Event notice = event(Event::Kind::kNotice, rank);
-  notice.text = "no snapshot can be made of it now, because it " + text_of(message) +
-                "; until one is, it goes back to " +
-                (core_.has_image(rank) ? "the last one" : "the start of the program") +
-                " if it dies" +
-                (sets_ ? ", and no images are written to " + plan_.checkpoint_directory : "") +
-                " (docs/snapshots.md)";
-  reporter_.happened(notice);
+  tell(rank, "no snapshot can be made of it now, because it " + text_of(message) +
+                 "; until one is, it goes back to " +
+                 (core_.has_image(rank) ? "the last one" : "the start of the program") +
+                 " if it dies" +
+                 (sets_ ? ", and no images are written to " + plan_.checkpoint_directory : "") +
+                 " (docs/snapshots.md)");
 }
 
 }  // namespace rejoin::launcher
