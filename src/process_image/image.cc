@@ -334,7 +334,6 @@ class Freezer final : public engine::ProcessImage {
   void be_image() {
     close(rank_.host().agent_socket());
     begin_clone(kernel_);
-    prctl(PR_SET_NAME, "rejoin-image");
     write_text(kOomScore, "1000");
     files_.release_pipes();
     hold_lifeline();
@@ -342,6 +341,8 @@ class Freezer final : public engine::ProcessImage {
     // Until then its parent is the helper, whose end would be taken for the agent's.
     while (syscall(SYS_getppid) == helper_) sched_yield();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // From here on it is of use: the agent reads what it has been told before it sees a death.
+    prctl(PR_SET_NAME, "rejoin-image");
     for (;;) {
       Message m;
       int pipes[3] = {-1, -1, -1};
