@@ -124,7 +124,7 @@ std::uint64_t Job::turn_limit(const Plan& plan) const {
 // Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would
 // take longer than the rest of a small run.
 void Job::wipe_segment() {
-  constexpr std::uint64_t kKeptBytes = 256 * 1024;
+  constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
   std::byte* base = segment_.get();
   const engine::SegmentHeader* header = engine::header_of(base);
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {

@@ -8,6 +8,7 @@ namespace rejoin::sim {
 
 void MessageOracle::begin(std::uint32_t ranks) {
   messages_.clear();
+  orders_.clear();
   receives_.assign(ranks, {});
   answers_.assign(ranks, {});
 }
@@ -62,14 +63,14 @@ const char* MessageOracle::given(std::uint32_t rank, std::uint64_t number, std::
   }
   m.given = true;
   m.receive = number;
-  // Messages of one tag do not overtake each other on their way to later receives.
-  for (auto earlier = messages_.lower_bound({from, rank, 0}); earlier != found; ++earlier) {
-    const Message& e = earlier->second;
-    if (e.tag != m.tag || e.context != m.context || !e.given) continue;
-    if (e.receive > number) {
-      return broken("messages: message %llu of rank %u overtakes one with the same tag to rank %u",
-                    at, from, rank);
-    }
+  // Messages of one tag do not overtake each other: later receives are given later ones.
+  auto& order = orders_[{from, rank, m.tag, m.context}];
+  const auto here = order.insert({number, index}).first;
+  const auto next = std::next(here);
+  if ((here != order.begin() && std::prev(here)->second > index) ||
+      (next != order.end() && next->second < index)) {
+    return broken("messages: message %llu of rank %u overtakes one with the same tag to rank %u",
+                  at, from, rank);
   }
   return nullptr;
 }

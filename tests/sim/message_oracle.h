@@ -35,9 +35,12 @@ class MessageOracle {
     std::uint64_t receive = 0;
   };
   using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // from, to, index
+  using Order = std::map<std::uint64_t, std::uint64_t>;  // receive, index
   const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   std::map<Place, Message> messages_;
+  // Messages that were given, of a sender, a receiver, a tag and a context.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, int, std::uint64_t>, Order> orders_;
   std::vector<std::map<std::uint64_t, Place>> receives_;         // of each rank, by number
   std::vector<std::map<std::uint64_t, std::uint64_t>> answers_;  // likewise
   char text_[300] = "";

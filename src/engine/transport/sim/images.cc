@@ -27,7 +27,14 @@ void Simulation::make_image(Process& p) {
   const std::uint64_t number = std::exchange(p.freezing, 0);
   Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name),
                  {}, p.host->rank(),   number};
-  for (const auto& place : image.places) image.memory.emplace_back(place.begin(), place.end());
+  if (!spare_.empty()) {
+    image.memory = std::move(spare_.back());
+    spare_.pop_back();
+    image.memory.clear();
+  }
+  for (const auto& place : image.places) {
+    image.memory.insert(image.memory.end(), place.begin(), place.end());
+  }
   images_.push_back(std::move(image));
   agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
 }
@@ -43,8 +50,11 @@ std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnati
   newest_[image.rank] = &p;
   ranks_[image.rank] = {incarnation, 0, false, false};
   p.fiber.thaw(image.fiber);
-  for (std::size_t i = 0; i < image.places.size(); ++i) {
-    std::copy(image.memory[i].begin(), image.memory[i].end(), image.places[i].begin());
+  auto from = image.memory.begin();
+  for (const auto& place : image.places) {
+    const auto end = from + static_cast<std::ptrdiff_t>(place.size());
+    std::copy(from, end, place.begin());
+    from = end;
   }
   p.host->incarnation_ = incarnation;
   p.host->actor_ = p.actor = actor;
@@ -63,7 +73,7 @@ std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnati
 void Simulation::end_image(std::uint32_t image) {
   if (!std::exchange(images_[image].alive, false)) return;
   images_[image].fiber.stack.clear();
-  images_[image].memory.clear();
+  spare_.push_back(std::move(images_[image].memory));
   agent_.on_image_end(image);
 }
 

@@ -47,6 +47,9 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   options_ = options;
   random_ = SimRandom(options.seed);
   processes_.clear();
+  for (Image& image : images_) {
+    if (image.alive) spare_.push_back(std::move(image.memory));
+  }
   images_.clear();
   ready_.clear();
   trace_.clear();

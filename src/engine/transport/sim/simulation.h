@@ -219,7 +219,7 @@ class Simulation {
     Process* process;
     Fiber::Frozen fiber;
     std::vector<std::span<std::byte>> places;
-    std::vector<std::vector<std::byte>> memory;
+    std::vector<std::byte> memory;  // what these held, one after another
     std::uint32_t rank;
     std::uint64_t number;
     bool alive = true;
@@ -281,6 +281,7 @@ class Simulation {
   std::vector<Rank> ranks_;
   std::vector<Rank> at_last_death_;
   std::vector<Image> images_;
+  std::vector<std::vector<std::byte>> spare_;  // of images that have ended: fresh pages take longer
   std::vector<Lie> lies_;  // of the rank whose turn it is
   std::vector<Event> trace_;
   bool keeps_trace_ = false;
