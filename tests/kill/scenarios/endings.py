@@ -152,6 +152,29 @@ def stacks(t, tool):
     require(len(frames) <= 2 * 4, f"frames are not folded: {frames}", result)
 
 
+@scenario(snapshots=["off", "0.01"])
+def killed_while_its_stack_is_read(t, snapshots):
+    """A rank dies while a debugger holds it for a report: it comes back, and the report ends."""
+    n, command = 3, ("steps", "count=300", "pause_us=3000")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        job.until_event("init")
+        for i in range(4):
+            rank = i % n
+            job.until(lambda r=rank: r in job.pids, f"rank {rank} runs")
+            job.process.send_signal(signal.SIGUSR1)
+            job.run_for(t.rng.uniform(0.005, 0.08))
+            job.kill(rank)
+            job.until_event("live", rank, job.killed.count(rank))
+
+    result = t.run(n, *command, flags=["--snapshots", snapshots], interfere=interfere)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(result.out == expected.out, "the output differs", result)
+    require(len(result.named("death")) == 4, "deaths", result)
+    require(standing(result.err), "nothing is reported", result)
+
+
 # ------------------------------------------------------------------------------- what ftrun is told
 
 
