@@ -35,7 +35,7 @@ class MessageOracle {
     std::uint64_t receive = 0;
   };
   using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // from, to, index
-  using Order = std::map<std::uint64_t, std::uint64_t>;  // receive, index
+  using Order = std::map<std::uint64_t, std::uint64_t>;                   // receive, index
   const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   std::map<Place, Message> messages_;

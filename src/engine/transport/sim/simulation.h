@@ -282,7 +282,7 @@ class Simulation {
   std::vector<Rank> at_last_death_;
   std::vector<Image> images_;
   std::vector<std::vector<std::byte>> spare_;  // of images that have ended: fresh pages take longer
-  std::vector<Lie> lies_;  // of the rank whose turn it is
+  std::vector<Lie> lies_;                      // of the rank whose turn it is
   std::vector<Event> trace_;
   bool keeps_trace_ = false;
 
