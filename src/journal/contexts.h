@@ -59,16 +59,16 @@ inline ContextBlock* block_of(std::byte* base, Members& m, std::uint32_t i) {
 
 // --- Versions and low-water marks
 
-inline const Cursor* cursors_of(std::byte* base, const Version& v) {
+inline const Cursor* cursors_of(std::byte* base, const Marks& v) {
   return reinterpret_cast<const Cursor*>(base + v.cursors.at);
 }
-inline const std::uint64_t* sent_of(std::byte* base, const Version& v) {
+inline const std::uint64_t* sent_of(std::byte* base, const Marks& v) {
   return reinterpret_cast<const std::uint64_t*>(cursors_of(base, v) + v.contexts);
 }
-inline const std::uint64_t* received_of(std::byte* base, const Version& v) {
+inline const std::uint64_t* received_of(std::byte* base, const Marks& v) {
   return sent_of(base, v) + header_of(base)->ranks;
 }
-inline const Cursor* cursor_of(std::byte* base, const Version& v, std::uint64_t context) {
+inline const Cursor* cursor_of(std::byte* base, const Marks& v, std::uint64_t context) {
   const Cursor* c = cursors_of(base, v);
   // The slot of an image may be written again meanwhile: then nothing of this counts.
   const std::uint64_t contexts = std::min(v.contexts, v.cursors.capacity / sizeof(Cursor));
@@ -77,15 +77,15 @@ inline const Cursor* cursor_of(std::byte* base, const Version& v, std::uint64_t 
   }
   return nullptr;
 }
-inline const Version* find_image(std::byte* base, std::uint32_t rank, std::uint64_t number) {
-  for (const Version& v : region_of(base, rank)->image) {
-    if (v.number.load(std::memory_order_acquire) == number) return &v;
+inline const Image* find_image(std::byte* base, std::uint32_t rank, std::uint64_t number) {
+  for (const Image& i : region_of(base, rank)->image) {
+    if (i.marks.number.load(std::memory_order_acquire) == number) return &i;
   }
   return nullptr;
 }
 inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t number) {
   for (Version& v : region_of(base, rank)->version) {
-    if (number != 0 && v.number.load(std::memory_order_acquire) == number) return &v;
+    if (number != 0 && v.marks.number.load(std::memory_order_acquire) == number) return &v;
   }
   return nullptr;
 }
@@ -98,17 +98,17 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   const std::atomic<std::uint64_t>& kept = control_of(base, rank)->kept_image;
   for (;;) {
     const std::uint64_t number = kept.load(std::memory_order_acquire);
-    const Version* v = find_image(base, rank, number);
-    if (breaks(host, Rule::kImageByNumber)) v = &region_of(base, rank)->image[0];
+    const Image* image = find_image(base, rank, number);
+    if (breaks(host, Rule::kImageByNumber)) image = &region_of(base, rank)->image[0];
     host.step(Step::kMark);
-    const std::uint64_t mark = v != nullptr ? read(*v) : 0;
+    const std::uint64_t mark = image != nullptr ? read(image->marks) : 0;
     order_stores();  // and loads: what was read is read before this
     const bool again = kept.load(std::memory_order_acquire) != number;
     if (!again || breaks(host, Rule::kKeptReadAgain)) return mark;
   }
 }
 
-// What read(version) gives for the version or image that the rank keeps, or 0 if the rank goes back
+// What read(marks) gives for the version or image that the rank keeps, or 0 if the rank goes back
 // to main. A version: whoever reads is a rank of the job and makes no checkpoint meanwhile, so the
 // version stays in its slot, also if the rank keeps a newer one by then (PROTOCOL.md,
 // "Truncation").
@@ -123,7 +123,7 @@ std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
   if (number == 0) return 0;
   const Version* v = find_version(base, rank, number);
   host.step(Step::kMark);
-  return v != nullptr ? read(*v) : 0;
+  return v != nullptr ? read(v->marks) : 0;
 }
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
@@ -133,7 +133,7 @@ inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 template <class Host>
 std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
   std::byte* base = host.base();
-  return read_mark(host, rank, [&](const Version& v) -> std::uint64_t {
+  return read_mark(host, rank, [&](const Marks& v) -> std::uint64_t {
     if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
     const FoundContext found = find_context(base, rank, context);
     if (found.reclaimed()) return kPast;
@@ -147,7 +147,7 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
 // The message of `from` that rank never goes back behind.
 template <class Host>
 std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
-  return read_mark(host, rank, [&](const Version& v) { return received_of(host.base(), v)[from]; });
+  return read_mark(host, rank, [&](const Marks& v) { return received_of(host.base(), v)[from]; });
 }
 
 // Whether all that a closed zone of mine may have been used for lies behind everybody's marks.

@@ -25,8 +25,8 @@ enum class Frozen : std::uint8_t {
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
-                        std::uint64_t* place, const char* text, wire::MessageType type,
-                        std::uint64_t number) {
+                        std::uint64_t* place, const char* text, char* why,
+                        wire::MessageType type, std::uint64_t number) {
   // The segment, and who I am.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;
@@ -62,6 +62,9 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   // Whether an image of this process can be made now. kYes: what lies outside of the rank's rooms
   // is ready for it. kNo: the agent was told why.
   { host.may_freeze(number) } -> std::same_as<MayFreeze>;
+  // Whether images of this process are possible, now or when something that passes has passed.
+  // False: why not, as the predicate of a sentence.
+  { host.can_be_frozen(why, bytes) } -> std::same_as<bool>;
   // Makes the image with this number, and goes on without waiting for it.
   { host.freeze(number) } -> std::same_as<Frozen>;
   // SIGKILL to myself (fault injection).

@@ -34,11 +34,12 @@ inline constexpr std::uint32_t kFirstStagingBuffers = 2;   // so that operations
 enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
 enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
 
-// Where a rank may go back to, besides main: what its low-water marks are.
+// The kind of recovery point that the ranks of a job return to, and that low-water marks follow.
+// Decided once for the whole job (recovery/PROTOCOL.md, "Which recovery points").
 enum class Return : std::uint32_t {
-  kUndecided,
-  kImages,    // of its process; the agent has accepted one
-  kVersions,  // that the program makes; it has called load
+  kUndecided,  // so far a rank that dies begins at main, and nothing is truncated
+  kImages,     // frozen images of its process; main while it has none
+  kVersions,   // checkpoints that the program makes; main while none is committed
 };
 
 // One --kill RANK@POINT#INCARNATION. Written by the launcher before the start; `fired` by the rank.
@@ -66,6 +67,7 @@ struct SegmentHeader {
   std::uint32_t faults;
   std::uint32_t stop_on_divergence;    // 0: --on-divergence warn
   std::uint32_t tell_committed;        // rank 0 tells the agent of checkpoints
+  std::uint32_t writes_versions;       // --checkpoint-dir: the agent writes versions to files
   std::uint32_t log_ops;               // --log-ops
   std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
   std::uint32_t snapshots;             // ranks are asked for images of their processes
@@ -80,11 +82,15 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> journal_full;
   // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
   std::atomic<std::uint32_t> unproven;
+  // Any rank, 0 -> 1: the program marks its set-up, so calls that it has not marked are none.
+  std::atomic<std::uint32_t> marks_set_up;
   // Counted up, by the agent or a rank, when there is something that ranks heed as they enter an
   // operation: a snapshot is wanted, marks have moved, the journal is full.
   std::atomic<std::uint32_t> notices;
-  // Whoever comes first: how ranks of this job go back. Then it stays so.
+  // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   std::atomic<Return> goes_back_to;
+  // Agent: the version that it is writing to a file; 0 = none. Its slots are not used again.
+  std::atomic<std::uint64_t> version_in_file;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
@@ -109,11 +115,29 @@ struct Waiting {
   }
 };
 
+inline constexpr std::uint64_t kAtCheckpoint = std::uint64_t{1} << 63;
+
+// The versions that are written: the newest, and the next one, in one word. Lazy checkpoints meet
+// at these alone; a job of images keeps the models of these alone.
+struct WrittenVersions {
+  std::uint32_t newest = 0;
+  std::uint32_t next = 0;
+  static constexpr std::uint32_t kNever = ~std::uint32_t{0};
+  static constexpr WrittenVersions of(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
+  }
+  constexpr std::uint64_t word() const { return std::uint64_t{newest} << 32 | next; }
+  constexpr bool contains(std::uint64_t version) const {
+    return version == newest || version == next;
+  }
+};
+
 struct RankControl {
   // Agent.
   alignas(kLine) std::atomic<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
   std::atomic<std::uint32_t> incarnation;
-  // Agent. The number of the image that it wants of this rank.
+  // Agent. The number of the image that it wants of this rank, and kAtCheckpoint if the rank is to
+  // make it only when it enters a checkpoint.
   std::atomic<std::uint64_t> snapshot_wanted;
   // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
   // Its cursors are the rank's low-water marks.
@@ -141,6 +165,8 @@ struct RankControl {
   std::atomic<std::uint64_t> kept;
   // Agent: the newest output mark that it has made for me (MessageType::kMark).
   std::atomic<std::uint64_t> output_mark;
+  // Rank 0: WrittenVersions, before it prepares `newest`.
+  std::atomic<std::uint64_t> written_versions;
   // The owner. 1: more than one of its threads has called MPI.
   std::atomic<std::uint32_t> several_threads;
 
@@ -370,10 +396,10 @@ inline constexpr std::uint32_t kImages = 2;
 // (read_mark).
 inline constexpr std::uint32_t kVersions = 4;
 
-// Where a rank goes on when it loads this version, or when this image of it is woken. Whole if
-// `number` is not 0. An image has all but the models in its memory: the rest are marks, for others.
-struct Version {
-  std::atomic<std::uint64_t> number;
+// How far a rank is: its low-water marks, if it keeps the version or image of this number. Whole if
+// `number` is not 0: the owner clears it before it changes the rest.
+struct Marks {
+  std::atomic<std::uint64_t> number;  // of the version, or of the image
   std::uint64_t ordinal;
   std::uint64_t made_wall_ns;
   std::uint64_t observations;  // bytes of the log
@@ -386,13 +412,42 @@ struct Version {
   std::uint64_t wildcards;  // of those, with any source
   std::uint64_t outcomes;   // elements of the log
   std::uint64_t cancelled;  // likewise
-  Buffer global;            // rank 0's: for all of the host
-  Buffer local;
-  std::uint64_t next_lazy;     // rank 0's: the lazy checkpoint that is written next
-  std::uint64_t global_bytes;  // as this rank gave it
-  std::uint32_t global_hash;
-  std::uint32_t has_hash;  // 0: lazily written, by rank 0 alone
 };
+
+// An image of a rank's process. All but the marks is in its memory.
+struct Image {
+  Marks marks;
+  std::uint64_t version;  // of the execution then: checkpoints made
+};
+
+// Why no process can begin at a version.
+enum class VersionFault : std::uint32_t {
+  kNone,
+  kNoLoad,            // the program has not called load
+  kOpenRequest,       // a restarted rank would not have it
+  kLateCommunicator,  // likewise: it was made after the first checkpoint
+  kOverLimit,         // set-up left more than --bootstrap-limit
+};
+
+// A checkpoint of the program: where a rank of a job of versions goes on, and what is written to
+// files.
+struct Version {
+  Marks marks;
+  Buffer global;  // rank 0's: for all of the host
+  Buffer local;
+  std::uint64_t global_bytes;  // as this rank gave it
+  std::uint32_t can_be_imaged;
+  VersionFault fault;
+};
+
+// The hash of the global model that this rank gave to checkpoint `version`. Whole if `version` is
+// not 0.
+struct ModelHash {
+  std::atomic<std::uint64_t> version;
+  std::uint64_t bytes;
+  std::uint64_t hash;
+};
+inline constexpr std::uint64_t kModelHashes = 2;  // by the version, mod 2
 
 // The outcome of an operation that was marked as bootstrap. Never truncated.
 struct Marked {
@@ -411,7 +466,8 @@ struct RegionHead {
   Log outcomes;      // atomic u64; see recovery/outcomes.h
   Log cancelled;     // u64: which receives were cancelled, by their number
   Version version[kVersions];
-  Version image[kImages];
+  Image image[kImages];
+  ModelHash model_hash[kModelHashes];
   std::uint64_t marked_bytes;          // of results of marked operations
   std::uint64_t past_version;          // newest version behind which zones were closed
   std::uint64_t interval;              // the newest that has ended
@@ -427,8 +483,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN04", and the sizes of what lies in it: ftrun and a library of another build find out.
-inline constexpr std::uint64_t kSegmentMagic = 0x34304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN05", and the sizes of what lies in it: ftrun and a library of another build find out.
+inline constexpr std::uint64_t kSegmentMagic = 0x35304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

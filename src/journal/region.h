@@ -127,6 +127,14 @@ class Region {
     buffer.bytes = bytes;
     return true;
   }
+  // Bytes of payload that were handed out so far, if no zone was used again.
+  std::uint64_t payload_bytes() const {
+    std::uint64_t bytes = control_->payload_bump.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < head_->zones; ++i) {
+      bytes -= head_->zone[i].bytes - head_->zone[i].used;
+    }
+    return bytes;
+  }
   // Structure, safe to touch. 0: no more memory. These two also beside a thread that is in another
   // function of this region: the main thread records libc while another one is inside MPI.
   Offset allocate_permanent(std::size_t bytes) {

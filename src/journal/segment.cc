@@ -43,6 +43,7 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   h->region_bytes = region_bytes_for(ranks, limit_bytes);
   h->journal_limit_bytes = limit_bytes;
   h->first_region = front_bytes(ranks);
+  h->goes_back_to.store(Return::kVersions);  // unless images are asked for
   for (std::uint32_t r = 0; r < ranks; ++r) {
     RegionHead* region = region_of(base, r);
     const std::uint64_t channels = round_up(sizeof(RegionHead), kPage);

@@ -38,6 +38,7 @@ enum class Step : std::uint8_t {
   kModel,         // a model goes to the store
   kPrepare,       // publishing that my models of a version are whole
   kAcknowledge,   // publishing that I am past a version
+  kDecide,        // publishing which recovery points this job has
   kMark,          // reading a rank's low-water mark
   kCursors,       // the cursors of an image go to their slot
   kFreeze,        // they are there; the process is about to be cloned

@@ -34,7 +34,7 @@ using recovery::Status;
 struct {
   char error[1024];
   rejoin_stream stream;
-  std::uint64_t written_version;  // the newest lazy checkpoint that this process has written
+  std::uint64_t written_version;  // the newest checkpoint that this process has chosen to write
   double written_s;               // when
   double write_cost_s;            // how long that took, with the meeting of all ranks
   std::uint64_t journal_bytes;    // then
@@ -75,16 +75,19 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const recovery::Call call = call_of(site, OpKind::kCheckpoint, -1, 0);
   rank.begin_log(call);
   rank.log().set_model_bytes(models.global_bytes + models.local_bytes);
-  if (rank.has_loaded() && !rank.is_prepared()) {
+  // A mark of output in a job of images would take the place of an image's.
+  const bool may_begin_here = rank.may_begin_at_version();
+  if (may_begin_here && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
   }
-  rejoin::libc_recording::mark_observations();
+  if (may_begin_here) rejoin::libc_recording::mark_observations();
   const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);
   if (status != Status::kOk) return refuse(status);
-  libc_recording::truncate_observations(rank.observations_mark());
+  if (may_begin_here) libc_recording::truncate_observations(rank.observations_mark());
   const auto* header = engine::header_of(rank.host().base());
   if (rank.rank() == 0 && header->tell_committed != 0) {
-    rank.host().tell(wire::MessageType::kCommitted, 0, rank.version(), nullptr, 0);
+    const bool kept = rank.keeps_models() && rank.is_written(rank.version());
+    rank.host().tell(wire::MessageType::kCommitted, kept, rank.version(), nullptr, 0);
   }
   return static_cast<int>(rank.version());
 }
@@ -96,9 +99,9 @@ std::uint64_t journal_bytes() {
   return control->backed_bytes.load(std::memory_order_relaxed);
 }
 
-// Rank 0 is about to write lazy checkpoint `v`, which costs about write_cost_s: the version that is
+// Rank 0 is about to write checkpoint `v`, which costs about write_cost_s: the version that is
 // written next.
-std::uint64_t next_lazy(std::uint64_t v, double write_cost_s) {
+std::uint64_t next_written(std::uint64_t v, double write_cost_s) {
   const auto* header = engine::header_of(context->rank->host().base());
   const double now = now_s();
   const std::uint64_t journal = journal_bytes();
@@ -159,7 +162,18 @@ int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local
   if (wrong_model(global, global_bytes) || wrong_model(local, local_bytes)) {
     return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint: a model is NULL but has a size");
   }
-  return checkpoint(site, {global, global_bytes, local, local_bytes, true});
+  Models m{global, global_bytes, local, local_bytes};
+  Rank& rank = *context->rank;
+  const std::uint64_t v = rank.version() + 1;
+  // A job of images keeps models only for files: as often as that costs next to nothing.
+  const bool chooses = rank.rank() == 0 && !rank.is_prepared() && rank.in_job_of_images() &&
+                       rank.keeps_models() && rank.is_written(v);
+  if (!chooses) return checkpoint(site, m);
+  const double begin = now_s();
+  m.next = next_written(v, state.write_cost_s);
+  const int version = checkpoint(site, m);
+  state.write_cost_s = now_s() - begin;
+  return version;
 }
 
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {
@@ -183,24 +197,22 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
   if (serialize == nullptr)
     return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
   Rank& rank = *context->rank;
-  auto* header = rejoin::engine::header_of(rank.host().base());
   const std::uint64_t v = rank.version() + 1;
-  const bool first = v == header->first_version + 1;
-  if (!first && rank.next_lazy() > v) {
-    rank.begin_log(call_of(site, OpKind::kCheckpoint, -1, 0));
-    rank.pass_checkpoint();
-    rank.end_log(Status::kOk);
+  if (!rank.is_written(v)) {
+    const rejoin::recovery::Call call = call_of(site, OpKind::kCheckpoint, -1, 0);
+    rank.begin_log(call);
+    rank.pass_checkpoint(*MPI_COMM_WORLD->comm, call);
     return static_cast<int>(v);
   }
   Models m;
   m.compared = false;
-  if (rank.rank() == 0 && !rank.is_prepared()) {
+  if (rank.rank() == 0 && !rank.is_prepared() && rank.keeps_models()) {
     const double begin = now_s();
     state.stream.bytes = 0;
     serialize(model, &state.stream);
     m.global = state.stream.data;
     m.global_bytes = state.stream.bytes;
-    m.next_lazy = next_lazy(v, std::max(state.write_cost_s, 2 * (now_s() - begin)));
+    m.next = next_written(v, std::max(state.write_cost_s, 2 * (now_s() - begin)));
     const int version = checkpoint(site, m);
     state.write_cost_s = now_s() - begin;
     return version;
@@ -214,6 +226,8 @@ int rejoin_bootstrap(const char* key) {
   if (!active())
     return refuse(REJOIN_ERR_ARGUMENT,
                   "rejoin_bootstrap was called before MPI_Init or after MPI_Finalize");
+  context->rank->note_marks();
+  if (key != nullptr && key[0] == '\0') return 0;
   context->hinted = context->hint.bootstrap = true;
   context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
   if (key == nullptr || !context->rank->is_bootstrap_key_used(context->hint.key)) return 0;

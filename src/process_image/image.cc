@@ -43,6 +43,7 @@ using wire::Message;
 using wire::MessageType;
 
 constexpr std::size_t kHelperStackBytes = 64 * 1024;
+constexpr const char* kTooOldKernel = "runs on a kernel that is too old for it";
 
 // --- What the kernel does not hand on to a clone
 
@@ -149,7 +150,7 @@ class Freezer final : public engine::ProcessImage {
     begun_ns_ = processor_ns();
     char why[400];
     if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
-    if (!read_kernel(&kernel_)) return refuse(number, "runs on a kernel that is too old for it");
+    if (!read_kernel(&kernel_)) return refuse(number, kTooOldKernel);
     if (!can_be_cloned(why, sizeof why) ||
         !files_.note(rank_.host().agent_socket(), why, sizeof why) || !can_move(why, sizeof why) ||
         (!is_child_of_agent() && !move(why, sizeof why))) {
@@ -159,6 +160,21 @@ class Freezer final : public engine::ProcessImage {
     libc_recording::mark_observations();
     libc_recording::truncate_observations(rank_.observations_mark());
     return MayFreeze::kYes;
+  }
+
+  bool can_be_frozen(char* why, std::size_t size) override {
+    const libc_recording::Unobserved mine;
+    if (helper_stack_ == nullptr || !rank_.host().has_agent()) {
+      snprintf(why, size, "has no memory for the stack of a clone");
+      return false;
+    }
+    if (!read_kernel(&kernel_)) {
+      snprintf(why, size, "%s", kTooOldKernel);
+      return false;
+    }
+    if (cannot_move_) return say_cannot_move(why, size);
+    return can_ever_be_cloned(why, size) &&
+           (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
   }
 
   Frozen freeze(std::uint64_t number) override {

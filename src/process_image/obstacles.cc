@@ -207,9 +207,12 @@ bool holds_locks(char* why, std::size_t size) {
 }  // namespace
 
 bool can_be_cloned(char* why, std::size_t size) {
-  return !has_threads(why, size) && !has_children(why, size) && !has_timers(why, size) &&
-         !has_pending_signals(why, size) && !shares_memory(why, size) &&
-         !withholds_memory(why, size);
+  return !has_children(why, size) && !has_timers(why, size) && !has_pending_signals(why, size) &&
+         can_ever_be_cloned(why, size);
+}
+
+bool can_ever_be_cloned(char* why, std::size_t size) {
+  return !has_threads(why, size) && !shares_memory(why, size) && !withholds_memory(why, size);
 }
 
 pid_t agent_process() {

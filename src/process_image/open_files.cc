@@ -103,6 +103,7 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   std::swap(files_, before_);
   std::swap(room_, before_room_);
   before_count_ = std::exchange(count_, 0);
+  found_lock_ = false;
   snprintf(why, size, "cannot look at its open files");
   return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
 }
@@ -131,7 +132,10 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   if (fstat(fd, &s) != 0) return true;
   File f = {fd,       -1,       fcntl(fd, F_GETFL), 0, static_cast<std::uint64_t>(s.st_size),
             s.st_dev, s.st_ino, modified_ns(s),     0};
-  if ((S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) && is_locked(fd, why, size)) return false;
+  if ((S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) && is_locked(fd, why, size)) {
+    found_lock_ = true;
+    return false;
+  }
   if (S_ISREG(s.st_mode)) return note_regular(f, why, size);
   if (S_ISDIR(s.st_mode)) {
     f.offset = lseek(fd, 0, SEEK_CUR);

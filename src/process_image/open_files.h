@@ -18,6 +18,8 @@ class OpenFiles {
   // Takes down what is open now. `own`: a descriptor of the shim's. False: a clone could not go on
   // with that; `why` says with what, as in obstacles.h.
   bool note(int own, char* why, std::size_t size);
+  // Behind note(): what it has found may pass. A lock does; what is open mostly stays open.
+  bool may_pass() const { return found_lock_; }
 
   // Bytes of the rank's standard input that it has not read.
   int unread_input() const;
@@ -78,6 +80,7 @@ class OpenFiles {
   File* before_ = nullptr;  // those of the last time
   std::size_t before_count_ = 0;
   std::size_t before_room_ = 0;
+  bool found_lock_ = false;
   static constexpr std::size_t kMostNames = 4096;
   Name* names_ = nullptr;
   std::size_t name_count_ = 0;

@@ -55,12 +55,16 @@ class BootstrapCache {
   // The operation is over: keeps its outcome under its key, for later incarnations.
   [[gnu::noinline]] Status keep(Comm<H>& c, std::uint64_t key, std::uint64_t sequence,
                                 std::size_t result_bytes) {
+    // A process that begins at an image does not ask for it.
+    if (r_.goes_back_to() == journal::Return::kImages) return Status::kOk;
     journal::Record record = *c.records.at(sequence);
     if (result_bytes > journal::kInlineBytes) {
       journal::RegionHead* head = r_.journal.region().head();
       const std::uint64_t kept = head->marked_bytes + result_bytes;
       const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
       if (limit != 0 && kept > limit) {
+        over_limit_ = true;
+        if (r_.goes_back_to() == journal::Return::kUndecided) return Status::kOk;
         r_.diagnostics.set_error(
             "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
             "--bootstrap-limit",
@@ -81,17 +85,22 @@ class BootstrapCache {
     return Status::kOk;
   }
 
+  // Not all outcomes of marked operations are kept: no process can begin at a version.
+  bool over_limit() const { return over_limit_; }
+
   bool is_used(std::uint64_t key) const {
     return std::find(used_, used_ + used_count_, key) != used_ + used_count_;
   }
 
   // --- Operations that are not marked
 
-  // Whether an operation that is about to be executed is unproven: a restarted rank calls it from a
-  // place that it has called only in its bootstrap phase.
+  // Whether an operation that is about to be executed is unproven: a rank that has begun at a version
+  // calls it from a place that it has called only in its bootstrap phase. Of a program that marks
+  // its set-up none is.
   bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
     if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
       return false;
+    if (r_.header->marks_set_up.load(std::memory_order_relaxed) != 0) return false;
     return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
   }
   // An operation is answered by my record: it must not be one of the bootstrap phase that looks the
@@ -105,6 +114,7 @@ class BootstrapCache {
   void note_live(std::uint32_t call) {
     if (!r_.progress.load_called || (call & journal::kUnproven) != 0) [[likely]]
       return;
+    if (r_.goes_back_to() == journal::Return::kImages) return;
     const bool bootstrap = r_.progress.version == r_.header->first_version;
     r_.calls.add_phase(call,
                        bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
@@ -250,6 +260,7 @@ class BootstrapCache {
   std::uint64_t* used_ = nullptr;  // keys, by this execution
   std::size_t used_count_ = 0;
   std::size_t used_room_ = 0;
+  bool over_limit_ = false;
 };
 
 }  // namespace rejoin::recovery

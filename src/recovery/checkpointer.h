@@ -1,8 +1,13 @@
-// Checkpoints: commit and load. PROTOCOL.md, "Checkpoints".
+// Checkpoints: commit and load. PROTOCOL.md, "Which recovery points" and "Checkpoints".
+//
+// A checkpoint always counts and meets. What else it does depends on the kind of recovery point that
+// the job has: in a job of versions it is one; in a job of images it is none, and models are copied
+// only of versions that are written to files. Until that is decided, it is made as one.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "engine/copy.h"
@@ -22,7 +27,7 @@ class Checkpointer {
   // Collective over all ranks of the job; `world` is a communicator of all of them. Blocks until
   // every rank has prepared its models. kRefused, kMismatch: nothing was changed.
   Status checkpoint(Comm<H>& world, const Call& call, const Models& m) {
-    r_.heed_notices();
+    r_.heed_at_checkpoint();
     const std::uint64_t v = r_.progress.version + 1;
     ++r_.progress.ordinal;
     r_.faults.point(r_.progress.ordinal, Moment::kBefore);
@@ -35,6 +40,7 @@ class Checkpointer {
       const bool again = r_.control->prepared.load(std::memory_order_relaxed) >= v;
       if (again) {
         r_.count_replayed();
+        if (m.compared) compare_with_former(v, m);
         ring_everybody();  // a sender may wait for what I do only behind this checkpoint
       } else {
         if (!r_.progress.live && r_.header->ranks > 1) r_.went_live();
@@ -42,14 +48,30 @@ class Checkpointer {
       }
       r_.faults.point(r_.progress.ordinal, Moment::kInside);
       s = await_commit(world, interned.call, v);
-      if (s == Status::kOk) complete(v, again);
+      if (s == Status::kOk) complete(v, again, m.compared);
     }
     if (s != Status::kOk) r_.faults.point(r_.progress.ordinal, Moment::kInside);
     r_.leave(s);
     return s;
   }
 
-  // Where to go on. Once, before the first checkpoint; never waits. Fails with kRefused.
+  // A lazy checkpoint that is not written is a number, and a moment for an image.
+  void pass(Comm<H>& world, const Call& call) {
+    r_.heed_at_checkpoint();
+    ++r_.progress.ordinal;
+    r_.faults.point(r_.progress.ordinal, Moment::kBefore);
+    const auto interned = r_.calls.intern(call);
+    if (interned.call == CallTable<H>::kNone) r_.journal.out_of_memory();
+    r_.show_position(world.members.context, world.next_sequence, interned.call);
+    r_.faults.point(r_.progress.ordinal, Moment::kInside);
+    ++r_.progress.version;
+    r_.leave(Status::kOk);
+  }
+
+  // Where to go on. Once, before the first checkpoint; never waits, and decides nothing. Fails with
+  // kRefused. In a job of versions: at the newest committed one, else at what the job was resumed
+  // from. In any other job the answer is the latter in every incarnation, so that all of them do the
+  // same from main on.
   Status load(Loaded* loaded) {
     *loaded = {};
     if (r_.progress.load_called || r_.progress.version != 0) {
@@ -57,10 +79,12 @@ class Checkpointer {
                                r_.progress.load_called ? "second load" : "load after a checkpoint");
       return Status::kRefused;
     }
-    if (!goes_back_to_versions()) return Status::kOk;
     r_.progress.load_called = true;
     r_.host.step(Step::kLook);
-    const journal::Version* found = newest_version(r_.peers.committed());
+    const bool constant = r_.goes_back_to() != journal::Return::kVersions &&
+                          !engine::breaks(r_.host, Rule::kLoadIsConstant);
+    if (!constant) keep_what_is_there();
+    const journal::Version* found = constant ? nullptr : newest_version(r_.peers.committed());
     if (found == nullptr) {
       begin_bootstrap_phase(loaded);
     } else {
@@ -71,57 +95,106 @@ class Checkpointer {
 
   // A communicator that was made just now by this incarnation.
   void adopt(Comm<H>& c) {
-    c.late = c.members.size > 1 && r_.progress.past_bootstrap_phase;
+    c.late = c.members.size > 1 && r_.past_first_checkpoint();
     if (restored_ != nullptr) restore(c);
   }
 
-  // The lazy checkpoint that is written next, as rank 0 said with the newest written one.
-  std::uint64_t next_lazy() const { return next_lazy_; }
+  // Whether version v is written: all ranks meet there if it is lazy, and a job of images keeps its
+  // models if there are files to write them to. Rank 0 has said so with the newest written one; the
+  // first of the job always is.
+  bool is_written(std::uint64_t v) const {
+    if (v == r_.header->first_version + 1) return true;
+    if (engine::breaks(r_.host, Rule::kLazyAsSaid) &&
+        r_.goes_back_to() == journal::Return::kImages) {
+      return false;
+    }
+    const auto& word = journal::control_of(r_.host.base(), 0)->written_versions;
+    return journal::WrittenVersions::of(word.load(std::memory_order_acquire)).contains(v);
+  }
+  // Whether the models of a version that is written are copied.
+  bool keeps_models() const {
+    switch (r_.goes_back_to()) {
+      case journal::Return::kUndecided:
+        return true;
+      case journal::Return::kVersions:
+        return r_.progress.load_called;
+      case journal::Return::kImages:
+        break;
+    }
+    return r_.header->writes_versions != 0 && r_.progress.load_called;
+  }
 
   // Bytes of the observation log that I never go back behind.
   std::uint64_t observations_mark() const {
     return journal::read_mark(r_.host, r_.host.rank(),
-                              [](const journal::Version& v) { return v.observations; });
+                              [](const journal::Marks& v) { return v.observations; });
   }
 
  private:
   // --- Commit
 
+  // A job of versions refuses a checkpoint at which no process could begin. Elsewhere nothing is
+  // refused: an incarnation that begins at main has to be answered as its predecessors were.
   Status may_checkpoint(std::uint64_t v) {
-    if (const char* open = messages_.open_request()) {
-      r_.diagnostics.set_error(
-          "checkpoint %llu: %s is not over yet, and a restarted rank would not have it; complete "
-          "all requests before a checkpoint",
-          static_cast<unsigned long long>(v), open);
-      return Status::kRefused;
+    if (r_.goes_back_to() != journal::Return::kVersions) return Status::kOk;
+    const auto number = static_cast<unsigned long long>(v);
+    switch (fault_of(v)) {
+      case journal::VersionFault::kNone:
+      case journal::VersionFault::kNoLoad:
+        return Status::kOk;
+      case journal::VersionFault::kOpenRequest:
+        r_.diagnostics.set_error(
+            "checkpoint %llu: %s is not over yet, and a restarted rank would not have it; complete "
+            "all requests before a checkpoint",
+            number, messages_.open_request());
+        return Status::kRefused;
+      case journal::VersionFault::kLateCommunicator:
+        r_.diagnostics.set_error(
+            "checkpoint %llu: a communicator of %u ranks that was made after the first checkpoint "
+            "is still there, and a restarted rank would not have it; free it first, or make it "
+            "before the first checkpoint",
+            number, late_communicator()->members.size);
+        return Status::kRefused;
+      case journal::VersionFault::kOverLimit:
+        break;
     }
-    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
-      if (!c->late) continue;
-      r_.diagnostics.set_error(
-          "checkpoint %llu: a communicator of %u ranks that was made after the first checkpoint is "
-          "still there, and a restarted rank would not have it; free it first, or make it before "
-          "the first checkpoint",
-          static_cast<unsigned long long>(v), c->members.size);
-      return Status::kRefused;
-    }
-    const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
-    const bool first =
-        r_.progress.load_called && r_.loaded_version == 0 && v == r_.header->first_version + 1;
-    const std::uint64_t bytes =
-        r_.control->payload_bump.load(std::memory_order_relaxed) - payload_at_load_;
-    if (!first || limit == 0 || bytes <= limit) return Status::kOk;
     r_.diagnostics.set_error(
         "checkpoint %llu: the operations between the load and the first checkpoint left rank %u "
         "%llu bytes to keep until the job ends, more than the %llu of --bootstrap-limit; make "
         "the first checkpoint earlier or the limit larger",
-        static_cast<unsigned long long>(v), r_.host.rank(), static_cast<unsigned long long>(bytes),
-        static_cast<unsigned long long>(limit));
+        number, r_.host.rank(), static_cast<unsigned long long>(set_up_bytes()),
+        static_cast<unsigned long long>(r_.header->bootstrap_limit_bytes));
     return Status::kNoMemory;
+  }
+
+  journal::VersionFault fault_of(std::uint64_t v) {
+    using Fault = journal::VersionFault;
+    if (messages_.open_request() != nullptr) return Fault::kOpenRequest;
+    if (late_communicator() != nullptr) return Fault::kLateCommunicator;
+    if (!r_.progress.load_called) return Fault::kNoLoad;
+    const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
+    const bool first = r_.loaded_version == 0 && v == r_.header->first_version + 1;
+    const bool over = first && limit != 0 && set_up_bytes() > limit;
+    return over || ops_.bootstrap.over_limit() ? Fault::kOverLimit : Fault::kNone;
+  }
+  const Comm<H>* late_communicator() const {
+    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
+      if (c->late) return c;
+    }
+    return nullptr;
+  }
+  std::uint64_t set_up_bytes() const {
+    return r_.journal.region().payload_bytes() - payload_at_load_;
   }
 
   // Everything of mine that version v needs lies in the segment before this returns.
   void prepare(std::uint64_t v, const Models& m) {
-    if (r_.progress.load_called) keep_version(v, m);
+    if (m.compared) put_hash(v, m);
+    const bool undecided = r_.goes_back_to() == journal::Return::kUndecided;
+    const bool of_images = r_.goes_back_to() == journal::Return::kImages;
+    const bool kept = keeps_models() && (!of_images || is_written(v));
+    if (kept || undecided) keep_version(v, m);
+    if (r_.host.rank() == 0) say_what_is_written(v, m.next, of_images, kept);
     r_.host.step(Step::kPrepare);
     r_.control->prepared.store(v, std::memory_order_release);
     ring_everybody();
@@ -130,31 +203,52 @@ class Checkpointer {
     for (std::uint32_t r = 0; r < r_.header->ranks; ++r) engine::ring_sleepers(r_.host, &r, 1);
   }
 
-  void keep_version(std::uint64_t v, const Models& m) {
-    journal::Version& slot = free_version(v);
-    slot.number.store(0, std::memory_order_release);
-    r_.host.step(Step::kModel);
-    put_cursors(r_, messages_.outcomes(), slot);
-    slot.ordinal = r_.progress.ordinal;
-    if (r_.host.rank() == 0) put_model(slot.global, m.global, m.global_bytes);
-    put_model(slot.local, m.local, m.local_bytes);
-    slot.next_lazy = m.next_lazy;
-    slot.global_bytes = m.global_bytes;
-    slot.has_hash = m.compared;
-    slot.global_hash = m.compared && m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
-    r_.host.step(Step::kModel);
-    slot.number.store(v, std::memory_order_release);
+  // Rank 0, before it prepares v: whoever comes out of v finds what it said with it.
+  void say_what_is_written(std::uint64_t v, std::uint64_t next, bool of_images, bool kept) {
+    journal::WrittenVersions written = {static_cast<std::uint32_t>(v),
+                                        static_cast<std::uint32_t>(next != 0 ? next : v + 1)};
+    if (of_images && !kept) {
+      if (keeps_models()) return;  // one between two that are written
+      written.next = journal::WrittenVersions::kNever;
+    }
+    r_.control->written_versions.store(written.word(), std::memory_order_release);
   }
 
-  // The oldest slot that nobody needs: what a rank has loaded lasts until its second checkpoint,
-  // and a mark that somebody is reading stays whole. But first of all what a former
-  // incarnation has left of this very version.
+  void keep_version(std::uint64_t v, const Models& m) {
+    journal::Version& slot = free_version(v);
+    slot.marks.number.store(0, std::memory_order_release);
+    r_.host.step(Step::kModel);
+    slot.fault = fault_of(v);
+    slot.can_be_imaged = r_.goes_back_to() != journal::Return::kUndecided ||
+                         r_.host.can_be_frozen(why_not_, sizeof why_not_);
+    slot.marks.ordinal = r_.progress.ordinal;
+    slot.marks.made_wall_ns = r_.host.now_ns() + r_.header->wall_offset_ns;
+    if (slot.fault == journal::VersionFault::kNone) {
+      if (r_.goes_back_to() != journal::Return::kImages) {
+        put_cursors(r_, messages_.outcomes(), slot.marks);
+      }
+      if (r_.host.rank() == 0) put_model(slot.global, m.global, m.global_bytes);
+      put_model(slot.local, m.local, m.local_bytes);
+      slot.global_bytes = m.global_bytes;
+    }
+    r_.host.step(Step::kModel);
+    slot.marks.number.store(v, std::memory_order_release);
+  }
+
+  // The oldest slot that nobody needs. In a job of versions: what a rank has loaded lasts until its
+  // second checkpoint, and a mark that somebody is reading stays whole. In a job of images the
+  // agent's writer is the only reader. But first of all what a former incarnation has left of this
+  // very version.
   journal::Version& free_version(std::uint64_t v) {
     journal::Version* slot = nullptr;
-    std::uint64_t oldest = r_.peers.kept_by_all();
+    const bool of_images = r_.goes_back_to() == journal::Return::kImages;
+    std::uint64_t oldest = of_images ? v : r_.peers.kept_by_all();
+    std::uint64_t in_file = of_images ? r_.header->version_in_file.load() : 0;
+    if (engine::breaks(r_.host, Rule::kSlotOfFile)) in_file = 0;
     for (journal::Version& other : r_.journal.region().head()->version) {
-      const std::uint64_t number = other.number.load(std::memory_order_relaxed);
+      const std::uint64_t number = other.marks.number.load(std::memory_order_relaxed);
       if (number != v && number >= oldest && number != 0) continue;
+      if (number != 0 && number == in_file) continue;
       slot = &other;
       if (number == v) break;
       if (!engine::breaks(r_.host, Rule::kOldestVersionSlot)) oldest = number;
@@ -190,55 +284,162 @@ class Checkpointer {
   }
 
   // Version v is committed. again: a former incarnation has prepared it.
-  void complete(std::uint64_t v, bool again) {
-    const journal::Version* mine = r_.peers.version(r_.host.rank(), v);
-    const journal::Version* first = r_.peers.version(0, v);
-    if (mine != nullptr && first != nullptr) compare_globals(v, *mine, *first);
+  void complete(std::uint64_t v, bool again, bool compared) {
+    if (compared) compare_globals(v);
     r_.progress.version = v;
-    r_.progress.past_bootstrap_phase = r_.progress.load_called;
     r_.progress.catching_up = r_.progress.catching_up && again;
+    // Before anything else: the next incarnation has to know what it may go back to.
+    const journal::Return decided = decide(v);
+    if (v == r_.header->first_version + 1) tell_decision(v, decided);
+    const bool point = decided == journal::Return::kVersions ||
+                       engine::breaks(r_.host, Rule::kVersionsAreData);
+    const journal::Version* mine = point ? r_.peers.version(r_.host.rank(), v) : nullptr;
     if (mine == nullptr) return;  // without a load there is nothing to go back to but main
-    // Rank 0 has none if it has not called load, as I have.
-    if (first != nullptr) next_lazy_ = first->next_lazy;
+    keep_what_is_there();
     r_.host.step(Step::kAcknowledge);
     r_.control->kept.store(v, std::memory_order_release);
     truncation_.close(v);
-    r_.mail.truncate(*mine);
-    messages_.outcomes().truncate(mine->outcomes);
+    r_.mail.truncate(mine->marks);
+    messages_.outcomes().truncate(mine->marks.outcomes);
   }
 
-  void compare_globals(std::uint64_t v, const journal::Version& mine,
-                       const journal::Version& first) {
-    if (!mine.has_hash || !first.has_hash) return;
-    if (mine.global_bytes == first.global_bytes && mine.global_hash == first.global_hash) return;
-    r_.host.stop(
-        r_.diagnostics.other_model(v, r_.host.rank(), mine.global_bytes, first.global_bytes));
+  // The first checkpoint of the job decides, if no image was kept before. Every rank has said in its
+  // slot whether images of it are possible, and everybody computes the same from that. Versions are
+  // chosen only where some rank cannot have images and a process of each can begin at this version;
+  // images never go wrong, because a rank that has none goes back to main.
+  journal::Return decide(std::uint64_t v) {
+    using journal::Return;
+    auto& word = r_.header->goes_back_to;
+    Return now = r_.goes_back_to();
+    if (now != Return::kUndecided) return now;
+    std::uint32_t without_image = kNobody, without_version = kNobody;
+    for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
+      // It is there still: who makes the next one has decided, and waits for me there.
+      const journal::Version* slot = r_.peers.version(r, v);
+      engine::check(r_.host, slot != nullptr,
+                    "a first checkpoint has gone before it was over: this is a defect of Rejoin");
+      if (slot->can_be_imaged == 0) without_image = r;
+      if (slot->fault != journal::VersionFault::kNone) without_version = r;
+    }
+    const bool images = without_image == kNobody || without_version != kNobody;
+    const Return decided = images ? Return::kImages : Return::kVersions;
+    if (engine::breaks(r_.host, Rule::kDecideFirst)) return decided;
+    r_.host.step(Step::kDecide);
+    if (engine::breaks(r_.host, Rule::kFirstDecides)) {
+      word.store(now = decided);
+    } else if (word.compare_exchange_strong(now, decided, std::memory_order_seq_cst)) {
+      now = decided;
+    }
+    return now;
+  }
+
+  // By the first rank of which no image is possible, behind the first checkpoint of the job.
+  void tell_decision(std::uint64_t v, journal::Return decided) {
+    std::uint32_t without_version = kNobody;
+    for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
+      const journal::Version* slot = r_.peers.version(r, v);
+      if (slot == nullptr) return;  // there was nothing to decide
+      if (slot->fault != journal::VersionFault::kNone) without_version = r;
+      const bool possible = slot->can_be_imaged != 0;
+      if (possible ? r == r_.host.rank() : r < r_.host.rank()) return;
+    }
+    char why[sizeof why_not_], text[700];
+    if (r_.host.can_be_frozen(why, sizeof why)) return;
+    if (decided == journal::Return::kImages && without_version == kNobody) return;
+    if (decided == journal::Return::kVersions) {
+      std::snprintf(text, sizeof text,
+                    "no snapshots are made in this job, because it %s; ranks that die go on from "
+                    "their checkpoints (docs/checkpoints.md)",
+                    why);
+    } else {
+      std::snprintf(text, sizeof text,
+                    "no snapshot can be made of it, because it %s; nor can ranks go on from "
+                    "checkpoint %llu, because rank %u %s: it goes back to the start of the program "
+                    "if it dies (docs/checkpoints.md)",
+                    why, static_cast<unsigned long long>(v), without_version,
+                    text_of(r_.peers.version(without_version, v)->fault));
+    }
+    r_.notice(text);
+  }
+  static const char* text_of(journal::VersionFault fault) {
+    switch (fault) {
+      case journal::VersionFault::kNoLoad:
+        return "has not called load";
+      case journal::VersionFault::kOpenRequest:
+        return "has a request that is not over";
+      case journal::VersionFault::kLateCommunicator:
+        return "has a communicator that was made after the first checkpoint";
+      case journal::VersionFault::kOverLimit:
+        return "has set up more than --bootstrap-limit";
+      case journal::VersionFault::kNone:
+        break;
+    }
+    return "";
+  }
+
+  // A job of versions: what is there so far stays for ever, since every incarnation runs through its
+  // set-up again. Zones begin behind the first checkpoint.
+  void keep_what_is_there() {
+    if (engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;
+    if (r_.journal.region().head()->past_version == 0) r_.journal.region().keep_for_checkpoints();
+  }
+
+  // --- Global models: the same at every rank, and in every replay
+
+  void put_hash(std::uint64_t v, const Models& m) {
+    journal::ModelHash& h = hash_at(r_.host.rank(), v);
+    h.version.store(0, std::memory_order_relaxed);
+    journal::order_stores();
+    r_.host.step(Step::kModel);
+    h.bytes = m.global_bytes;
+    h.hash = hash_of(m);
+    h.version.store(v, std::memory_order_release);
+  }
+  static std::uint64_t hash_of(const Models& m) {
+    return m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
+  }
+  journal::ModelHash& hash_at(std::uint32_t rank, std::uint64_t v) const {
+    return journal::region_of(r_.host.base(), rank)->model_hash[v % journal::kModelHashes];
+  }
+  struct Given {
+    std::uint64_t bytes;
+    std::uint64_t hash;
+    bool known;  // else that rank has made a later checkpoint
+  };
+  Given given_by(std::uint32_t rank, std::uint64_t v) const {
+    const journal::ModelHash& h = hash_at(rank, v);
+    const bool any = engine::breaks(r_.host, Rule::kHashOfThisVersion);
+    if (h.version.load(std::memory_order_acquire) != v && !any) return {};
+    Given given = {h.bytes, h.hash, true};
+    journal::order_stores();  // and loads
+    if (h.version.load(std::memory_order_relaxed) != v && !any) given.known = false;
+    return given;
+  }
+
+  void compare_globals(std::uint64_t v) {
+    const Given mine = given_by(r_.host.rank(), v), first = given_by(0, v);
+    if (!mine.known || !first.known) return;
+    if (mine.bytes == first.bytes && mine.hash == first.hash) return;
+    r_.host.stop(r_.diagnostics.other_model(v, r_.host.rank(), mine.bytes, first.bytes));
+  }
+  void compare_with_former(std::uint64_t v, const Models& m) {
+    const Given former = given_by(r_.host.rank(), v);
+    if (!former.known || (former.bytes == m.global_bytes && former.hash == hash_of(m))) return;
+    if (r_.told_difference && r_.header->stop_on_divergence == 0) return;
+    r_.told_difference = true;
+    const bool stops = r_.header->stop_on_divergence != 0;
+    const char* text = r_.diagnostics.other_model_again(v, r_.host.rank(), stops);
+    if (stops) r_.host.stop(text);
+    r_.notice(text);
   }
 
   // --- Load
-
-  // False: the job goes back to images, which have all that a checkpoint could give.
-  bool goes_back_to_versions() {
-    using journal::Return;
-    auto now = Return::kUndecided;
-    auto& word = r_.header->goes_back_to;
-    word.compare_exchange_strong(now, Return::kVersions, std::memory_order_seq_cst);
-    if (word.load(std::memory_order_relaxed) == Return::kImages) {
-      r_.notice(
-          "loads a checkpoint after the first snapshot of a process was taken: there is nothing to "
-          "load, and snapshots protect this job; --snapshots off leaves it to the program's own "
-          "checkpoints");
-      return false;
-    }
-    if (r_.journal.region().head()->past_version == 0) r_.journal.region().keep_for_checkpoints();
-    return true;
-  }
 
   const journal::Version* newest_version(std::uint64_t committed) {
     const journal::Version* found = nullptr;
     std::uint64_t newest = 0;
     for (const journal::Version& v : r_.journal.region().head()->version) {
-      const std::uint64_t number = v.number.load(std::memory_order_acquire);
+      const std::uint64_t number = v.marks.number.load(std::memory_order_acquire);
       if (number == 0 || number > committed || number < newest) continue;
       newest = number;
       found = &v;
@@ -248,7 +449,7 @@ class Checkpointer {
 
   // There is nothing to load but what a former job may have left.
   void begin_bootstrap_phase(Loaded* loaded) {
-    payload_at_load_ = r_.control->payload_bump.load(std::memory_order_relaxed);
+    payload_at_load_ = r_.journal.region().payload_bytes();
     if (r_.header->first_version == 0) return;
     r_.progress.version = r_.header->first_version;
     const journal::RegionHead* first = journal::region_of(r_.host.base(), 0);
@@ -264,7 +465,7 @@ class Checkpointer {
 
   void restore(const journal::Version& v, Loaded* loaded) {
     restored_ = &v;
-    r_.progress.restore(r_.host.base(), v);
+    r_.progress.restore(r_.host.base(), v.marks);
     r_.loaded_version = r_.progress.version;
     r_.faults.go_on_behind(r_.incarnation, r_.progress.ordinal);
     // An incarnation that died before it said so must not hold back the marks, again and again.
@@ -274,21 +475,20 @@ class Checkpointer {
     }
     r_.journal.region().start_zones();
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) restore(*c);
-    r_.mail.restore(v);
-    messages_.outcomes().restore(v.outcomes);
+    r_.mail.restore(v.marks);
+    messages_.outcomes().restore(v.marks.outcomes);
     for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
       if (r_.progress.sent[to] > 0) truncation_.truncate_messages(to);
     }
     const journal::Version* globals = r_.peers.version(0, r_.loaded_version);
     engine::check(r_.host, globals != nullptr,
                   "rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
-    next_lazy_ = globals->next_lazy;
     *loaded = {r_.loaded_version,
                r_.host.base() + globals->global.at,
                globals->global.bytes,
                r_.host.base() + v.local.at,
                v.local.bytes,
-               v.observations,
+               v.marks.observations,
                true};
   }
 
@@ -297,7 +497,7 @@ class Checkpointer {
   void restore(Comm<H>& c) {
     const bool current = r_.progress.version == r_.loaded_version;
     const journal::Cursor* then =
-        current ? journal::cursor_of(r_.host.base(), *restored_, c.members.context) : nullptr;
+        current ? journal::cursor_of(r_.host.base(), restored_->marks, c.members.context) : nullptr;
     c.late = then == nullptr && c.members.size > 1;
     if (then == nullptr) return;
     c.next_sequence = then->sequence;
@@ -310,8 +510,8 @@ class Checkpointer {
   PointToPoint<H>& messages_;
   Truncation<H> truncation_;
   const journal::Version* restored_ = nullptr;  // where this incarnation went on
-  std::uint64_t next_lazy_ = 0;
   std::uint64_t payload_at_load_ = 0;
+  char why_not_[400] = "";  // of an image of this process
 };
 
 }  // namespace rejoin::recovery

@@ -33,7 +33,7 @@ struct Comm {
   std::uint32_t generation = 0;
   Comm* next = nullptr;  // of my communicators
   Comm* same_bucket = nullptr;
-  bool late = false;  // made after the first checkpoint
+  bool late = false;  // made after the first checkpoint: no version has it
   // What was last seen of a root's records. While that is ahead, the root's cache line need not be
   // read again.
   std::uint32_t root_seen = kNobody;

@@ -1,5 +1,5 @@
-// Where a rank is in everything that it shares with others: what a version keeps for its own next
-// incarnations and as low-water marks for everybody, and an image of the process as marks alone.
+// Where a rank is in everything that it shares with others: the low-water marks of a version or of
+// an image. A version keeps them for the rank's next incarnations as well.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rejoin::recovery {
 // All but the ordinal. REQUIRES that no nonblocking collective is outstanding: each would hold its
 // context's cursor back.
 template <engine::Host H>
-void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Version& slot) {
+void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Marks& slot) {
   std::uint64_t contexts = 0;
   for (Comm<H>* c = r.comms.first(); c != nullptr; c = c->next) ++contexts;
   const std::size_t words = r.header->ranks * sizeof(std::uint64_t);

@@ -154,6 +154,15 @@ const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank, 
       number(version), rank, number(bytes), number(first_bytes));
 }
 
+const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t rank, bool stops) {
+  return put(
+      "checkpoint %llu of rank %u: the replay gives another global model than the first execution "
+      "did; %s",
+      number(version), rank,
+      stops ? "--on-divergence warn goes on nevertheless; see docs/fault-model.md"
+            : "further differences are not shown");
+}
+
 void Diagnostics::mismatch(bool earlier, std::uint32_t rank, std::uint32_t now, std::uint32_t other,
                            std::uint32_t other_call) {
   set_error(

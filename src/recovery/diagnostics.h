@@ -47,6 +47,7 @@ class Diagnostics {
   const char* other_key(std::uint32_t rank, std::uint32_t then, std::uint32_t now);
   const char* other_model(std::uint64_t version, std::uint32_t rank, std::uint64_t bytes,
                           std::uint64_t first_bytes);
+  const char* other_model_again(std::uint64_t version, std::uint32_t rank, bool stops);
 
   // Errors of an operation; in error() then.
   void mismatch(bool earlier, std::uint32_t rank, std::uint32_t call, std::uint32_t other,

@@ -225,7 +225,7 @@ class Mail {
       }
     }
   }
-  void restore(const journal::Version& v) {
+  void restore(const journal::Marks& v) {
     const std::uint32_t n = header_->ranks;
     const std::uint64_t* from = journal::received_of(host_.base(), v);
     const std::uint64_t* waiting = from + 2 * std::size_t{n};
@@ -243,7 +243,7 @@ class Mail {
     }
   }
   // What lies behind a version that I keep.
-  void truncate(const journal::Version& v) {
+  void truncate(const journal::Marks& v) {
     matches_.truncate(v.wildcards);
     cancelled_.truncate(v.cancelled);
   }

@@ -15,7 +15,7 @@ struct ProgramProgress {
       : ranks(ranks_of_job), sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
 
   // Of the version in `v`, whose cursors lie in memory already.
-  void restore(std::byte* base, const journal::Version& v) {
+  void restore(std::byte* base, const journal::Marks& v) {
     ordinal = v.ordinal;
     version = v.number.load(std::memory_order_relaxed);
     std::memcpy(sent, journal::sent_of(base, v), ranks * sizeof *sent);
@@ -31,7 +31,6 @@ struct ProgramProgress {
   bool live = false;           // it has executed an operation that had no record
   bool catching_up = false;    // look for others' records before the first attempt
   bool load_called = false;
-  bool past_bootstrap_phase = false;  // this execution has made its first checkpoint
 };
 
 }  // namespace rejoin::recovery

@@ -50,9 +50,8 @@ class BasicRank {
   // from journal::derive_context; making the same context again in a new incarnation finds its
   // records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
-    const bool permanent =
-        !rooms_.progress.past_bootstrap_phase && rooms_.loaded_version == 0 &&
-        rooms_.header->goes_back_to.load(std::memory_order_relaxed) != journal::Return::kImages;
+    const bool permanent = !rooms_.past_first_checkpoint() && rooms_.loaded_version == 0 &&
+                           rooms_.goes_back_to() != journal::Return::kImages;
     Comm* c = rooms_.comms.make(context, members, size, permanent);
     if (c == nullptr) return nullptr;
     checkpointer_.adopt(*c);
@@ -127,9 +126,18 @@ class BasicRank {
   }
   // Whether this process has used a bootstrap key for an operation.
   bool is_bootstrap_key_used(std::uint64_t key) const { return operations_.bootstrap.is_used(key); }
-  // Before this lazy checkpoint is reached, lazy checkpoints are only numbers.
-  std::uint64_t next_lazy() const { return checkpointer_.next_lazy(); }
-  void pass_checkpoint() { ++rooms_.progress.version; }
+  // Whether all ranks meet at lazy checkpoint `version`; else it is only a number.
+  bool is_written(std::uint64_t version) const { return checkpointer_.is_written(version); }
+  void pass_checkpoint(Comm& world, const Call& call) { checkpointer_.pass(world, call); }
+  // Whether the caller's models are copied at the next checkpoint, if it is written.
+  bool keeps_models() const { return checkpointer_.keeps_models(); }
+  // Whether a process may begin at the next checkpoint.
+  bool may_begin_at_version() const {
+    return has_loaded() && rooms_.goes_back_to() != journal::Return::kImages;
+  }
+  bool in_job_of_images() const { return rooms_.goes_back_to() == journal::Return::kImages; }
+  // The program marks its set-up, so calls that it has not marked are no set-up.
+  void note_marks() { rooms_.header->marks_set_up.store(1, std::memory_order_relaxed); }
   std::uint64_t version() const { return rooms_.progress.version; }
   // That this incarnation has loaded from the journal; 0: none.
   std::uint64_t loaded_version() const { return rooms_.loaded_version; }
@@ -177,7 +185,7 @@ class BasicRank {
   void copy_text(const char* text, char* to, std::size_t bytes) const {
     copy_with_sites(rooms_.peers, text, to, bytes);
   }
-  // --log-ops. Operations do it by themselves, checkpoint() the end, load() nothing.
+  // --log-ops. Operations do it by themselves, checkpoints the end, load() nothing.
   void begin_log(const Call& call) {
     if (!rooms_.log.wanted()) [[likely]]
       return;

@@ -21,13 +21,14 @@
 
 namespace rejoin::recovery {
 
-// Who deals with what the agent or another rank has counted up `notices` for.
-class Heeding {
+// Called between operations: deals with what `header.notices` was counted up for.
+class NoticeHandler {
  public:
-  virtual void heed() = 0;
+  // at_checkpoint: in front of one, so also what waits for that.
+  virtual void handle(bool at_checkpoint) = 0;
 
  protected:
-  ~Heeding() = default;
+  ~NoticeHandler() = default;
 };
 
 template <engine::Host H>
@@ -80,7 +81,19 @@ struct Rooms {
   [[gnu::always_inline]] void heed_notices() {
     if (header->notices.load(std::memory_order_relaxed) == heeded) [[likely]]
       return;
-    heeding->heed();
+    notice_handler->handle(false);
+  }
+  // The same on entering a checkpoint, whether anything was noticed or not.
+  void heed_at_checkpoint() { notice_handler->handle(true); }
+
+  // Once it is not kUndecided it never changes.
+  journal::Return goes_back_to() const {
+    return header->goes_back_to.load(std::memory_order_acquire);
+  }
+  // This execution has loaded and made a checkpoint since: what it makes from here on, a process
+  // that begins at a version does not make again.
+  bool past_first_checkpoint() const {
+    return progress.load_called && progress.version > header->first_version;
   }
 
   void notice(const char* text) {
@@ -153,7 +166,7 @@ struct Rooms {
   Diagnostics diagnostics;
   FaultInjection<H> faults;
   OperationLog<H> log;
-  Heeding* heeding = nullptr;
+  NoticeHandler* notice_handler = nullptr;
   std::uint32_t heeded = 0;          // of header->notices
   std::byte* const scratch;          // kStageBytes, for user operators
   bool told_difference = false;      // of a contribution or message

@@ -14,20 +14,19 @@
 namespace rejoin::recovery {
 
 template <engine::Host H>
-class Snapshots final : public Heeding {
+class Snapshots final : public NoticeHandler {
  public:
   Snapshots(Rooms<H>& rooms, PointToPoint<H>& messages)
       : r_(rooms), messages_(messages), truncation_(rooms) {
-    r_.heeding = this;
-    const bool undecided = goes_back_to() != journal::Return::kVersions;
-    if (!wanted() || !undecided) return;
+    r_.notice_handler = this;
+    if (!wanted() || r_.goes_back_to() == journal::Return::kVersions) return;
     r_.journal.region().recycle_behind_images(truncation_, r_.header->snapshot_every_bytes);
   }
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Between two operations. Returns in an image that was woken, too.
-  void heed() override {
+  // Returns in an image that was woken, too.
+  void handle(bool at_checkpoint) override {
     const std::uint32_t notices = r_.header->notices.load(std::memory_order_acquire);
     if (notices != looked_at_) {
       looked_at_ = notices;
@@ -36,17 +35,15 @@ class Snapshots final : public Heeding {
     }
     r_.heeded = notices;
     if (!wanted() || r_.journal.region().recycling()) return;
-    const std::uint64_t number = r_.control->snapshot_wanted.load(std::memory_order_acquire);
-    if (number > taken_ && !take(number)) r_.heeded = notices - 1;  // at the next operation
+    const std::uint64_t word = r_.control->snapshot_wanted.load(std::memory_order_acquire);
+    const std::uint64_t number = word & ~journal::kAtCheckpoint;
+    if (number <= taken_ || (word != number && !at_checkpoint)) return;
+    if (!take(number)) r_.heeded = notices - 1;  // at the next operation
   }
 
  private:
   bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
-  journal::Return goes_back_to() const {
-    return r_.header->goes_back_to.load(std::memory_order_relaxed);
-  }
-
   // A death would end the job from now on: nothing is kept for one.
   void stop_keeping_if_full() {
     if (r_.header->journal_full.load(std::memory_order_relaxed) == 0) return;
@@ -57,14 +54,14 @@ class Snapshots final : public Heeding {
 
   // Whatever lies behind the marks of images.
   void truncate() {
-    if (goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
+    if (r_.goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
     truncation_.truncate_all();
     const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
-    const journal::Version* mine =
+    const journal::Image* mine =
         kept == 0 ? nullptr : journal::find_image(r_.host.base(), r_.host.rank(), kept);
     if (mine == nullptr) return;
-    r_.mail.truncate(*mine);
-    messages_.outcomes().truncate(mine->outcomes);
+    r_.mail.truncate(mine->marks);
+    messages_.outcomes().truncate(mine->marks.outcomes);
   }
 
   // False: not now.
@@ -79,7 +76,7 @@ class Snapshots final : public Heeding {
              give_up(number, "nonblocking collectives are outstanding all the time");
     }
     put_off_ = 0;
-    if (goes_back_to() == journal::Return::kVersions) {
+    if (r_.goes_back_to() == journal::Return::kVersions) {
       taken_ = number;
       return true;
     }
@@ -109,22 +106,23 @@ class Snapshots final : public Heeding {
 
   // The marks that this image will be.
   void put_image(std::uint64_t number) {
-    journal::Version& slot = free_slot();
-    slot.number.store(0, std::memory_order_release);
+    journal::Image& slot = free_slot();
+    slot.marks.number.store(0, std::memory_order_release);
     r_.host.step(Step::kCursors);
-    put_cursors(r_, messages_.outcomes(), slot);
+    put_cursors(r_, messages_.outcomes(), slot.marks);
     // A communicator that was freed behind the newest operation is past.
-    slot.ordinal = r_.progress.ordinal + 1;
+    slot.marks.ordinal = r_.progress.ordinal + 1;
+    slot.version = r_.progress.version;
     r_.host.step(Step::kCursors);
-    slot.number.store(number, std::memory_order_release);
+    slot.marks.number.store(number, std::memory_order_release);
   }
 
   // The agent accepts no image but the newest that it has asked for: so a slot is free if it is not
   // that of the image that is kept.
-  journal::Version& free_slot() {
-    journal::Version* image = r_.journal.region().head()->image;
+  journal::Image& free_slot() {
+    journal::Image* image = r_.journal.region().head()->image;
     const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
-    const bool first = image[0].number.load(std::memory_order_relaxed) != kept || kept == 0;
+    const bool first = image[0].marks.number.load(std::memory_order_relaxed) != kept || kept == 0;
     return image[first ? 0 : 1];
   }
 

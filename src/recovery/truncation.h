@@ -1,5 +1,5 @@
-// What is truncated, by low-water marks: the cursors of the version that a rank keeps, behind which
-// it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
+// What is truncated, by low-water marks: the cursors of the version or image that a rank keeps, behind
+// which it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,9 @@ class Truncation final : public journal::Region<H>::Labels {
 
   // A record goes when its owner's mark has passed it and every member has one.
   void truncate_records(Comm<H>& c) {
-    if (c.late || c.members.size == 1) return;
+    // A process that begins at a version would ask for records of a late one again.
+    const bool late = c.late && r_.goes_back_to() == journal::Return::kVersions;
+    if (late || c.members.size == 1) return;
     std::uint64_t keep_from = journal::mark_of(r_.host, r_.host.rank(), c.members.context);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (engine::breaks(r_.host, Rule::kTruncateBehindAllTails)) break;

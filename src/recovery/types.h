@@ -148,8 +148,8 @@ struct Models {
   std::size_t global_bytes = 0;
   const void* local = nullptr;
   std::size_t local_bytes = 0;
-  std::uint64_t next_lazy = 0;  // rank 0's word on which lazy checkpoint all ranks write next
-  bool compared = true;         // false: only rank 0 has the global model
+  std::uint64_t next = 0;  // rank 0: the version that is written next; 0: the one behind this one
+  bool compared = true;    // false: only rank 0 has the global model
 };
 
 struct Loaded {

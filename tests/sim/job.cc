@@ -299,8 +299,8 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
 // although it will not go back behind all that was cancelled.
 const char* Job::forbids_image(std::uint32_t rank) const {
   engine::RegionHead* head = engine::region_of(segment_.get(), rank);
-  const auto number = [head](int i) { return head->image[i].number.load(); };
-  const journal::Version& newest = head->image[number(0) < number(1) ? 1 : 0];
+  const auto number = [head](int i) { return head->image[i].marks.number.load(); };
+  const journal::Marks& newest = head->image[number(0) < number(1) ? 1 : 0].marks;
   const std::uint64_t cancelled = head->cancelled.tail.load();
   if (cancelled == 0) return nullptr;
   const auto last = *journal::log_at<std::uint64_t>(segment_.get(), head->cancelled, cancelled - 1);

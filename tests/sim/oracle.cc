@@ -297,8 +297,9 @@ bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequenc
                      std::uint64_t from) const {
   const std::uint32_t rank = g.members[member];
   if (const std::uint64_t image = engine::control_of(base_, rank)->kept_image.load(); image != 0) {
-    const journal::Version* v = journal::find_image(base_, rank, image);
-    const journal::Cursor* c = v == nullptr ? nullptr : journal::cursor_of(base_, *v, g.context);
+    const journal::Image* v = journal::find_image(base_, rank, image);
+    const journal::Cursor* c =
+        v == nullptr ? nullptr : journal::cursor_of(base_, v->marks, g.context);
     if (c != nullptr) return sequence >= c->sequence;
     const journal::ContextBlock* block = g.blocks[member];  // made behind the image, or past
     return v != nullptr && block->context == g.context && block->freed.load() == 0;

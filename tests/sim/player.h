@@ -175,7 +175,7 @@ class Player {
   void fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation);
 
   void write_models(std::uint64_t v, Buffer* global, Buffer* local);
-  Status checkpoint(Comm& world, std::uint64_t next_lazy);
+  Status checkpoint(Comm& world, std::uint64_t next);
   void read_models();
   void check_loaded();
   bool replays_bootstrap() const { return in_bootstrap_phase_ && restored_; }

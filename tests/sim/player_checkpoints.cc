@@ -106,16 +106,18 @@ Status Player::checkpoint(Comm& world) { return checkpoint(world, 0); }
 
 void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
   const std::uint64_t v = rank_.version() + 1;
-  if (v == 1 || rank_.next_lazy() <= v) {
+  if (rank_.is_written(v)) {
     checkpoint(world, v - v % every + every);
     return;
   }
   job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
-  rank_.pass_checkpoint();
+  recovery::Call at = call(world, OpKind::kCheckpoint, 0, -1);
+  at.site = reinterpret_cast<const void*>(kCheckpointSite);
+  rank_.pass_checkpoint(*world.comm, at);
 }
 
-// next_lazy: 0, or this checkpoint is a lazy one, and that is the next to be written.
-Status Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
+// next: 0, or this checkpoint is a lazy one, and that is the next to be written.
+Status Player::checkpoint(Comm& world, std::uint64_t next) {
   Oracle& oracle = job_.oracle();
   const std::uint64_t v = rank_.version() + 1;
   in_bootstrap_phase_ = false;
@@ -129,8 +131,8 @@ Status Player::checkpoint(Comm& world, std::uint64_t next_lazy) {
       counts_, kMaxCounts));
   job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);
   recovery::Models m;
-  m.compared = next_lazy == 0;
-  if (rank() == 0) m.next_lazy = next_lazy;
+  m.compared = next == 0;
+  if (rank() == 0) m.next = next;
   if (m.compared || rank() == 0) {
     m.global = global.data;
     m.global_bytes = global.bytes();

@@ -32,12 +32,12 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     asks.kind = AgentEvent::Kind::kMoves;
   }
   if (first.type == MessageType::kImage) {
-    // A program that makes checkpoints goes back to them.
+    // The first image decides, if no checkpoint has.
     auto now = engine::Return::kUndecided;
     auto& word = segment_.header()->goes_back_to;
     word.compare_exchange_strong(now, engine::Return::kImages, std::memory_order_seq_cst);
     if (word.load() == engine::Return::kVersions) {
-      connections_.refuse(connection, rank, "the program makes checkpoints");
+      connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
       return;
     }
     asks.kind = AgentEvent::Kind::kImage;

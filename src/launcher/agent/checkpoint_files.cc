@@ -368,7 +368,7 @@ bool CheckpointWriter::write(std::uint64_t version) {
   std::vector<const engine::Version*> found(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (const engine::Version& v : engine::region_of(base, r)->version) {
-      if (v.number.load(std::memory_order_acquire) == version) found[r] = &v;
+      if (v.marks.number.load(std::memory_order_acquire) == version) found[r] = &v;
     }
     if (found[r] == nullptr) return false;
   }
@@ -400,7 +400,7 @@ bool CheckpointWriter::write(std::uint64_t version) {
   // What was read counts only if nobody has begun to use its place again.
   journal::order_stores();  // and loads
   for (std::uint32_t r = 0; r < ranks && good; ++r) {
-    if (found[r]->number.load(std::memory_order_acquire) == version) continue;
+    if (found[r]->marks.number.load(std::memory_order_acquire) == version) continue;
     good = false;
     errno = 0;
   }

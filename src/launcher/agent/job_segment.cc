@@ -183,6 +183,7 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
   engine::header_of(base)->log_ops = shape.log_ops;
   engine::header_of(base)->snapshots = shape.snapshots;
+  if (shape.snapshots) engine::header_of(base)->goes_back_to = engine::Return::kUndecided;
   engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
   engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
   set_times(engine::header_of(base));

@@ -124,9 +124,10 @@ class Reader {
 std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
   std::vector<VersionFacts> versions;
   for (const journal::Version& v : region.version) {
-    const std::uint64_t number = v.number.load();
+    const std::uint64_t number = v.marks.number.load();
     if (number == 0) continue;
-    versions.push_back({number, v.made_wall_ns, v.ordinal, v.global_bytes, v.local.bytes});
+    versions.push_back(
+        {number, v.marks.made_wall_ns, v.marks.ordinal, v.global_bytes, v.local.bytes});
   }
   std::sort(versions.begin(), versions.end(),
             [](const VersionFacts& a, const VersionFacts& b) { return a.number < b.number; });

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -185,6 +186,12 @@ std::uint64_t ShmHost::now_ns() {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+bool ShmHost::can_be_frozen(char* why, std::size_t bytes) {
+  if (image_ != nullptr) return image_->can_be_frozen(why, bytes);
+  snprintf(why, bytes, "is not asked for any");
+  return false;
 }
 
 void ShmHost::die() {

@@ -20,6 +20,7 @@ class ProcessImage {
  public:
   virtual MayFreeze may_freeze(std::uint64_t number) = 0;
   virtual Frozen freeze(std::uint64_t number) = 0;
+  virtual bool can_be_frozen(char* why, std::size_t bytes) = 0;
 
  protected:
   ~ProcessImage() = default;
@@ -94,6 +95,7 @@ class ShmHost {
     return image_ != nullptr ? image_->may_freeze(number) : MayFreeze::kNo;
   }
   Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
+  bool can_be_frozen(char* why, std::size_t bytes);
   // Without one no image can be made. It outlives the host.
   void set_image(ProcessImage* image) { image_ = image; }
   int agent_socket() const { return agent_socket_; }

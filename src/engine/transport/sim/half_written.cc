@@ -36,15 +36,32 @@ unsigned spoil_slot(Slot& slot, SimRandom& random) {
   return 1;
 }
 
-// A version that is not whole.
+void spoil_buffer(std::byte* base, const Buffer& buffer, SimRandom& random) {
+  if (buffer.capacity > 0) noise(base + buffer.at, buffer.capacity, random);
+}
+
+// Of a version or an image that is not whole.
+unsigned spoil_marks(std::byte* base, Marks& m, SimRandom& random) {
+  if (m.number.load(std::memory_order_relaxed) != 0) return 0;
+  spoil_buffer(base, m.cursors, random);
+  m.ordinal = random.next();
+  m.contexts = random.next();
+  return 1;
+}
+
 unsigned spoil_version(std::byte* base, Version& v, SimRandom& random) {
-  if (v.number.load(std::memory_order_relaxed) != 0) return 0;
-  for (const Buffer& b : {v.cursors, v.global, v.local}) {
-    if (b.capacity > 0) noise(base + b.at, b.capacity, random);
-  }
-  v.ordinal = random.next();
-  v.contexts = random.next();
-  v.global_hash = static_cast<std::uint32_t>(random.next());
+  if (spoil_marks(base, v.marks, random) == 0) return 0;
+  spoil_buffer(base, v.global, random);
+  spoil_buffer(base, v.local, random);
+  v.can_be_imaged = static_cast<std::uint32_t>(random.next());
+  v.fault = static_cast<VersionFault>(random.next());
+  return 1;
+}
+
+unsigned spoil_hash(ModelHash& h, SimRandom& random) {
+  if (h.version.load(std::memory_order_relaxed) != 0) return 0;
+  h.bytes = random.next();
+  h.hash = random.next();
   return 1;
 }
 
@@ -59,6 +76,8 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
   places += spoil_next<ModuleEntry>(base, region->modules, random);
   places += spoil_next<Marked>(base, region->marked, random);
   for (Version& v : region->version) places += spoil_version(base, v, random);
+  for (Image& i : region->image) places += spoil_marks(base, i.marks, random);
+  for (ModelHash& h : region->model_hash) places += spoil_hash(h, random);
   auto* channels = reinterpret_cast<Log*>(base + region->channels);
   for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
     const std::uint64_t tail = channels[to].tail.load(std::memory_order_relaxed);

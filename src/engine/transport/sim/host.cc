@@ -1,6 +1,7 @@
 #include "engine/transport/sim/host.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -14,8 +15,9 @@ const char* name_of(Point p) {
       "Validate", "Stage",    "Staged",      "Reduced",  "Far",          "Payload",  "Record",
       "Commit",   "Post",     "Posted",      "Written",  "Receive",      "Match",    "Matched",
       "Consumed", "Outcome",  "Standing",    "Cancel",   "Announce",     "Ring",     "Intern",
-      "Model",    "Prepare",  "Acknowledge", "Mark",     "Cursors",      "Freeze",   "start",
-      "image",    "register", "welcome",     "poll",     "sleep",        "operator", "exit"};
+      "Model",    "Prepare",  "Acknowledge", "Decide",   "Mark",         "Cursors",  "Freeze",
+      "start",    "image",    "register",    "welcome",  "poll",         "sleep",    "operator",
+      "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -108,10 +110,16 @@ void SimHost::stop(const char* text) {
 MayFreeze SimHost::may_freeze(std::uint64_t number) {
   SimRandom& random = simulation_.random_;
   if (random.one_in(16)) return MayFreeze::kNotNow;
-  const bool never = rank_ < 64 && (simulation_.options_.unfrozen >> rank_ & 1) != 0;
-  if (!never && !random.one_in(24)) return MayFreeze::kYes;
+  char why[32];
+  if (can_be_frozen(why, sizeof why) && !random.one_in(24)) return MayFreeze::kYes;
   tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
   return MayFreeze::kNo;
+}
+
+bool SimHost::can_be_frozen(char* why, std::size_t bytes) const {
+  const bool never = rank_ < 64 && (simulation_.options_.unfrozen >> rank_ & 1) != 0;
+  std::snprintf(why, bytes, "%s", never ? "is never frozen" : "");
+  return !never;
 }
 
 Frozen SimHost::freeze(std::uint64_t number) { return simulation_.freeze(*this, number); }

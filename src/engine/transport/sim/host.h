@@ -53,6 +53,7 @@ class SimHost {
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();  // a turn is a nanosecond
   MayFreeze may_freeze(std::uint64_t number);
+  bool can_be_frozen(char* why, std::size_t bytes) const;
   Frozen freeze(std::uint64_t number);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
