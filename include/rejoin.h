@@ -125,11 +125,12 @@ void rejoin_notice(const char* text);
  * stays what it was. Copy the numbers if you would rather not have this file.
  *
  *   int version = 0;
- *   MPI_Pcontrol(REJOIN_PCONTROL_LOAD, &version, model, sizeof model);  the global model, if there
- * is one; its size must be the same MPI_Pcontrol(REJOIN_PCONTROL_CHECKPOINT, model, sizeof model);
- * NULL, (size_t)0: the program keeps its state by itself MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP,
- * key);           key: const char*, may be NULL
+ *   MPI_Pcontrol(REJOIN_PCONTROL_LOAD, &version, model, sizeof model);
+ *   MPI_Pcontrol(REJOIN_PCONTROL_CHECKPOINT, model, sizeof model);
+ *   MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP, key);
  *
+ * The load copies the global model, if there is one; its size must be the same. A checkpoint with
+ * NULL, (size_t)0: the program keeps its state by itself. key: const char*, as for rejoin_bootstrap.
  * A failure ends the job with its text. */
 enum {
   REJOIN_PCONTROL_LOAD = 0x524a01,

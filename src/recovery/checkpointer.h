@@ -382,8 +382,9 @@ class Checkpointer {
   // A job of versions: what is there so far stays for ever, since every incarnation runs through its
   // set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
-    if (engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;
-    if (r_.journal.region().head()->past_version == 0) r_.journal.region().keep_for_checkpoints();
+    journal::Region<H>& region = r_.journal.region();
+    if (region.recycling() || engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;
+    if (region.head()->past_version == 0) region.keep_for_checkpoints();
   }
 
   // --- Global models: the same at every rank, and in every replay
