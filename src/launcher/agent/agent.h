@@ -75,6 +75,7 @@ class Agent {
   MadePipes pipes_again(std::uint32_t rank);
   void wake(const AgentAction& action);
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
+  void look_for_checkpoints();
   void take_snapshots();
   void set_snapshot_timer();
   void tell(std::uint32_t rank, std::string text);
@@ -129,6 +130,7 @@ class Agent {
   Loop::Timer look_timer_;
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
+  bool makes_checkpoints_ = false;     // the program does
   std::vector<bool> told_not_frozen_;  // by rank
   bool told_image_taken_ = false;
   Standstill standstill_;

@@ -161,6 +161,7 @@ void Agent::look_around() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
   totals_.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
   look_at_wakes();
+  look_for_checkpoints();
   look_at_recoveries();
   look_for_standstill();
 }
