@@ -136,7 +136,7 @@ class Agent {
   Standstill standstill_;
   struct Snapshot {
     std::uint64_t at_ns = 0;       // when the newest was whole
-    std::string woken = {};        // what this incarnation is from, in words; empty: none
+    RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank

@@ -174,8 +174,7 @@ void Agent::wake(const AgentAction& a) {
     return;
   }
   Snapshot& snapshot = newest_snapshot_[a.rank];
-  snapshot.woken =
-      "the snapshot " + duration_text(loop_.now_ns() - snapshot.at_ns) + " before its death";
+  snapshot.woken = {RecoveryPoint::Kind::kSnapshot, loop_.now_ns() - snapshot.at_ns};
   snapshot.tell_at_ns = loop_.now_ns() + kLongWakeNs;
   processes_.expect_clone(a.rank);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
