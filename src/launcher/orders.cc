@@ -26,7 +26,8 @@ Report to_report(const Event& event) {
   position.set_replayed(event.position.replayed);
   position.set_operation(event.position.operation);
   position.set_site(event.position.site);
-  h.set_from(event.from);
+  h.mutable_from()->set_kind(static_cast<std::uint32_t>(event.from.kind));
+  h.mutable_from()->set_value(event.from.value);
   h.set_replay_ns(event.replay_ns);
   h.set_took_ns(event.took_ns);
   orders::Totals& totals = *h.mutable_totals();
@@ -39,6 +40,7 @@ Report to_report(const Event& event) {
 std::optional<Event> to_event(const Report::Happened& h) {
   if (h.kind() > static_cast<std::uint32_t>(Event::Kind::kAllOver)) return {};
   if (h.cause().kind() > static_cast<std::uint32_t>(Cause::Kind::kUnknown)) return {};
+  if (h.from().kind() >= RecoveryPoint::kKinds) return {};
   Event event{static_cast<Event::Kind>(h.kind()), h.at_ns(), h.rank()};
   event.pid = h.pid();
   event.code = h.code();
@@ -56,7 +58,7 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.position.replayed = h.position().replayed();
   event.position.operation = h.position().operation();
   event.position.site = h.position().site();
-  event.from = h.from();
+  event.from = {static_cast<RecoveryPoint::Kind>(h.from().kind()), h.from().value()};
   event.replay_ns = h.replay_ns();
   event.took_ns = h.took_ns();
   event.totals.journal_peak_bytes = h.totals().journal_peak_bytes();

@@ -32,6 +32,7 @@ using launcher::AgentEvent;
 using launcher::Cause;
 using launcher::Event;
 using launcher::Report;
+using launcher::SnapshotRound;
 
 // What must hold whatever ranks and their images say: one process at a time is a rank, each end is
 // reported once, what is woken is what was kept last, main is not started behind it, and the job
@@ -114,7 +115,10 @@ class Host {
   }
   // A round of snapshots is due; a death would end the job from now on.
   void want() {
-    loop_.post([this] { carry_out(core_.want_snapshots()); });
+    static constexpr SnapshotRound kRounds[] = {
+        SnapshotRound::kAtOnce, SnapshotRound::kAtCheckpoint, SnapshotRound::kPeriodEnds};
+    const SnapshotRound round = kRounds[rounds_++ % 3];
+    loop_.post([this, round] { carry_out(core_.want_snapshots(round)); });
   }
   void end_images() {
     loop_.post([this] { carry_out(core_.end_images()); });
@@ -267,8 +271,12 @@ class Host {
     Images& images = images_[a.rank];
     switch (a.kind) {
       case AgentAction::Kind::kWant:
-        REQUIRE(r.tree && !r.killing && a.number == images.wanted + 1);
+        REQUIRE(r.tree && !r.killing);
+        // What was wanted at a checkpoint may be wanted at once later.
+        REQUIRE(a.number == images.wanted + 1 ||
+                (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
         images.wanted = a.number;
+        images.at_checkpoint = a.at_checkpoint;
         break;
       case AgentAction::Kind::kKeep:
         REQUIRE(r.tree && !r.killing && a.number == images.wanted && a.number > images.kept);
@@ -489,6 +497,7 @@ class Host {
   std::vector<Client> clients_;
   std::int64_t next_pid_ = 100;
   int turns_at_end_ = 0;
+  std::size_t rounds_ = 0;  // of snapshots
   bool spawn_fails_ = false, all_over_ = false;
 };
 

@@ -78,6 +78,7 @@ struct HostImages {
   std::int64_t kept_pid = 0;           // 0: it has ended
   std::int64_t clone = 0;              // that one was asked for
   bool waking = false;
+  bool at_checkpoint = false;  // it is wanted there
 };
 
 struct HostClient {

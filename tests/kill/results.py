@@ -5,6 +5,9 @@ import shlex
 
 from kills import KILLED
 
+# What a rank may go on from, as the events name it.
+RETURNS = ("main", "snapshot", "written", "checkpoint")
+
 
 class Failure(Exception):
     """A job did not do what it must."""
@@ -94,6 +97,8 @@ def check_told(result):
     for told in summaries:
         require(told["deaths"] == len(deaths), f"{told} of {len(deaths)}", result)
         require(told["restarts"] == len(result.named("respawn")), f"{told}", result)
+        kinds = [e["kind"] for e in result.events if "took_ms" in e]
+        require(told["returns"] == {k: kinds.count(k) for k in RETURNS}, f"{told}", result)
         require(sum(p["deaths"] for p in told["places"]) == len(deaths), f"{told}", result)
         took = max([e["took_ms"] for e in result.events if "took_ms" in e], default=0)
         require(told["lost_ms"] >= told["longest_ms"] >= took, f"{told}", result)

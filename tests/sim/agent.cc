@@ -25,6 +25,7 @@ void Agent::begin(engine::Simulation& simulation) {
   images_.clear();
   next_snapshot_ = snapshot_every_turns_;
   progress_then_ = 0;
+  half_passed_ = false;
   ranks_.assign(policy_.ranks, Rank());
   coming_.clear();
   first_coming_ = kNever;
@@ -61,7 +62,7 @@ void Agent::turn() {
     } else if (snapshot_due() && next_snapshot_ <= simulation_->time()) {
       next_snapshot_ = simulation_->time() + snapshot_every_turns_;
       progress_then_ = progress();
-      push_front(core_.want_snapshots());
+      push_front(core_.want_snapshots(next_round()));
       if (actions_.empty()) break;
     } else if (!took && !coming_.empty()) {
       take_coming();

@@ -30,10 +30,11 @@ class Agent : public engine::SimAgent {
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
   // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
-  // The core leaves out one of its rules.
+  // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
   void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
-                  launcher::ImageRule left_out) {
+                  bool checkpoints, launcher::ImageRule left_out) {
     policy_ = policy;
+    checkpoints_ = checkpoints;
     left_out_ = left_out;
     snapshot_every_turns_ = snapshot_every_turns;
   }
@@ -131,6 +132,7 @@ class Agent : public engine::SimAgent {
   void carry_out_image(const launcher::AgentAction& action);
   void wake(const launcher::AgentAction& action);
   bool snapshot_due() const;
+  launcher::SnapshotRound next_round();
   std::uint64_t progress() const;
   void take_image_coming(const Coming& coming);
   void make_clone(std::uint32_t image);
@@ -153,6 +155,8 @@ class Agent : public engine::SimAgent {
   launcher::Policy policy_;
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
+  bool checkpoints_ = false;
+  bool half_passed_ = false;         // images are wanted at a checkpoint
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last one
   std::vector<Image> images_;

@@ -88,7 +88,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   policy.ranks = world_.ranks;
   policy.max_restarts = plan.max_restarts;
   policy.journal_limit_bytes = world_.journal_limit_bytes;
-  agent_.set_policy(policy, world_.snapshot_every_turns, plan.left_out);
+  agent_.set_policy(policy, world_.snapshot_every_turns, world_.checkpoints, plan.left_out);
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
   options.ahead_bytes = world_.ahead_bytes;

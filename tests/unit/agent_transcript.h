@@ -39,7 +39,8 @@ inline std::string to_text(const AgentAction& a) {
     case Kind::kAdmit:
       return "admit " + rank;
     case Kind::kWant:
-      return "want image " + std::to_string(a.number) + " of " + rank;
+      return "want image " + std::to_string(a.number) + " of " + rank +
+             (a.at_checkpoint ? " at a checkpoint" : "");
     case Kind::kKeep:
       return "keep image " + std::to_string(a.number) + " of " + rank + ", pid " +
              std::to_string(a.pid);
@@ -75,16 +76,19 @@ inline std::string to_text(const AgentAction& a) {
   return "?";
 }
 
-// "spawn R", "respawn R [inc=]", "want", "end-images", "resume R image= inc=" (as all of them),
-// "restore R", "written R image=" (all), "stop", "kill-all" are orders; else "AT
-// EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=] [inc=]".
+// "spawn R", "respawn R [inc=]", "want" (at once), "want-at-checkpoint", "period-ends",
+// "end-images", "resume R image= inc=" (as all of them), "restore R", "written R image=" (all),
+// "stop", "kill-all" are orders; else "AT EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=]
+// [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
   AgentEvent event{};
   words >> event.at_ns >> name >> event.rank;
   if (name == "spawn") return core.spawn(event.rank);
-  if (name == "want") return core.want_snapshots();
+  if (name == "want") return core.want_snapshots(SnapshotRound::kAtOnce);
+  if (name == "want-at-checkpoint") return core.want_snapshots(SnapshotRound::kAtCheckpoint);
+  if (name == "period-ends") return core.want_snapshots(SnapshotRound::kPeriodEnds);
   if (name == "end-images") return core.end_images();
   if (name == "stop") return core.stop();
   if (name == "kill-all") return core.kill_all();

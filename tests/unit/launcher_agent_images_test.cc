@@ -143,6 +143,123 @@ kill tree 0
 )");
 }
 
+const std::string kTwoRun = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 0 spawn 1
+admit 1
+spawn 1
+> 1 spawned 0 pid=10
+> 1 spawned 1 pid=11
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 2 register 1 pid=11 conn=6
+welcome 1 on 6
+> 3 initialized 0
+> 3 initialized 1
+)";
+
+// One of them comes to a checkpoint in the second half of the period, the other one does not.
+TEST(AgentImages, WhatHasNotComeAtACheckpointIsWantedAtOnceWhenThePeriodEnds) {
+  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
+want image 1 of 0 at a checkpoint
+want image 1 of 1 at a checkpoint
+> 5 want-at-checkpoint 0
+> 6 image 1 pid=21 conn=7 image=1 inc=0
+keep image 1 of 1, pid 21
+> 7 period-ends 0
+want image 1 of 0
+> 8 period-ends 0
+want image 2 of 1
+> 9 image 0 pid=20 conn=8 image=1 inc=0
+keep image 1 of 0, pid 20
+> 10 want-at-checkpoint 0
+want image 2 of 0 at a checkpoint
+> 11 period-ends 0
+want image 2 of 0
+)");
+}
+
+TEST(AgentImages, ARoundAtOnceIsForThoseToo) {
+  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
+want image 1 of 0 at a checkpoint
+want image 1 of 1 at a checkpoint
+> 5 image 1 pid=21 conn=7 image=1 inc=0
+keep image 1 of 1, pid 21
+> 6 want 0
+want image 1 of 0
+want image 2 of 1
+> 7 want 0
+)");
+}
+
+// Neither a rank that could not be frozen at the checkpoint, nor one whose image was lost, has
+// made this period's image; one that died has, if its image is there.
+TEST(AgentImages, OnlyAnImageThatIsThereIsThatOfThePeriod) {
+  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
+want image 1 of 0 at a checkpoint
+want image 1 of 1 at a checkpoint
+> 5 not-frozen 0 image=1
+> 6 image 1 pid=21 conn=7 image=1 inc=0
+keep image 1 of 1, pid 21
+> 7 child-ended 1 signal=9
+kill tree 1
+> 8 tree-gone 1
+drain 1
+report 1 ended by signal 9, Killed at 7
+> 9 respawn 1 inc=1
+publish death 1
+ring all
+admit 1
+wake image 1 of 1
+> 10 forked 1 pid=31 inc=1
+adopt 1, pid 31
+> 11 woken 1 pid=31 conn=8 inc=1
+welcome 1 on 8
+> 12 initialized 1
+> 13 period-ends 0
+want image 2 of 0
+> 14 want-at-checkpoint 0
+want image 2 of 1 at a checkpoint
+> 15 image 1 pid=22 conn=9 image=2 inc=1
+keep image 2 of 1, pid 22
+end image of 1, pid 21
+> 16 image-ended 1 pid=22
+ask for images
+> 17 period-ends 0
+want image 3 of 1
+)");
+}
+
+// What the dead one was asked for is not repeated: its number is used up.
+TEST(AgentImages, AnIncarnationIsNotAskedForWhatTheOneBeforeWas) {
+  expect_transcript(1, false, kUntilRuns + R"(> 4 want-at-checkpoint 0
+want image 1 of 0 at a checkpoint
+)" + kAdmitted + R"(spawn 0
+> 10 spawned 0 pid=11
+> 11 register 0 pid=11 conn=7
+welcome 0 on 7
+> 12 initialized 0
+> 13 period-ends 0
+want image 2 of 0
+)");
+}
+
+TEST(AgentImages, ImagesOfAHalfHaveComeWhenAllRanksHaveOneThatWasMadeAtACheckpoint) {
+  AgentCore core(1);
+  const auto played = [&core](const std::string& events) {
+    std::istringstream lines(events);
+    for (std::string line; std::getline(lines, line);) play(core, line);
+    return core.all_made_at_checkpoint();
+  };
+  EXPECT_FALSE(played(events_of(kUntilKept)));
+  EXPECT_FALSE(played("6 want-at-checkpoint 0\n"));
+  EXPECT_TRUE(played("7 image 0 pid=21 conn=7 image=2 inc=0\n"));
+  EXPECT_FALSE(played("8 period-ends 0\n"));
+  EXPECT_TRUE(played("9 finalized 0\n"));
+}
+
 TEST(AgentImages, ImagesEndWithTheJob) {
   expect_transcript(2, false, R"(
 > 0 spawn 0

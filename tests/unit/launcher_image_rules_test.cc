@@ -11,6 +11,7 @@ using Case = LeftOut<ImageRule>;
 
 const std::string kRunning = events_of(kUntilRuns);
 const std::string kKept = events_of(kUntilKept);
+const std::string kAtCheckpoint = kRunning + "4 want-at-checkpoint 0\n";
 const std::string kReported = events_of(kKilled);
 const std::string kWaking = events_of(kUntilWaking);
 const std::string kWoken = kWaking +
@@ -68,6 +69,18 @@ const Case kCases[] = {
      "drain 0\nreport 0 ended by exit code 0 at 14\n"},
     {"EndWithJob", ImageRule::kEndWithJob, kKept, "6 stop 0",
      "end image of 0, pid 20\nterminate 0\n", "terminate 0\n"},
+    {"RepeatUnmarked", ImageRule::kRepeatUnmarked, kAtCheckpoint, "5 period-ends 0",
+     "want image 1 of 0\n", ""},
+    {"SameNumber", ImageRule::kSameNumber, kAtCheckpoint, "5 want 0", "want image 1 of 0\n",
+     "want image 2 of 0\n"},
+    {"RepeatOnce", ImageRule::kRepeatOnce, kAtCheckpoint + "5 period-ends 0\n", "6 want 0", "",
+     "want image 1 of 0\n"},
+    {"OnceAPeriod", ImageRule::kOnceAPeriod,
+     kAtCheckpoint + "5 image 0 pid=20 conn=6 image=1 inc=0\n", "6 period-ends 0", "",
+     "want image 2 of 0\n"},
+    {"AgainAtOnce", ImageRule::kAgainAtOnce,
+     kAtCheckpoint + "5 image 0 pid=20 conn=6 image=1 inc=0\n", "6 want 0", "want image 2 of 0\n",
+     ""},
 };
 
 class ImageRules : public testing::TestWithParam<Case> {};
@@ -76,7 +89,7 @@ TEST_P(ImageRules, LeftOutIsNoticed) { expect_noticed<CorePlayer>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, ImageRules, testing::ValuesIn(kCases), name_of_left_out<ImageRule>);
 
-TEST(AllImageRules, HaveACaseEach) { expect_a_case_each(kCases, ImageRule::kEndWithJob); }
+TEST(AllImageRules, HaveACaseEach) { expect_a_case_each(kCases, ImageRule::kAgainAtOnce); }
 
 }  // namespace
 }  // namespace rejoin::launcher

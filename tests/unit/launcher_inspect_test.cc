@@ -1,7 +1,10 @@
 // Journals that real ranks wrote, printed; and damaged ones, refused.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -192,6 +195,143 @@ TEST_F(Inspect, NamedSites) {
   print_journal("it", file, {}, rough_site, [&text](const std::string& piece) { text += piece; });
   EXPECT_NE(text.find("[0] barrier (src/solver.c:12::iterate#1x0)"), std::string::npos) << text;
   EXPECT_NE(text.find("/model.cc:12::iterate#1x0)"), std::string::npos) << text;
+}
+
+// --- What ranks would go back to
+
+class InspectReturns : public Inspect {
+ protected:
+  InspectReturns() {
+    setenv("TZ", "UTC", 1);
+    tzset();
+    // The 24 bytes of the second operation are numbers.
+    const engine::Offset calls = region(0)->calls.chunk[0];
+    auto* entries = reinterpret_cast<engine::CallEntry*>(job_.base() + calls);
+    entries[1].signature.type = static_cast<std::uint16_t>(engine::Element::kUint8);
+  }
+  static constexpr std::uint64_t kMadeNs = 1'795'489'200'000'000'000;  // 2026-11-24 03:00:00
+
+  void decide(journal::Return to) { engine::header_of(job_.base())->goes_back_to = to; }
+  engine::RankControl* control(std::uint32_t rank) { return engine::control_of(job_.base(), rank); }
+  engine::RegionHead* region(std::uint32_t rank) { return engine::region_of(job_.base(), rank); }
+  void put_version(std::uint32_t rank, int slot, std::uint64_t number,
+                   journal::VersionFault fault = journal::VersionFault::kNone) {
+    journal::Version& version = region(rank)->version[slot];
+    version.marks.ordinal = 10 * number;
+    version.marks.made_wall_ns = kMadeNs;
+    version.fault = fault;
+    version.marks.number = number;
+  }
+  // What is printed of it, on lines that speak of returns.
+  std::string returns(bool json = false) const {
+    InspectOptions options;
+    options.json = json;
+    std::istringstream lines(printed(options));
+    std::string shown;
+    for (std::string line; std::getline(lines, line);) {
+      const auto at = line.find(json ? "\"goes_back_to\"" : " go back");
+      if (at != std::string::npos) shown += (json ? line.substr(at) : line) + "\n";
+    }
+    return shown;
+  }
+  bool prints_long_results() const {
+    return printed({}).find("seq 1, value 7 7 7 7 ...") != std::string::npos;
+  }
+};
+
+TEST_F(InspectReturns, Undecided) {
+  decide(journal::Return::kUndecided);
+  EXPECT_EQ(returns(),
+            "whether the ranks of this job go back to images or to checkpoints is undecided\n"
+            "rank 0 would go back to the start of the program: the job has neither an image nor a "
+            "checkpoint yet\n"
+            "rank 1 would go back to the start of the program: the job has neither an image nor a "
+            "checkpoint yet\n");
+  EXPECT_TRUE(prints_long_results());
+  engine::header_of(job_.base())->first_version = 6;
+  EXPECT_NE(returns().find("yet; there it loads checkpoint 6, from which the job was resumed\n"),
+            std::string::npos)
+      << returns();
+}
+
+TEST_F(InspectReturns, Images) {
+  decide(journal::Return::kImages);
+  journal::Image& image = region(1)->image[1];
+  image.marks.number = 12;
+  image.marks.ordinal = 401;  // it was made at its entry
+  image.marks.made_wall_ns = kMadeNs;
+  image.version = 7;
+  control(1)->kept_image = 12;
+  control(1)->prepared = 7;
+  put_version(1, 0, 7);  // its models are data
+  EXPECT_EQ(returns(),
+            "the ranks of this job go back to images\n"
+            "rank 0 would go back to the start of the program: no image of it was kept\n"
+            "rank 1 would go back to image 12, made 2026-11-24 03:00:00 behind operation 400 "
+            "(version 7)\n");
+  EXPECT_EQ(returns(true),
+            "\"goes_back_to\":\"images\"}\n"
+            "\"goes_back_to\":{\"kind\":\"main\",\"why\":\"no image of it was kept\"}}\n"
+            "\"goes_back_to\":{\"kind\":\"image\",\"number\":12,\"made\":1795489200.0,"
+            "\"ordinal\":400,\"version\":7}}\n");
+  EXPECT_FALSE(prints_long_results());
+  control(1)->kept_image = 13;
+  EXPECT_NE(returns().find("image 13, of which the journal has no marks\n"), std::string::npos);
+}
+
+// The newest that all ranks have made.
+TEST_F(InspectReturns, Checkpoints) {
+  decide(journal::Return::kVersions);
+  EXPECT_TRUE(prints_long_results());
+  for (const std::uint32_t rank : {0u, 1u}) {
+    put_version(rank, 0, 5);
+    put_version(rank, 2, 4);
+    control(rank)->kept = 4;
+    control(rank)->prepared = 5;
+  }
+  put_version(0, 1, 6);
+  control(0)->prepared = 6;
+  EXPECT_EQ(returns(),
+            "the ranks of this job go back to checkpoints\n"
+            "rank 0 would go back to checkpoint 5, made 2026-11-24 03:00:00 behind operation 50\n"
+            "rank 1 would go back to checkpoint 5, made 2026-11-24 03:00:00 behind operation 50\n");
+  EXPECT_EQ(returns(true),
+            "\"goes_back_to\":\"checkpoints\"}\n"
+            "\"goes_back_to\":{\"kind\":\"checkpoint\",\"number\":5,\"made\":1795489200.0,"
+            "\"ordinal\":50}}\n"
+            "\"goes_back_to\":{\"kind\":\"checkpoint\",\"number\":5,\"made\":1795489200.0,"
+            "\"ordinal\":50}}\n");
+  EXPECT_FALSE(prints_long_results());
+}
+
+TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
+  decide(journal::Return::kVersions);
+  put_version(0, 0, 5);
+  put_version(1, 0, 5, journal::VersionFault::kNoLoad);
+  EXPECT_EQ(returns(),
+            "the ranks of this job go back to checkpoints\n"
+            "rank 0 would go back to the start of the program: no checkpoint of it is kept that "
+            "all ranks have made\n"
+            "rank 1 would go back to the start of the program: no checkpoint of it is kept that "
+            "all ranks have made\n");
+  control(0)->prepared = control(1)->prepared = 5;
+  EXPECT_NE(returns().find("rank 1 would go back to the start of the program: the program makes "
+                           "checkpoints, but does not load one\n"),
+            std::string::npos);
+  region(1)->version[0].fault = static_cast<journal::VersionFault>(99);
+  EXPECT_NE(returns().find("program: its checkpoint cannot be gone back to\n"), std::string::npos);
+}
+
+TEST_F(InspectReturns, AFullJournal) {
+  engine::header_of(job_.base())->journal_full = 1;
+  EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
+      << returns();
+  EXPECT_FALSE(prints_long_results());
+}
+
+TEST_F(InspectReturns, AWordThatIsNone) {
+  decide(static_cast<journal::Return>(99));
+  EXPECT_NE(returns().find(" is undecided\n"), std::string::npos);
 }
 
 TEST_F(Inspect, NoJournal) {

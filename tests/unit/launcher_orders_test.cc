@@ -15,7 +15,7 @@ Event full_event() {
   event.text = std::string("bytes \xff\0 and {3:0:2a}", 20);
   event.cause = {Cause::Kind::kSignal, 9, true, 1 << 30};
   event.position = {0xab, 12, 13, true, true, 7, "Allreduce", "{3:0:2a}"};
-  event.from = "checkpoint 3";
+  event.from = {RecoveryPoint::Kind::kCheckpoint, 3};
   event.replay_ns = std::uint64_t{1} << 41;
   event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43};
   return event;
@@ -48,7 +48,7 @@ TEST(Orders, AnEventComesBackWhole) {
   EXPECT_EQ(back->position.replayed, event.position.replayed);
   EXPECT_EQ(back->position.operation, event.position.operation);
   EXPECT_EQ(back->position.site, event.position.site);
-  EXPECT_EQ(back->from, event.from);
+  EXPECT_TRUE(back->from == event.from);
   EXPECT_EQ(back->replay_ns, event.replay_ns);
   EXPECT_EQ(back->totals.journal_peak_bytes, event.totals.journal_peak_bytes);
   EXPECT_EQ(back->totals.snapshots, event.totals.snapshots);
@@ -70,6 +70,9 @@ TEST(Orders, WhatIsNoEventIsRefused) {
   EXPECT_FALSE(to_event(report.happened()));
   report = to_report(full_event());
   report.mutable_happened()->mutable_cause()->set_kind(3);
+  EXPECT_FALSE(to_event(report.happened()));
+  report = to_report(full_event());
+  report.mutable_happened()->mutable_from()->set_kind(RecoveryPoint::kKinds);
   EXPECT_FALSE(to_event(report.happened()));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "launcher/supervisor/events.h"
 #include "supervisor_transcript.h"
 
 namespace rejoin::launcher {
@@ -174,6 +175,13 @@ TEST(Recoveries, WhatItWentOnFrom) {
   EXPECT_EQ(job.news("1100 live 0 replayed=1 replay_ms=40 checkpoint=4"),
             "rank 0 is back after 100.0 ms, from checkpoint 4: 60.0 ms of its own computing, 40.0 "
             "ms replay of 1 operation");
+  job.dies(0, 2000, 100);
+  EXPECT_EQ(job.news("2100 live 0 replayed=0 snapshot_ms=600"),
+            "rank 0 is back after 100.0 ms, from the snapshot 600.0 ms before its death: 100.0 ms "
+            "of its own computing");
+  job.dies(0, 3000, 100);
+  EXPECT_EQ(job.news("3100 live 0 replayed=0 written"),
+            "rank 0 is back after 100.0 ms, from its written image: 100.0 ms of its own computing");
 }
 
 // A scaled sample may be more than there was.
@@ -209,7 +217,8 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
   job.dies(1, 5000, 5);
   job.news("5500 live 1 replayed=4");
   EXPECT_EQ(job.news("9000 all-over 0 journal=2097152 snapshots=7 cost_ms=12"),
-            "3 deaths, 3 restarts, 3.5 s lost, 2.5 s the longest (rank 2); journal at most 2 MiB; "
+            "3 deaths, 3 restarts (3 from main), 3.5 s lost, 2.5 s the longest (rank 2); journal "
+            "at most 2 MiB; "
             "7 snapshots, at most 12.0 ms of a rank's time\n"
             "  ranks 1 (twice), 2: signal 9, Killed, after an operation");
 }
@@ -231,18 +240,55 @@ finish 130
 )");
 }
 
+TEST(Recoveries, ReturnsAreCountedByKind) {
+  Job job(2);
+  const char* returns[] = {"snapshot_ms=5", "snapshot_ms=7", "checkpoint=3", "written", ""};
+  double at_ms = 0;
+  for (const char* from : returns) {
+    job.dies(1, at_ms += 1000, 5);
+    job.news(std::to_string(at_ms + 10) + " live 1 replayed=4 " + from);
+    job.news(std::to_string(at_ms + 20) + " live 0 replayed=4 " + from);  // it was never away
+  }
+  job.dies(0, 8000, 5);  // and dies once more before it is back
+  job.dies(0, 8100, 4);
+  job.news("8200 finalized 0 replayed=4 snapshot_ms=900");
+  job.dies(1, 8500, 9);  // does not come back
+  EXPECT_EQ(job.news("9000 all-over 0"),
+            "8 deaths, 8 restarts (3 from snapshots, 1 from a written image, 1 from a checkpoint, "
+            "1 from main), 750.0 ms lost, 500.0 ms the longest (rank 1); journal at most 0 bytes\n"
+            "  ranks 0 (twice), 1 (6 times): signal 9, Killed, after an operation");
+}
+
+TEST(Recoveries, EventsNameTheKind) {
+  Record back{"live"};
+  back.took_ms = 1.5;
+  EXPECT_NE(to_json(back, 0).find(R"("kind":"main")"), std::string::npos);
+  EXPECT_EQ(to_json(back, 0).find("from"), std::string::npos);
+  back.from = {RecoveryPoint::Kind::kCheckpoint, 7};
+  EXPECT_NE(to_json(back, 0).find(R"("kind":"checkpoint","from":"checkpoint 7")"),
+            std::string::npos)
+      << to_json(back, 0);
+  Record end{"summary"};
+  end.summary = Summary();
+  end.summary->returns = {1, 2, 0, 3};
+  EXPECT_NE(to_json(end, 0).find(R"("returns":{"main":1,"snapshot":2,"written":0,"checkpoint":3})"),
+            std::string::npos)
+      << to_json(end, 0);
+}
+
 TEST(Recoveries, PlacesWithAndWithoutACallSite) {
   Job job(1);
   for (const char* where : {" in=Reduce", " in=Reduce site={0:1:2a}", " in=Reduce oom"}) {
     job.dies(0, 10, 7, where);
     job.news("10 live 0 replayed=6");
   }
-  EXPECT_EQ(job.news("20 all-over 0"),
-            "3 deaths, 3 restarts, 0.00 ms lost, 0.00 ms the longest (rank 0); journal at most 0 "
-            "bytes\n"
-            "  rank 0: signal 9, Killed, in Reduce\n"
-            "  rank 0: signal 9, Killed, in Reduce at {0:1:2a}\n"
-            "  rank 0: signal 9, killed by the OOM killer, in Reduce");
+  EXPECT_EQ(
+      job.news("20 all-over 0"),
+      "3 deaths, 3 restarts (3 from main), 0.00 ms lost, 0.00 ms the longest (rank 0); journal "
+      "at most 0 bytes\n"
+      "  rank 0: signal 9, Killed, in Reduce\n"
+      "  rank 0: signal 9, Killed, in Reduce at {0:1:2a}\n"
+      "  rank 0: signal 9, killed by the OOM killer, in Reduce");
 }
 
 // Call sites of the same module and place, whatever rank they are of.
@@ -263,8 +309,8 @@ TEST(Recoveries, ManyDeathsAreGrouped) {
   dies(12, " in=Bcast site={12:1:2b}");
   for (const char* name : {" in=Scan", " in=Gather", " in=Scatter"}) dies(13, name);
   EXPECT_EQ(job.news("9000 all-over 0 journal=1024"),
-            "51 deaths, 51 restarts, 0.00 ms lost, 0.00 ms the longest (rank 13); journal at most "
-            "1 KiB\n"
+            "51 deaths, 51 restarts (51 from main), 0.00 ms lost, 0.00 ms the longest (rank 13); "
+            "journal at most 1 KiB\n"
             "  ranks 1, 2 (twice), 3 (3 times), 4 (4 times), 5 (5 times), 6 (6 times) and 3 more: "
             "signal 9, Killed, in Allreduce at {1:1:2a}\n"
             "  rank 12 (twice): signal 9, Killed, in Bcast at {12:1:2b}\n"

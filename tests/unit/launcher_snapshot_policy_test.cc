@@ -12,49 +12,50 @@ TEST(SnapshotPolicy, EachSecondWhereTheyCostLittle) {
   SnapshotPolicy policy({});
   policy.began(5 * kSecond);
   EXPECT_EQ(policy.due_ns(), 6 * kSecond);
-  EXPECT_FALSE(policy.look(6 * kSecond - 1, 9 * kMs));
-  EXPECT_TRUE(policy.look(6 * kSecond, 9 * kMs));
+  EXPECT_EQ(policy.look(6 * kSecond - 1, 9 * kMs), SnapshotRound::kNone);
+  EXPECT_EQ(policy.look(6 * kSecond, 9 * kMs), SnapshotRound::kPeriodEnds);
   EXPECT_EQ(policy.due_ns(), 7 * kSecond);
 }
 
 TEST(SnapshotPolicy, OnePercentOfTheTime) {
   SnapshotPolicy policy({});
   policy.began(0);
-  EXPECT_TRUE(policy.look(kSecond, 0));
+  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
   // Its pages are copied only now: when the next is due it is found to have cost 300 ms.
-  EXPECT_FALSE(policy.look(2 * kSecond, 300 * kMs));
+  EXPECT_EQ(policy.look(2 * kSecond, 300 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 31 * kSecond);
-  EXPECT_TRUE(policy.look(31 * kSecond, 300 * kMs));
+  EXPECT_EQ(policy.look(31 * kSecond, 300 * kMs), SnapshotRound::kPeriodEnds);
 }
 
 TEST(SnapshotPolicy, TheFirstWaitsForTheMostThatItMayCost) {
   SnapshotPolicy policy({});
   policy.began(0);
   const std::uint64_t pages = 500 * 256, page_ns = 2500;  // 320 ms if all of them are written
-  EXPECT_FALSE(policy.look(kSecond, SnapshotPolicy::first_cost_ns(pages, page_ns)));
+  EXPECT_EQ(policy.look(kSecond, SnapshotPolicy::first_cost_ns(pages, page_ns)),
+            SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 16 * kSecond);
 }
 
 TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {
   SnapshotPolicy policy({});
   policy.began(0);
-  EXPECT_TRUE(policy.look(kSecond, kMs));
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.asked();
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
-  EXPECT_FALSE(policy.look(kSecond + 20 * kMs, 2 * kMs));
-  EXPECT_TRUE(policy.look(kSecond + 40 * kMs, 2 * kMs));
+  EXPECT_EQ(policy.look(kSecond + 20 * kMs, 2 * kMs), SnapshotRound::kNone);
+  EXPECT_EQ(policy.look(kSecond + 40 * kMs, 2 * kMs), SnapshotRound::kAtOnce);
   EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no more is asked
 }
 
 TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_TRUE(policy.look(kSecond, kMs));
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(999, 0, 0);
   EXPECT_EQ(policy.due_ns(), 2 * kSecond);
   policy.grown(1000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
-  EXPECT_TRUE(policy.look(kSecond + 20 * kMs, kMs));
+  EXPECT_EQ(policy.look(kSecond + 20 * kMs, kMs), SnapshotRound::kAtOnce);
   policy.grown(1999, 0, 0);  // since the last round
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 20 * kMs);
 }
@@ -62,7 +63,7 @@ TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
 TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_TRUE(policy.look(kSecond, kMs));
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(2000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 10 * kMs);
   policy.grown(5000, 0, 0);
@@ -72,10 +73,10 @@ TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
 TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_TRUE(policy.look(kSecond, kMs));
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(1, 51, 100);
   EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
-  EXPECT_TRUE(policy.look(kSecond + 4 * kMs, kMs));
+  EXPECT_EQ(policy.look(kSecond + 4 * kMs, kMs), SnapshotRound::kAtOnce);
   policy.grown(2, 51, 100);  // used again since then
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 4 * kMs);
   policy.grown(1001, 0, 0);
@@ -91,7 +92,7 @@ TEST(SnapshotPolicy, TheJobPaysMoreThanItsDearestRank) {
 TEST(SnapshotPolicy, APeriodIsKeptWhateverItCosts) {
   SnapshotPolicy policy({SnapshotOptions::When::kPeriod, 10 * kMs, 0});
   policy.began(0);
-  EXPECT_TRUE(policy.look(10 * kMs, kSecond));
+  EXPECT_EQ(policy.look(10 * kMs, kSecond), SnapshotRound::kPeriodEnds);
   EXPECT_EQ(policy.due_ns(), 20 * kMs);
 }
 
@@ -100,6 +101,80 @@ TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB), 5 * kMiB);
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB), 64 * kMiB);
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(10'000 * kMiB), 64 * kMiB);
+}
+
+// The half does not move the period's end.
+TEST(SnapshotPolicy, AtHalfAPeriodImagesAreWantedAtCheckpoints) {
+  SnapshotPolicy policy({});
+  policy.began(0);
+  policy.checkpoints_made();
+  EXPECT_EQ(policy.due_ns(), 500 * kMs);
+  EXPECT_EQ(policy.look(500 * kMs - 1, 0), SnapshotRound::kNone);
+  EXPECT_EQ(policy.look(510 * kMs, 0), SnapshotRound::kAtCheckpoint);
+  EXPECT_EQ(policy.due_ns(), kSecond);
+  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.due_ns(), kSecond + 500 * kMs);
+}
+
+TEST(SnapshotPolicy, ALongPeriodHasALongHalf) {
+  SnapshotPolicy policy({});
+  policy.began(0);
+  policy.checkpoints_made();
+  EXPECT_EQ(policy.look(500 * kMs, 40 * kMs), SnapshotRound::kNone);
+  EXPECT_EQ(policy.look(2 * kSecond, 40 * kMs), SnapshotRound::kAtCheckpoint);
+  // It was found to have cost less, or more.
+  EXPECT_EQ(policy.look(3 * kSecond, 50 * kMs), SnapshotRound::kNone);
+  EXPECT_EQ(policy.due_ns(), 5 * kSecond);
+  EXPECT_EQ(policy.look(5 * kSecond, 50 * kMs), SnapshotRound::kPeriodEnds);
+}
+
+TEST(SnapshotPolicy, TheFirstCheckpointMayComeInTheSecondHalf) {
+  SnapshotPolicy policy({});
+  policy.began(0);
+  EXPECT_EQ(policy.look(700 * kMs, 0), SnapshotRound::kNone);
+  policy.checkpoints_made();
+  EXPECT_EQ(policy.look(700 * kMs, 0), SnapshotRound::kAtCheckpoint);
+  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
+}
+
+TEST(SnapshotPolicy, AHalfThatWasNotLookedAtIsLeftOut) {
+  SnapshotPolicy policy({});
+  policy.began(0);
+  policy.checkpoints_made();
+  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.due_ns(), kSecond + 500 * kMs);
+}
+
+TEST(SnapshotPolicy, WhatIsDueEarlyWaitsForNoCheckpoint) {
+  SnapshotPolicy policy({});
+  policy.began(0);
+  policy.checkpoints_made();
+  EXPECT_EQ(policy.look(500 * kMs, 0), SnapshotRound::kAtCheckpoint);
+  policy.asked();
+  EXPECT_EQ(policy.look(600 * kMs, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.due_ns(), 1100 * kMs);  // the half of the next period
+  policy.asked();
+  EXPECT_EQ(policy.due_ns(), 620 * kMs);
+  EXPECT_EQ(policy.look(620 * kMs, kMs), SnapshotRound::kAtOnce);
+}
+
+// The journal is truncated behind the images of a half, so it grows from there.
+TEST(SnapshotPolicy, ImagesMadeAtCheckpointsTruncateTheJournal) {
+  const SnapshotOptions options = {SnapshotOptions::When::kAuto, 0, 1000};
+  for (const bool come : {false, true}) {
+    SnapshotPolicy policy(options);
+    policy.began(0);
+    policy.checkpoints_made();
+    policy.grown(600, 0, 0);
+    EXPECT_EQ(policy.look(500 * kMs, kMs), SnapshotRound::kAtCheckpoint);
+    if (come) policy.half_came();
+    policy.grown(1000, 0, 0);
+    EXPECT_EQ(policy.due_ns(), come ? kSecond : 20 * kMs);
+    EXPECT_EQ(policy.look(kSecond, kMs),
+              come ? SnapshotRound::kPeriodEnds : SnapshotRound::kAtOnce);
+    policy.grown(1600, 0, 0);
+    EXPECT_EQ(policy.due_ns(), kSecond + (come ? 20 : 500) * kMs);
+  }
 }
 
 TEST(SnapshotPolicy, Off) {

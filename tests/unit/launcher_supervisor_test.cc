@@ -34,7 +34,7 @@ record finalize rank 0 incarnation 1 epoch 1 replayed 0
 record exit rank 0 incarnation 1 epoch 1 (exit code 0)
 > 300 all-over 0 journal=3145728
 record summary epoch 1 deaths 1 restarts 1 lost 13.1 ms longest 13.1 ms places 1
-news: 1 death, 1 restart, 13.1 ms lost; journal at most 3 MiB
+news: 1 death, 1 restart (1 from main), 13.1 ms lost; journal at most 3 MiB
 news:   rank 0: signal 9, Killed, in Allreduce
 finish 0
 )");

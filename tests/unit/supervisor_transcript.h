@@ -67,7 +67,13 @@ inline Event parse_event(const std::string& line) {
     if (key == "live") event.position.live = true;
     if (key == "site") event.position.site = value;
     if (key == "replay_ms") event.replay_ns = static_cast<std::uint64_t>(number) * 1'000'000;
-    if (key == "checkpoint") event.from = "checkpoint " + value;
+    if (key == "checkpoint") {
+      event.from = {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(number)};
+    }
+    if (key == "snapshot_ms") {
+      event.from = {RecoveryPoint::Kind::kSnapshot, static_cast<std::uint64_t>(number) * 1'000'000};
+    }
+    if (key == "written") event.from = {RecoveryPoint::Kind::kWrittenImage};
     if (key == "journal") event.totals.journal_peak_bytes = static_cast<std::uint64_t>(number);
     if (key == "snapshots") event.totals.snapshots = static_cast<std::uint64_t>(number);
     if (key == "cost_ms")
@@ -89,7 +95,7 @@ inline std::string to_text(const Record& r) {
          << duration_text(r.recovery->computing_ns) << " replay "
          << duration_text(r.recovery->replay_ns);
   }
-  if (!r.from.empty()) text << " from " << r.from;
+  if (const std::string from = to_text(r.from); !from.empty()) text << " from " << from;
   if (r.known_operations) text << " of " << *r.known_operations;
   if (r.left_ns) text << " left " << duration_text(*r.left_ns);
   if (r.summary) {

@@ -123,7 +123,7 @@ void Agent::spawn_from(std::uint32_t rank) {
 }
 
 void Agent::spawn(std::uint32_t rank) {
-  newest_snapshot_[rank].woken.clear();
+  newest_snapshot_[rank].woken = {};
   Spawned spawned;
   RankPipes pipes = processes_.spawn(rank, spawned);
   if (spawned.pid < 0) {

@@ -75,6 +75,7 @@ class Agent {
   MadePipes pipes_again(std::uint32_t rank);
   void wake(const AgentAction& action);
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
+  void look_for_checkpoints();
   void take_snapshots();
   void set_snapshot_timer();
   void tell(std::uint32_t rank, std::string text);
@@ -129,12 +130,13 @@ class Agent {
   Loop::Timer look_timer_;
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
+  bool makes_checkpoints_ = false;     // the program does
   std::vector<bool> told_not_frozen_;  // by rank
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
     std::uint64_t at_ns = 0;       // when the newest was whole
-    std::string woken = {};        // what this incarnation is from, in words; empty: none
+    RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank

@@ -248,20 +248,42 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
   act(Kind::kLost, rank, -1, why);
 }
 
-std::vector<AgentAction> AgentCore::want_snapshots() {
+std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
   for (std::uint32_t i = 0; i < ranks_.size() && !stopping_; ++i) {
     Rank& r = ranks_[i];
     const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
-    const bool in_flight = r.in_flight && holds(ImageRule::kOneInFlight);
-    if (!running(i) || !r.initialized || finalized || in_flight) continue;
-    r.in_flight = true;
-    act(Kind::kWant, i);
-    actions_.back().number = ++r.wanted;
-    if (!holds(ImageRule::kFormerUntilThen)) end_image(i);
-    if (!holds(ImageRule::kKeepRegistered)) keep(i, r.wanted, 0, -1);
+    if (running(i) && r.initialized && !finalized) want(i, round);
+    if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
   }
   return std::move(actions_);
+}
+
+// REQUIRES that the rank can make one now.
+void AgentCore::want(std::uint32_t rank, SnapshotRound round) {
+  Rank& r = ranks_[rank];
+  const bool at_checkpoint = round == SnapshotRound::kAtCheckpoint;
+  const bool repeat =
+      r.in_flight && r.marked && !at_checkpoint && holds(ImageRule::kRepeatUnmarked);
+  if (r.in_flight && !repeat && holds(ImageRule::kOneInFlight)) return;
+  const bool heeds_period = round == SnapshotRound::kPeriodEnds || !holds(ImageRule::kAgainAtOnce);
+  if (heeds_period && made_at_checkpoint(r) && holds(ImageRule::kOnceAPeriod)) return;
+  if (!repeat || !holds(ImageRule::kSameNumber)) ++r.wanted;
+  r.in_flight = true;
+  r.marked = at_checkpoint || (r.marked && !holds(ImageRule::kRepeatOnce));
+  if (at_checkpoint) r.at_half = r.wanted;
+  act(Kind::kWant, rank);
+  actions_.back().number = r.wanted;
+  actions_.back().at_checkpoint = at_checkpoint;
+  if (!holds(ImageRule::kFormerUntilThen)) end_image(rank);
+  if (!holds(ImageRule::kKeepRegistered)) keep(rank, r.wanted, 0, -1);
+}
+
+bool AgentCore::all_made_at_checkpoint() const {
+  for (const Rank& r : ranks_) {
+    if (!made_at_checkpoint(r) && !r.finalized) return false;
+  }
+  return true;
 }
 
 std::vector<AgentAction> AgentCore::end_images() {
@@ -435,7 +457,7 @@ bool AgentCore::all_over() const {
 }
 
 void AgentCore::act(AgentAction::Kind kind, std::uint32_t rank, int connection, std::string text) {
-  actions_.push_back({kind, rank, connection, std::move(text), 0, {}, 0, 0});
+  actions_.push_back({kind, rank, connection, std::move(text), 0, {}, 0, 0, false});
 }
 
 }  // namespace rejoin::launcher

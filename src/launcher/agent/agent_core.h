@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
@@ -82,7 +83,7 @@ struct AgentAction {
     kPublishDeath,  // of the rank
     kRingAll,
     kAdmit,        // the rank's next incarnation
-    kWant,         // number: of the image that the rank is to make
+    kWant,         // number: of the image that the rank is to make; at_checkpoint: only there
     kKeep,         // number, pid: the image's cursors are the rank's marks from now on
     kEndImage,     // pid, connection: it is not needed any more
     kAskImages,    // the image that was kept has died: the next round is to come soon
@@ -106,6 +107,7 @@ struct AgentAction {
   Cause cause = {};
   std::int64_t pid = 0;
   std::uint64_t number = 0;
+  bool at_checkpoint = false;
 };
 
 // What the core sees to about images, each in one place. Tests leave these out one by one, to prove
@@ -130,6 +132,11 @@ enum class ImageRule : std::uint8_t {
   kNoneOfFinalized,    // none is wanted of a rank that has called MPI_Finalize
   kEndWithRank,        // an image ends when its rank has ended well
   kEndWithJob,         // and when the job is stopped
+  kRepeatUnmarked,     // what was wanted at a checkpoint and has not come is wanted at once later,
+  kSameNumber,         // by its number, so that the image may be on its way already,
+  kRepeatOnce,         // and once
+  kOnceAPeriod,  // a rank that has made this period's image at a checkpoint is not asked again
+  kAgainAtOnce,  // but if the journal has grown or an image was lost
 };
 
 // And about wrappers.
@@ -193,8 +200,10 @@ class AgentCore {
   std::vector<AgentAction> stop();      // SIGTERM to everybody
   std::vector<AgentAction> kill_all();  // SIGKILL to whoever is left
   void give_up(std::uint32_t rank);     // it could not be started
-  // A snapshot of every rank that can make one now.
-  std::vector<AgentAction> want_snapshots();
+  // A snapshot of every rank that can make one now and, by the round, is to.
+  std::vector<AgentAction> want_snapshots(SnapshotRound round);
+  // All that were wanted at a checkpoint in this period are kept, and of each rank one was.
+  bool all_made_at_checkpoint() const;
   // A death would end the job, so images are of no use.
   std::vector<AgentAction> end_images();
 
@@ -238,6 +247,8 @@ class AgentCore {
     std::uint64_t written = 0;  // number of the newest that can be restored
     std::uint64_t wanted = 0;   // number of the newest that was wanted
     bool in_flight = false;     // that one may still come
+    bool marked = false;        // and is wanted at a checkpoint only
+    std::uint64_t at_half = 0;  // number that was wanted at a checkpoint in this period; 0: none
     std::string why_lost;
     Cause wrapper_killed = {};  // by a signal, while the rank went on
   };
@@ -279,6 +290,10 @@ class AgentCore {
   void kill_wrapper(std::uint32_t rank);
   void stop_wrapper(std::uint32_t rank);
   void end_image(std::uint32_t rank);
+  bool made_at_checkpoint(const Rank& rank) const {
+    return rank.at_half != 0 && rank.image.pid != 0 && rank.image.number == rank.at_half;
+  }
+  void want(std::uint32_t rank, SnapshotRound round);
   void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
   bool holds(ImageRule rule) const { return rule != left_out_; }
   bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }

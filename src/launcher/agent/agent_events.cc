@@ -92,7 +92,8 @@ RankMessages::Calls Agent::message_calls() {
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.report = [this](Event said) {
     const bool is_back = said.kind == Event::Kind::kLive || said.kind == Event::Kind::kFinalized;
-    if (is_back && said.from.empty()) said.from = newest_snapshot_[said.rank].woken;
+    const bool from_main = said.from.kind == RecoveryPoint::Kind::kMain;
+    if (is_back && from_main) said.from = newest_snapshot_[said.rank].woken;
     reporter_.happened(said);
   };
   calls.log = [this](const std::string& line) { reporter_.log_line(line); };
@@ -161,6 +162,7 @@ void Agent::look_around() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
   totals_.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
   look_at_wakes();
+  look_for_checkpoints();
   look_at_recoveries();
   look_for_standstill();
 }

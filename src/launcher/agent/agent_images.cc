@@ -82,7 +82,8 @@ void Agent::carry_out_image(const AgentAction& a) {
   engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
   switch (a.kind) {
     case AgentAction::Kind::kWant:
-      control->snapshot_wanted.store(a.number, std::memory_order_release);
+      control->snapshot_wanted.store(a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0),
+                                     std::memory_order_release);
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kKeep:
@@ -91,6 +92,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
       control->kept_image.store(a.number, std::memory_order_seq_cst);
       newest_snapshot_[a.rank].at_ns = loop_.now_ns();
+      if (core_.all_made_at_checkpoint()) snapshots_.half_came();
       ++totals_.snapshots;
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
@@ -172,8 +174,7 @@ void Agent::wake(const AgentAction& a) {
     return;
   }
   Snapshot& snapshot = newest_snapshot_[a.rank];
-  snapshot.woken =
-      "the snapshot " + duration_text(loop_.now_ns() - snapshot.at_ns) + " before its death";
+  snapshot.woken = {RecoveryPoint::Kind::kSnapshot, loop_.now_ns() - snapshot.at_ns};
   snapshot.tell_at_ns = loop_.now_ns() + kLongWakeNs;
   processes_.expect_clone(a.rank);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
@@ -224,14 +225,25 @@ std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   return clone_ns + copied * journal::kPageCopyNs;
 }
 
+// Only in programs that make checkpoints are images wanted at them.
+void Agent::look_for_checkpoints() {
+  const bool made =
+      engine::control_of(segment_.base(), 0)->prepared.load() > segment_.header()->first_version;
+  if (!made || std::exchange(makes_checkpoints_, true)) return;
+  snapshots_.checkpoints_made();
+  set_snapshot_timer();
+}
+
 void Agent::take_snapshots() {
+  look_for_checkpoints();
   std::uint64_t cost_ns = 0;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     cost_ns = std::max(cost_ns, snapshot_cost_ns(r));
   }
   const engine::SegmentHeader* header = segment_.header();
   cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, plan_.ranks, header->cores);
-  if (!snapshots_.look(loop_.now_ns(), cost_ns)) {
+  const SnapshotRound round = snapshots_.look(loop_.now_ns(), cost_ns);
+  if (round == SnapshotRound::kNone) {
     set_snapshot_timer();
     return;
   }
@@ -240,7 +252,7 @@ void Agent::take_snapshots() {
     carry_out(core_.end_images());
     return;
   }
-  carry_out(core_.want_snapshots());
+  carry_out(core_.want_snapshots(round));
   set_snapshot_timer();
 }
 

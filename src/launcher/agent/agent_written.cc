@@ -192,7 +192,7 @@ void Agent::restore_from(std::uint32_t rank) {
 }
 
 void Agent::restore(const AgentAction& a) {
-  newest_snapshot_[a.rank].woken = "its written image";
+  newest_snapshot_[a.rank].woken = {RecoveryPoint::Kind::kWrittenImage};
   const Processes::Restoration restoration = {restored_from_.images[a.rank].executable,
                                               restored_from_.path_of_image(a.rank),
                                               incarnations_[a.rank]};

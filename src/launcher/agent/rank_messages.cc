@@ -44,7 +44,9 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kLive:
       said.kind = Event::Kind::kLive;
       said.replay_ns = number_in(std::exchange(said.text, {}));
-      if (message.code > 0) said.from = "checkpoint " + std::to_string(message.code);
+      if (message.code > 0) {
+        said.from = {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(message.code)};
+      }
       break;
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);

@@ -13,6 +13,18 @@ struct SnapshotOptions {
   std::uint64_t every_bytes = 0;  // of journal, of all ranks together; 0: the default
 };
 
+// What the agent wants of the ranks, if it wants anything.
+enum class SnapshotRound : std::uint8_t {
+  kNone,
+  kAtCheckpoint,  // half a period: each rank makes an image when it enters its next checkpoint
+  kPeriodEnds,    // each rank that has made none at a checkpoint makes one at its next operation
+  kAtOnce,        // all ranks do, because an image was lost or the journal has grown
+};
+
+// In a program that makes checkpoints a checkpoint is a good moment for an image: requests are
+// complete, memory is small, and ranks are near each other. So the second half of a period is left
+// to them to make the period's image there. Only the end of the period, or a round at once, begins
+// the next period: on average a rank makes at most one image a period.
 class SnapshotPolicy {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -26,28 +38,37 @@ class SnapshotPolicy {
   // When to look next, on the clock of began(); kNever: not at all.
   std::uint64_t due_ns() const {
     if (options_.when == SnapshotOptions::When::kOff) return kNever;
-    const std::uint64_t regular = began_ns_ + period_ns();
-    if (!asked_) return regular;
-    const std::uint64_t costs = nearly_full_ ? kCostsWhenFull : kCostsBetween;
-    // A journal that has grown to a multiple of what it should is worth as many times the cost.
-    const double times =
-        std::max(1.0, static_cast<double>(used_bytes_ - used_at_round_) /
-                          static_cast<double>(std::max<std::uint64_t>(options_.every_bytes, 1)));
-    const auto gap = static_cast<std::uint64_t>(static_cast<double>(costs * cost_ns_) / times);
-    return std::min(regular, began_ns_ + gap);
+    return half_is_left() ? std::min(half_ns(), round_ns()) : round_ns();
   }
   // The job's ranks run.
   void began(std::uint64_t now_ns) { began_ns_ = now_ns; }
-  // Whether a round begins now. `cost_ns`: what the newest snapshot has cost so far the rank that
-  // it has cost most. It grows while pages are copied, so a round that was due may be due later.
-  bool look(std::uint64_t now_ns, std::uint64_t cost_ns) {
+  // The program makes checkpoints.
+  void checkpoints_made() { checkpoints_ = true; }
+  // Which round begins now. `cost_ns`: what the newest snapshot has cost so far the rank that it
+  // has cost most. It grows while pages are copied, so a round that was due may be due later.
+  SnapshotRound look(std::uint64_t now_ns, std::uint64_t cost_ns) {
     cost_ns_ = cost_ns;
-    if (now_ns < due_ns()) return false;
+    if (now_ns < due_ns()) return SnapshotRound::kNone;
+    if (now_ns < round_ns()) {
+      half_passed_ = true;
+      used_at_half_ = used_bytes_;
+      return SnapshotRound::kAtCheckpoint;
+    }
+    const SnapshotRound round = asked_ ? SnapshotRound::kAtOnce : SnapshotRound::kPeriodEnds;
     began_ns_ = now_ns;
-    used_at_round_ = used_bytes_;
-    backed_at_round_ = backed_bytes_;
-    asked_ = nearly_full_ = false;
-    return true;
+    // No image is made now of ranks that have made one at a checkpoint.
+    if (asked_ || !half_came_) {
+      used_at_round_ = used_bytes_;
+      backed_at_round_ = backed_bytes_;
+    }
+    asked_ = nearly_full_ = half_passed_ = half_came_ = false;
+    return round;
+  }
+  // Images that were wanted at a checkpoint have come of all ranks: the journal is truncated.
+  void half_came() {
+    if (!half_passed_ || half_came_) return;
+    half_came_ = true;
+    used_at_round_ = used_at_half_;
   }
   // What the first snapshot of so many pages may cost at most, as it counts: nobody knows how many
   // of them will be written. It comes when that is 2 % of the time.
@@ -86,15 +107,34 @@ class SnapshotPolicy {
     return std::max(kShortestNs, kCostsOfPeriod * cost_ns_);
   }
 
+  bool half_is_left() const { return checkpoints_ && !half_passed_; }
+  std::uint64_t half_ns() const { return began_ns_ + period_ns() / 2; }
+  // When the next round without the mark is due.
+  std::uint64_t round_ns() const {
+    const std::uint64_t regular = began_ns_ + period_ns();
+    if (!asked_) return regular;
+    const std::uint64_t costs = nearly_full_ ? kCostsWhenFull : kCostsBetween;
+    // A journal that has grown to a multiple of what it should is worth as many times the cost.
+    const double times =
+        std::max(1.0, static_cast<double>(used_bytes_ - used_at_round_) /
+                          static_cast<double>(std::max<std::uint64_t>(options_.every_bytes, 1)));
+    const auto gap = static_cast<std::uint64_t>(static_cast<double>(costs * cost_ns_) / times);
+    return std::min(regular, began_ns_ + gap);
+  }
+
   const SnapshotOptions options_;
   std::uint64_t began_ns_ = 0;
   std::uint64_t cost_ns_ = 0;
   std::uint64_t used_bytes_ = 0;
-  std::uint64_t used_at_round_ = 0;
+  std::uint64_t used_at_round_ = 0;  // when the newest images were wanted
+  std::uint64_t used_at_half_ = 0;
   std::uint64_t backed_bytes_ = 0;
   std::uint64_t backed_at_round_ = 0;
   bool asked_ = false;
   bool nearly_full_ = false;
+  bool checkpoints_ = false;  // the program makes some
+  bool half_passed_ = false;  // of this period
+  bool half_came_ = false;    // and the images that were wanted at it
 };
 
 }  // namespace rejoin::launcher

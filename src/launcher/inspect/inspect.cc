@@ -50,6 +50,47 @@ std::string time_text(std::uint64_t wall_ns) {
   return text;
 }
 
+// "images"
+const char* word_for(journal::Return word) {
+  switch (word) {
+    case journal::Return::kImages:
+      return "images";
+    case journal::Return::kVersions:
+      return "checkpoints";
+    case journal::Return::kUndecided:
+      break;
+  }
+  return "undecided";
+}
+
+// "image"
+const char* word_for(RecoveryFacts::Kind kind) {
+  switch (kind) {
+    case RecoveryFacts::Kind::kMain:
+      return "main";
+    case RecoveryFacts::Kind::kImage:
+      return "image";
+    case RecoveryFacts::Kind::kCheckpoint:
+      return "checkpoint";
+    case RecoveryFacts::Kind::kNothing:
+      break;
+  }
+  return "nothing";
+}
+
+// "would go back to image 12, made 2026-11-24 03:15:00 behind operation 400 (version 7)"
+std::string recovery_text(const RecoveryFacts& r) {
+  using Kind = RecoveryFacts::Kind;
+  if (r.kind == Kind::kMain) return "would go back to the start of the program: " + r.why;
+  if (r.kind == Kind::kNothing) return "could not go back: " + r.why;
+  std::string text =
+      std::string("would go back to ") + word_for(r.kind) + " " + std::to_string(r.number);
+  if (!r.is_there) return text + ", of which the journal has no marks";
+  text += ", made " + time_text(r.made_wall_ns) + " behind operation " + std::to_string(r.behind);
+  if (r.version != 0) text += " (version " + std::to_string(r.version) + ")";
+  return text;
+}
+
 class TextPrinter : public JournalVisitor {
  public:
   explicit TextPrinter(const Out& out) : out_(out) {}
@@ -59,6 +100,10 @@ class TextPrinter : public JournalVisitor {
          counted(j.deaths, "death") + ", journals of " + size_text(j.bytes) +
          (j.full ? ", at their limit" : "") +
          (j.started_wall_ns != 0 ? ", started " + time_text(j.started_wall_ns) : "") + "\n");
+    const bool decided = j.goes_back_to != journal::Return::kUndecided;
+    out_(decided
+             ? std::string("the ranks of this job go back to ") + word_for(j.goes_back_to) + "\n"
+             : "whether the ranks of this job go back to images or to checkpoints is undecided\n");
   }
 
   void rank(const RankFacts& r) override {
@@ -66,6 +111,7 @@ class TextPrinter : public JournalVisitor {
          counted(r.communicators, "communicator") + ", " + counted(r.operations, "operation") +
          ", " + counted(r.messages, "message") + " sent, " + std::to_string(r.observation_bytes) +
          " bytes of observations, " + size_text(r.journal_bytes) + "\n");
+    out_("rank " + std::to_string(r.rank) + " " + recovery_text(r.recovery) + "\n");
     for (const VersionFacts& v : r.versions) {
       out_("version " + std::to_string(v.number) + " of rank " + std::to_string(r.rank) +
            ": made " + time_text(v.made_wall_ns) + ", behind operation " +
@@ -133,6 +179,7 @@ class JsonPrinter : public JournalVisitor {
         {"kind", "job"},    {"format", 1},        {"file", path_},    {"job", hexadecimal(j.job)},
         {"ranks", j.ranks}, {"deaths", j.deaths}, {"bytes", j.bytes}, {"at_limit", j.full}};
     json["started"] = seconds(j.started_wall_ns);
+    json["goes_back_to"] = word_for(j.goes_back_to);
     put(json);
   }
   void rank(const RankFacts& r) override {
@@ -152,6 +199,7 @@ class JsonPrinter : public JournalVisitor {
                                   {"global_bytes", v.global_bytes},
                                   {"local_bytes", v.local_bytes}});
     }
+    json["goes_back_to"] = to_json(r.recovery);
     put(json);
   }
   void communicator(const CommunicatorFacts& c) override {
@@ -207,6 +255,19 @@ class JsonPrinter : public JournalVisitor {
  private:
   using Json = nlohmann::ordered_json;
 
+  static Json to_json(const RecoveryFacts& r) {
+    Json json = {{"kind", word_for(r.kind)}};
+    const bool numbered =
+        r.kind == RecoveryFacts::Kind::kImage || r.kind == RecoveryFacts::Kind::kCheckpoint;
+    if (numbered) json["number"] = r.number;
+    if (r.is_there) {
+      json["made"] = seconds(r.made_wall_ns);
+      json["ordinal"] = r.behind;
+    }
+    if (r.is_there && r.kind == RecoveryFacts::Kind::kImage) json["version"] = r.version;
+    if (!r.why.empty()) json["why"] = r.why;
+    return json;
+  }
   static double seconds(std::uint64_t ns) {
     const std::uint64_t us = ns / 1000;
     return static_cast<double>(us) / 1e6;

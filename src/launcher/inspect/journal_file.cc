@@ -134,6 +134,76 @@ std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
   return versions;
 }
 
+// Another word is that of a damaged file, or of another version: nothing was decided that we know.
+journal::Return kind_of_return(const engine::SegmentHeader& header) {
+  const journal::Return word = header.goes_back_to.load();
+  const bool known = word == journal::Return::kImages || word == journal::Return::kVersions;
+  return known ? word : journal::Return::kUndecided;
+}
+
+RecoveryFacts main_because(std::string why) {
+  RecoveryFacts facts = {};
+  facts.why = std::move(why);
+  return facts;
+}
+
+RecoveryFacts kept_image_of(const engine::RankControl& control, const engine::RegionHead& region) {
+  const std::uint64_t kept = control.kept_image.load();
+  if (kept == 0) return main_because("no image of it was kept");
+  RecoveryFacts facts = {};
+  facts.kind = RecoveryFacts::Kind::kImage;
+  facts.number = kept;
+  for (const journal::Image& image : region.image) {
+    if (image.marks.number.load() != kept) continue;
+    facts.is_there = true;
+    facts.made_wall_ns = image.marks.made_wall_ns;
+    // It was made at the entry of this operation.
+    facts.behind = image.marks.ordinal - std::min<std::uint64_t>(image.marks.ordinal, 1);
+    facts.version = image.version;
+  }
+  return facts;
+}
+
+const char* why_none_begins_at(journal::VersionFault fault) {
+  switch (fault) {
+    case journal::VersionFault::kNone:
+      break;
+    case journal::VersionFault::kNoLoad:
+      return "the program makes checkpoints, but does not load one";
+    case journal::VersionFault::kOpenRequest:
+      return "a request was open at its checkpoint";
+    case journal::VersionFault::kLateCommunicator:
+      return "a communicator that was made late was there at its checkpoint";
+    case journal::VersionFault::kOverLimit:
+      return "its set-up left more than --bootstrap-limit";
+  }
+  return "its checkpoint cannot be gone back to";
+}
+
+// `committed`: all ranks have made that checkpoint.
+RecoveryFacts newest_version_of(const engine::RegionHead& region, std::uint64_t committed) {
+  const journal::Version* newest = nullptr;
+  std::uint64_t number = 0;
+  for (const journal::Version& version : region.version) {
+    const std::uint64_t other = version.marks.number.load();
+    if (other <= number || other > committed) continue;
+    newest = &version;
+    number = other;
+  }
+  if (newest == nullptr)
+    return main_because("no checkpoint of it is kept that all ranks have made");
+  if (newest->fault != journal::VersionFault::kNone) {
+    return main_because(why_none_begins_at(newest->fault));
+  }
+  RecoveryFacts facts = {};
+  facts.kind = RecoveryFacts::Kind::kCheckpoint;
+  facts.number = number;
+  facts.is_there = true;
+  facts.made_wall_ns = newest->marks.made_wall_ns;
+  facts.behind = newest->marks.ordinal;
+  return facts;
+}
+
 class Walk {
  public:
   Walk(std::string_view file, const InspectOptions& options, const DescribeSite& describe,
@@ -165,6 +235,8 @@ class Walk {
   // Names the communicators of a rank that its own records tell of.
   bool name_children(const engine::RegionHead& region, const engine::ContextBlock& parent);
   std::string site_of(const engine::RegionHead& region, const engine::CallEntry& call);
+  // What the rank would begin at if it died.
+  RecoveryFacts recovery_of(const engine::RankControl& control, const engine::RegionHead& region);
   // The bytes of a result: they are there for as long as nothing that was in the journal has been
   // given back.
   std::string_view result_of(const engine::Record& record, std::uint64_t bytes, Offset* at);
@@ -174,6 +246,8 @@ class Walk {
   const DescribeSite& describe_;
   JournalVisitor& visitor_;
   const engine::SegmentHeader* header_ = nullptr;
+  std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
+  bool given_back_ = false;                     // memory of the journal may have been used again
   std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
 
@@ -195,8 +269,15 @@ std::optional<Error> Walk::go(const std::string& path) {
                         ranks,
                         header_->epoch.load(),
                         0,
-                        header_->journal_full.load() != 0};
-  for (std::uint32_t r = 0; r < ranks; ++r) facts.bytes += controls[r].backed_bytes.load();
+                        header_->journal_full.load() != 0,
+                        kind_of_return(*header_)};
+  given_back_ = facts.full || facts.goes_back_to == journal::Return::kImages;
+  committed_ = ~std::uint64_t{0};
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    facts.bytes += controls[r].backed_bytes.load();
+    given_back_ = given_back_ || controls[r].kept.load() != 0;
+    committed_ = std::min(committed_, controls[r].prepared.load());
+  }
   visitor_.job(facts);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if ((!options_.rank || *options_.rank == r) && !walk_rank(r)) {
@@ -228,6 +309,7 @@ bool Walk::walk_rank(std::uint32_t rank) {
   facts.observation_bytes = region->observations.tail.load();
   facts.journal_bytes = control->backed_bytes.load();
   facts.versions = versions_of(*region);
+  facts.recovery = recovery_of(*control, *region);
   visitor_.rank(facts);
   names_.clear();
   for (const engine::ContextBlock* block : blocks) names_[block->context];
@@ -245,6 +327,24 @@ bool Walk::walk_rank(std::uint32_t rank) {
     if (!walk_communicator(*region, *block, communicator)) return false;
   }
   return walk_channels(rank, *region);
+}
+
+RecoveryFacts Walk::recovery_of(const engine::RankControl& control,
+                                const engine::RegionHead& region) {
+  RecoveryFacts facts = main_because("the job has neither an image nor a checkpoint yet");
+  if (header_->journal_full.load() != 0) {
+    facts = main_because("the journal was full");
+    facts.kind = RecoveryFacts::Kind::kNothing;
+    return facts;
+  }
+  const journal::Return to = kind_of_return(*header_);
+  if (to == journal::Return::kImages) facts = kept_image_of(control, region);
+  if (to == journal::Return::kVersions) facts = newest_version_of(region, committed_);
+  if (facts.kind == RecoveryFacts::Kind::kMain && header_->first_version != 0) {
+    facts.why += "; there it loads checkpoint " + std::to_string(header_->first_version) +
+                 ", from which the job was resumed";
+  }
+  return facts;
 }
 
 bool Walk::find_blocks(const engine::RegionHead& region,
@@ -362,9 +462,7 @@ std::string_view Walk::result_of(const engine::Record& record, std::uint64_t byt
     return {reinterpret_cast<const char*>(&record.value), static_cast<std::size_t>(bytes)};
   }
   *at = record.value;
-  const bool given_back =
-      header_->goes_back_to.load() != journal::Return{} || header_->journal_full.load() != 0;
-  if (given_back) return {};
+  if (given_back_) return {};
   const char* first = reader_.bytes(record.value, bytes);
   return first == nullptr ? std::string_view() : std::string_view(first, bytes);
 }

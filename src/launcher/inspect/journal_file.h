@@ -24,9 +24,22 @@ struct JournalFacts {
   std::uint32_t deaths;
   std::uint64_t bytes;  // of memory
   bool full;            // a death could not be repaired any more
+  journal::Return goes_back_to;
 };
 
-// A checkpoint that a rank could go back to.
+// What a rank would begin at if it died: an image, a checkpoint, or main; or nothing is left.
+struct RecoveryFacts {
+  enum class Kind : std::uint8_t { kMain, kImage, kCheckpoint, kNothing };
+  Kind kind;
+  std::uint64_t number;        // of the image or checkpoint
+  bool is_there;               // it lies in the journal, which has the next three of it
+  std::uint64_t made_wall_ns;  // since 1970
+  std::uint64_t behind;        // operations of the rank
+  std::uint64_t version;       // of an image: checkpoints that the rank had made
+  std::string why;             // kMain, kNothing
+};
+
+// A checkpoint whose models are kept.
 struct VersionFacts {
   std::uint64_t number;
   std::uint64_t made_wall_ns;
@@ -40,6 +53,7 @@ struct RankFacts {
   std::uint64_t communicators, operations, messages;
   std::uint64_t observation_bytes, journal_bytes;
   std::vector<VersionFacts> versions;  // by number
+  RecoveryFacts recovery;
 };
 
 struct CommunicatorFacts {

@@ -66,6 +66,10 @@ void put_job(Json& json, const JobFacts& job) {
 void put_summary(Json& json, const Summary& s) {
   json["deaths"] = s.deaths;
   json["restarts"] = s.restarts;
+  Json& returns = json["returns"];
+  for (std::size_t i = 0; i < s.returns.size(); ++i) {
+    returns[name_of(static_cast<RecoveryPoint::Kind>(i))] = s.returns[i];
+  }
   json["lost_ms"] = milliseconds(s.lost_ns);
   json["longest_ms"] = milliseconds(s.longest_ns);
   json["longest_rank"] = s.longest_rank;
@@ -110,7 +114,11 @@ std::string to_json(const Record& r, double start_wall_s) {
     json["computing_ms"] = milliseconds(r.recovery->computing_ns);
     json["replay_ms"] = milliseconds(r.recovery->replay_ns);
   }
-  if (!r.from.empty()) json["from"] = r.from;
+  if (r.took_ms) {
+    json["kind"] = name_of(r.from.kind);
+    const std::string from = to_text(r.from);
+    if (!from.empty()) json["from"] = from;
+  }
   if (r.known_operations) json["known_ops"] = *r.known_operations;
   if (r.left_ns) json["left_ms"] = milliseconds(*r.left_ns);
   if (r.summary) put_summary(json, *r.summary);

@@ -40,6 +40,27 @@ std::string ranks_text(const std::map<std::uint32_t, std::uint32_t>& ranks) {
   return text;
 }
 
+// " (2 from snapshots, 1 from main)"; empty: no rank is back.
+std::string returns_text(const Summary& s) {
+  using Kind = RecoveryPoint::Kind;
+  static constexpr struct {
+    Kind kind;
+    const char* one;
+    const char* several;
+  } kNames[] = {{Kind::kSnapshot, "a snapshot", "snapshots"},
+                {Kind::kWrittenImage, "a written image", "written images"},
+                {Kind::kCheckpoint, "a checkpoint", "checkpoints"},
+                {Kind::kMain, "main", "main"}};
+  std::string text;
+  for (const auto& name : kNames) {
+    const std::uint32_t n = s.returns[static_cast<std::size_t>(name.kind)];
+    if (n == 0) continue;
+    text += (text.empty() ? " (" : ", ") + count_text(n) + " from " +
+            (n == 1 ? name.one : name.several);
+  }
+  return text.empty() ? text : text + ")";
+}
+
 std::string place_text(const Summary::Place& p) {
   return ranks_text(p.ranks) + ": " + to_text(p.cause) + ", " + p.where +
          (p.site.empty() ? "" : " at " + p.site);
@@ -69,9 +90,11 @@ void Losses::died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, c
   away_since_ns_ = away_++ == 0 ? at_ns : std::min(away_since_ns_, at_ns);
 }
 
-void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns) {
+void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns,
+                     std::optional<RecoveryPoint::Kind> from) {
   Rank& r = ranks_[rank];
   if (!r.away) return;
+  if (from) ++sum_.returns[static_cast<std::size_t>(*from)];
   count(sum_, rank, at_ns);
   r.away = false;
   if (--away_ == 0) sum_.lost_ns += at_ns - away_since_ns_;
@@ -97,7 +120,8 @@ Summary Losses::at_end(std::uint64_t at_ns, const Totals& totals) const {
 }
 
 std::vector<std::string> lines_of(const Summary& s) {
-  std::string first = plural(s.deaths, "death") + ", " + plural(s.restarts, "restart");
+  std::string first =
+      plural(s.deaths, "death") + ", " + plural(s.restarts, "restart") + returns_text(s);
   if (s.restarts > 0) first += ", " + duration_text(s.lost_ns) + " lost";
   if (s.restarts > 1) {
     first += ", " + duration_text(s.longest_ns) + " the longest (rank " +

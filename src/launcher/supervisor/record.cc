@@ -39,6 +39,34 @@ std::string to_text(const Position& position) {
   return (position.inside ? "in " : "after ") + name + " #" + std::to_string(position.ordinal);
 }
 
+std::string to_text(const RecoveryPoint& point) {
+  switch (point.kind) {
+    case RecoveryPoint::Kind::kMain:
+      break;
+    case RecoveryPoint::Kind::kSnapshot:
+      return "the snapshot " + duration_text(point.value) + " before its death";
+    case RecoveryPoint::Kind::kWrittenImage:
+      return "its written image";
+    case RecoveryPoint::Kind::kCheckpoint:
+      return "checkpoint " + std::to_string(point.value);
+  }
+  return {};
+}
+
+const char* name_of(RecoveryPoint::Kind kind) {
+  switch (kind) {
+    case RecoveryPoint::Kind::kMain:
+      return "main";
+    case RecoveryPoint::Kind::kSnapshot:
+      return "snapshot";
+    case RecoveryPoint::Kind::kWrittenImage:
+      return "written";
+    case RecoveryPoint::Kind::kCheckpoint:
+      return "checkpoint";
+  }
+  return "?";
+}
+
 std::string duration_text(std::uint64_t ns) {
   const double ms = static_cast<double>(ns) / 1e6;
   char text[32];
@@ -52,7 +80,7 @@ std::string duration_text(std::uint64_t ns) {
 
 std::string count_text(std::uint64_t n) {
   std::string text = std::to_string(n);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 

@@ -1,6 +1,8 @@
 // What happened to a rank, in words that every part of the launcher shares.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,6 +53,20 @@ std::string duration_text(std::uint64_t ns);
 // "25,000".
 std::string count_text(std::uint64_t n);
 
+// What an incarnation went on from.
+struct RecoveryPoint {
+  enum class Kind : std::uint8_t { kMain, kSnapshot, kWrittenImage, kCheckpoint };
+  static constexpr std::size_t kKinds = 4;
+  Kind kind = Kind::kMain;
+  // kSnapshot: how long before the death it was made, in nanoseconds. kCheckpoint: its number.
+  std::uint64_t value = 0;
+  bool operator==(const RecoveryPoint&) const = default;
+};
+// "the snapshot 0.6 s before its death", "its written image", "checkpoint 3"; empty: main.
+std::string to_text(const RecoveryPoint& point);
+// "main", "snapshot", "written", "checkpoint", as events name them.
+const char* name_of(RecoveryPoint::Kind kind);
+
 // What the return of a rank took, from its death on.
 struct Recovery {
   std::uint64_t start_ns = 0;      // until its process had registered
@@ -76,6 +92,7 @@ struct Summary {
   };
   std::uint32_t deaths = 0;
   std::uint32_t restarts = 0;
+  std::array<std::uint32_t, RecoveryPoint::kKinds> returns = {};  // by kind
   std::uint64_t lost_ns = 0;     // in which at least one rank was away
   std::uint64_t longest_ns = 0;  // that one rank was away
   std::uint32_t longest_rank = 0;
@@ -107,7 +124,7 @@ struct Record {
   std::optional<std::uint64_t> replayed_operations = {};
   std::optional<double> took_ms = {};
   std::optional<Recovery> recovery = {};
-  std::string from = {};                               // what it went on from; empty: main
+  RecoveryPoint from = {};                             // with `took_ms`
   std::optional<std::uint64_t> known_operations = {};  // that its predecessors have entered
   std::optional<std::uint64_t> left_ns = {};           // an estimate
   std::optional<Summary> summary = {};

@@ -279,7 +279,7 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
   if (r.incarnation > 0) line.replayed_operations = replayed;
   if (!std::exchange(r.coming_back, false)) return;
   catching_up_.is_back(e.rank);
-  losses_.is_back(e.rank, e.at_ns);
+  losses_.is_back(e.rank, e.at_ns, e.from.kind);
   const std::uint64_t away_ns = e.at_ns - r.died_at_ns;
   Recovery parts;
   parts.start_ns = r.started_at_ns - r.died_at_ns;
@@ -289,7 +289,8 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
   line.recovery = parts;
   line.from = e.from;
   std::string text = rank_text(e.rank) + " is back after " + duration_text(away_ns);
-  if (!e.from.empty()) text += ", from " + e.from;
+  const std::string from = to_text(e.from);
+  if (!from.empty()) text += ", from " + from;
   const char* separator = ": ";
   const auto add = [&](const std::string& part) { text += std::exchange(separator, ", ") + part; };
   if (is_notable(parts.start_ns, away_ns)) add(duration_text(parts.start_ns) + " to start it");

@@ -76,7 +76,7 @@ struct Event {
   std::string text = {};
   Cause cause = {};
   Position position = {};
-  std::string from = {};        // "checkpoint 3": what the rank went on from; empty: main
+  RecoveryPoint from = {};      // what the rank went on from
   std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
   Totals totals = {};           // kAllOver
   std::uint64_t took_ns = 0;

@@ -17,7 +17,7 @@ class Restart(LauncherTest):
             done.err,
             r"^rejoin: rank 1 died \(signal 9, Killed\) after operation #5; starting it again "
             r"\(1 of 4\)\nrejoin: rank 1 is back after [\d.]+ ms(: |.*, )0.00 ms replay of 5 operations"
-            r"\nrejoin: 1 death, 1 restart, [\d.]+ ms lost; journal at most 0 bytes"
+            r"\nrejoin: 1 death, 1 restart \(1 from main\), [\d.]+ ms lost; journal at most 0 bytes"
             r"\nrejoin:   rank 1: signal 9, Killed, after an operation\n$")
         events = self.events()
         self.assertEqual([e["rank"] for e in events if e["event"] == "respawn"], [1])

@@ -68,6 +68,7 @@ def recovery_from_a_checkpoint(t):
     version = re.search(r"ms, from checkpoint (\d+): ", line)
     require(version and int(version[1]) > 0, line, result)
     require(event["from"] == f"checkpoint {version[1]}", "another one in the event", result)
+    require(event["kind"] == "checkpoint", f"{event}", result)
 
 
 @scenario()
@@ -78,6 +79,8 @@ def recovery_from_a_snapshot(t):
     [(line, event)] = returns(result, 1)
     require(re.search(r"ms, from the snapshot [\d.]+ m?s before its death: ", line), line, result)
     require(event["from"].startswith("the snapshot "), f"{event}", result)
+    require(event["kind"] == "snapshot", f"{event}", result)
+    require("rejoin: 1 death, 1 restart (1 from a snapshot), " in result.err, "not counted", result)
     require(0 < event["replayed_ops"] < 559, f"{event}", result)
     # One operation may take no time that its clock shows.
     require(event["replay_ms"] > 0 or event["replayed_ops"] < 20, f"{event}", result)
@@ -96,8 +99,8 @@ def summary(t):
     line = f"rejoin:   ranks 0 (twice), 2 (twice): signal 9, Killed, {most['where']} at {most['site']}\n"
     require(line in result.err, f"there is no line {line}", result)
     require(
-        re.search(r"^rejoin: 5 deaths, 5 restarts, .* lost, .* the longest \(rank \d\); journal at "
-                  r"most [\d.]+ [KM]iB(; \d+ snapshots?, at most [\d.]+ m?s of a rank's time)?$",
+        re.search(r"^rejoin: 5 deaths, 5 restarts \([1-5] from .*\), .* lost, .* the longest "
+                  r"\(rank \d\); journal at most [\d.]+ [KM]iB(; \d+ snapshots?, at most [\d.]+ m?s of a rank's time)?$",
                   result.err, re.M),
         "there is no first line",
         result,
