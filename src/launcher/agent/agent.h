@@ -96,11 +96,15 @@ class Agent {
   void end_awaited_images();
   void look_at_set();
   void on_set_outcome();
+  void image_kept();
+  void remove_superseded_sets();
+  void give_up_set();
   void tell_no_set(const std::string& why);
   void resume_from(const ImageSet& set);
   void restore_from(std::uint32_t rank);
   void restore(const AgentAction& action);
 
+  void offer(std::uint64_t version);
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
@@ -139,8 +143,9 @@ class Agent {
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
 
-  // Written images, with --checkpoint-dir.
+  // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;
+  bool sets_removed_ = false;
   Loop::Watch sets_watch_;
   Loop::Timer cut_timer_;
   SetProgress progress_;
