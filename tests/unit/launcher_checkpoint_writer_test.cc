@@ -96,11 +96,10 @@ class CheckpointWriting : public testing::Test {
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(directory_), {}));
   }
-  // The version that --resume would go on from; 0: none.
+  // The version that --resume would go on from; 0: none, or it was removed meanwhile.
   std::uint64_t resumed() const {
     std::vector<std::string> notices;
     const auto found = CheckpointFile::newest(directory_, test::checkpoint_owner(kRanks), notices);
-    EXPECT_TRUE(notices.empty()) << notices[0];
     return found.ok() && found.value() ? found.value()->version() : 0;
   }
   // Its models are those of one version; or it has been removed already.
@@ -155,7 +154,7 @@ TEST_F(CheckpointWriting, ItMakesProgressAsLongAsRanksSpareItsSlots) {
   start();
   std::uint64_t v = 0, written = 0, newest = 0;
   for (; written < 10 && v < 200'000; nanosleep(&kShort, nullptr)) {
-    commit(++v);
+    for (int i = 0; i < 8; ++i) commit(++v);
     const std::uint64_t found = resumed();
     if (found == newest) continue;
     newest = found;
@@ -163,7 +162,6 @@ TEST_F(CheckpointWriting, ItMakesProgressAsLongAsRanksSpareItsSlots) {
     EXPECT_TRUE(is_of_one_version(found)) << found;
   }
   EXPECT_EQ(written, 10u);
-  EXPECT_GT(v, 20u) << "the writer was faster than the ranks";
 }
 
 TEST_F(CheckpointWriting, WhatIsUsedAgainMeanwhileIsNeverPutInPlace) {

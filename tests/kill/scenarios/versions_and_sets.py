@@ -5,10 +5,9 @@ import os
 import re
 import shutil
 import signal
-import tempfile
 
 from harness import require, scenario
-from scenarios.written_images import Place, place, require_whole, sets_in
+from scenarios.written_images import place, require_whole, sets_in
 
 RANKS = 3
 # The first version comes after several sets.
@@ -175,17 +174,19 @@ def a_damaged_version_beside_sets(t):
 def a_rank_dies_in_need_of_a_set(t):
     """A rank that has no image of its own yet is restored, however soon a version is written."""
     with place(t) as where:
-        never = ["--snapshots", "100"]
         killed(where, *SLOW, when=WHEN["sets"](where))
+        where.often = ["--snapshots", "1000", "--max-restarts", "1000"]
 
         def interfere(job):
             job.until(lambda: versions_in(where.sets), "there was a version")
             require(sets_in(where.sets), "the set was removed", job)
             job.kill(t.rng.randrange(RANKS))
-            job.until(lambda: job.events and job.events[-1]["event"] == "live", "it was back")
+            job.until_event("respawn")
+            require(sets_in(where.sets), "the set was removed", job)
 
-        result = where.resumes(RANKS, *SLOW, interfere=interfere, flags=never)
-        require(came_from(result, "its written image") == 1, "it was not restored", result)
+        result = where.resumes(RANKS, *SLOW, interfere=interfere)
+        restored = came_from(result, "its written image")
+        require(restored == 1, f"{restored} were restored", result)
         require_whole(where, result, t.undisturbed(RANKS, *SLOW), RANKS)
         only_versions(where, result)
 
