@@ -162,6 +162,7 @@ void Agent::stop() {
 
 void Agent::idle() {
   processes_.sweep();
+  offer_when_shown();
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);

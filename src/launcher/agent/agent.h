@@ -105,6 +105,7 @@ class Agent {
   void restore(const AgentAction& action);
 
   void offer(std::uint64_t version);
+  void offer_when_shown();
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
@@ -127,6 +128,7 @@ class Agent {
   Connections connections_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
   Loop::Watch checkpoints_watch_;
+  std::uint64_t to_offer_ = 0;  // a version, when what was printed before it has been written
   Symbolizer symbolizer_;
   std::uint64_t oom_kills_seen_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "launcher/agent/agent.h"
 
@@ -139,10 +140,17 @@ void Agent::welcome(const AgentAction& action) {
 }
 
 // A job that is resumed from a version does not print again what belongs before it. Ranks have
-// printed that: so it is shown before the version can be in the directory.
+// printed that, so it is shown before the version can be in the directory.
 void Agent::offer(std::uint64_t version) {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) outputs_.read_all(r);
-  loop_.post([this, version] { checkpoints_->offer(version); });
+  to_offer_ = std::max(to_offer_, version);
+}
+
+// What was read before is written by the supervisor's idle(), which comes before what is posted
+// here.
+void Agent::offer_when_shown() {
+  if (to_offer_ == 0) return;
+  loop_.post([this, version = std::exchange(to_offer_, 0)] { checkpoints_->offer(version); });
 }
 
 void Agent::tell_checkpoint_news() {
