@@ -79,6 +79,8 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const bool may_begin_here = rank.may_begin_at_version();
   if (may_begin_here && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
+  } else if (rank.keeps_models() && rank.is_written(rank.version() + 1)) {
+    fflush(stdout);  // a job that is resumed from this version does not print it again
   }
   if (may_begin_here) rejoin::libc_recording::mark_observations();
   const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);

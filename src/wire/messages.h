@@ -32,7 +32,7 @@
 //                                code = unread bytes of its standard input, and
 //                                kMarkRefused in the answer: not yet, it still prints what its
 //                                predecessor did
-//   kCommitted    rank -> agent  checkpoint value is written and committed (rank 0, tell_committed)
+//   kCommitted    rank -> agent  checkpoint value is committed (rank 0, tell_committed); code = kept
 //   kSnapshotDue  rank -> agent  so much has been handed out that marks had better move
 //   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,

@@ -46,13 +46,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::string> notices;
   const auto found = launcher::CheckpointFile::newest(place.path, owner, notices);
   REQUIRE(found.ok() || !found.error().text.empty());
-  if (!found.ok()) return 0;
-  REQUIRE(found.value().version() == kVersion);
+  if (!found.ok() || !found.value()) return 0;
+  const launcher::CheckpointFile& whole = *found.value();
+  REQUIRE(whole.version() == kVersion);
   std::uint64_t bumps[kRanks];
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     bumps[r] = engine::control_of(segment().base(), r)->payload_bump.load();
   }
-  found.value().install(segment());
+  whole.install(segment());
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     engine::control_of(segment().base(), r)->payload_bump.store(bumps[r]);
   }

@@ -35,6 +35,7 @@ from scenarios import (  # noqa: E402, F401
     snapshots_wrappers,
     threads,
     topologies,
+    versions_and_sets,
     written_images,
 )
 

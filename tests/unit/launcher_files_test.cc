@@ -33,13 +33,14 @@ class Files : public testing::Test {
     EXPECT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
     return path("pipe");
   }
-  // The version that --resume would go on from, or the error; and what is said before.
+  // The version that --resume would go on from, "none", or the error; and what is said before.
   std::string resumed(const CheckpointOwner& by = test::checkpoint_owner(3)) const {
     std::vector<std::string> notices;
     const auto found = CheckpointFile::newest(directory_, by, notices);
     std::string said;
     for (const std::string& notice : notices) said += notice + "\n";
-    return said + (found.ok() ? std::to_string(found.value().version()) : found.error().text);
+    if (!found.ok()) return said + found.error().text;
+    return said + (found.value() ? std::to_string(found.value()->version()) : "none");
   }
 
   std::string directory_;
@@ -85,7 +86,7 @@ TEST_F(Files, NamesThatAreNoVersions) {
   for (const char* name : {"99999999999999999999999", "", "-1", "0x5", "5.rejoin.part"}) {
     write("checkpoint-" + std::string(name) + ".rejoin", "");
   }
-  EXPECT_EQ(resumed(), "--resume: there is no whole checkpoint in " + directory_);
+  EXPECT_EQ(resumed(), "none");
 }
 
 TEST_F(Files, ACheckpointsProgramIsPartOfOneLine) {

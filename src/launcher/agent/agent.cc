@@ -61,7 +61,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, owner_of(plan_));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
-  if (plan_.snapshots.when == SnapshotOptions::When::kOff) return;
+  if (!plan_.writes_sets) return;
   sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.lib_directory);
   sets_watch_ =
       Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
@@ -162,6 +162,7 @@ void Agent::stop() {
 
 void Agent::idle() {
   processes_.sweep();
+  offer_when_shown();
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);
@@ -262,10 +263,13 @@ bool Agent::take_oom_kill(std::uint64_t others) {
 
 void Agent::finish() {
   Report finished;
-  if (sets_) sets_->finish();
   if (checkpoints_) {
     checkpoints_->finish();
     tell_checkpoint_news();
+  }
+  if (sets_) {
+    if (checkpoints_->has_written()) sets_->remove_all();  // no rank is restored any more
+    sets_->finish();
   }
   if (plan_.keep) keep_journal(*finished.mutable_finished());
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished

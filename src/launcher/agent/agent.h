@@ -97,11 +97,16 @@ class Agent {
   void end_awaited_images();
   void look_at_set();
   void on_set_outcome();
+  void image_kept();
+  void remove_superseded_sets();
+  void give_up_set();
   void tell_no_set(const std::string& why);
   void resume_from(const ImageSet& set);
   void restore_from(std::uint32_t rank);
   void restore(const AgentAction& action);
 
+  void offer(std::uint64_t version);
+  void offer_when_shown();
   void tell_checkpoint_news();
   void report_unfired();
   Look look() const;
@@ -124,6 +129,7 @@ class Agent {
   Connections connections_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
   Loop::Watch checkpoints_watch_;
+  std::uint64_t to_offer_ = 0;  // a version, when what was printed before it has been written
   Symbolizer symbolizer_;
   std::uint64_t oom_kills_seen_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
@@ -141,8 +147,9 @@ class Agent {
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
 
-  // Written images, with --checkpoint-dir.
+  // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;
+  bool sets_removed_ = false;
   Loop::Watch sets_watch_;
   Loop::Timer cut_timer_;
   SetProgress progress_;

@@ -225,6 +225,11 @@ class AgentCore {
   bool can_be_written(std::uint32_t rank) const {
     return running(rank) && has_image(rank) && !ranks_[rank].finalized;
   }
+  // If it died now, it would be restored from its written image.
+  bool needs_written(std::uint32_t rank) const {
+    const Rank& r = ranks_[rank];
+    return r.image.pid == 0 && r.written != 0 && r.kept == r.written;
+  }
   bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
   bool has_wrapper(std::uint32_t rank) const { return ranks_[rank].wrapper.pid != 0; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "launcher/agent/agent.h"
 
@@ -102,8 +103,8 @@ RankMessages::Calls Agent::message_calls() {
     not_frozen(rank, message);
   };
   calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
-  calls.committed = [this](std::uint64_t version) {
-    if (checkpoints_) checkpoints_->offer(version);
+  calls.committed = [this](std::uint64_t version, bool kept) {
+    if (checkpoints_ && kept) offer(version);
     Event committed = event(Event::Kind::kCommitted, 0);
     committed.value = version;
     reporter_.happened(committed);
@@ -139,10 +140,23 @@ void Agent::welcome(const AgentAction& action) {
   reporter_.happened(registered);
 }
 
+// A job that is resumed from a version does not print again what belongs before it. Ranks have
+// printed that, so it is shown before the version can be in the directory.
+void Agent::offer(std::uint64_t version) {
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) outputs_.read_all(r);
+  to_offer_ = std::max(to_offer_, version);
+}
+
+// What was read before is written by the supervisor's idle(), which comes before what is posted
+// here.
+void Agent::offer_when_shown() {
+  if (to_offer_ == 0) return;
+  loop_.post([this, version = std::exchange(to_offer_, 0)] { checkpoints_->offer(version); });
+}
+
 void Agent::tell_checkpoint_news() {
-  const std::string news = checkpoints_->news();
-  if (news.empty()) return;
-  reporter_.tell("no checkpoint: " + news);
+  for (const std::string& line : checkpoints_->news()) reporter_.tell(line);
+  remove_superseded_sets();
 }
 
 void Agent::report_unfired() {

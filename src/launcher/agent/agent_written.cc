@@ -28,6 +28,7 @@ void Agent::set_cut_timer(std::uint64_t parts) {
 // One moment of the whole job: the journal as it is while exactly these images are kept. What they
 // need of it is in it, since nobody truncates what a kept image needs.
 void Agent::cut() {
+  if (checkpoints_->has_written()) return;
   if (segment_.header()->goes_back_to.load() == engine::Return::kVersions) {
     return;  // its checkpoints are written instead
   }
@@ -131,18 +132,22 @@ void Agent::look_at_set() {
   if (!progress_.open()) return;
   if (!progress_.fault().empty()) {
     const std::string fault = progress_.fault();
-    progress_.end();
-    end_awaited_images();
-    sets_->abandon();
+    give_up_set();
     tell_no_set(fault);
   } else if (progress_.take_whole()) {
     sets_->complete(set_);
   }
 }
 
+void Agent::give_up_set() {
+  progress_.end();
+  end_awaited_images();
+  sets_->abandon();
+}
+
 void Agent::on_set_outcome() {
   const auto outcome = sets_->outcome();
-  if (!outcome) return;
+  if (!outcome || sets_removed_) return;
   progress_.end();
   if (!outcome->fault.empty()) return tell_no_set(outcome->fault);
   told_no_set_.clear();
@@ -160,6 +165,26 @@ void Agent::on_set_outcome() {
   written.replay_ns = pause_ns_;
   written.took_ns = loop_.now_ns() - progress_.begun_at_ns();
   reporter_.happened(written);
+}
+
+// What waited for it: versions of the program's own files, and sets that a rank needed.
+void Agent::image_kept() {
+  if (!checkpoints_) return;
+  checkpoints_->image_kept();
+  remove_superseded_sets();
+}
+
+// A version takes the place of all sets, in the order that checkpoint_files.h says.
+void Agent::remove_superseded_sets() {
+  if (!sets_ || sets_removed_ || !checkpoints_->has_written()) return;
+  cut_timer_.clear();
+  if (progress_.open()) give_up_set();
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    if (core_.needs_written(r)) return;
+  }
+  sets_removed_ = true;
+  core_.written(std::vector<std::uint64_t>(plan_.ranks, 0));
+  sets_->remove_all();
 }
 
 void Agent::tell_no_set(const std::string& why) {

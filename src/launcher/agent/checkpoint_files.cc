@@ -15,6 +15,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "journal/contexts.h"
 #include "journal/log.h"
 #include "launcher/agent/image_sets.h"
 #include "launcher/base/grammar.h"
@@ -91,6 +92,27 @@ bool write_all(int fd, const void* data, std::size_t bytes) {
     bytes -= static_cast<std::size_t>(n);
   }
   return true;
+}
+
+bool sync(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.open() && fsync(file.get()) == 0;
+}
+
+const char* text_of(journal::VersionFault fault) {
+  switch (fault) {
+    case journal::VersionFault::kNoLoad:
+      return "has not called load";
+    case journal::VersionFault::kOpenRequest:
+      return "has a request that is not over";
+    case journal::VersionFault::kLateCommunicator:
+      return "has a communicator that was made after the first checkpoint";
+    case journal::VersionFault::kOverLimit:
+      return "has set up more than --bootstrap-limit";
+    case journal::VersionFault::kNone:
+      break;
+  }
+  return "";
 }
 
 std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
@@ -194,9 +216,15 @@ std::string CheckpointFile::fault() const {
   return found;
 }
 
-Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
-                                              const CheckpointOwner& owner,
-                                              std::vector<std::string>& notices) {
+bool CheckpointFile::has_model() const {
+  std::uint64_t bytes = head()->global_bytes;
+  for (std::uint32_t r = 0; r < head()->ranks; ++r) bytes += locals()[r].bytes;
+  return bytes != 0;
+}
+
+Result<std::optional<CheckpointFile>> CheckpointFile::newest(const std::string& directory,
+                                                             const CheckpointOwner& owner,
+                                                             std::vector<std::string>& notices) {
   for (const std::uint64_t version : versions_in(directory)) {
     const std::string path = path_in(directory, version);
     auto mapped = MappedFile::open(path);
@@ -215,9 +243,9 @@ Result<CheckpointFile> CheckpointFile::newest(const std::string& directory,
     }
     const std::string why_not = refusal(path, file.owner(), owner);
     if (!why_not.empty()) return Error{why_not};
-    return file;
+    return std::optional(std::move(file));
   }
-  return Error{"--resume: there is no whole checkpoint in " + directory};
+  return std::optional<CheckpointFile>();
 }
 
 std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
@@ -279,6 +307,15 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   return {};
 }
 
+std::optional<Error> remove_checkpoints(const std::string& directory) {
+  for (const std::uint64_t version : versions_in(directory)) {
+    const std::string path = path_in(directory, version);
+    if (unlink(path.c_str()) != 0) return Error{path + ": " + error_text(errno)};
+  }
+  if (!sync(directory)) return Error{directory + ": " + error_text(errno)};
+  return {};
+}
+
 Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // One that was killed a moment ago may still be on its way out.
@@ -299,6 +336,8 @@ CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string direct
       directory_(std::move(directory)),
       texts_(texts_of(owner)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // A job that goes on from a set may have been copied while one was being written.
+  segment_.header()->version_in_file.store(0);
   for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
     unlink(part_of(version).c_str());
   }
@@ -321,6 +360,14 @@ void CheckpointWriter::offer(std::uint64_t version) {
   wake_.notify_one();
 }
 
+void CheckpointWriter::image_kept() {
+  {
+    const std::lock_guard lock(mutex_);
+    image_kept_ = true;
+  }
+  wake_.notify_one();
+}
+
 void CheckpointWriter::finish() {
   if (!thread_.joinable()) return;
   {
@@ -333,82 +380,178 @@ void CheckpointWriter::finish() {
 
 void CheckpointWriter::run() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return ending_ || offered_ > written_; });
-    if (offered_ <= written_) return;
-    const std::uint64_t version = offered_;
+  for (bool ending = false; !ending;) {
+    wake_.wait(lock, [this] { return ending_ || image_kept_ || offered_ > looked_at_; });
+    ending = ending_;
+    image_kept_ = false;
+    if (offered_ > looked_at_) {
+      const std::uint64_t version = looked_at_ = offered_;
+      lock.unlock();
+      const Outcome outcome = look_at(version);
+      lock.lock();
+      note(version, outcome);
+    }
     lock.unlock();
-    errno = 0;
-    const bool done = write(version);
-    const int error = errno;
-    if (done) remove_old(version);
+    const std::uint64_t version = next_of_waiting(ending);
+    const Outcome outcome = version != 0 ? write(version, {}) : Outcome();
     lock.lock();
-    written_ = version;  // also if it was overtaken: a newer one comes
-    if (done || error != 0) note(version, done ? 0 : error);
+    note(version, outcome);
   }
 }
 
-// REQUIRES the mutex.
-void CheckpointWriter::note(std::uint64_t version, int error) {
-  if (std::exchange(error_, error) == error || error == 0) return;
-  news_ = path_of(version) + ": " + error_text(error);
+void CheckpointWriter::note(std::uint64_t version, const Outcome& outcome) {
+  switch (outcome.kind) {
+    case Outcome::Kind::kNothing:
+      return;
+    case Outcome::Kind::kWritten:
+      error_ = 0;
+      if (!has_written_.exchange(true)) eventfd_write(wake_owner_.get(), 1);
+      return;
+    case Outcome::Kind::kFailed:
+      if (std::exchange(error_, outcome.error) == outcome.error) return;
+      return tell("no checkpoint: " + path_of(version) + ": " + error_text(outcome.error));
+    case Outcome::Kind::kFault:
+      break;
+  }
+  const std::uint32_t bit = 1u << static_cast<std::uint32_t>(outcome.fault);
+  if ((std::exchange(told_faults_, told_faults_ | bit) & bit) != 0) return;
+  tell("no checkpoint in " + directory_ + ": rank " + std::to_string(outcome.rank) + " " +
+       text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
+       ", so a job cannot be resumed from this version (docs/checkpoints.md)");
+}
+
+void CheckpointWriter::tell(std::string line) {
+  news_.push_back(std::move(line));
   eventfd_write(wake_owner_.get(), 1);
 }
 
-std::string CheckpointWriter::news() {
+std::vector<std::string> CheckpointWriter::news() {
   eventfd_t count = 0;
   eventfd_read(wake_owner_.get(), &count);
   const std::lock_guard lock(mutex_);
   return std::exchange(news_, {});
 }
 
-bool CheckpointWriter::write(std::uint64_t version) {
-  std::byte* base = segment_.base();
-  const std::uint32_t ranks = segment_.header()->ranks;
-  std::vector<const engine::Version*> found(ranks);
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    for (const engine::Version& v : engine::region_of(base, r)->version) {
-      if (v.marks.number.load(std::memory_order_acquire) == version) found[r] = &v;
-    }
-    if (found[r] == nullptr) return false;
+// Ranks of a job of images read version_in_file before they use a slot again. Whoever has read it
+// before this may still take a slot of this version, once; so the slots' numbers are looked at
+// behind it, and again when they have been read. From the next version on the ranks know.
+CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version) {
+  std::atomic<std::uint64_t>& in_file = segment_.header()->version_in_file;
+  in_file.store(version, std::memory_order_seq_cst);
+  const Slots slots = slots_of(version);
+  const Outcome outcome = slots.empty() ? Outcome() : look_at(version, slots);
+  in_file.store(0, std::memory_order_seq_cst);
+  return outcome;
+}
+
+CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version, const Slots& slots) {
+  bool has_model = slots[0]->global.bytes != 0;
+  Outcome fault;
+  for (std::uint32_t r = 0; r < slots.size() && fault.kind == Outcome::Kind::kNothing; ++r) {
+    has_model = has_model || slots[r]->local.bytes != 0;
+    if (slots[r]->fault == journal::VersionFault::kNone) continue;
+    fault = {.kind = Outcome::Kind::kFault, .rank = r, .fault = slots[r]->fault};
   }
+  const bool is_fault = fault.kind == Outcome::Kind::kFault;
+  if (!is_fault && has_model) return write(version, slots);
+  if (!are_still_of(version, slots)) return {};
+  if (is_fault) return fault;
+  waiting_.push_back(version);
+  return {};
+}
+
+std::uint64_t CheckpointWriter::next_of_waiting(bool at_end) {
+  if (waiting_.empty()) return 0;
+  const std::uint64_t behind = at_end ? waiting_.back() : behind_images();
+  const auto end = std::upper_bound(waiting_.begin(), waiting_.end(), behind);
+  if (end == waiting_.begin()) return 0;
+  const std::uint64_t newest = *std::prev(end);
+  waiting_.erase(waiting_.begin(), end);
+  return newest;
+}
+
+std::uint64_t CheckpointWriter::behind_images() const {
+  std::byte* base = segment_.base();
+  std::uint64_t behind = ~std::uint64_t{0};
+  if (segment_.header()->goes_back_to.load() == journal::Return::kVersions) return behind;
+  for (std::uint32_t r = 0; r < segment_.header()->ranks; ++r) {
+    const std::atomic<std::uint64_t>& kept = engine::control_of(base, r)->kept_image;
+    const std::uint64_t number = kept.load(std::memory_order_acquire);
+    const journal::Image* image = number != 0 ? journal::find_image(base, r, number) : nullptr;
+    if (image == nullptr) return 0;
+    behind = std::min(behind, image->version);
+    // Its slot is used again only when another image is kept, which wakes this thread once more.
+    journal::order_stores();  // and loads
+    if (kept.load(std::memory_order_acquire) != number) return 0;
+  }
+  return behind;
+}
+
+CheckpointWriter::Slots CheckpointWriter::slots_of(std::uint64_t version) const {
+  Slots slots;
+  for (std::uint32_t r = 0; r < segment_.header()->ranks; ++r) {
+    slots.push_back(journal::find_version(segment_.base(), r, version));
+    if (slots.back() == nullptr) return {};
+  }
+  return slots;
+}
+
+bool CheckpointWriter::are_still_of(std::uint64_t version, const Slots& slots) {
+  journal::order_stores();  // and loads
+  return std::all_of(slots.begin(), slots.end(), [&](const journal::Version* slot) {
+    return slot->marks.number.load(std::memory_order_acquire) == version;
+  });
+}
+
+CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const Slots& slots) {
+  const std::byte* base = segment_.base();
   CheckpointHead head = {};
   memcpy(head.magic, kMagic, sizeof kMagic);
   head.format = kFormat;
-  head.ranks = ranks;
+  head.ranks = segment_.header()->ranks;
   head.version = version;
   head.texts_bytes = texts_.size();
-  head.global_bytes = found[0]->global.bytes;
-  head.global_sum = XXH3_64bits(base + found[0]->global.at, head.global_bytes);
-  std::vector<LocalHead> locals(ranks);
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    locals[r] = {found[r]->local.bytes,
-                 XXH3_64bits(base + found[r]->local.at, found[r]->local.bytes)};
+  const journal::Buffer none = {};
+  const journal::Buffer global = slots.empty() ? none : slots[0]->global;
+  std::vector<journal::Buffer> models(head.ranks, none);
+  for (std::uint32_t r = 0; r < slots.size(); ++r) models[r] = slots[r]->local;
+  // A slot that is used again while it is read here may say anything of its place.
+  if (!are_still_of(version, slots)) return {};
+  head.global_bytes = global.bytes;
+  head.global_sum = XXH3_64bits(base + global.at, global.bytes);
+  std::vector<LocalHead> locals;
+  for (const journal::Buffer& m : models) {
+    locals.push_back({m.bytes, XXH3_64bits(base + m.at, m.bytes)});
   }
   head.sum = sum_of_heads(head, locals.data(), texts_);
 
   const std::string aside = part_of(version);
   const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
-              write_all(file.get(), locals.data(), ranks * sizeof(LocalHead)) &&
+              write_all(file.get(), locals.data(), locals.size() * sizeof(LocalHead)) &&
               write_all(file.get(), texts_.data(), texts_.size()) &&
-              write_all(file.get(), base + found[0]->global.at, head.global_bytes);
-  for (std::uint32_t r = 0; r < ranks && good; ++r) {
-    good = write_all(file.get(), base + found[r]->local.at, locals[r].bytes);
+              write_all(file.get(), base + global.at, global.bytes);
+  for (std::uint32_t r = 0; r < head.ranks && good; ++r) {
+    good = write_all(file.get(), base + models[r].at, models[r].bytes);
   }
   good = good && fsync(file.get()) == 0;
-  // What was read counts only if nobody has begun to use its place again.
-  journal::order_stores();  // and loads
-  for (std::uint32_t r = 0; r < ranks && good; ++r) {
-    if (found[r]->marks.number.load(std::memory_order_acquire) == version) continue;
-    good = false;
-    errno = 0;
+  Outcome outcome = {.kind = Outcome::Kind::kFailed, .error = errno};
+  // What was read counts only if no rank has begun to use its place again.
+  if (good) outcome = are_still_of(version, slots) ? put_in_place(version) : Outcome();
+  if (outcome.kind == Outcome::Kind::kWritten) {
+    remove_old(version);
+  } else {
+    unlink(aside.c_str());
   }
-  if (good && rename(aside.c_str(), path_of(version).c_str()) == 0) return true;
-  const int error = errno;
-  unlink(aside.c_str());
-  errno = error;
-  return false;
+  return outcome;
+}
+
+// Only what is in the directory for good takes the place of older files.
+CheckpointWriter::Outcome CheckpointWriter::put_in_place(std::uint64_t version) {
+  const bool good =
+      rename(part_of(version).c_str(), path_of(version).c_str()) == 0 && sync(directory_);
+  if (!good) return {.kind = Outcome::Kind::kFailed, .error = errno};
+  return {.kind = Outcome::Kind::kWritten};
 }
 
 void CheckpointWriter::remove_old(std::uint64_t newest) {

@@ -7,6 +7,32 @@
 //
 // DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside as ….part, synced,
 // renamed); every part has a checksum. The newest kFilesKept are kept.
+//
+// The directory of a job of images holds sets of written images (image_sets.h) until its first
+// version is in place, and versions from then on:
+//
+//   1. Sets are written, each renamed into place when it is whole and synced.
+//   2. The first version is written aside, synced and renamed, and the directory is synced.
+//   3. No set is begun any more; one that is half written is given up.
+//   4. All sets are removed, once no rank would be restored from one. Each is renamed to ….part
+//      first, so that a set which is half removed is not taken for a damaged one.
+//   5. Newer versions replace older ones.
+//
+// --resume takes the newest whole version, and the newest whole set only if no version is whole:
+//
+//   ftrun died              there are               the next job goes on from
+//   before the rename in 2  sets                    the newest set
+//   between that and 4      a version, and sets     the version: every set was begun before 3
+//   during 4                a version, fewer sets   the version
+//   behind 4                versions                the newest version
+//
+// A set that was begun while the version was being written may be of a moment later than the
+// version; what is lost then is the time that writing the version took.
+//
+// The next job settles what both kinds mean before its ranks start. Going on from a version, it
+// removes the sets and writes none: they would be newer than the version that it would prefer.
+// Going on from a set, it removes the versions, none of which was whole; if it dies while it does
+// so, the set is still what is found.
 #pragma once
 
 #include <atomic>
@@ -60,11 +86,14 @@ std::string refusal(const std::string& path, const CheckpointOwner& then,
 // A checkpoint that was read back and found whole.
 class CheckpointFile {
  public:
-  // The newest whole one in `directory`. `notices`: a line for each that is refused. Errors: there
-  // is none, or `owner` is not the one that wrote it: what differs, and what to do.
-  static Result<CheckpointFile> newest(const std::string& directory, const CheckpointOwner& owner,
-                                       std::vector<std::string>& notices);
+  // The newest whole one in `directory`; nullopt: there is none. `notices`: a line for each that is
+  // refused. Errors: `owner` is not the one that wrote it: what differs, and what to do.
+  static Result<std::optional<CheckpointFile>> newest(const std::string& directory,
+                                                      const CheckpointOwner& owner,
+                                                      std::vector<std::string>& notices);
   std::uint64_t version() const { return head()->version; }
+  // False: the program keeps its state in files of its own.
+  bool has_model() const;
 
   // Puts the models where ranks find them when they load. Errors: no room.
   std::optional<Error> install(const JobSegment& segment) const;
@@ -86,12 +115,23 @@ class CheckpointFile {
 // or holds checkpoints already.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
+// All versions there, whole or not. Errors: one cannot be removed.
+std::optional<Error> remove_checkpoints(const std::string& directory);
+
 // Nobody else's while it is open. Errors: another job writes there.
 Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 
 // Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
 // While it writes one, others pass; the newest is written at the end. Removes what a writer that
 // was killed has left half written in the directory.
+//
+// A version without a model says that the program's own files are of that version. While a rank
+// might go back to an image from before it, that rank would write those files again; so such a
+// version is written only when the kept image of every rank lies behind it. In a job of versions,
+// and at the end, no rank goes back to one.
+//
+// Thread safety: all but the constructor's and destructor's work may be asked for from one thread
+// while the writer's own runs.
 class CheckpointWriter {
  public:
   CheckpointWriter(const JobSegment& segment, std::string directory, const CheckpointOwner& owner);
@@ -99,35 +139,71 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { finish(); }
 
-  // Every rank has prepared this version.
+  // This version is committed, and every rank has kept its models.
   void offer(std::uint64_t version);
+  // The agent keeps another image of some rank.
+  void image_kept();
   // Writes the newest version that was offered, unless it is written, and ends the thread.
+  // REQUIRES that no rank will go back to an image.
   void finish();
 
   // Readable when there may be news.
   int descriptor() const { return wake_owner_.get(); }
-  // Why a version could not be written, unless it is as with the one before; empty: nothing new.
-  std::string news();
+  // Lines for the user: why versions could not be written. A failure of the system is told unless
+  // it is as with the version before; a fault of the program's, once for each kind.
+  std::vector<std::string> news();
+  // A version of this job is in the directory and synced.
+  bool has_written() const { return has_written_.load(); }
 
  private:
+  struct Outcome {
+    enum class Kind {
+      kNothing,  // there was nothing to do, or ranks have used its slots again: a newer one comes
+      kWritten,
+      kFailed,  // `error`
+      kFault,   // `rank`, `fault`: nobody can begin there
+    };
+    Kind kind = Kind::kNothing;
+    int error = 0;
+    std::uint32_t rank = 0;
+    journal::VersionFault fault = journal::VersionFault::kNone;
+  };
+  using Slots = std::vector<const journal::Version*>;  // by rank
+
   void run();
-  // False: it is not there any more, or errno says why not.
-  bool write(std::uint64_t version);
+  // --- The thread's, without the mutex.
+  Outcome look_at(std::uint64_t version);
+  Outcome look_at(std::uint64_t version, const Slots& slots);
+  // The newest one whose state is in files of the program's, if it may be written now; 0: none.
+  std::uint64_t next_of_waiting(bool at_end);
+  // The newest version that no rank goes back to an image from before.
+  std::uint64_t behind_images() const;
+  Slots slots_of(std::uint64_t version) const;  // empty: ranks have used one again
+  static bool are_still_of(std::uint64_t version, const Slots& slots);
+  // slots: of the models, read while it is written; empty: no rank has any.
+  Outcome write(std::uint64_t version, const Slots& slots);
+  Outcome put_in_place(std::uint64_t version);
   void remove_old(std::uint64_t newest);
-  void note(std::uint64_t version, int error);
+  // --- REQUIRE the mutex.
+  void note(std::uint64_t version, const Outcome& outcome);
+  void tell(std::string line);
   std::string path_of(std::uint64_t version) const;
   std::string part_of(std::uint64_t version) const;
 
   const JobSegment& segment_;
   const std::string directory_;
-  const std::string texts_;  // of each file
+  const std::string texts_;             // of each file
+  std::vector<std::uint64_t> waiting_;  // versions without a model, in order; the thread's
   std::mutex mutex_;
   std::condition_variable wake_;
   std::uint64_t offered_ = 0;
-  std::uint64_t written_ = 0;
+  std::uint64_t looked_at_ = 0;
+  bool image_kept_ = false;
   bool ending_ = false;
-  int error_ = 0;  // of the newest version that was tried; 0: it was written
-  std::string news_;
+  int error_ = 0;                  // of the newest version that was tried; 0: it was written
+  std::uint32_t told_faults_ = 0;  // a bit for each kind
+  std::vector<std::string> news_;
+  std::atomic<bool> has_written_ = false;
   Descriptor wake_owner_;  // an eventfd
   std::thread thread_;
 };

@@ -48,6 +48,7 @@ struct HostPlan {
   std::string journal_directory;            // empty: memory
   bool keep = false;                        // the journal, as a file
   std::string checkpoint_directory;         // empty: none
+  bool writes_sets = false;                 // of images, until a version is in the directory
   std::uint64_t image_period_ns = 0;        // of written images
   std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
   std::uint32_t first_incarnation = 0;      // of each rank

@@ -241,6 +241,23 @@ bool holds_image_sets(const std::string& directory) {
   return !numbers_in(directory, kSuffix).empty();
 }
 
+std::optional<Error> remove_image_sets(const std::string& directory) {
+  std::error_code error;
+  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
+    // One that is half removed is no damaged set.
+    const std::string path = path_in(directory, number, kSuffix);
+    const std::string part = path_in(directory, number, kPartSuffix);
+    if (rename(path.c_str(), part.c_str()) != 0) return Error{path + ": " + error_text(errno)};
+  }
+  for (const std::uint64_t number : numbers_in(directory, kPartSuffix)) {
+    const std::string part = path_in(directory, number, kPartSuffix);
+    std::filesystem::remove_all(part, error);
+    if (error) return Error{part + ": " + error.message()};
+  }
+  std::filesystem::remove_all(opened_files_in(directory), error);
+  return {};
+}
+
 Result<ImageSet> newest_image_set(const std::string& directory, const CheckpointOwner& owner,
                                   const std::string& library_directory,
                                   std::vector<std::string>& notices) {
@@ -322,6 +339,12 @@ void ImageSetWriter::abandon() {
   wake_.notify_one();
 }
 
+void ImageSetWriter::remove_all() {
+  const std::lock_guard lock(mutex_);
+  removing_ = true;
+  wake_.notify_one();
+}
+
 void ImageSetWriter::finish() {
   if (!thread_.joinable()) return;
   {
@@ -343,10 +366,13 @@ void ImageSetWriter::run() {
   step_back();
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return journal_ || complete_ || !abandoned_.empty() || ending_; });
+    wake_.wait(lock, [this] {
+      return journal_ || complete_ || !abandoned_.empty() || removing_ || ending_;
+    });
     if (ending_) break;
     run_one(lock);
   }
+  if (removing_) remove_image_sets(directory_);
   if (number_ == 0) return;
   std::error_code error;
   std::filesystem::remove_all(part(), error);
@@ -372,6 +398,11 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     if (number_ == number) fault_ = fault;
+  } else if (!complete_) {
+    removing_ = false;
+    lock.unlock();
+    remove_image_sets(directory_);  // what stays is removed by the next job
+    lock.lock();
   } else {
     ImageSet set = std::move(*complete_);
     complete_.reset();

@@ -63,6 +63,9 @@ struct ImageSet {
 std::string opened_files_in(const std::string& directory);
 // Whether there is one, whole or not.
 bool holds_image_sets(const std::string& directory);
+// All of them, whole or not, and what ranks have written down for them. Errors: one cannot be
+// removed.
+std::optional<Error> remove_image_sets(const std::string& directory);
 // The newest whole one, if `owner` on this machine may go on from it. `notices`: a line for each
 // that is damaged. Errors: there is none, or what differs.
 Result<ImageSet> newest_image_set(const std::string& directory, const CheckpointOwner& owner,
@@ -93,6 +96,9 @@ class ImageSetWriter {
   // All images are written. `set`: all but files, libraries and executables.
   void complete(ImageSet set);
   void abandon();
+  // Removes all sets: versions are in their place (checkpoint_files.h). REQUIRES that no set is
+  // being written, and none is begun any more.
+  void remove_all();
   // Abandons what is not whole, and ends the thread.
   void finish();
 
@@ -128,6 +134,7 @@ class ImageSetWriter {
   std::string input_;
   std::optional<ImageSet> complete_;
   std::string abandoned_;  // path of what is to be removed; empty: nothing
+  bool removing_ = false;
   bool ending_ = false;
   std::string fault_;  // of the parts that were added
   std::optional<Outcome> outcome_;

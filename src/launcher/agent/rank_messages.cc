@@ -62,7 +62,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       calls_.not_frozen(rank, message);
       return;
     case MessageType::kCommitted:
-      calls_.committed(message.value);
+      calls_.committed(message.value, message.code != 0);
       return;
     case MessageType::kLog:
       calls_.log(said.text);

@@ -18,10 +18,11 @@ namespace rejoin::launcher {
 class RankMessages {
  public:
   struct Calls {
-    std::function<void(const AgentEvent&)> feed;           // the core
-    std::function<void(const Event&)> report;              // to the supervisor
-    std::function<void(const std::string& line)> log;      // of --log-ops
-    std::function<void(std::uint64_t version)> committed;  // a checkpoint, to be written to files
+    std::function<void(const AgentEvent&)> feed;       // the core
+    std::function<void(const Event&)> report;          // to the supervisor
+    std::function<void(const std::string& line)> log;  // of --log-ops
+    // A checkpoint; kept: its models lie in the ranks' slots.
+    std::function<void(std::uint64_t version, bool kept)> committed;
     std::function<void()> snapshot_due;
     std::function<void(std::uint32_t rank, const wire::Message&)> not_frozen;
     std::function<void(std::uint64_t mark, int in_pipe)> input_mark;  // of rank 0

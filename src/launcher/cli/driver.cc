@@ -164,9 +164,6 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   }
   plan.image_period_ns = static_cast<std::uint64_t>(options.images_every_s * 1e9);
   plan.lib_directory = library_directory();
-  if (options.resume && holds_image_sets(options.checkpoint_directory)) {
-    if (const auto error = resume_images(options, plan)) return *error;
-  }
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;
@@ -177,9 +174,6 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
         environment_of(r, number, {plan.socket, plan.secret, plan.lib_directory, ranks}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
-    if (plan.checkpoint_directory.empty()) continue;
-    plan.environments.back().push_back(std::string(wire::kEnvOpenedFiles) + "=" +
-                                       opened_files_in(plan.checkpoint_directory));
   }
   if (const auto error = bind(plan, options.binding)) return *error;
   return plan;
@@ -287,34 +281,77 @@ void tell_resumed(const ImageSet& set) {
   fprintf(stderr, "rejoin: going on from %s, as the job was at %s\n", set.path.c_str(), when);
 }
 
-// Before the first process: --checkpoint-dir and --resume.
-std::optional<Error> open_checkpoints(const RunOptions& options, const HostPlan& plan,
-                                      JobSegment& segment, Descriptor& lock) {
-  segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
-  segment.header()->tell_committed =
-      !options.checkpoint_directory.empty() || !options.events_path.empty();
-  if (options.checkpoint_directory.empty()) return {};
-  if (options.resume && !plan.resumed) {
-    segment.header()->goes_back_to = engine::Return::kVersions;
-  }
-  if (const auto error =
-          prepare_checkpoint_directory(options.checkpoint_directory, options.resume)) {
-    return error;
-  }
-  auto locked = lock_checkpoint_directory(options.checkpoint_directory);
-  if (!locked.ok()) return locked.error();
-  lock = std::move(locked.value());
-  if (plan.resumed && !options.quiet) tell_resumed(*plan.resumed);
-  if (!options.resume || plan.resumed) return {};
+// --checkpoint-dir, from here to the end of the job.
+struct Directory {
+  Descriptor lock;
+  std::optional<CheckpointFile> version;  // that the job goes on from
+};
+
+// What --resume goes on from: the newest whole version, else the newest whole set of images. Both
+// are there if ftrun died before it had removed the sets (agent/checkpoint_files.h).
+std::optional<Error> find_recovery_point(const RunOptions& options, HostPlan& plan,
+                                         std::optional<CheckpointFile>& version) {
+  const std::string& directory = options.checkpoint_directory;
   std::vector<std::string> notices;
-  auto file = CheckpointFile::newest(options.checkpoint_directory, owner_of(plan), notices);
+  auto found = CheckpointFile::newest(directory, owner_of(plan), notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
-  if (!file.ok()) return file.error();
-  if (const auto error = file.value().install(segment)) return error;
+  if (!found.ok()) return found.error();
+  if (found.value()) {
+    version.emplace(std::move(*found.value()));
+    return {};
+  }
+  if (holds_image_sets(directory)) return resume_images(options, plan);
+  return Error{"--resume: there is no whole checkpoint in " + directory};
+}
+
+// Before the segment is made. Locks first: a job that is on its way out may still change what is
+// there.
+std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
+                                    Directory& directory) {
+  const std::string& path = options.checkpoint_directory;
+  if (path.empty()) return {};
+  if (const auto error = prepare_checkpoint_directory(path, options.resume)) return error;
+  auto locked = lock_checkpoint_directory(path);
+  if (!locked.ok()) return locked.error();
+  directory.lock = std::move(locked.value());
+  if (options.resume) {
+    if (const auto error = find_recovery_point(options, plan, directory.version)) return error;
+  }
+  plan.writes_sets =
+      options.snapshots.when != SnapshotOptions::When::kOff && !directory.version.has_value();
+  for (auto& environment : plan.environments) {
+    if (!plan.writes_sets) break;
+    environment.push_back(std::string(wire::kEnvOpenedFiles) + "=" + opened_files_in(path));
+  }
+  return {};
+}
+
+// The ranks begin together at the version, and what is older than it goes.
+std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& options,
+                              JobSegment& segment) {
+  if (const auto error = version.install(segment)) return error;
+  // A rank that began at main again would find files of its program's that are newer than that.
+  if (!version.has_model()) segment.header()->goes_back_to = engine::Return::kVersions;
+  if (const auto error = remove_image_sets(options.checkpoint_directory)) return error;
   if (!options.quiet) {
     fprintf(stderr, "rejoin: going on from checkpoint %llu\n",
-            static_cast<unsigned long long>(file.value().version()));
+            static_cast<unsigned long long>(version.version()));
   }
+  return {};
+}
+
+// Before the first process: --checkpoint-dir and --resume.
+std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
+                           const Directory& directory, JobSegment& segment) {
+  const bool writes = !options.checkpoint_directory.empty();
+  segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
+  segment.header()->tell_committed = writes || !options.events_path.empty();
+  segment.header()->writes_versions = writes;
+  if (directory.version) return begin_at(*directory.version, options, segment);
+  if (!plan.resumed) return {};
+  // None of them is whole.
+  if (const auto error = remove_checkpoints(options.checkpoint_directory)) return error;
+  if (!options.quiet) tell_resumed(*plan.resumed);
   return {};
 }
 
@@ -379,12 +416,14 @@ int run_job(const RunOptions& options) {
   auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
   auto listener = listen_at(plans.host.socket);
   if (!listener.ok()) return fail(listener.error());
+  Directory directory;
+  if (const auto error = open_directory(options, plans.host, directory)) return fail(*error);
   auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
-  Descriptor lock;  // on --checkpoint-dir, until the job is over
-  if (const auto error = open_checkpoints(options, plans.host, segment.value(), lock)) {
+  if (const auto error = begin(options, plans.host, directory, segment.value())) {
     return fail(*error);
   }
+  directory.version.reset();  // it lies in the segment
 
   // Another job may write there: only now it is known that this one runs.
   if (!options.output.directory.empty()) {

@@ -37,12 +37,13 @@ class Place:
     def __init__(self, t, path):
         self.t, self.work, self.sets = t, f"{path}/work", f"{path}/sets"
         os.mkdir(self.work)
+        self.often = OFTEN  # flags of all jobs
         self.out, self.err = [], []  # of each job, in their order
         self.mark = f"REJOIN_PLACE={uuid.uuid4().hex}"  # of all processes of all jobs
 
     def flags(self, *more):
         there = ["--wdir", self.work, "--checkpoint-dir", self.sets, "-x", self.mark]
-        return [*there, *OFTEN, *more]
+        return [*there, *self.often, *more]
 
     def whole(self, job, count=2):
         """Waits until so many sets have been written by this job."""

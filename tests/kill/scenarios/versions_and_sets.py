@@ -1,0 +1,234 @@
+"""Jobs of images with a directory: sets of images until a version is there, then versions."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+
+from harness import require, scenario
+from scenarios.written_images import place, require_whole, sets_in
+
+RANKS = 3
+# The first version comes after several sets.
+SLOW = ("checkpoints", "versions=3", "steps=300", "pause_us=1500")
+LAZY = ("checkpoints", "versions=300", "lazy=1", "pause_us=2000")
+
+
+def versions_in(path):
+    """Oldest first."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    found = [re.fullmatch(r"checkpoint-(\d+)\.rejoin", name) for name in names]
+    return sorted(int(match[1]) for match in found if match)
+
+
+def version_path(where, version):
+    return f"{where.sets}/checkpoint-{version:010}.rejoin"
+
+
+def killed(where, *command, when, after=0.0, **named):
+    """A job whose ftrun is killed as soon as when(job), or a little later."""
+
+    def interfere(job):
+        job.until(lambda: when(job), "ftrun was to be killed")
+        job.run_for(where.t.rng.uniform(0, after))
+        job.process.kill()
+
+    result = where.run(RANKS, *command, interfere=interfere, **named)
+    require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
+    return result
+
+
+def random_deaths(t, job, count=6):
+    job.until_event("init")
+    for _ in range(count):
+        job.run_for(t.rng.uniform(0.01, 0.25))
+        if job.poll() and job.pids:
+            ranks = sorted(job.pids)
+            job.kill(*t.rng.sample(ranks, t.rng.choice([1, 1, len(ranks)])))
+
+
+def resumes_as_found(where, *command, interfere=None, flags=()):
+    """The next job goes on from the newest version, else from the newest set, and ends well."""
+    versions, sets = versions_in(where.sets), sets_in(where.sets)
+    if versions:
+        says = f"going on from checkpoint {versions[-1]}\n"
+    else:
+        says = f"going on from {where.sets}/images-{sets[-1]}.rejoin,"
+    result = where.resumes(RANKS, *command, interfere=interfere, flags=flags)
+    require(says in result.err, f"it does not say: {says}", result)
+    return result
+
+
+def only_versions(where, result):
+    left = [name for name in os.listdir(where.sets) if not name.startswith("checkpoint-")]
+    require(not left, f"beside the versions there is {left}", result)
+    require(1 <= len(versions_in(where.sets)) <= 2, f"{os.listdir(where.sets)}", result)
+    parts = [name for name in os.listdir(where.sets) if name.endswith(".part")]
+    require(not parts, f"left behind: {parts}", result)
+
+
+def came_from(result, what):
+    """How many ranks came back from it."""
+    return sum(event.get("from", "").startswith(what) for event in result.named("live"))
+
+
+WHEN = {
+    "sets": lambda where: lambda job: sum(e["event"] == "images" for e in job.events) >= 1,
+    "first": lambda where: lambda job: versions_in(where.sets),
+    "versions": lambda where: lambda job: len(versions_in(where.sets)) == 2,
+}
+
+
+@scenario(limit_s=300, when=list(WHEN), sweeps=True)
+def versions_after_sets(t, when):
+    """ftrun is killed before the first version, as it appears, after it; then ranks die as well."""
+    expected = t.undisturbed(RANKS, *SLOW)
+    for _ in range(10 if t.long else 1):
+        with place(t) as where:
+            after = 0.01 if when == "first" else 0.2
+            killed(where, *SLOW, when=WHEN[when](where), after=after)
+            result = resumes_as_found(where, *SLOW, interfere=lambda job: random_deaths(t, job))
+            require(result.killed, "nobody was killed", result)
+            require_whole(where, result, expected, RANKS)
+            only_versions(where, result)
+
+
+@scenario(limit_s=300)
+def versions_after_sets_again(t):
+    """ftrun is killed again and again, whatever is in the directory then."""
+    expected = t.undisturbed(RANKS, *SLOW)
+    with place(t) as where:
+        moments = list(WHEN)
+        killed(where, *SLOW, when=WHEN["sets"](where), after=0.5)
+        for _ in range(3):
+            life_s = t.rng.uniform(0.3, 1.2)
+
+            def interfere(job, life_s=life_s):
+                job.run_for(life_s)
+                job.process.kill()
+
+            where.run(RANKS, *SLOW, resume=True, interfere=interfere)
+        result = resumes_as_found(where, *SLOW)
+        require_whole(where, result, expected, RANKS)
+        only_versions(where, result)
+
+
+@contextlib.contextmanager
+def both_kinds(t):
+    """A directory as it is when ftrun dies before it has removed the sets."""
+    with place(t) as where:
+        saved = f"{where.work}/../saved"
+
+        def interfere(job):
+            where.whole(job, 1)
+            newest = f"images-{sets_in(where.sets)[-1]}.rejoin"
+            shutil.copytree(f"{where.sets}/{newest}", f"{saved}/{newest}")
+            job.until(lambda: versions_in(where.sets), "there was a version")
+            job.process.kill()
+
+        result = where.run(RANKS, *SLOW, interfere=interfere)
+        require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
+        for name in os.listdir(saved):
+            if not os.path.exists(f"{where.sets}/{name}"):
+                shutil.copytree(f"{saved}/{name}", f"{where.sets}/{name}")
+        yield where
+
+
+@scenario(limit_s=300)
+def a_version_beside_sets(t):
+    """The version is the newer one, and the sets go before ranks start."""
+    with both_kinds(t) as where:
+
+        def interfere(job):
+            job.until_event("start")
+            require(not sets_in(where.sets), "there are sets still", job)
+
+        result = resumes_as_found(where, *SLOW, interfere=interfere)
+        require_whole(where, result, t.undisturbed(RANKS, *SLOW), RANKS)
+        only_versions(where, result)
+
+
+@scenario(limit_s=300)
+def a_damaged_version_beside_sets(t):
+    """The set is what is whole; the version goes before ranks start."""
+    with both_kinds(t) as where:
+        damaged = [version_path(where, version) for version in versions_in(where.sets)]
+        for path in damaged:
+            os.truncate(path, os.path.getsize(path) - 1)
+
+        def interfere(job):
+            job.until_event("start")
+            require(not any(map(os.path.exists, damaged)), "it is there still", job)
+
+        newest = f"images-{sets_in(where.sets)[-1]}.rejoin"
+        result = where.resumes(RANKS, *SLOW, interfere=interfere)
+        for path in damaged:
+            require(f"{path} is cut off" in result.err, "it does not say so", result)
+        require(f"going on from {where.sets}/{newest}," in result.err, "from what", result)
+        require_whole(where, result, t.undisturbed(RANKS, *SLOW), RANKS)
+        only_versions(where, result)
+
+
+@scenario(limit_s=300)
+def a_rank_dies_in_need_of_a_set(t):
+    """A rank that has no image of its own yet is restored, however soon a version is written."""
+    with place(t) as where:
+        killed(where, *SLOW, when=WHEN["sets"](where))
+        where.often = ["--snapshots", "1000", "--max-restarts", "1000"]
+
+        def interfere(job):
+            job.until(lambda: versions_in(where.sets), "there was a version")
+            require(sets_in(where.sets), "the set was removed", job)
+            job.kill(t.rng.randrange(RANKS))
+            job.until_event("respawn")
+            require(sets_in(where.sets), "the set was removed", job)
+
+        result = where.resumes(RANKS, *SLOW, interfere=interfere)
+        restored = came_from(result, "its written image")
+        require(restored == 1, f"{restored} were restored", result)
+        require_whole(where, result, t.undisturbed(RANKS, *SLOW), RANKS)
+        only_versions(where, result)
+
+
+@scenario(limit_s=300)
+def lazy_versions_of_images(t):
+    """Lazy checkpoints are written in a job of images, too; ranks go back to images all the same."""
+    expected = t.undisturbed(RANKS, *LAZY)
+    with place(t) as where:
+        killed(
+            where, *LAZY, when=lambda job: len(versions_in(where.sets)) == 2, after=0.5
+        )
+        deaths = lambda job: random_deaths(t, job, 8)
+        result = resumes_as_found(where, *LAZY, interfere=deaths)
+        require(came_from(result, "the snapshot") > 0, "nobody came from an image", result)
+        require(came_from(result, "checkpoint") == 0, "a rank came from a version", result)
+        require_whole(where, result, expected, RANKS)
+        only_versions(where, result)
+
+
+@scenario(limit_s=300, sweeps=True)
+def versions_in_own_files(t):
+    """The program has a file of each version. Versions wait for images, and are right."""
+    for _ in range(5 if t.long else 1):
+        with place(t) as where:
+            # Deaths and all: a rank that is replayed writes its files again.
+            command = ("pcontrol", where.work, "versions=300", "pause_us=4000", "files=1000")
+            expected = t.run(RANKS, *command, leaves=())
+            leaves = os.listdir(where.work)
+            for name in leaves:
+                os.remove(f"{where.work}/{name}")
+
+            def interfere(job):
+                random_deaths(t, job, 4)
+                job.until(lambda: versions_in(where.sets), "there was a version")
+                job.run_for(t.rng.uniform(0, 0.3))
+                job.process.kill()
+
+            result = where.run(RANKS, *command, interfere=interfere)
+            require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
+            deaths = lambda job: random_deaths(t, job, 4)
+            result = resumes_as_found(where, *command, interfere=deaths)
+            require(came_from(result, "the snapshot") == 0, "it was a job of images", result)
+            require_whole(where, result, expected, RANKS)
+            only_versions(where, result)
