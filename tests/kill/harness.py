@@ -7,6 +7,8 @@ is reported with the stack and the journal position of every rank.
 """
 
 import argparse
+import collections
+import itertools
 import json
 import os
 import random
@@ -24,11 +26,15 @@ from event_docs import undocumented
 from kills import MOMENTS, Kill  # noqa: F401, for scenarios
 from processes import REPORT_S, descendants, proc_text, processes_with, rejoin_files, stack_of
 from results import (  # noqa: F401, for scenarios
-    Failure, Result, Skip, check_deaths, check_returns, describe, require)
+    Failure, Result, Skip, check_deaths, check_returns, describe, require, require_mostly,
+    returns_by_kind)
 
 LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are busy
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
+
+# What the ranks of a program with checkpoints return to, and the options of ftrun that choose it.
+POINTS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.01"]}
 
 
 SCENARIOS = {}
@@ -43,15 +49,15 @@ class Scenario:
 def scenario(limit_s=90, labels=(), sweeps=False, **variants):
     """Registers a function of a Test under its name.
 
-    sweeps: it tries much more in a long run (Test.long). variants: a keyword with a list of values,
-    each of which makes a scenario: @scenario(n=[2, 3]) on f(t, n) gives f.2 and f.3.
+    sweeps: it tries much more in a long run (Test.long). variants: keywords with lists of values,
+    each of which makes a scenario: @scenario(n=[2, 3]) on f(t, n) gives f.2 and f.3; of several
+    keywords, all combinations.
     """
 
     def register(function):
-        keyword, values = next(iter(variants.items()), (None, [None]))
-        for value in values:
-            name = function.__name__ if keyword is None else f"{function.__name__}.{value}"
-            arguments = {} if keyword is None else {keyword: value}
+        for values in itertools.product(*variants.values()):
+            name = ".".join([function.__name__, *map(str, values)])
+            arguments = dict(zip(variants, values))
             SCENARIOS[name] = Scenario(function, limit_s, labels, sweeps, arguments)
         return function
 
@@ -240,7 +246,8 @@ class Test:
         self.rng = random.Random(f"{name}/{seed}")
         self.ftrun, self._programs = ftrun, programs
         self._directory = tempfile.mkdtemp(prefix="kill-test-")
-        self.jobs = 0
+        self.jobs = self.deaths = 0
+        self.returns = collections.Counter()  # of all jobs, as returns_by_kind() counts them
         self._undisturbed = {}
 
     def close(self):
@@ -292,6 +299,8 @@ class Test:
             except Failure as failure:
                 raise Failure(f"{failure}\n{describe(job)}") from None
         shutil.rmtree(job.directory)
+        self.deaths += len(result.named("death"))
+        self.returns += returns_by_kind(result)
         return result
 
     def undisturbed(self, ranks, *command, flags=()):
@@ -371,7 +380,10 @@ def run_scenario(name, options, prepare):
         return False
     finally:
         test.close()
-    print(f"passed {name}: {test.jobs} jobs, {time.monotonic() - start_s:.1f} s", flush=True)
+    took_s = time.monotonic() - start_s
+    kinds = "".join(f", {count} from {kind}" for kind, count in sorted(test.returns.items()))
+    died = f"; {test.deaths} deaths; returns{kinds[1:]}" if kinds else ""
+    print(f"passed {name}: {test.jobs} jobs, {took_s:.1f} s{died}", flush=True)
     return True
 
 

@@ -27,6 +27,7 @@ from scenarios import (  # noqa: E402, F401
     nonblocking,
     programs,
     recoveries,
+    recovery_points,
     rounds,
     shells,
     sides,

@@ -1,5 +1,6 @@
 """What is left of jobs that have ended, and what must be true of every one of them."""
 
+import collections
 import json
 import shlex
 
@@ -47,6 +48,25 @@ def describe(job):
 def require(condition, text, result):
     if not condition:
         raise Failure(f"{text}\n{describe(result)}")
+
+
+def returns_by_kind(result):
+    """How often a rank that had died went on from "main", from an "image", and from a "version".
+
+    A rank that dies again before it is back has not returned.
+    """
+    kinds = collections.Counter()
+    for back in (e for e in result.events if "took_ms" in e):
+        text = back.get("from", "main")
+        kind = "image" if "snapshot" in text or "image" in text else text.split()[0]
+        kinds["version" if kind == "checkpoint" else kind] += 1
+    return kinds
+
+
+def require_mostly(kinds, kind):
+    """At least half of the returns are of the kind that the scenario is for."""
+    if 2 * kinds[kind] < kinds.total() or not kinds[kind]:
+        raise Failure(f"too few returns from '{kind}': {dict(kinds)}")
 
 
 def check_deaths(result, kills):

@@ -4,6 +4,7 @@
 //   identity  rank 0 broadcasts what differs in each of its processes
 //   comms     N communicators are made and freed, some of them used
 //   refused   a checkpoint is refused, then made after what hindered it is gone
+//   made      the same, and nothing is refused
 
 #include <rejoin.h>
 #include <sys/auxv.h>
@@ -71,7 +72,7 @@ static void comms(long long count) {
   printf("rank %d: %016llx\n", check_state.rank, (unsigned long long)state);
 }
 
-static void refused(void) {
+static void with_late_communicators(int refused) {
   uint64_t state = 1;
   const void* found;
   int version = rejoin_load(&found, NULL, NULL, NULL);
@@ -81,7 +82,8 @@ static void refused(void) {
     if (version > 0) {
       MPI_Comm late;
       OK(MPI_Comm_dup(MPI_COMM_WORLD, &late));
-      check_i64("a checkpoint with a late communicator", REJOIN_ERR_STATE,
+      if (!refused) ++version;
+      check_i64("a checkpoint with a late communicator", refused ? REJOIN_ERR_STATE : version,
                 rejoin_checkpoint(&state, sizeof state, NULL, 0));
       check_i64("the version behind it", version, rejoin_version());
       state = hash_step(state, sum_of(state, late));
@@ -100,7 +102,8 @@ int main(int argc, char** argv) {
   if (strcmp(how, "roots") == 0) roots();
   if (strcmp(how, "identity") == 0) identity();
   if (strcmp(how, "comms") == 0) comms(argument_number(argc, argv, "count", 70000));
-  if (strcmp(how, "refused") == 0) refused();
+  if (strcmp(how, "refused") == 0) with_late_communicators(1);
+  if (strcmp(how, "made") == 0) with_late_communicators(0);
   OK(MPI_Finalize());
   return 0;
 }

@@ -2,7 +2,7 @@
 
 import re
 
-from harness import MOMENTS, Kill, check_deaths, require, scenario
+from harness import MOMENTS, POINTS, Kill, check_deaths, require, scenario
 
 FULL = "the journal is full"
 
@@ -48,17 +48,18 @@ def load_after_checkpoint(t):
     load_is_refused(t, "load_late", [-2], "load after a checkpoint")
 
 
-@scenario()
-def checkpoint_without_load(t):
-    """It is a number; a rank that dies runs all of it again."""
-    result = t.undisturbed(3, "misuse", "no_load")
+@scenario(points=list(POINTS))
+def checkpoint_without_load(t, points):
+    """It is a number; a rank that dies runs all of it again, or from its image."""
+    flags = POINTS[points]
+    result = t.undisturbed(3, "misuse", "no_load", flags=flags)
     for rank in range(3):
         require(codes(result, rank, "checkpoint") == [1, 2, 3, 4], "other versions", result)
     last = result.operations(1)
     for point in range(1, last + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
-        result = t.recovers(3, "misuse", "no_load", kills=kills, ordered=False)
-        for live in result.named("live"):
+        result = t.recovers(3, "misuse", "no_load", kills=kills, ordered=False, flags=flags)
+        for live in result.named("live") if points == "versions" else ():
             require(live["replayed_ops"] >= point - 2, "something was forgotten", result)
 
 
@@ -73,30 +74,49 @@ def checkpoint_arguments(t):
     require(codes(result, 0, "checkpoint") == [1], "it made a version", result)
 
 
+def nothing_is_refused(t, case, versions):
+    """In a job of images, which is the same after each death."""
+    flags = POINTS["images"]
+    result = t.undisturbed(3, "misuse", case, flags=flags)
+    for rank in range(3):
+        require(codes(result, rank, "checkpoint") == versions, "other versions", result)
+    for point in range(1, result.operations(0) + 1):
+        kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
+        t.recovers(3, "misuse", case, kills=kills, ordered=False, flags=flags)
+    require(not t.returns["version"], "from a version", result)
+
+
+@scenario(case=["late_communicator", "open_request"])
+def refused_in_no_job_of_images(t, case):
+    nothing_is_refused(t, case, [1, 2, 3] if case == "late_communicator" else [1, 2, 3, 4, 5, 6])
+
+
 @scenario()
 def late_communicator(t):
     """One that a restarted rank would not have forbids a checkpoint, until it is freed."""
-    result = t.undisturbed(3, "misuse", "late_communicator")
+    flags = POINTS["versions"]
+    result = t.undisturbed(3, "misuse", "late_communicator", flags=flags)
     for rank in range(3):
         require(codes(result, rank, "checkpoint") == [1, -2, 2], "other versions", result)
         require("communicator of 3 ranks" in texts(result, rank, "checkpoint"), "why?", result)
     for point in range(1, result.operations(0) + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
         # An incarnation that went on at a checkpoint does not say again what the former one said.
-        result = t.run(3, "misuse", "late_communicator", kills=kills)
+        result = t.run(3, "misuse", "late_communicator", kills=kills, flags=flags)
         check_deaths(result, kills)
 
 
 @scenario()
 def open_request(t):
     """One that is not over forbids a checkpoint: of a message, or the program's own."""
-    result = t.undisturbed(3, "misuse", "open_request")
+    flags = POINTS["versions"]
+    result = t.undisturbed(3, "misuse", "open_request", flags=flags)
     for rank in range(3):
         require(codes(result, rank, "checkpoint") == [1, -2, 2, -2, -2, 3], "other versions", result)
         require("a request is not over yet" in texts(result, rank, "checkpoint"), "why?", result)
     for point in range(1, result.operations(0) + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
-        result = t.run(3, "misuse", "open_request", kills=kills)
+        result = t.run(3, "misuse", "open_request", kills=kills, flags=flags)
         check_deaths(result, kills)
 
 
@@ -133,10 +153,14 @@ def one_checkpoint(t):
         require("misuse+0x" in text and "{" not in text, "it does not say where", result)
 
 
-@scenario()
-def load_of_another_size(t):
+@scenario(points=list(POINTS))
+def load_of_another_size(t, points):
+    """In a job of images a load gives nothing, as it did the first time."""
     kills = [Kill(1, 5)]
-    result = t.run(3, "misuse", "other_size", kills=kills)
+    if points == "images":
+        t.recovers(3, "misuse", "other_size", kills=kills, ordered=False, flags=POINTS[points])
+        return
+    result = t.run(3, "misuse", "other_size", kills=kills, flags=POINTS[points])
     require(result.code == 1, f"exit code {result.code}", result)
     check_deaths(result, kills)
     says(result, "rank 1: MPI_Pcontrol(load)", "8 bytes, not 16", "version 2")
@@ -146,7 +170,11 @@ def load_of_another_size(t):
 def bootstrap_limit(t, case):
     """3 MiB of bootstrap phase: within the default limit; beyond one of 1 MiB, which is said."""
     t.undisturbed(3, "misuse", case)
-    result = t.run(3, "misuse", case, flags=["--bootstrap-limit", "1M"])
+    flags = ["--bootstrap-limit", "1M"]
+    result = t.run(3, "misuse", case, flags=[*flags, *POINTS["images"]])
+    require(result.code == 0, f"exit code {result.code}", result)
+    require("--bootstrap-limit" not in result.err + result.out, "a job of images refused", result)
+    result = t.run(3, "misuse", case, flags=[*flags, *POINTS["versions"]])
     told = result.err + result.out
     for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
         require(word in told, f"it does not say '{word}'", result)
@@ -159,16 +187,17 @@ def bootstrap_limit(t, case):
         require(result.code not in (0, 137), f"exit code {result.code}", result)
 
 
-@scenario()
-def refused_by_limit(t):
+@scenario(points=list(POINTS))
+def refused_by_limit(t, points):
     """A checkpoint that is refused is over: nobody is taken to be in it still, its line is in the log
-    of operations, and the version is the one before."""
-    flags = ["--bootstrap-limit", "1M", "--log-ops"]
+    of operations, and the version is the one before. In a job of images it is not refused."""
+    flags = ["--bootstrap-limit", "1M", "--log-ops", *POINTS[points]]
+    told, versions = ([-4, -4], [0, 0]) if points == "versions" else ([1, 2], [1, 2])
     result = t.run(3, "misuse", "large_everywhere", flags=flags)
     require(result.code == 0, f"exit code {result.code}", result)
     for rank in range(3):
-        require(codes(result, rank, "checkpoint") == [-4, -4], "other codes", result)
-        require(codes(result, rank, "version") == [0, 0], "another version", result)
+        require(codes(result, rank, "checkpoint") == told, "other codes", result)
+        require(codes(result, rank, "version") == versions, "another version", result)
     lines = re.findall(r"^\[\d\] checkpoint \(", result.err + result.out, re.MULTILINE)
     require(len(lines) == 6, f"{len(lines)} lines of the log of operations", result)
 
@@ -186,8 +215,8 @@ def marked_gather(t):
 BOOTSTRAP, VERSION = 2, 3  # operations of wrapper.c
 
 
-@scenario(how=["keys", "late"], sweeps=True)
-def wrapper(t, how):
+@scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
+def wrapper(t, how, points):
     """What is marked is told apart, though all calls come through one function."""
     last = t.undisturbed(3, "wrapper", how)
     kills = [
@@ -196,29 +225,40 @@ def wrapper(t, how):
         for point in range(1, last.operations(rank) + 1)
         for moment in MOMENTS
     ]
-    for kill in kills if t.long else t.rng.sample(kills, 24):
-        t.recovers(3, "wrapper", how, kills=[kill], ordered=False)
+    for kill in kills if t.long else t.rng.sample(kills, 24 if points == "versions" else 8):
+        t.recovers(3, "wrapper", how, kills=[kill], ordered=False, flags=POINTS[points])
 
 
-@scenario(how=["keys", "late"], sweeps=True)
-def wrapper_all_die(t, how):
+@scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
+def wrapper_all_die(t, how, points):
     """Nobody is left who has the bootstrap phase behind it."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
-    points = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
-    for point, moment in points if t.long else t.rng.sample(points, 10):
+    places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
+    for point, moment in places if t.long else t.rng.sample(places, 10):
         kills = [Kill(rank, point, moment) for rank in range(3)]
-        t.recovers(3, "wrapper", how, kills=kills, ordered=False)
+        t.recovers(3, "wrapper", how, kills=kills, ordered=False, flags=POINTS[points])
+
+
+@scenario(how=["sizes", "sites", "same"], sweeps=True)
+def not_marked_in_a_job_of_images(t, how):
+    """It need not be."""
+    last = t.undisturbed(3, "wrapper", how).operations(0)
+    places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
+    for point, moment in places if t.long else t.rng.sample(places, 10):
+        kills = [Kill(t.rng.randrange(3), point, moment)]
+        t.recovers(3, "wrapper", how, kills=kills, ordered=False, flags=POINTS["images"])
 
 
 @scenario(how=["sizes", "sites"])
 def not_marked(t, how):
     """What every incarnation repeats is not marked: no death before the first checkpoint matters,
     and after it the job stops, and says what to mark."""
-    t.undisturbed(3, "wrapper", how)
-    t.recovers(3, "wrapper", how, kills=[Kill(1, BOOTSTRAP, "inside")], ordered=False)
+    flags = POINTS["versions"]
+    kill = Kill(1, BOOTSTRAP, "inside")
+    t.recovers(3, "wrapper", how, kills=[kill], ordered=False, flags=flags)
     first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "before"), Kill(2, first), Kill(0, first + 1, "after")):
-        result = t.run(3, "wrapper", how, kills=[kill])
+        result = t.run(3, "wrapper", how, kills=[kill], flags=flags)
         require(result.code == 1, f"exit code {result.code}", result)
         check_deaths(result, [kill])
         says(result, "only before its first checkpoint", "rejoin_bootstrap(key)")
@@ -231,7 +271,7 @@ def wrapper_without_a_difference(t):
     at the contribution that is another one."""
     first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "after"), Kill(2, first + 1), Kill(0, first + 1, "before")):
-        result = t.run(3, "wrapper", "same", kills=[kill])
+        result = t.run(3, "wrapper", "same", kills=[kill], flags=POINTS["versions"])
         require(result.code == 1, f"exit code {result.code}", result)
         check_deaths(result, [kill])
         says(result, "contributes other bytes", "MPI_Allreduce of 32 bytes", "sum_of")
@@ -241,10 +281,10 @@ def wrapper_without_a_difference(t):
 # ------------------------------------------------------------------------------------- the journal
 
 
-def stays_within(t, n, limit, volume, kill):
-    """The journal never becomes full, and whoever dies at the end goes on at a checkpoint."""
+def stays_within(t, n, limit, volume, kill, points="versions"):
+    """The journal never becomes full, and whoever dies at the end goes on at a checkpoint, or image."""
     command = ("volume", *(f"{name}={value}" for name, value in volume.items()))
-    flags = ["--journal-limit", limit]
+    flags = ["--journal-limit", limit, *POINTS[points]]
     expected = t.run(n, *command, flags=flags, limit_s=100)
     require(expected.code == 0, f"exit code {expected.code}", expected)
     require(FULL not in expected.err, "the journal was full", expected)
@@ -253,20 +293,23 @@ def stays_within(t, n, limit, volume, kill):
     check_deaths(result, [kill])
     require(FULL not in result.err, "the journal was full", result)
     [live] = result.named("live")
+    if points == "images":
+        require(t.returns["image"] == 1, "it did not return to its image", result)
+        return
     require(live["replayed_ops"] <= volume["every"] + 2, "it went back too far", result)
 
 
-@scenario(limit_s=300, labels=["slow"], sweeps=True, n=[2, 3])
-def journal_of_large_results(t, n):
+@scenario(limit_s=300, labels=["slow"], sweeps=True, n=[2, 3], points=list(POINTS))
+def journal_of_large_results(t, n, points):
     """Gigabytes, and in a long run 20 of them, through a journal of 64 MiB."""
     operations, every = 20_000 if t.long else 5_000, 10
     volume = {"operations": operations, "every": every, "bytes": 1 << 20, "first": 1}
-    stays_within(t, n, "64M", volume, Kill(1, operations + operations // every - 4))
+    stays_within(t, n, "64M", volume, Kill(1, operations + operations // every - 4), points)
 
 
-@scenario(limit_s=300, labels=["slow"])
-def journal_of_small_results(t):
+@scenario(limit_s=300, labels=["slow"], points=list(POINTS))
+def journal_of_small_results(t, points):
     """Two million operations through a journal of 32 MiB."""
     operations, every = 2_000_000, 10_000
     volume = {"operations": operations, "every": every, "bytes": 8}
-    stays_within(t, 2, "32M", volume, Kill(1, operations + operations // every - 5))
+    stays_within(t, 2, "32M", volume, Kill(1, operations + operations // every - 5), points)

@@ -1,11 +1,14 @@
-"""Checkpoints: whoever dies goes on at the newest one, and nobody can tell."""
+"""Checkpoints: whoever dies goes on at the newest one, and nobody can tell.
+
+In a job of versions. In one of images a checkpoint is no point to return to, and nobody can tell.
+"""
 
 import os
 import shutil
 import subprocess
 import tempfile
 
-from harness import MOMENTS, Kill, Skip, require, scenario
+from harness import MOMENTS, POINTS, Kill, Skip, require, scenario
 
 from .deaths import all_points
 
@@ -56,10 +59,12 @@ def check_resumes(result, lazy=False):
             require(replayed <= most, f"{text} operations, more than {most}", result)
 
 
-def survives(t, n, program, **named):
-    """t.recovers, and who came back went on at its checkpoint."""
-    result = t.recovers(n, *program, ordered=False, **named)
-    check_resumes(result, lazy="lazy=1" in program)
+def survives(t, n, program, points, **named):
+    """t.recovers, and who came back went on at its checkpoint, or at none."""
+    result = t.recovers(n, *program, ordered=False, flags=POINTS[points], **named)
+    if points == "versions":
+        check_resumes(result, lazy="lazy=1" in program)
+    require(points == "versions" or not t.returns["version"], "from a version", result)
     return result
 
 
@@ -92,87 +97,89 @@ def program_of(way, versions):
     return n, ("checkpoints", f"versions={versions}", *arguments)
 
 
-@scenario(way=list(WAYS), sweeps=True, limit_s=180)
-def checkpoint_one_death(t, way):
+@scenario(way=list(WAYS), points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_one_death(t, way, points):
     """One rank dies, somewhere. In a long run: each rank, everywhere."""
     n, program = program_of(way, 3)
     last = t.undisturbed(n, *program)
     require(last.out.count("version 3:") == n, "not three versions of each rank", last)
     kills = [kill for r in range(n) for kill in all_points(last.operations(r), r)]
-    for kill in sweep_of(kills, t, 40):
-        survives(t, n, program, kills=[kill])
+    for kill in sweep_of(kills, t, 40 if points == "versions" else 12):
+        survives(t, n, program, points, kills=[kill])
 
 
-@scenario(way=["n2", "n3", "lazy", "large"], sweeps=True, limit_s=180)
-def checkpoint_all_die(t, way):
+@scenario(way=["n2", "n3", "lazy", "large"], points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_all_die(t, way, points):
     """All ranks die at the same place: at every checkpoint, and just after it."""
     n, program = program_of(way, 3)
-    points = [
+    places = [
         (checkpoint_at(version) + after, moment)
         for version in (1, 2, 3)
         for after in (-1, 0, 1)
         for moment in MOMENTS
     ]
-    for point, moment in sweep_of(points, t, 14):
-        survives(t, n, program, kills=[Kill(rank, point, moment) for rank in range(n)])
+    for point, moment in sweep_of(places, t, 14 if points == "versions" else 8):
+        survives(t, n, program, points, kills=[Kill(rank, point, moment) for rank in range(n)])
 
 
-@scenario(way=["n3", "lazy"], sweeps=True, limit_s=180)
-def checkpoint_two_die(t, way):
+@scenario(way=["n3", "lazy"], points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_two_die(t, way, points):
     """Two ranks die, each about a checkpoint."""
     n, program = program_of(way, 3)
-    for _ in range(300 if t.long else 20):
+    for _ in range(300 if t.long else 20 if points == "versions" else 10):
         kills = []
         for rank in t.rng.sample(range(n), 2):
             point = checkpoint_at(t.rng.randint(1, 3)) + t.rng.randint(-1, 1)
             kills.append(Kill(rank, point, t.rng.choice(MOMENTS)))
-        survives(t, n, program, kills=kills)
+        survives(t, n, program, points, kills=kills)
 
 
-@scenario(sweeps=True, limit_s=180)
-def checkpoint_again(t):
+@scenario(points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_again(t, points):
     """A rank that came back dies again: in its prologue, its bootstrap replay, and later."""
     program = ("checkpoints", "versions=3")
     first = Kill(1, checkpoint_at(2) + 2)
     last = t.undisturbed(3, *program).operations(1) + BOOTSTRAP
-    points = [1, *range(checkpoint_at(2) + 1, last + 1), "init", "finalize"]
-    points = [(point, moment) for point in points for moment in MOMENTS]
-    for point, moment in sweep_of(points, t, 20):
-        survives(t, 3, program, kills=[first, LaterKill(1, point, moment, 1)])
+    places = [1, *range(checkpoint_at(2) + 1, last + 1), "finalize"]
+    if points == "versions":  # the clone of an image is not initialised again
+        places.append("init")
+    places = [(point, moment) for point in places for moment in MOMENTS]
+    for point, moment in sweep_of(places, t, 20 if points == "versions" else 10):
+        survives(t, 3, program, points, kills=[first, LaterKill(1, point, moment, 1)])
 
 
-@scenario(moment=MOMENTS)
-def checkpoint_again_in_bootstrap(t, moment):
+@scenario(moment=MOMENTS, points=list(POINTS))
+def checkpoint_again_in_bootstrap(t, moment, points):
     """A rank dies at the same operation of its bootstrap phase in all its later incarnations."""
     program = ("checkpoints", "versions=3")
     for point in range(checkpoint_at(2) + 1, checkpoint_at(2) + 2 + BOOTSTRAP):
         kills = [LaterKill(1, point, moment, incarnation) for incarnation in (1, 2, 3)]
-        survives(t, 3, program, kills=[Kill(1, checkpoint_at(2) + 2), *kills])
+        survives(t, 3, program, points, kills=[Kill(1, checkpoint_at(2) + 2), *kills])
 
 
-@scenario(sweeps=True)
-def checkpoint_others_die_meanwhile(t):
+@scenario(points=list(POINTS), sweeps=True)
+def checkpoint_others_die_meanwhile(t, points):
     """Rank 1 dies behind a checkpoint; others where they wait for it, or soon after."""
     program = ("checkpoints", "versions=4")
-    for _ in range(200 if t.long else 20):
+    for _ in range(200 if t.long else 20 if points == "versions" else 10):
         point = checkpoint_at(2) + t.rng.randint(0, 3)
         kills = [Kill(1, point, t.rng.choice(MOMENTS))]
         for rank in t.rng.sample([0, 2], t.rng.randint(1, 2)):
             kills.append(Kill(rank, point + t.rng.randint(0, 8), t.rng.choice(MOMENTS)))
-        survives(t, 3, program, kills=kills)
+        survives(t, 3, program, points, kills=kills)
 
 
-@scenario(way=["n2", "n3", "lazy", "large"], sweeps=True, limit_s=240)
-def checkpoint_from_outside(t, way):
+@scenario(way=["n2", "n3", "lazy", "large"], points=list(POINTS), sweeps=True, limit_s=240)
+def checkpoint_from_outside(t, way, points):
     """Ranks are killed at any instruction, their next incarnations too."""
     n, program = program_of(way, 60)
     program = (*program, "pause_us=300")
     for _ in range(100 if t.long else 8):
-        survives(t, n, program, interfere=random_killer(t, n))
+        survives(t, n, program, points, interfere=random_killer(t, n))
 
 
-@scenario(sweeps=True, limit_s=240)
-def checkpoint_replacement_from_outside(t):
+@scenario(points=list(POINTS), sweeps=True, limit_s=240)
+def checkpoint_replacement_from_outside(t, points):
     """The next incarnation is killed as soon as it is seen: at its load, in its bootstrap phase."""
     program = ("checkpoints", "versions=60", "pause_us=300")
     for _ in range(100 if t.long else 8):
@@ -185,7 +192,7 @@ def checkpoint_replacement_from_outside(t):
                 job.run_for(delay_s if incarnation > 0 else 0.02)
                 job.kill(rank)
 
-        result = survives(t, 3, program, interfere=interfere)
+        result = survives(t, 3, program, points, interfere=interfere)
         require(result.killed == [rank] * 3, "not killed three times", result)
 
 
@@ -214,8 +221,8 @@ def under_open_mpi(n, *command):
     return done.stdout
 
 
-@scenario(keeps=["model", "files"], sweeps=True, limit_s=180)
-def checkpoint_by_pcontrol(t, keeps):
+@scenario(keeps=["model", "files"], points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_by_pcontrol(t, keeps, points):
     """A program that knows only MPI_Pcontrol; its state in files of its own, or given to it."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
         program = ("pcontrol", "model" if keeps == "model" else directory)
@@ -223,17 +230,18 @@ def checkpoint_by_pcontrol(t, keeps):
         mine = under_open_mpi(3, t.program("pcontrol"), program[1])
         require(sorted_lines(mine) == sorted_lines(expected.out), f"Open MPI has\n{mine}", expected)
         kills = [kill for r in range(3) for kill in all_points(expected.operations(r), r)]
-        for kill in sweep_of(kills, t, 30):
-            result = t.recovers(3, *program, kills=[kill], ordered=False)
+        for kill in sweep_of(kills, t, 30 if points == "versions" else 10):
+            result = t.recovers(3, *program, kills=[kill], ordered=False, flags=POINTS[points])
             # Five versions of three operations; never more than two of them and the bootstrap.
-            for live in result.named("live"):
+            for live in result.named("live") if points == "versions" else ():
                 require(live["replayed_ops"] <= 7, "it went back to the beginning", result)
 
 
-@scenario(keeps=["model", "files"], sweeps=True, limit_s=180)
-def checkpoint_by_pcontrol_from_outside(t, keeps):
+@scenario(keeps=["model", "files"], points=list(POINTS), sweeps=True, limit_s=180)
+def checkpoint_by_pcontrol_from_outside(t, keeps, points):
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
         where = "model" if keeps == "model" else directory
         program = ("pcontrol", where, "versions=80", "pause_us=400")
         for _ in range(60 if t.long else 6):
-            t.recovers(3, *program, interfere=random_killer(t, 3), ordered=False)
+            interfere = random_killer(t, 3)
+            t.recovers(3, *program, interfere=interfere, ordered=False, flags=POINTS[points])

@@ -61,7 +61,8 @@ def parts_of_a_recovery(t):
 
 @scenario()
 def recovery_from_a_checkpoint(t):
-    result = t.run(2, "checkpoints", "versions=6", "steps=2", kills=[Kill(1, 60)])
+    command = ("checkpoints", "versions=6", "steps=2")
+    result = t.run(2, *command, kills=[Kill(1, 60)], flags=["--snapshots", "off"])
     require(result.code == 0, f"exit code {result.code}", result)
     check_deaths(result, [Kill(1, 60)])
     [(line, event)] = returns(result, 1)

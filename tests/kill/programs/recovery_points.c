@@ -1,0 +1,239 @@
+// recovery_points SHAPE [versions=V] [model=plain|local|lazy] [load=first|late|twice|never]
+//                 [marks=none|word|keys] [threads=I] [threads_of=R] [bytes=B] [pause_us=U]
+//
+// V iterations (default 20), each with a checkpoint, whose calls look like set-up, or are:
+//   lines      the root and the others broadcast from two places, in every iteration
+//   first_use  the first iteration of a process sets up what it needs, mostly through the functions
+//              that iterations use; all its processes do it, and contribute the same
+//   again      what is gathered in the first iteration, from a place of the root's own, is gathered
+//              again in the second half
+//
+// model   what a checkpoint is given: a global model; a local one as well; a function that writes it
+// load    before all operations but those of the communicator; behind the first ones; a second time
+//         as well, and again in each iteration, which is refused; not at all
+// marks   none; rejoin_bootstrap(""), which says that what is not marked is no set-up; or a key for
+//         each operation of the set-up
+// threads=I  from iteration I on there are two threads more, of rank R only if that is given
+// bytes=B    each iteration sums B bytes more
+//
+// Every rank prints a line after each iteration, of what all have received so far; with a local
+// model, of what this rank alone has received as well.
+
+#include <pthread.h>
+#include <rejoin.h>
+
+#include "program.h"
+
+enum { kNever = 1 << 30 };
+
+static struct {
+  const char* shape;
+  const char* model;
+  const char* load;
+  const char* marks;
+  int versions;
+  long long bytes;
+  long long pause_us;
+} options;
+
+static int is(const char* text, const char* name) { return strcmp(text, name) == 0; }
+
+// --- Threads that do nothing but be there
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t over = PTHREAD_COND_INITIALIZER;
+static int is_over;
+static pthread_t thread[2];
+static int threads;
+
+static void* wait_for_the_end(void* nothing) {
+  pthread_mutex_lock(&lock);
+  while (!is_over) pthread_cond_wait(&over, &lock);
+  pthread_mutex_unlock(&lock);
+  return nothing;
+}
+
+static void begin_threads(void) {
+  for (; threads < 2; ++threads) {
+    check_i64("pthread_create", 0, pthread_create(&thread[threads], NULL, wait_for_the_end, NULL));
+  }
+}
+
+static void end_threads(void) {
+  pthread_mutex_lock(&lock);
+  is_over = 1;
+  pthread_cond_broadcast(&over);
+  pthread_mutex_unlock(&lock);
+  while (threads > 0) pthread_join(thread[--threads], NULL);
+}
+
+// --- Operations
+
+static void mark(const char* key) {
+  if (key != NULL && is(options.marks, "keys")) rejoin_bootstrap(key);
+}
+
+/** Sum over all ranks of what they have in this step, checked. */
+__attribute__((noinline)) static uint64_t sum_of(int step, const char* key) {
+  uint64_t mine = element(check_state.rank, step, 0), sum = 0, expected = 0;
+  mark(key);
+  OK(MPI_Allreduce(&mine, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  for (int r = 0; r < check_state.size; ++r) expected += element(r, step, 0);
+  check_u64("sum", expected, sum);
+  return sum;
+}
+
+__attribute__((noinline)) static void as_root(uint64_t* news) {
+  OK(MPI_Bcast(news, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+}
+
+__attribute__((noinline)) static void as_other(uint64_t* news) {
+  OK(MPI_Bcast(news, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+}
+
+/** What rank 0 has in this step. */
+static uint64_t news_of(int step, const char* key) {
+  uint64_t news = element(check_state.rank, step, 1);
+  mark(key);
+  if (check_state.rank == 0) {
+    as_root(&news);
+  } else {
+    as_other(&news);
+  }
+  check_u64("news", element(0, step, 1), news);
+  return news;
+}
+
+static void gather(int step) {
+  uint64_t mine = element(check_state.rank, step, 2);
+  if (check_state.rank != 0) {
+    OK(MPI_Gather(&mine, 1, MPI_UINT64_T, NULL, 0, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+    return;
+  }
+  uint64_t* all = calloc((size_t)check_state.size, sizeof *all);
+  if (all == NULL) check_fail("memory", "some", "none");
+  OK(MPI_Gather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+  for (int r = 0; r < check_state.size; ++r) check_u64("gathered", element(r, step, 2), all[r]);
+  free(all);
+}
+
+static void sum_bytes(int step) {
+  const int count = (int)(options.bytes / 8);
+  uint64_t* some = calloc((size_t)count + 1, sizeof *some);
+  if (some == NULL) check_fail("memory", "some", "none");
+  for (int i = 0; i < count; ++i) some[i] = element(check_state.rank, step, 3) + (uint64_t)i;
+  OK(MPI_Allreduce(MPI_IN_PLACE, some, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  uint64_t expected = 0;
+  for (int r = 0; r < check_state.size; ++r) expected += element(r, step, 3);
+  for (int i = 0; i < count; ++i) {
+    if (some[i] != expected + (uint64_t)(check_state.size * i)) check_fail("bytes", "them", "none");
+  }
+  free(some);
+}
+
+/** What each process needs before its first iteration, whatever has happened before. */
+static uint64_t set_up(void) {
+  const uint64_t now = salt;
+  uint64_t columns = 3 + (uint64_t)check_state.rank, made = 0;
+  salt = 7;
+  mark("columns");
+  OK(MPI_Allreduce(&columns, &made, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD));
+  check_u64("columns", 2 + (uint64_t)check_state.size, made);
+  made = hash_step(made, news_of(-2, "seed"));
+  made = hash_step(made, sum_of(-3, "bins"));
+  salt = now;
+  return made;
+}
+
+static void iterate(int i) {
+  static uint64_t made;  // by the set-up of this process
+  if (is(options.shape, "first_use")) {
+    if (made == 0) made = set_up();
+    received_by_all(made);
+  }
+  if (is(options.shape, "lines")) received_by_all(news_of(i, NULL));
+  if (is(options.shape, "again") && (i == 0 || i >= options.versions / 2)) gather(i);
+  received_by_all(sum_of(i, NULL));
+  if (options.bytes > 0) sum_bytes(i);
+  received_by_all(news_of(i + 1000000, NULL));
+}
+
+// --- Models
+
+typedef struct {
+  uint64_t digest, checks;
+} Local;
+
+static void write_salt(void* model, rejoin_stream* to) { rejoin_write(to, model, sizeof salt); }
+
+static int checkpoint(void) {
+  if (is(options.model, "lazy")) return rejoin_checkpoint_lazy(write_salt, &salt);
+  if (!is(options.model, "local")) return rejoin_checkpoint(&salt, sizeof salt, NULL, 0);
+  const Local local = {check_state.digest, (uint64_t)check_state.checks};
+  return rejoin_checkpoint(&salt, sizeof salt, &local, sizeof local);
+}
+
+/** The version to go on from; the state is that of then. */
+static int load(void) {
+  const void *global, *local;
+  size_t global_bytes, local_bytes;
+  const int version = rejoin_load(&global, &global_bytes, &local, &local_bytes);
+  check_true("the load", version >= 0 && version == rejoin_version());
+  check_state.digest = 0;  // of what was checked before, processes differ
+  check_state.checks = 0;
+  if (version == 0) return 0;
+  if (global_bytes != sizeof salt) check_fail("model", "a salt", "another size");
+  memcpy(&salt, global, sizeof salt);
+  if (is(options.model, "local")) {
+    if (local_bytes != sizeof(Local)) check_fail("local model", "a digest", "another size");
+    check_state.digest = ((const Local*)local)->digest;
+    check_state.checks = (long long)((const Local*)local)->checks;
+  }
+  return version;
+}
+
+static void load_again(void) {
+  if (!is(options.load, "twice")) return;
+  check_i64("a second load", REJOIN_ERR_STATE, rejoin_load(NULL, NULL, NULL, NULL));
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  options.shape = argc > 1 ? argv[1] : "lines";
+  options.model = argument_text(argc, argv, "model", "plain");
+  options.load = argument_text(argc, argv, "load", "first");
+  options.marks = argument_text(argc, argv, "marks", "none");
+  options.versions = (int)argument_number(argc, argv, "versions", 20);
+  options.bytes = argument_number(argc, argv, "bytes", 0);
+  options.pause_us = argument_number(argc, argv, "pause_us", 0);
+  const int with_threads = (int)argument_number(argc, argv, "threads", kNever);
+  const int threads_of = (int)argument_number(argc, argv, "threads_of", check_state.rank);
+
+  if (is(options.load, "late")) {
+    for (int step = 0; step < 5; ++step) {
+      pause_us(options.pause_us);
+      sum_of(step - 100, NULL);
+      news_of(step - 100, NULL);
+    }
+  }
+  int version = is(options.load, "never") ? 0 : load();
+  load_again();
+  if (is(options.marks, "word")) check_i64("a word", 0, rejoin_bootstrap(""));
+
+  while (version < options.versions) {
+    check_context("version %d", version);
+    pause_us(options.pause_us);
+    if (version >= with_threads && check_state.rank == threads_of) begin_threads();
+    iterate(version);
+    if (!is(options.model, "local")) check_state.digest = 0;
+    printf("rank %d, version %d: %016llx %016llx\n", check_state.rank, version + 1,
+           (unsigned long long)salt, (unsigned long long)check_state.digest);
+    const int next = checkpoint();
+    if (next != version + 1) check_fail("checkpoint", "the next version", rejoin_error());
+    version = next;
+    load_again();
+  }
+  end_threads();
+  OK(MPI_Finalize());
+  return 0;
+}

@@ -1,0 +1,296 @@
+"""Whichever points the ranks of a job return to, nobody can tell: images, versions, main.
+
+A job decides that once. Each scenario is for one kind of return, which at least half of its returns
+have to be.
+"""
+
+import re
+
+from harness import MOMENTS, Kill, check_deaths, check_returns, require, require_mostly, scenario
+
+from .checkpoints import LaterKill, sweep_of
+from .deaths import all_points
+from .endings import messages
+from .snapshots import LOST, at_random, lines_of, require_same
+
+SHAPES = ["lines", "first_use", "again"]
+OFTEN = ["--snapshots", "0.01", "--max-restarts", "1000"]
+OFF = ["--snapshots", "off"]
+FULL = "the journal is full"
+# Where a job of versions may end, if its program marks nothing.
+DOUBTS = ("a place that it had called only before its first checkpoint", "contributes other bytes")
+NO_IMAGES = "no snapshots are made in this job, because it has 3 threads"
+
+# The options of ftrun, those of the program, and what most deaths return from.
+WAYS = {
+    "auto": ([], [], "main"),
+    "often": (OFTEN, ["pause_us=2000"], "image"),
+    "off": (OFF, [], "version"),
+}
+
+
+def judge(t, n, command, result, kills=()):
+    """Right, line by line, and every rank that died came back."""
+    require(result.code == 0, f"exit code {result.code}", result)
+    expected = t.undisturbed(n, *command)
+    for rank in range(n):
+        same = lines_of(result.out, rank) == lines_of(expected.out, rank)
+        require(same, f"the output of rank {rank} is not\n{expected.out[-2000:]}", result)
+    same = sorted(result.out.split("\n")) == sorted(expected.out.split("\n"))
+    require(same, f"the output is not\n{expected.out[-2000:]}", result)
+    check_deaths(result, kills)
+    check_returns(result, n)
+
+
+def survives(t, n, command, kills=(), **named):
+    result = t.run(n, *command, kills=kills, **named)
+    judge(t, n, command, result, kills)
+    return result
+
+
+def places(t, n, command):
+    """Every place of every rank."""
+    last = t.undisturbed(n, *command)
+    return [kill for rank in range(n) for kill in all_points(last.operations(rank), rank)]
+
+
+def check_doubt(result):
+    """The job has stopped with one line that says what it cannot know."""
+    require(result.code == 1, f"exit code {result.code}", result)
+    lines = [line for line in messages(result) if any(doubt in line for doubt in DOUBTS)]
+    require(len(lines) == 1 and messages(result)[-1] == lines[0], f"{len(lines)} reasons", result)
+
+
+# ------------------------------------------------------------------- calls that look like set-up
+
+
+@scenario(shape=SHAPES, way=["auto", "often"], sweeps=True, limit_s=240)
+def points_of_images(t, shape, way):
+    """One rank dies, somewhere. Nothing is marked, and no death ends the job."""
+    flags, options, kind = WAYS[way]
+    command = ("recovery_points", shape, *options)
+    for kill in sweep_of(places(t, 3, command), t, 20):
+        survives(t, 3, command, [kill], flags=flags)
+    require_mostly(t.returns, kind)
+
+
+@scenario(shape=SHAPES, sweeps=True, limit_s=240)
+def points_of_versions(t, shape):
+    """Without marks a death ends in the right output, or in one line that says what is not known."""
+    command = ("recovery_points", shape)
+    returned = stopped = 0
+    for kill in sweep_of(places(t, 3, command), t, 20):
+        result = t.run(3, *command, kills=[kill], flags=OFF)
+        if result.code == 0:
+            judge(t, 3, command, result, [kill])
+            returned += 1
+        else:
+            check_doubt(result)
+            stopped += 1
+    require(t.returns["version"] + stopped >= (returned + stopped) / 2, "from main", result)
+
+
+@scenario(shape=SHAPES, sweeps=True, limit_s=240)
+def points_of_versions_marked(t, shape):
+    """The program says what is set-up, or that there is none that is not marked: no death ends it."""
+    command = ("recovery_points", shape, "marks=keys" if shape == "first_use" else "marks=word")
+    for kill in sweep_of(places(t, 3, command), t, 20):
+        survives(t, 3, command, [kill], flags=OFF)
+    require_mostly(t.returns, "version")
+
+
+# --------------------------------------------------------------------------------------- threads
+
+
+@scenario(who=["all", "one"], way=["auto", "often"], sweeps=True, limit_s=240)
+def points_threads_at_once(t, who, way):
+    """Threads that are there at the first checkpoint: a job of versions, which is said once."""
+    flags, options, _ = WAYS[way]
+    one = ["threads_of=1"] if who == "one" else []
+    command = ("recovery_points", "lines", "threads=0", "marks=word", *one, *options)
+    said = []
+    for kill in sweep_of(places(t, 3, command), t, 16):
+        result = survives(t, 3, command, [kill], flags=flags)
+        said.append(result.err.count(NO_IMAGES))
+        # A rank that has no threads may have had an image before the first checkpoint.
+        images = who == "one" and way == "often" and said[-1] == 0
+        require(said[-1] == (not images), f"said {said[-1]} times: {NO_IMAGES}", result)
+    if who == "all" or way == "auto":
+        require_mostly(t.returns, "version")
+
+
+@scenario(sweeps=True, limit_s=240)
+def points_threads_later(t):
+    """Threads that are made when there are images: the last image is kept, and so is the journal."""
+    command = ("recovery_points", "lines", "threads=50", "versions=90", "pause_us=1000")
+    kills = [k for k in places(t, 3, command) if isinstance(k.point, int) and k.point > 60]
+    for kill in sweep_of(kills, t, 14):
+        result = survives(t, 3, command, [kill], flags=OFTEN)
+        require(NO_IMAGES not in result.err, "it took the job for one of versions", result)
+    require_mostly(t.returns, "image")
+
+
+@scenario()
+def points_threads_grow(t):
+    """Behind the last image nothing is truncated."""
+    command = ("recovery_points", "lines", "versions=600", "pause_us=500", "bytes=32768")
+    peaks = []
+    for threads in ("threads=50", "threads=1000"):
+        result = t.run(3, *command, threads, flags=OFTEN)
+        require(result.code == 0, f"exit code {result.code}", result)
+        peaks.append(result.named("end")[0]["journal_peak_bytes"])
+    require(peaks[0] > 1.5 * peaks[1], f"the journals took {peaks} bytes", result)
+
+
+@scenario(sweeps=True, limit_s=240)
+def points_threads_without_a_load(t):
+    """There is neither an image nor a version to return to: main, which is said once."""
+    command = ("recovery_points", "lines", "threads=0", "load=never")
+    for kill in sweep_of(places(t, 3, command), t, 12):
+        result = survives(t, 3, command, [kill], flags=OFTEN)
+        said = result.err.count("it goes back to the start of the program if it dies")
+        require(said == 1, f"said {said} times", result)
+    require_mostly(t.returns, "main")
+
+
+# ----------------------------------------------------------------------------------------- loads
+
+
+@scenario(load=["late", "twice", "never"], way=list(WAYS), sweeps=True, limit_s=240)
+def points_loads(t, load, way):
+    """A load behind other operations, a second one, none."""
+    flags, options, kind = WAYS[way]
+    command = ("recovery_points", "lines", f"load={load}", "marks=word", *options)
+    for kill in sweep_of(places(t, 3, command), t, 12):
+        survives(t, 3, command, [kill], flags=flags)
+    require_mostly(t.returns, "main" if (load, way) == ("never", "off") else kind)
+
+
+# ------------------------------------------------------------------------------------- the journal
+
+
+@scenario(way=list(WAYS), sweeps=True, limit_s=300)
+def points_journal_limit(t, way):
+    """Several times more than the journal may take, and deaths: it never is full."""
+    command = ("recovery_points", "lines", "versions=1500", "bytes=32768", "marks=word")
+    flags, _, kind = WAYS[way]
+    flags = [*flags, "--journal-limit", "24M"] + ([] if flags else ["--snapshots", "auto"])
+    kills = [k for k in places(t, 3, command) if isinstance(k.point, int) and k.point > 2000]
+    for _ in range(100 if t.long else 5):
+        kill = t.rng.choice(kills)
+        result = survives(t, 3, command, [kill], flags=flags)
+        require(FULL not in result.err, "the journal was full", result)
+    require_mostly(t.returns, "image" if way == "auto" else kind)
+
+
+# -------------------------------------------------------------------------------------- images die
+
+
+@scenario(model=["plain", "lazy"], sweeps=True, limit_s=240)
+def points_images_die(t, model):
+    """Images die as well. If one dies with its rank, the job ends, and says why in one line."""
+    command = ("recovery_points", "lines", f"model={model}", "versions=200", "pause_us=1000")
+    expected = t.undisturbed(3, *command)
+    for _ in range(100 if t.long else 5):
+        interfere = at_random(t.rng, of_images=0.5)
+        result = t.run(3, *command, flags=OFTEN, interfere=interfere)
+        if result.code == 0:
+            judge(t, 3, command, result)
+            continue
+        require(result.code == 1, f"exit code {result.code}", result)
+        lost = [line for line in messages(result) if LOST.fullmatch(line)]
+        require(len(lost) == 1 and messages(result)[-1] == lost[0], "another reason", result)
+        for rank in range(3):
+            got, wanted = lines_of(result.out, rank), lines_of(expected.out, rank)
+            require(got == wanted[: len(got)], f"output of rank {rank} is wrong", result)
+    require_mostly(t.returns, "image")
+
+
+# ----------------------------------------------------------------------------------- several deaths
+
+
+def several(t, n, last):
+    """Deaths of some ranks at places of chance, or of all at one; one of them dies once more."""
+    ordinal = t.rng.randint(1, last.operations(0))
+    if t.rng.random() < 0.3:
+        moment = t.rng.choice(MOMENTS)
+        kills = [Kill(rank, ordinal, moment) for rank in range(n)]
+    else:
+        ranks = t.rng.sample(range(n), t.rng.randint(2, n))
+        near = [max(1, min(last.operations(0), ordinal + t.rng.randint(-3, 3))) for _ in ranks]
+        kills = [Kill(rank, at, t.rng.choice(MOMENTS)) for rank, at in zip(ranks, near)]
+    if t.rng.random() < 0.5:
+        first = t.rng.choice(kills)
+        kills.append(LaterKill(first.rank, t.rng.randint(1, first.point), t.rng.choice(MOMENTS), 1))
+    return kills
+
+
+@scenario(n=[3, 10], model=["plain", "local", "lazy"], kind=["image", "version"], sweeps=True,
+          limit_s=240)  # fmt: skip
+def points_several(t, n, model, kind):
+    """Several ranks die at once, or all, and again in their second life."""
+    options = ["threads=0", "marks=word"] if kind == "version" else []
+    command = ("recovery_points", "again", f"model={model}", "pause_us=2000", "versions=30", *options)
+    flags = OFTEN if kind == "image" else ["--snapshots", "auto"]
+    last = t.undisturbed(n, *command)
+    for _ in range(100 if t.long else 5):
+        survives(t, n, command, several(t, n, last), flags=flags)
+    require_mostly(t.returns, kind)
+
+
+# ------------------------------------------------------------------------- about the first checkpoint
+
+
+def about_the_first_checkpoint(rng, n):
+    """Kills from outside in the first milliseconds, of next incarnations as well."""
+    delays_s = [rng.uniform(0, 0.006) for _ in range(rng.randint(1, 3))]
+
+    def interfere(job):
+        job.until_event("init", rank=rng.randrange(n))
+        for delay_s in delays_s:
+            job.run_for(delay_s)
+            job.kill(*rng.sample(range(n), rng.choice([1, 1, 2, n])))
+
+    return interfere
+
+
+@scenario(way=["images", "versions", "either"], model=["plain", "lazy"], sweeps=True, limit_s=240)
+def points_undecided(t, way, model):
+    """SIGKILL from outside while the job decides: between a rank's part in the first checkpoint and
+    what follows from it, while the first image comes, in a replay of all that."""
+    options = {
+        "images": [],
+        "versions": ["threads=0", "marks=word"],
+        "either": ["threads=0", "threads_of=1", "marks=word"],
+    }[way]
+    command = ("recovery_points", "first_use", f"model={model}", "versions=12", "pause_us=1000")
+    if way != "images":
+        command = (*command[:1], "lines", *command[2:], *options)
+    for _ in range(150 if t.long else 12):
+        period = t.rng.choice(["0.001", "0.002", "0.004"])
+        flags = ["--snapshots", period, "--max-restarts", "1000"]
+        interfere = about_the_first_checkpoint(t.rng, 3)
+        result = survives(t, 3, command, flags=flags, interfere=interfere)
+        if way == "either":
+            both = t.returns["version"] and re.search("from the snapshot", result.err)
+            require(not (both and result.err.count(NO_IMAGES) > 1), "it decided twice", result)
+    if way != "either":
+        other = "version" if way == "images" else "image"
+        require(t.returns[other] == 0 and t.returns.total(), f"{dict(t.returns)}", result)
+
+
+# ------------------------------------------------------------------------------------ wrapper scripts
+
+WAITS = '#!/bin/sh\n"$@"\nexit $?\n'
+
+
+@scenario(kind=["image", "version"], sweeps=True, limit_s=240)
+def points_behind_a_script(t, kind):
+    """Ranks behind a script that waits for them."""
+    options = ["threads=0", "marks=word"] if kind == "version" else []
+    command = (t.script("waits", WAITS), t.program("recovery_points"), "lines", "pause_us=2000", *options)
+    plain = ("recovery_points", *command[2:])
+    for kill in sweep_of([k for k in places(t, 3, plain) if k.point != "init"], t, 10):
+        result = t.run(3, *command, kills=[kill], flags=OFTEN)
+        judge(t, 3, plain, result, [kill])
+    require_mostly(t.returns, kind)
