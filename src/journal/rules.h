@@ -65,7 +65,7 @@ enum class Rule : std::uint8_t {
   kKeepForCheckpoints,  // what was there before a job became one of versions stays
   kVersionsAreData,     // in a job of images nobody goes back to a version
   kLoadIsConstant,      // and a load is answered the same in every incarnation
-  kLazyAsSaid,          // lazy checkpoints meet where the newest that met has said
+  kWrittenAlready,      // rank 0 may have prepared the version that others are still to meet at
   kHashOfThisVersion,   // hashes of models are compared only if they are of this version
   kSlotOfFile,          // the slots of a version that is being written to a file stay
   kCount,

@@ -104,12 +104,10 @@ class Checkpointer {
   // first of the job always is.
   bool is_written(std::uint64_t v) const {
     if (v == r_.header->first_version + 1) return true;
-    if (engine::breaks(r_.host, Rule::kLazyAsSaid) &&
-        r_.goes_back_to() == journal::Return::kImages) {
-      return false;
-    }
     const auto& word = journal::control_of(r_.host.base(), 0)->written_versions;
-    return journal::WrittenVersions::of(word.load(std::memory_order_acquire)).contains(v);
+    const auto written = journal::WrittenVersions::of(word.load(std::memory_order_acquire));
+    if (engine::breaks(r_.host, Rule::kWrittenAlready)) return v == written.next;
+    return written.contains(v);
   }
   // Whether the models of a version that is written are copied.
   bool keeps_models() const {
@@ -271,8 +269,11 @@ class Checkpointer {
   Status await_commit(Comm<H>& world, std::uint32_t call, std::uint64_t v) {
     typename Agreement<H>::Other other;
     engine::wait_until(r_.host, [&](bool thorough) {
+      // Somebody may wait for what I have entered, in front of this checkpoint.
+      r_.advance_outstanding(thorough);
       r_.host.step(Step::kLook);
       if (r_.peers.committed() >= v) return true;
+      if (thorough) r_.mail.poll_all(true);
       if (thorough) other = ops_.agreement.find_at_checkpoint(world, world.next_sequence, v);
       return other.found();
     });
@@ -301,6 +302,7 @@ class Checkpointer {
     truncation_.close(v);
     r_.mail.truncate(mine->marks);
     messages_.outcomes().truncate(mine->marks.outcomes);
+    if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(decided);
   }
 
   // The first checkpoint of the job decides, if no image was kept before. Every rank has said in its

@@ -18,6 +18,11 @@ void Agent::take_image_coming(const Coming& coming) {
   if (!simulation_->has_image(coming.process)) return;
   Image& image = images_[coming.process];
   image.registered = true;
+  // The first image decides, if no checkpoint has.
+  auto now = engine::Return::kUndecided;
+  auto& word = engine::header_of(base_)->goes_back_to;
+  word.compare_exchange_strong(now, engine::Return::kImages);
+  if (word.load() == engine::Return::kVersions) return simulation_->end_image(coming.process);
   AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
                    image_pid(coming.process), static_cast<int>(connections_.size())};
   event.number = image.number;
@@ -82,7 +87,6 @@ void Agent::carry_out_image(const AgentAction& a) {
       header->notices.fetch_add(1);
       break;
     case Kind::kKeep:
-      header->goes_back_to = engine::Return::kImages;
       control->kept_image.store(a.number);
       header->notices.fetch_add(1);
       ranks_[a.rank].kept = image_of(a);
@@ -161,7 +165,9 @@ void Agent::make_clone(std::uint32_t image) {
 
 // Not while nobody goes on: a job that stands still must be found out.
 bool Agent::snapshot_due() const {
-  return snapshot_every_turns_ != 0 && !supervisor_.stopping() && progress() != progress_then_;
+  const bool versions = engine::header_of(base_)->goes_back_to == engine::Return::kVersions;
+  return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&
+         progress() != progress_then_;
 }
 
 std::uint64_t Agent::progress() const {

@@ -63,6 +63,9 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   engine::SegmentHeader* header = engine::header_of(base);
   header->snapshots = world_.snapshot_every_turns != 0;
+  if (header->snapshots != 0) header->goes_back_to = journal::Return::kUndecided;
+  decided_ = header->goes_back_to;
+  header->writes_versions = world_.writes_versions;
   header->snapshot_every_bytes = kSnapshotEveryBytes;
   for (const World::Kill& k : world_.kills) {
     engine::FaultPoint& point = header->fault[header->faults++];
@@ -73,6 +76,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
     point.moment = k.moment;
   }
   oracle_.begin(base, reference);
+  writer_.begin(base);
   messages_.begin(world_.ranks);
   tagged_ = plan.tagged;
   killed_ = !plan.deaths.empty();
@@ -103,6 +107,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   result.deaths = simulation_.deaths();
   result.lost = agent_.lost();
   if (result.lost) hit(Probe::kLost);
+  if (writer_.written() > 0) hit(Probe::kVersionInFile);
   if (result.deaths > 0) {
     result.turns_after_last_death = result.turns - simulation_.time_of_last_death();
   }
@@ -218,6 +223,8 @@ void Job::on_point(SimHost& host, Point p) {
     simulation_.fail("I6: a process runs on whose death is known");
   }
   fail_if(oracle_.words_after_turn(host.rank()));
+  look_at_decision(false);
+  fail_if(writer_.look(simulation_.time(), oracle_));
   Watched& w = watched_[host.rank()];
   if (is_at(p, Step::kSlotNone) && w.player != nullptr) w.player->retag();
   if (p == Point::kSleep) {
@@ -317,13 +324,30 @@ void Job::on_woken(SimHost& host, std::uint32_t image) {
   w.posts = posts;
 }
 
-void Job::on_agent() { fail_if(oracle_.words_after_agent()); }
+void Job::on_agent() {
+  fail_if(oracle_.words_after_agent());
+  look_at_decision(true);
+}
+
+// Once, and for ever.
+void Job::look_at_decision(bool by_agent) {
+  using journal::Return;
+  const Return now = engine::header_of(segment_.get())->goes_back_to.load();
+  if (now == decided_) return;
+  if (decided_ != Return::kUndecided || (by_agent && now != Return::kImages)) {
+    simulation_.fail("S2: what the job goes back to is decided a second time");
+  }
+  decided_ = now;
+  hit(now == Return::kVersions ? Probe::kVersionsDecided
+      : by_agent               ? Probe::kImagesFirst
+                               : Probe::kImagesByCheckpoint);
+}
 
 void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
   using wire::MessageType;
   switch (type) {
     case MessageType::kNotice:
-      if (!tagged_) simulation_.fail(text);
+      if (!tagged_ && world_.unfrozen == 0) simulation_.fail(text);
       break;
     case MessageType::kLive:
       if (host.incarnation() == 0) {

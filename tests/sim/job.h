@@ -16,6 +16,7 @@
 #include "oracle.h"
 #include "probes.h"
 #include "recovery/rank.h"
+#include "version_writer.h"
 
 namespace rejoin::sim {
 
@@ -43,6 +44,7 @@ struct World {
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;  // it makes some
+  bool writes_versions = false;  // and they are written to files
   // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
   std::uint64_t snapshot_every_turns = 0;
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
@@ -155,6 +157,7 @@ class Job : private engine::SimObserver {
   void on_woken(SimHost& host, std::uint32_t image) override;
   void on_tell(SimHost& host, wire::MessageType type, const char* text) override;
   const char* forbids_image(std::uint32_t rank) const;
+  void look_at_decision(bool by_agent);
   void probe(const SimHost& host, Watched& w, Point p);
   void probe_record(Watched& w);
   Result run_judged(const Plan& plan, const Oracle* reference);
@@ -170,6 +173,7 @@ class Job : private engine::SimObserver {
   Agent agent_;
   engine::Simulation simulation_;
   Oracle oracle_;
+  VersionWriter writer_;
   MessageOracle messages_;
   Oracle reference_;
   Result reference_result_;
@@ -180,6 +184,7 @@ class Job : private engine::SimObserver {
   std::vector<Watched> images_;  // as their processes were
   bool tagged_ = false;
   bool killed_ = false;
+  journal::Return decided_ = journal::Return::kUndecided;
   std::uint64_t runs_ = 0;
 };
 

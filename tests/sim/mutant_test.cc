@@ -111,6 +111,14 @@ const RuleCase kRules[] = {
     {"ImageByNumber", Rule::kImageByNumber, "images-payload", ""},
     {"CompareAboveFloor", Rule::kCompareAboveFloor, "images-of-others", "replay"},
     {"OpenedBehindMark", Rule::kOpenedBehindMark, "images-of-others", "replay"},
+    {"FirstDecides", Rule::kFirstDecides, "points-brief-either", "a second time"},
+    {"DecideFirst", Rule::kDecideFirst, "points-versions", "nobody goes back"},
+    {"KeepForCheckpoints", Rule::kKeepForCheckpoints, "points-versions", ""},
+    {"VersionsAreData", Rule::kVersionsAreData, "points-main", "nobody goes back"},
+    {"LoadIsConstant", Rule::kLoadIsConstant, "points-late", "has no versions"},
+    {"WrittenAlready", Rule::kWrittenAlready, "points-lazy-either", ""},
+    {"HashOfThisVersion", Rule::kHashOfThisVersion, "points-late", "global model"},
+    {"SlotOfFile", Rule::kSlotOfFile, "points-written", "written to a file", 2},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

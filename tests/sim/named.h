@@ -58,7 +58,8 @@ inline bool thorough() { return effort() >= 1; }
 
 // Of an image of a process. Only worlds with snapshots make them.
 inline bool is_of_images(Point p) {
-  return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || p == Point::kImage;
+  return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || is_at(p, Step::kDecide) ||
+         p == Point::kImage;
 }
 
 inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }

@@ -373,12 +373,10 @@ std::uint64_t Oracle::committed() const {
   return least;
 }
 
-const char* Oracle::saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state,
-                          const Models& models, const Count* counts, std::size_t count) {
-  auto [it, fresh] = versions_[rank].try_emplace(v);
-  Version& version = it->second;
+const char* Oracle::comes_to(std::uint32_t rank, std::uint64_t v, std::uint64_t state) {
+  const auto [it, fresh] = versions_[rank].try_emplace(v);
   const auto number = static_cast<unsigned long long>(v);
-  if (!fresh && version.state != state) {
+  if (!fresh && it->second.state != state) {
     return broken("checkpoints: rank %u comes to checkpoint %llu with another state than before",
                   rank, number);
   }
@@ -389,8 +387,15 @@ const char* Oracle::saves(std::uint32_t rank, std::uint64_t v, std::uint64_t sta
         "without failures",
         rank, number);
   }
+  it->second.state = state;
+  return nullptr;
+}
+
+const char* Oracle::saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state,
+                          const Models& models, const Count* counts, std::size_t count) {
+  if (const char* why = comes_to(rank, v, state)) return why;
   if (prepared(rank) >= v) return nullptr;
-  version.state = state;
+  Version& version = versions_[rank].at(v);
   version.models = models;
   version.next.clear();
   for (std::size_t i = 0; i < count; ++i) {
@@ -405,17 +410,37 @@ const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
     return broken("checkpoints: rank %u returns from checkpoint %llu before all have prepared it",
                   rank, number);
   }
-  if (engine::control_of(base_, rank)->kept.load() < v) {
+  using journal::Return;
+  const Return decided = engine::header_of(base_)->goes_back_to.load();
+  if (decided == Return::kUndecided) {
+    return broken("checkpoints: rank %u returns from checkpoint %llu and nothing is decided", rank,
+                  number);
+  }
+  if (decided == Return::kVersions && engine::control_of(base_, rank)->kept.load() < v) {
     return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it",
                   rank, number);
   }
   return nullptr;
 }
 
+bool Oracle::gave(std::uint32_t rank, std::uint64_t v, const void* global,
+                  std::size_t global_bytes, const void* local, std::size_t local_bytes) const {
+  const auto given = versions_[rank].find(v);
+  if (given == versions_[rank].end()) return false;
+  const Models& models = given->second.models;
+  return (global == nullptr || hash_of_bytes(global, global_bytes) == models.global) &&
+         hash_of_bytes(local, local_bytes) == models.local;
+}
+
 const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
                            const recovery::Loaded& loaded) {
   const std::uint64_t v = loaded.version;
   const auto number = static_cast<unsigned long long>(v);
+  if (engine::header_of(base_)->goes_back_to.load() != journal::Return::kVersions) {
+    if (v == 0) return nullptr;
+    return broken("checkpoints: rank %u loads version %llu in a job that has no versions", rank,
+                  number);
+  }
   if (v > committed()) {
     return broken("checkpoints: rank %u loads version %llu, which some rank has not prepared", rank,
                   number);
@@ -458,6 +483,10 @@ const char* Oracle::check_versions(std::uint32_t rank) {
     if (prepared_now < prepared_[r] || safe_now < safe_[r] || safe_now > all) {
       return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks",
                     r);
+    }
+    const auto decided = engine::header_of(base_)->goes_back_to.load();
+    if (safe_now != 0 && decided != journal::Return::kVersions) {
+      return broken("S2: rank %u keeps a version, to which nobody goes back in this job", r);
     }
     if (r != rank && (prepared_now != prepared_[r] || safe_now != safe_[r])) {
       return broken("I5: the versions of rank %u move in a turn of rank %u", r, rank);

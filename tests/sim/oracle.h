@@ -98,6 +98,11 @@ class Oracle {
                     const Count* counts, std::size_t count);
   const char* saved(std::uint32_t rank, std::uint64_t v);
   // `committed`: before it began to load.
+  // It comes to a checkpoint, perhaps one that is only counted.
+  const char* comes_to(std::uint32_t rank, std::uint64_t v, std::uint64_t state);
+  // Whether rank `rank` has given these models to version `v`. global: null, not looked at.
+  bool gave(std::uint32_t rank, std::uint64_t v, const void* global, std::size_t global_bytes,
+            const void* local, std::size_t local_bytes) const;
   const char* loaded(std::uint32_t rank, std::uint64_t committed, const recovery::Loaded& loaded);
   std::uint64_t committed() const;  // the newest version that all ranks have prepared
   std::uint64_t prepared(std::uint32_t rank) const;

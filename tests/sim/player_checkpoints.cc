@@ -111,6 +111,7 @@ void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
     return;
   }
   job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
+  job_.fail_if(job_.oracle().comes_to(rank(), v, engine::mix(state() + operations_)));
   recovery::Call at = call(world, OpKind::kCheckpoint, 0, -1);
   at.site = reinterpret_cast<const void*>(kCheckpointSite);
   rank_.pass_checkpoint(*world.comm, at);
@@ -132,7 +133,7 @@ Status Player::checkpoint(Comm& world, std::uint64_t next) {
   job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);
   recovery::Models m;
   m.compared = next == 0;
-  if (rank() == 0) m.next = next;
+  if (rank() == 0) m.next = next != 0 ? next : v + 1 + v % 2;  // where not every one is written
   if (m.compared || rank() == 0) {
     m.global = global.data;
     m.global_bytes = global.bytes();

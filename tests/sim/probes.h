@@ -29,6 +29,10 @@ enum class Probe : std::uint8_t {
   kImageDiedWaking,  // or one that had been asked to clone itself
   kImageAgain,       // another one was made instead
   kImageAfterUnregistered,  // by the same incarnation, whose image had died unregistered
+  kImagesFirst,             // an image was there before the first checkpoint: a job of images
+  kImagesByCheckpoint,      // the first checkpoint made it one of images
+  kVersionsDecided,         // or of versions
+  kVersionInFile,           // a version was written to a file
   kLost,                    // or not in time
   kReplacementDied,         // a rank died again
   kDiedReplaying,           // while it was being rebuilt

@@ -464,6 +464,10 @@ const std::vector<World>& named_worlds() {
       std::vector<Probe> must_reach = w.must_reach;
       worlds.add(std::move(w), std::move(must_reach));
     }
+    for (World& w : recovery_point_worlds()) {
+      std::vector<Probe> must_reach = w.must_reach;
+      worlds.add(std::move(w), std::move(must_reach));
+    }
     return worlds.take();
   }();
   return all;

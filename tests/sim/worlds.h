@@ -24,6 +24,9 @@ std::vector<World> nonblocking_worlds();
 // Those whose ranks make images of their processes.
 std::vector<World> image_worlds();
 
+// Those that make checkpoints in jobs that could have images.
+std::vector<World> recovery_point_worlds();
+
 // For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 

@@ -1,0 +1,35 @@
+// What writes versions to files, as far as ranks can tell: it reads the models of a committed version
+// from its slots, slowly, while ranks make others.
+#pragma once
+
+#include <cstdint>
+
+#include "journal/layout.h"
+#include "oracle.h"
+
+namespace rejoin::sim {
+
+class VersionWriter {
+ public:
+  void begin(std::byte* base);
+
+  // Now and then, between two turns of ranks. Why what it has read is wrong, or null.
+  const char* look(std::uint64_t time, const Oracle& oracle);
+  std::uint64_t written() const { return written_; }
+
+ private:
+  // Takes the newest version that is there.
+  void choose();
+  bool is_whole(std::uint64_t version) const;
+
+  // Long enough for ranks to make more versions than there are slots.
+  static constexpr std::uint64_t kTurnsForARank = 120;
+
+  std::byte* base_ = nullptr;
+  std::uint64_t version_ = 0;  // that is being read; 0 = none
+  std::uint32_t rank_ = 0;     // whose models come next
+  std::uint64_t next_look_ = 0;
+  std::uint64_t written_ = 0;  // versions
+};
+
+}  // namespace rejoin::sim
