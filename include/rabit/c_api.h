@@ -56,12 +56,12 @@ RABIT_DLL int RabitAllgather(void* data, size_t total_size, size_t begin, size_t
 RABIT_DLL int RabitAllreduce(void* data, size_t count, int enum_dtype, int enum_op,
                              void (*prepare)(void* argument), void* argument);
 
-/* Returns the version of the newest checkpoint, 0 if there is none; then the pointers are not
- * touched. The models belong to the library and are valid until the second checkpoint from here.
- * out_local_model and out_local_len may be NULL. */
+/* Returns the version of the checkpoint to go on from, 0 if there is none; then the pointers are
+ * not touched. The models belong to the library and are valid until the second checkpoint from
+ * here. out_local_model and out_local_len may be NULL. */
 RABIT_DLL int RabitLoadCheckPoint(char** out_global_model, rbt_ulong* out_global_len,
                                   char** out_local_model, rbt_ulong* out_local_len);
-/* Keeps both models (bytes); local_model may be NULL with 0. Waits for the other ranks. */
+/* Gives both models (bytes); local_model may be NULL with 0. Waits for the other ranks. */
 RABIT_DLL int RabitCheckPoint(const char* global_model, rbt_ulong global_len,
                               const char* local_model, rbt_ulong local_len);
 /* The same of a global model alone, which serialize(argument, stream) writes piece by piece with

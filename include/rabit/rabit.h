@@ -16,8 +16,9 @@
 //     }
 //
 // Started by itself it is a world of one; `ftrun -n 8 ./program` runs eight ranks. A rank that dies
-// is started again: it goes on at the newest checkpoint, is given the results that it lacks, and
-// the others keep all their work.
+// is started again: it goes on from a snapshot of its process, from main, or at the newest
+// checkpoint (docs/checkpoints.md), is given the results that it lacks, and the others keep all
+// their work.
 //
 // All functions are for the main thread. Without Init, and after Finalize, the process is a world
 // of one that has nobody to talk to. What cannot go on (a wrong root, a model that does not load)
@@ -27,8 +28,8 @@
 // argument wins. Other arguments are the program's, and unknown names are no error.
 //
 //   mock=RANK,VERSION,SEQ,NDEATH  kill -9 rank RANK, in its incarnation NDEATH (from 0), where
-//                                 VERSION checkpoints were made and SEQ operations since;
-//                                 repeatable
+//                                 VERSION checkpoints were made and SEQ operations since (at its
+//                                 first call if it goes on from a snapshot behind that); repeatable
 //   rabit_debug=1                 print every operation to standard error
 //   rabit_reduce_buffer=256MB     bytes, or a number with K, M or G; at least 8
 //   rabit_global_replica=5        at least 1
@@ -91,10 +92,11 @@ inline void TrackerPrintf(const char* format, ...);
 // and the result is kept for ranks that die.
 //
 // is_bootstrap: the operation belongs to the bootstrap phase after LoadCheckPoint: every
-// incarnation of a rank does it before the iterations, a restarted one when the others are long
-// past it, and is given its result again. It is found by where it is called from, and by how often
-// it was called there. That place is the last three arguments; leave them to the compiler, unless
-// you wrap these functions. What an incarnation does before LoadCheckPoint needs no mark.
+// incarnation of a rank that begins at a checkpoint does it before the iterations, when the others
+// are long past it, and is given its result again. It is found by where it is called from, and by
+// how often it was called there. That place is the last three arguments; leave them to the compiler,
+// unless you wrap these functions. What an incarnation does before LoadCheckPoint needs no mark, and
+// nothing does where ranks go back to snapshots.
 
 // Gives `size` bytes of rank `root` to all.
 inline void Broadcast(void* data, std::size_t size, int root, bool is_bootstrap = false,
@@ -152,16 +154,17 @@ void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std
 
 // --- Checkpoints
 
-// Where to go on: loads the newest checkpoint that this rank can get and returns its version, which
-// is the number of checkpoints that were made. 0: there is none, the models are not touched, and
-// the program begins. Once, before the first CheckPoint; waits for nobody. A model that does not
-// load ends the job.
+// Where to go on: loads a checkpoint and returns its version, which is the number of checkpoints
+// that were made. 0: there is none, the models are not touched, and the program begins. In a job
+// whose ranks go back to checkpoints it is the newest one; in any other what ftrun --resume gave,
+// the same in every incarnation. Once, before the first CheckPoint; waits for nobody. A model that
+// does not load ends the job.
 inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model = nullptr);
 
 // "All that happened before this is in my models." Every rank calls it at the same place. The
 // global model must be the same bytes at every rank and is kept once; the local model is this
-// rank's own, and costs more. Copies both, waits for the other ranks; then the journal is
-// truncated.
+// rank's own, and costs more. Waits for the other ranks. Where ranks go back to checkpoints, it
+// copies both before, and afterwards the journal is truncated.
 inline void CheckPoint(const Serializable* global_model, const Serializable* local_model = nullptr,
                        const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                        const char* caller = __builtin_FUNCTION());

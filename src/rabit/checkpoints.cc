@@ -21,12 +21,12 @@ extern "C" void serialize_for_rejoin(void* argument, rejoin_stream* to) {
   lazy->serialize(lazy->model, &target);
 }
 
-// To the version that was loaded or made.
 void announce(const Caller& caller) {
   if (caller.file == nullptr || !state.is_joined) return;
   rejoin_call_site(caller.file, caller.line, caller.function);
 }
 
+// To the version that was loaded or made.
 void go_to(int version, const char* function) {
   if (version < 0) fail("%s: %s", function, rejoin_error());
   state.version = version;
@@ -39,6 +39,7 @@ int load_checkpoint(Bytes* global, Bytes* local) {
   *global = *local = Bytes{nullptr, 0};
   if (!state.is_joined) return 0;
   die_if_mocked("LoadCheckPoint");
+  state.mocks.loads_at(state.version, state.seq);
   go_to(rejoin_load(&global->data, &global->size, &local->data, &local->size), "LoadCheckPoint");
   return state.version;
 }

@@ -12,6 +12,7 @@
 
 #include "rabit/parameters.h"
 #include "rabit/state.h"
+#include "rejoin.h"
 
 namespace rabit::internal {
 
@@ -34,14 +35,16 @@ bool init(int argc, char** argv) {
   state = State{};
   state.is_joined = true;
   state.owns_mpi = !is_initialized;
-  state.parameters = std::move(*parameters);
+  state.debug = parameters->debug;
   MPI_Comm_rank(MPI_COMM_WORLD, &state.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &state.world_size);
+  state.mocks = MockDeaths(std::move(parameters->mocks), state.rank, rejoin_incarnation());
   return true;
 }
 
 bool finalize() {
   if (!state.is_joined) return true;
+  die_if_mock_is_behind("Finalize");
   const bool owns_mpi = state.owns_mpi;
   state = State{};
   return !owns_mpi || MPI_Finalize() == MPI_SUCCESS;

@@ -10,28 +10,42 @@ namespace rabit::internal {
 
 State state;
 
-void die_if_mocked(const char* before) {
-  for (const Mock& mock : state.parameters.mocks) {
-    const Mock here{state.rank, state.version, state.seq, mock.death};
-    if (mock != here || mock.death != rejoin_incarnation()) continue;
-    char text[128];
-    snprintf(text, sizeof text, "mock: killed before %s at version %d, seq %d, death %d", before,
-             mock.version, mock.seq, mock.death);
-    fflush(nullptr);
-    rejoin_notice(text);
-    raise(SIGKILL);
+namespace {
+
+void die_if(const Mock* mock, const char* before) {
+  if (mock == nullptr) return;
+  char place[64] = "";
+  if (mock->version != state.version || mock->seq != state.seq) {
+    snprintf(place, sizeof place, "; its snapshot was behind that, it is at version %d, seq %d",
+             state.version, state.seq);
   }
+  char text[192];
+  snprintf(text, sizeof text, "mock: killed before %s at version %d, seq %d, death %d%s", before,
+           mock->version, mock->seq, mock->death, place);
+  fflush(nullptr);
+  rejoin_notice(text);
+  raise(SIGKILL);
+}
+
+}  // namespace
+
+void die_if_mocked(const char* before) {
+  die_if(state.mocks.due(state.version, state.seq, rejoin_incarnation()), before);
+}
+
+void die_if_mock_is_behind(const char* before) {
+  die_if(state.mocks.due_behind(state.version, state.seq, rejoin_incarnation()), before);
 }
 
 Operation::Operation(const char* name, std::size_t element_size, std::size_t count,
                      const Caller& caller)
     : name_(name), element_size_(element_size), count_(count), caller_(caller) {
   die_if_mocked(name);
-  if (state.parameters.debug) start_s_ = utils::GetTime();
+  if (state.debug) start_s_ = utils::GetTime();
 }
 
 Operation::~Operation() {
-  if (state.parameters.debug) {
+  if (state.debug) {
     fprintf(stderr, "[%d] %s (%s:%d::%s#%zux%zu) finished version %d, seq %d, take %f seconds\n",
             state.rank, name_, caller_.file ? caller_.file : "", caller_.line,
             caller_.function ? caller_.function : "", element_size_, count_, state.version,

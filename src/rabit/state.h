@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "rabit/internal/engine.h"
-#include "rabit/parameters.h"
+#include "rabit/mocks.h"
 
 namespace rabit::internal {
 
@@ -13,9 +13,10 @@ struct State {
   bool owns_mpi = false;   // Init called MPI_Init, so Finalize ends it
   int rank = 0;
   int world_size = 1;
-  int version = 0;  // checkpoints made
-  int seq = 0;      // operations since
-  Parameters parameters;
+  int version = 0;     // checkpoints made
+  int seq = 0;         // operations since
+  bool debug = false;  // print every operation
+  MockDeaths mocks;
 };
 
 // Of the main thread.
@@ -41,7 +42,9 @@ class Operation {
   double start_s_ = 0;
 };
 
-// Dies here if a mock names this rank, version, seq and incarnation.
+// Dies here if a mock of this rank and incarnation fires at this version and seq.
 void die_if_mocked(const char* before);
+// The same before a call that has no seq of its own: only for a place that a snapshot has passed.
+void die_if_mock_is_behind(const char* before);
 
 }  // namespace rabit::internal

@@ -5,6 +5,7 @@ prepare functions, its installation, and ranks that are killed.
 REJOIN_FTRUN, REJOIN_LIBRARY_DIR: what is tested (build/bin/ftrun and build/lib).
 """
 
+import collections
 import os
 import re
 import shutil
@@ -19,9 +20,10 @@ sys.dont_write_bytecode = True  # the source directory stays as it is
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [f"{SOURCES}/python", f"{SOURCES}/tests/kill"]
+sys.path[:0] = [f"{SOURCES}/python", f"{SOURCES}/tests/kill", f"{SOURCES}/tests/rabit"]
 
 import harness  # noqa: E402
+import mock_deaths  # noqa: E402
 from harness import Kill  # noqa: E402
 from processes import run_ftrun  # noqa: E402
 from rabit import _models  # noqa: E402
@@ -238,6 +240,11 @@ class Models(unittest.TestCase):
 
 
 class Killed(unittest.TestCase):
+    """Ranks that go back to checkpoints."""
+
+    way = "versions"
+    flags = ("--snapshots", "off")
+    step = 1  # of the operations at which test_everywhere kills
     rounds = 6
     bootstrap_operations = 3  # after the load, in every incarnation
     operations_in_a_round = 4  # the checkpoint counted
@@ -247,17 +254,24 @@ class Killed(unittest.TestCase):
         self.test = harness.Test(self.id(), FTRUN, HERE, seed=1, long=False)
         self.addCleanup(self.test.close)
         self.command = (sys.executable, f"{HERE}/rounds.py", self.rounds)
+        self.returns = collections.Counter()
 
     def operations(self):
-        return self.test.undisturbed(RANKS, *self.command).operations(0)
+        return self.test.undisturbed(RANKS, *self.command, flags=self.flags).operations(0)
 
     def recovers(self, *kills):
-        return self.test.recovers(RANKS, *self.command, kills=kills)
+        result = self.test.recovers(RANKS, *self.command, kills=kills, flags=self.flags)
+        self.returns += mock_deaths.returns(result)
+        return result
+
+    def check_returns(self, most=None):
+        mock_deaths.check_kinds(self.returns, self.way, most)
 
     def test_everywhere(self):
-        for point in ("init", *range(1, self.operations() + 1), "finalize"):
+        for point in ("init", *range(1, self.operations() + 1, self.step), "finalize"):
             place = point if isinstance(point, int) else 0
             self.recovers(Kill(place % RANKS, point, harness.MOMENTS[place // RANKS % 3]))
+        self.check_returns()
 
     def test_several(self):
         half = self.operations() // 2
@@ -265,12 +279,15 @@ class Killed(unittest.TestCase):
         # An incarnation that has loaded counts the bootstrap operations again.
         later = half + self.bootstrap_operations + 1
         self.recovers(Kill(1, half), Kill(1, later, "before", incarnation=1), Kill(2, half + 2))
+        self.check_returns()
 
     def test_mock_failures(self):
         """The ancestor's own way: rank 1 dies after two checkpoints and one operation."""
-        result = self.test.run(RANKS, *self.command, "mock=1,2,1,0", "mock=1,4,0,1")
+        mocks = ("mock=1,2,1,0", "mock=1,4,0,1")
+        result = self.test.run(RANKS, *self.command, *mocks, flags=self.flags)
         self.assertEqual(result.code, 0, harness.describe(result))
-        self.assertEqual(result.out, self.test.undisturbed(RANKS, *self.command).out)
+        undisturbed = self.test.undisturbed(RANKS, *self.command, flags=self.flags)
+        self.assertEqual(result.out, undisturbed.out)
         deaths = [(event["rank"], event["incarnation"]) for event in result.named("death")]
         self.assertEqual(deaths, [(1, 0), (1, 1)])
 
@@ -299,7 +316,7 @@ class Killed(unittest.TestCase):
 
     def test_log_ops(self):
         """The places are those of the Python program."""
-        result = self.test.run(RANKS, *self.command, flags=["--log-ops"])
+        result = self.test.run(RANKS, *self.command, flags=[*self.flags, "--log-ops"])
         self.assertEqual(result.code, 0, harness.describe(result))
         for name, shape, count in (("allreduce", "8x4", self.rounds), ("bcast", r"1x\d+", 1)):
             line = rf"\[1\] {name} \({HERE}/rounds\.py:\d+::main#{shape}\) finished version "
@@ -313,12 +330,58 @@ class Killed(unittest.TestCase):
                 # The notes are to show the calls of all incarnations, which recording libc would hide.
                 command = (*self.command, f"{directory}/notes")
                 kills = [Kill(1, point, "after")]
-                result = self.test.run(RANKS, *command, kills=kills, flags=("--libc-recording", "off"))
+                flags = (*self.flags, "--libc-recording", "off")
+                result = self.test.run(RANKS, *command, kills=kills, flags=flags)
                 self.assertEqual(result.code, 0, harness.describe(result))
                 harness.check_deaths(result, kills)
                 with open(f"{directory}/notes.1") as notes:
                     calls = [int(line) for line in notes]
                 self.assertEqual(calls, list(range(self.rounds)), f"killed after {point}")
+
+
+class KilledWithoutCheckpoints(Killed):
+    """The same ranks with the default snapshots: they go back to main or to an image."""
+
+    way = "auto"
+    flags = ()
+    step = 5
+
+    def test_several(self):
+        half = self.operations() // 2
+        self.recovers(*(Kill(rank, half) for rank in range(RANKS)))
+        self.recovers(Kill(1, half), Kill(2, half + 2))
+        self.check_returns()
+
+    def test_goes_on_at_the_checkpoint(self):
+        """It does not: it repeats everything, or what came behind its snapshot."""
+        result = self.recovers(Kill(1, self.operations() - 2 * RANKS))
+        self.assertFalse(result.named("live", 1)[-1].get("from", "").startswith("checkpoint"))
+
+    def test_lazy_checkpoints(self):
+        """Which are only counted but the first one."""
+        self.command = (*self.command[:2], 40, "lazy=1")
+        result = self.recovers(Kill(0, 60), Kill(1, 100), Kill(2, 100, "after"))
+        self.assertLessEqual(len(result.named("checkpoint")), 1, harness.describe(result))
+        self.check_returns()
+
+
+class KilledWithImages(KilledWithoutCheckpoints):
+    """The same with a snapshot every 10 ms, rounds that are long enough for them."""
+
+    way = "images"
+    flags = ("--snapshots", "0.01")
+    step = 6
+    # An image may have come before the first checkpoint; then none is pickled.
+    test_a_lazy_model_that_cannot_be_pickled = None
+
+    def setUp(self):
+        super().setUp()
+        self.command = (*self.command, "rest_ms=25")
+
+    def test_lazy_checkpoints(self):
+        self.command = (*self.command[:2], 40, "lazy=1", "rest_ms=10")
+        self.recovers(Kill(0, 60), Kill(1, 100), Kill(2, 100, "after"))
+        self.check_returns()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [lazy=1] [mock=...]
+"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [lazy=1] [rest_ms=0] [mock=...]
 
 Each round reduces, broadcasts and makes a checkpoint of a global and a local model; rank 0 prints.
 lazy: the checkpoints are lazy ones, of a large model in which the local one is, too, the same at all
@@ -6,6 +6,7 @@ ranks; lazy=broken: and cannot be pickled. With NOTES, every call of a prepare f
 """
 
 import sys
+import time
 
 import numpy as np
 
@@ -15,6 +16,7 @@ import rabit
 def main():
     rounds, notes = int(sys.argv[1]), [word for word in sys.argv[2:] if "=" not in word]
     lazy = [word[5:] for word in sys.argv[2:] if word.startswith("lazy=")]
+    rest_s = sum(float(word[8:]) / 1000 for word in sys.argv[2:] if word.startswith("rest_ms="))
     rabit.init()
     rank, size = rabit.get_rank(), rabit.get_world_size()
 
@@ -31,6 +33,7 @@ def main():
     elif lazy:
         local = model["local"]
     for number in range(version, rounds):
+        time.sleep(rest_s)
 
         def fill(array, number=number):
             for path in notes:

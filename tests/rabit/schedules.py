@@ -9,7 +9,6 @@ one death. It requires that every one of them happened exactly once and no other
 came back, and that each prints what it prints when nobody dies.
 """
 
-import collections
 import os
 import re
 import subprocess
@@ -21,14 +20,15 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import harness  # noqa: E402
 from harness import require, scenario  # noqa: E402
-from kills import KILLED  # noqa: E402
+from mock_deaths import (  # noqa: E402
+    WAYS, check_kinds, check_mocks, counts_returns, split_way, survives, with_ways)
+
+# They register themselves.
+import form_schedules  # noqa: E402, F401
 
 RANKS = 10
 NDATA = "ndata=10000"
 ROUNDS = 3  # of the recover programs
-MOCK_LINE = re.compile(
-    r"rejoin: rank (\d+): mock: killed before \w+ at version (\d+), seq (\d+), death (\d+)"
-)
 
 
 def operations(ranks, program="model_recover"):
@@ -37,40 +37,11 @@ def operations(ranks, program="model_recover"):
     return {"model_recover": 3, "local_recover": 2}[program] + 2 * roots
 
 
-def sorted_lines(text):
-    return sorted(text.splitlines())
-
-
-def check_mocks(result, mocks):
-    """Every mock killed its rank, in its incarnation and where it says, and nobody else died."""
-    deaths = sorted((d["rank"], d["incarnation"]) for d in result.named("death"))
-    wanted = sorted((rank, incarnation) for rank, _, _, incarnation in mocks)
-    require(deaths == wanted, f"the deaths (rank, incarnation): {deaths}, not {wanted}", result)
-    causes = {d["cause"] for d in result.named("death")}
-    require(causes <= set(KILLED), f"deaths by something else: {causes}", result)
-    said = collections.Counter(tuple(map(int, found)) for found in MOCK_LINE.findall(result.err))
-    require(said == collections.Counter(mocks), f"mocks that fired: {said}, not {mocks}", result)
-
-
-def survives(t, ranks, *command, mocks=(), limit_s=harness.LIMIT_S):
-    """Runs a program with deaths, and compares it with a run without. Returns its result."""
-    expected = t.undisturbed(ranks, *command)
-    require(len(expected.out.splitlines()) == ranks, "not one line a rank", expected)
-    words = ["mock=" + ",".join(map(str, mock)) for mock in mocks]
-    flags = ["--max-restarts", max([1] + [death + 1 for *_, death in mocks])]
-    result = t.run(ranks, *command, *words, flags=flags, limit_s=limit_s)
-    require(result.code == 0, f"exit code {result.code}", result)
-    same = sorted_lines(result.out) == sorted_lines(expected.out)
-    require(same, f"the output is not\n{expected.out[-2000:]}", result)
-    check_mocks(result, mocks)
-    harness.check_returns(result, ranks)
-    return result
-
-
 def asks(t, ranks, *command, mocks, words):
     """The job ends with one line that says what must be marked, and names the places in `words`."""
     mock = ["mock=" + ",".join(map(str, mock)) for mock in mocks]
-    result = t.run(ranks, *command, *mock, flags=["--max-restarts", 1])
+    flags = [*WAYS["versions"], "--max-restarts", 1]
+    result = t.run(ranks, *command, *mock, flags=flags)
     require(result.code == 1, f"exit code {result.code}", result)
     check_mocks(result, mocks)
     lines = [line for line in result.err.splitlines() if "must be marked" in line]
@@ -99,74 +70,99 @@ PROGRAMS = {
 }
 
 
-@scenario(
-    limit_s=120, name=[f"{p}_{s}{c}" for p in PROGRAMS for s in SCHEDULES for c in ("", "_cache")]
-)
+PUBLISHED = [f"{p}_{s}{c}" for p in PROGRAMS for s in SCHEDULES for c in ("", "_cache")]
+
+
+@scenario(limit_s=120, name=with_ways(PUBLISHED))
 def published(t, name):
+    name, way = split_way(name)
     program, schedule, *cache = name.split("_")
     words = ["rabit_bootstrap_cache=1"] if cache else []
-    survives(t, RANKS, *PROGRAMS[program], *words, mocks=SCHEDULES[schedule])
+    survives(t, RANKS, *PROGRAMS[program], *words, mocks=SCHEDULES[schedule], way=way)
+    check_kinds(t.returns, way)
 
 
-@scenario(limit_s=120, name=["model", "local", "lazy"])
+@scenario(limit_s=120, name=with_ways(["model", "local", "lazy"]))
 def at_checkpoint(t, name):
     """Ranks 0, 4 and 9 die together at a checkpoint, rank 1 right after them."""
+    name, way = split_way(name)
     last = operations(RANKS, PROGRAMS[name][0])
     mocks = [(0, 1, last, 0), (4, 1, last, 0), (9, 1, last, 0)]
-    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 2, 0, 0)])
-    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 1, last, 0)])
+    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 2, 0, 0)], way=way)
+    survives(t, RANKS, *PROGRAMS[name], mocks=[*mocks, (1, 1, last, 0)], way=way)
+    check_kinds(t.returns, way)
 
 
-@scenario(limit_s=120, name=["model", "local", "lazy"])
+@scenario(limit_s=120, name=with_ways(["model", "local", "lazy"]))
 def all_at_once(t, name):
     """All ranks die: at a checkpoint, and before the same operation."""
+    name, way = split_way(name)
     last = operations(RANKS, PROGRAMS[name][0])
-    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 1, last, 0) for rank in range(RANKS)])
-    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 2, 3, 0) for rank in range(RANKS)])
+    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 1, last, 0) for rank in range(RANKS)], way=way)
+    survives(t, RANKS, *PROGRAMS[name], mocks=[(rank, 2, 3, 0) for rank in range(RANKS)], way=way)
+    check_kinds(t.returns, way)
 
 
 # ------------------------------------------------------------------------------ the bootstrap cache
 
 
-@scenario(limit_s=120)
-def cache(t):
+@scenario(limit_s=120, way=list(WAYS))
+@counts_returns
+def cache(t, way):
     """A restarted rank is given the column count and the histogram that the others have long had."""
+
+    def dies(*mocks, ranks=3):
+        survives(t, ranks, "cache", mocks=mocks, way=way)
+
     bootstrap = 4  # operations between LoadCheckPoint and the first round
-    survives(t, 3, "cache", mocks=[(1, 2, 1, 0)])
-    survives(t, RANKS, "cache", mocks=[(1, 2, 1, 0)])
-    survives(t, 3, "cache", mocks=[(0, 2, 0, 0)])  # who broadcast the cuts
-    survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 0, 0, 1)])  # again before the column count
-    survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 0, 1, 1)])  # at LoadCheckPoint
+    dies((1, 2, 1, 0))
+    dies((1, 2, 1, 0), ranks=RANKS)
+    dies((0, 2, 0, 0))  # who broadcast the cuts
+    dies((1, 2, 1, 0), (1, 0, 0, 1))  # again before the column count
+    dies((1, 2, 1, 0), (1, 0, 1, 1))  # at LoadCheckPoint
     for seq in range(bootstrap + 3):  # in the bootstrap phase after it, and in the round
-        survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (1, 2, seq, 1)])
-    survives(t, 3, "cache", mocks=[(1, 2, 1, 0), (2, 2, 1, 0)])
+        if way == "versions" or seq < 3:  # elsewhere there is no more in version 2
+            dies((1, 2, 1, 0), (1, 2, seq, 1))
+    dies((1, 2, 1, 0), (2, 2, 1, 0))
 
 
-@scenario(limit_s=120)
-def cache_together(t):
+@scenario(limit_s=120, way=list(WAYS))
+@counts_returns
+def cache_together(t, way):
     """Two ranks die, or all, and are given what is marked although others are in it, too."""
-    survives(t, 3, "cache", mocks=[(0, 2, 0, 0), (1, 2, 0, 0)])
-    survives(t, 3, "cache", mocks=[(rank, 3, 0, 0) for rank in range(3)])
+    survives(t, 3, "cache", mocks=[(0, 2, 0, 0), (1, 2, 0, 0)], way=way)
+    survives(t, 3, "cache", mocks=[(rank, 3, 0, 0) for rank in range(3)], way=way)
 
 
-@scenario(limit_s=120)
-def cache_before_checkpoint(t):
+@scenario(limit_s=120, way=["versions", "auto"])
+@counts_returns
+def cache_before_checkpoint(t, way):
     """Deaths before there is a checkpoint: before and after the load, and in the first round."""
     for rank in range(3):
         for seq in (0, 1, 2, 3, 4, 5, 6):
-            survives(t, 3, "cache", mocks=[(rank, 0, seq, 0)])
+            survives(t, 3, "cache", mocks=[(rank, 0, seq, 0)], way=way)
+    return ["main"]
 
 
 @scenario(limit_s=60)
 def cache_unmarked(t):
-    """What every incarnation does after its load and does not mark ends the job, in one line."""
+    """In a job of versions, what follows the load and is not marked ends it, in one line."""
     for rank in range(3):
-        result = t.run(3, "cache", "unmarked=1", f"mock={rank},2,1,0")
+        result = t.run(3, "cache", "unmarked=1", f"mock={rank},2,1,0", flags=WAYS["versions"])
         require(result.code not in (0, 137), f"exit code {result.code}", result)
         lines = [line for line in result.err.splitlines() if "rejoin_bootstrap" in line]
         both = len(lines) == 1 and "make_histogram" in lines[0] and "do_round" in lines[0]
         require(both, "not one line that names both places and says how to mark", result)
         require("version" not in result.out, "a rank went on", result)
+
+
+@scenario(limit_s=60, way=["auto", "images"])
+@counts_returns
+def cache_unmarked_survives(t, way):
+    """In a job of images nothing need be marked."""
+    for rank in range(3):
+        survives(t, 3, "cache", "unmarked=1", mocks=[(rank, 2, 1, 0)], way=way)
+    survives(t, 3, "cache", "unmarked=1", mocks=[(r, 3, 0, 0) for r in range(3)], way=way)
 
 
 @scenario(limit_s=240, cached=["0", "1"])
@@ -189,46 +185,70 @@ def again(t, cached):
                     asks(t, 3, *command, mocks=mocks, words=["choose_step"])
                 else:
                     survives(t, 3, *command, mocks=mocks)
+    check_kinds(t.returns, "versions")
+
+
+@scenario(limit_s=240, way=["auto", "images"], sweeps=True)
+@counts_returns
+def again_survives(t, way):
+    """In a job of images the same deaths leave nothing to ask, both workers' before round 3 included."""
+    doubts = [(1, 0), (1, 2), (2, 0), (2, 2), (3, 0)] if not t.long else [
+        (version, seq) for version in range(5) for seq in range({3: 4}.get(version, 3))
+    ]
+    for version, seq in doubts:
+        for dying in [(1, 2), (0, 1, 2)] if not t.long else [(0,), (1,), (0, 1), (1, 2), (0, 1, 2)]:
+            survives(t, 3, "again", mocks=[(rank, version, seq, 0) for rank in dying], way=way)
 
 
 # ------------------------------------------------------------------------------------------- others
 
 
-@scenario(limit_s=120)
-def kinds(t):
+@scenario(limit_s=120, way=["versions", "auto"])
+@counts_returns
+def kinds(t, way):
     """All operators and types, Reducer and SerializeReducer, at sizes that are no power of two."""
     for ranks in (1, 2, 3, 7):
-        survives(t, ranks, "kinds", mocks=[(ranks - 1, 0, 20, 0), (0, 1, 45, 0)][: min(ranks, 2)])
+        mocks = [(ranks - 1, 0, 20, 0), (0, 1, 45, 0)][: min(ranks, 2)]
+        survives(t, ranks, "kinds", mocks=mocks, way=way)
     for seq in range(42, 49):  # from the last predefined operator on
-        survives(t, 3, "kinds", mocks=[(1, 1, seq, 0)])
+        survives(t, 3, "kinds", mocks=[(1, 1, seq, 0)], way=way)
 
 
-@scenario(limit_s=120)
-def c_api(t):
+@scenario(limit_s=120, way=["versions", "auto"])
+@counts_returns
+def c_api(t, way):
     for rank in range(3):
         for version in range(3):
             for seq in range(4):
-                survives(t, 3, "c_recover", mocks=[(rank, version, seq, 0)])
+                survives(t, 3, "c_recover", mocks=[(rank, version, seq, 0)], way=way)
 
 
-@scenario(limit_s=120)
-def load_in_pieces(t):
+@scenario(limit_s=120, way=["versions", "auto"])
+@counts_returns
+def load_in_pieces(t, way):
     """A Load that reads until a short read, at every version: the model is longer each time."""
     for version in range(1, 4):
         for rank in range(3):
-            survives(t, 3, "loads", "pieces", mocks=[(rank, version, 0, 0)])
+            survives(t, 3, "loads", "pieces", mocks=[(rank, version, 0, 0)], way=way)
 
 
 @scenario(limit_s=60)
 def load_that_throws(t):
     """A model that does not load ends the job, with its rank and version."""
-    result = t.run(3, "loads", "throws", "mock=1,2,0,0")
+    result = t.run(3, "loads", "throws", "mock=1,2,0,0", flags=WAYS["versions"])
     require(result.code == 1, f"exit code {result.code}", result)
     line = "[1] rabit: LoadCheckPoint: the global model of version 2"
     lines = [one for one in result.err.splitlines() if line in one]
     wanted = len(lines) == 1 and "weights of another kind" in lines[0]
     require(wanted, f"not one line: {line}", result)
     require("it went on" not in result.out, "a rank went on", result)
+
+
+@scenario(limit_s=60, way=["auto"])
+@counts_returns
+def load_that_would_throw(t, way):
+    """A job of images has nothing to load."""
+    survives(t, 3, "loads", "throws", mocks=[(1, 2, 0, 0)], way=way)
 
 
 CALLERS = {
@@ -243,7 +263,7 @@ def log_ops(t):
     """--log-ops names the places where the program calls rabit; and so does every other report."""
     mock, command = (1, 2, 1, 0), ["cache", "mock=1,2,1,0"]
     with tempfile.TemporaryDirectory() as directory:
-        flags = ["--log-ops", "--keep", "--journal-dir", directory]
+        flags = [*WAYS["versions"], "--log-ops", "--keep", "--journal-dir", directory]
         result = t.run(3, *command, flags=flags)
         require(result.code == 0, f"exit code {result.code}", result)
         check_mocks(result, [mock])
@@ -269,6 +289,22 @@ def log_ops(t):
 
 
 @scenario(limit_s=60)
+def log_ops_from_main(t):
+    """The same of a rank that goes back to main: its load answers as it did the first time."""
+    result = t.run(3, "cache", "mock=1,2,1,0", flags=["--log-ops"])
+    require(result.code == 0, f"exit code {result.code}", result)
+    check_mocks(result, [(1, 2, 1, 0)])
+    line = r"\[1\] (\w+) \(\S+\) (\w+) version (\d+), seq (\d+), take \d+\.\d+ seconds\n"
+    lines = re.findall(line, result.err[result.err.index("starting it again") :])
+    expected = [("allreduce", "recovered", "0", "0"), ("loadcheckpoint", "finished", "0", "0")]
+    marked = ["bcast", "bcast", "allreduce", "allreduce"]
+    expected += [(name, "recovered", "0", str(seq)) for seq, name in enumerate(marked)]
+    expected += [("allreduce", "recovered", "0", "4"), ("allreduce", "recovered", "0", "5")]
+    expected += [("checkpoint", "recovered", "1", "0"), ("allreduce", "recovered", "1", "0")]
+    require(lines[: len(expected)] == expected, f"the second incarnation: {lines}", result)
+
+
+@scenario(limit_s=60)
 def bad_parameters(t):
     for word in ("mock=1,0,0", "mock=a,0,0,0", "rabit_reduce_buffer=12Q", "rabit_global_replica=0"):
         result = t.run(3, "model_recover", NDATA, word)
@@ -281,26 +317,30 @@ def bad_parameters(t):
 # -------------------------------------------------------------------------------------- every point
 
 
-@scenario(limit_s=300, sweeps=True, name=["model", "local", "lazy"])
+@scenario(limit_s=300, sweeps=True, name=with_ways(["model", "local", "lazy"]))
 def sweep(t, name):
     """Every rank before every operation and at every checkpoint; and its replacement at its load.
 
-    --long: also the replacement where its predecessor died, and another rank at the same point.
+    With snapshots: one in ten of these places. --long: all, also the replacement where its
+    predecessor died, and another rank at the same point.
     """
+    name, way = split_way(name)
     ranks = 3
     command = [PROGRAMS[name][0], "ndata=100", *PROGRAMS[name][2:]]
     last = operations(ranks, command[0])
-    for version in range(ROUNDS):
-        for seq in range(last + 1):
-            for rank in range(ranks):
-                first = (rank, version, seq, 0)
-                survives(t, ranks, *command, mocks=[first])
-                # The replacement loads before anything else.
-                survives(t, ranks, *command, mocks=[first, (rank, 0, 0, 1)])
-                if t.long:
-                    survives(t, ranks, *command, mocks=[first, (rank, version, seq, 1)])
-                    other = ((rank + 1) % ranks, version, seq, 0)
-                    survives(t, ranks, *command, mocks=[first, other])
+    places = [(v, s, r) for v in range(ROUNDS) for s in range(last + 1) for r in range(ranks)]
+    if way != "versions" and not t.long:
+        places = t.rng.sample(places, len(places) // 10)
+    for version, seq, rank in places:
+        first = (rank, version, seq, 0)
+        survives(t, ranks, *command, mocks=[first], way=way)
+        # The replacement loads before anything else.
+        survives(t, ranks, *command, mocks=[first, (rank, 0, 0, 1)], way=way)
+        if t.long:
+            survives(t, ranks, *command, mocks=[first, (rank, version, seq, 1)], way=way)
+            other = ((rank + 1) % ranks, version, seq, 0)
+            survives(t, ranks, *command, mocks=[first, other], way=way)
+    check_kinds(t.returns, way)
 
 
 if __name__ == "__main__":

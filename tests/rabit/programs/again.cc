@@ -1,7 +1,7 @@
 // Operations of the iterations that occur in the bootstrap phase, too: the same function, called
 // from the same place. Only what is marked is answered from the bootstrap cache.
 //
-//   again [rounds=7] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   again [rounds=7] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
 // Before LoadCheckPoint: 2 operations. After it: 1 that is marked, in every incarnation, and where
 // the program begins 1 that is not. A round: 2; each third, the first among them, has 1 more.
@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
     objective(scale + 1, &model);
   }
   for (int round = version; round < rounds; ++round) {
+    recover::rest(argc, argv);
     if (round % 3 == 0) choose_step(round, &model);
     const double at = objective(model.data[0] + columns, &model);
     objective(at, &model);

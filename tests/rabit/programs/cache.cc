@@ -2,7 +2,7 @@
 // goes on at the newest checkpoint. The others are long past that phase when a restarted rank is in
 // it: what follows the load is marked.
 //
-//   cache [rounds=5] [unmarked=1] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   cache [rounds=5] [unmarked=1] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
 // unmarked: the histogram is not marked, which ends the job when a rank is restarted.
 //
@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
   if (version == 0) model.init(kBins, 0.0f);
   const Histogram histogram = make_histogram(columns, version, !unmarked);
   for (int round = version; round < rounds; ++round) {
+    recover::rest(argc, argv);
     do_round(round, histogram, &model);
     rabit::CheckPoint(&model);
   }

@@ -1,6 +1,6 @@
 // Rounds of Max, Broadcast and Sum on a global model and one of each rank's own.
 //
-//   local_recover [ndata=10000] [rounds=3] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   local_recover [ndata=10000] [rounds=3] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 #include "recover.h"
 
 namespace {
@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
     local.init(size, 1.0f + static_cast<float>(rabit::GetRank()));
   }
   for (int round = version; round < rounds; ++round) {
+    recover::rest(argc, argv);
     const std::vector<float> greatest = reduce<rabit::op::Max>(local, 111 + round);
     check(global, greatest, false, 111 + round);
     global.take(greatest);

@@ -1,6 +1,6 @@
 // Rounds of Max, Allgather, Broadcast and Sum on a global model.
 //
-//   model_recover [ndata=10000] [rounds=3] [lazy=0] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   model_recover [ndata=10000] [rounds=3] [lazy=0] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
 // lazy=1: LazyCheckPoint; the model is changed only between the last operation of a round and it.
 #include "recover.h"
@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   rabit::utils::Check(model.data.size() == size, "version %d has %zu elements", version,
                       model.data.size());
   for (int round = version; round < rounds; ++round) {
+    recover::rest(argc, argv);
     Model next = model;
     const std::vector<float> greatest = do_max(model, round);
     next.take(greatest);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <rabit/rabit.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,22 @@ inline int argument(int argc, char** argv, const char* name, int otherwise) {
     }
   }
   return otherwise;
+}
+
+// The same of a word.
+inline std::string argument(int argc, char** argv, const char* name, const char* otherwise) {
+  const std::size_t length = std::strlen(name);
+  for (int i = 1; i < argc; ++i) {
+    if (std::strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') {
+      return argv[i] + length + 1;
+    }
+  }
+  return otherwise;
+}
+
+// A round lasts so long at least, for those who want snapshots of a short program: rest_ms=N.
+inline void rest(int argc, char** argv) {
+  usleep(static_cast<useconds_t>(1000 * argument(argc, argv, "rest_ms", 0)));
 }
 
 struct Model : rabit::Serializable {

@@ -1,0 +1,144 @@
+"""What schedules of mock deaths share: running them, and what must be true of what came out.
+
+A way is what ranks are to go back to: "versions" is a job without snapshots, "auto" one with the
+default ones, which for most of so short a program come too late, "images" one with a snapshot every
+10 ms.
+"""
+
+import collections
+import functools
+import re
+
+import harness
+from harness import require
+from kills import KILLED
+
+WAYS = {
+    "versions": ["--snapshots", "off"],
+    "auto": [],
+    "images": ["--snapshots", "0.01"],
+}
+# What at least half of the returns must be from, and what none may be.
+MOST = {"versions": ["checkpoint"], "auto": ["main", "snapshot"], "images": ["snapshot"]}
+NONE = {"versions": "snapshot", "auto": "checkpoint", "images": "checkpoint"}
+REST = "rest_ms=25"  # makes a round long enough for images
+MOCK_LINE = re.compile(
+    r"rejoin: rank (\d+): mock: killed before \w+ at version (\d+), seq (\d+), death (\d+)"
+    r"(; its snapshot was behind that, it is at version \d+, seq \d+)?"
+)
+
+
+def sorted_lines(text):
+    return sorted(text.splitlines())
+
+
+def returns(result):
+    """{kind: how many}: whether ranks came back from "main", a "snapshot" or a "checkpoint".
+
+    An incarnation that died before it was back does not count.
+    """
+    found = collections.Counter()
+    for event in result.events:
+        if event["event"] in ("live", "finalize") and "took_ms" in event:
+            place = event.get("from", "main")
+            found[next((k for k in ("snapshot", "checkpoint") if k in place), "main")] += 1
+    return found
+
+
+def check_kinds(counted, way, most=None):
+    """At least half of the returns were from where they should be, `most` if that is given."""
+    wanted = sum(counted[kind] for kind in most or MOST[way])
+    if not counted or 2 * wanted < sum(counted.values()) or counted[NONE[way]]:
+        raise harness.Failure(f"returns of a schedule for {way}: {dict(counted)}")
+
+
+def counts_returns(function):
+    """A schedule of a Test and a way whose returns must be of the way's kind.
+
+    It may itself return the kinds that most of them must be of.
+    """
+
+    @functools.wraps(function)
+    def run(t, way="versions", **arguments):
+        t.returns, t.late = collections.Counter(), 0
+        most = function(t, way=way, **arguments)
+        check_kinds(t.returns, way, most)
+        print(f"returns: {dict(t.returns)}; {t.late} mocks fired behind their place", flush=True)
+
+    return run
+
+
+def with_ways(names, ways=("versions", "auto", "images")):
+    """Variants: the names alone are of versions, the others have the way behind them."""
+    return [name if way == "versions" else f"{name}_{way}" for way in ways for name in names]
+
+
+def split_way(name):
+    """(name, way) of what with_ways() made."""
+    head, _, way = name.rpartition("_")
+    return (head, way) if way in WAYS else (name, "versions")
+
+
+def check_mocks(result, mocks):
+    """Every mock killed its rank, in its incarnation, once, and nobody else died.
+
+    Where it says, unless the incarnation goes on from a snapshot. Returns how many fired later.
+    """
+    deaths = sorted((d["rank"], d["incarnation"]) for d in result.named("death"))
+    wanted = sorted((rank, incarnation) for rank, _, _, incarnation in mocks)
+    require(deaths == wanted, f"the deaths (rank, incarnation): {deaths}, not {wanted}", result)
+    causes = {d["cause"] for d in result.named("death")}
+    require(causes <= set(KILLED), f"deaths by something else: {causes}", result)
+    found = [(tuple(map(int, place)), late) for *place, late in MOCK_LINE.findall(result.err)]
+    said = collections.Counter(place for place, _ in found)
+    require(said == collections.Counter(mocks), f"mocks that fired: {said}, not {mocks}", result)
+    late = [place for place, is_late in found if is_late]
+    require(all(death > 0 for *_, death in late), f"late in a first incarnation: {late}", result)
+    return len(late)
+
+
+def judge(t, ranks, expected, result):
+    """The output, the exit code, the returns."""
+    require(result.code == 0, f"exit code {result.code}", result)
+    same = sorted_lines(result.out) == sorted_lines(expected.out)
+    require(same, f"the output is not\n{expected.out[-2000:]}", result)
+    harness.check_returns(result, ranks)
+    t.returns = getattr(t, "returns", collections.Counter()) + returns(result)
+
+
+def survives(t, ranks, *command, mocks=(), way="versions", flags=(), limit_s=harness.LIMIT_S):
+    """Runs a program with deaths, and compares it with a run without. Returns its result."""
+    if way == "images":
+        command = (*command, REST)
+    expected = t.undisturbed(ranks, *command)
+    require(len(expected.out.splitlines()) >= ranks, "not a line from each rank", expected)
+    words = ["mock=" + ",".join(map(str, mock)) for mock in mocks]
+    flags = [*WAYS[way], "--max-restarts", max([1] + [m[3] + 1 for m in mocks]), *flags]
+    result = t.run(ranks, *command, *words, flags=flags, limit_s=limit_s)
+    judge(t, ranks, expected, result)
+    late = check_mocks(result, mocks)
+    require(way == "images" or late == 0, "a mock fired behind its place", result)
+    t.late = getattr(t, "late", 0) + late
+    return result
+
+
+def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
+    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within so long after the last.
+
+    Returns how many ranks died.
+    """
+    if way == "images":
+        command = (*command, REST)
+    expected = t.undisturbed(ranks, *command)
+
+    def interfere(job):
+        job.until_event("init", rank=0)
+        for _ in range(deaths):
+            job.run_for(t.rng.uniform(0, within_s))
+            job.kill(*t.rng.sample(range(ranks), t.rng.choice([1, 1, 1, 2, ranks])))
+
+    flags = [*WAYS[way], "--max-restarts", 1000, *flags]
+    result = t.run(ranks, *command, flags=flags, interfere=interfere)
+    judge(t, ranks, expected, result)
+    harness.check_deaths(result, [])
+    return len(result.named("death"))
