@@ -159,7 +159,7 @@ class BasicRank {
     if (state == 1) {
       rooms_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
     } else {
-      rooms_.tell_with_replay(wire::MessageType::kFinalized, 0, 0);
+      rooms_.tell_with_replay(wire::MessageType::kFinalized, 0);
     }
   }
 

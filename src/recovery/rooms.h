@@ -128,11 +128,11 @@ struct Rooms {
     control->live_since.store(progress.ordinal, std::memory_order_relaxed);
     replay_clock.stop();
     if (incarnation == 0) return;
-    tell_with_replay(wire::MessageType::kLive, static_cast<std::int32_t>(loaded_version),
-                     progress.replayed);
+    tell_with_replay(wire::MessageType::kLive, progress.replayed);
   }
   // kLive or kFinalized.
-  void tell_with_replay(wire::MessageType type, std::int32_t code, std::uint64_t value) {
+  void tell_with_replay(wire::MessageType type, std::uint64_t value) {
+    const auto code = static_cast<std::int32_t>(loaded_version);
     char text[24] = "";
     const int bytes = incarnation == 0
                           ? 0

@@ -16,8 +16,8 @@
 //                                text = nanoseconds in calls of MPI until here, since MPI_Init
 //                                (scaled from samples), in decimal
 //   kFinalized    rank -> agent  MPI_Finalize is about to return: the exit code is now the
-//                                program's; text as in kLive, of a rank that was not live; empty
-//                                in a first incarnation
+//                                program's; code and text as in kLive, of a rank that was not
+//                                live; text empty in a first incarnation
 //   kAbort        rank -> agent  MPI_Abort(code) or a fatal MPI error (text says which and where)
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
@@ -106,7 +106,7 @@ inline constexpr std::size_t kSecretBytes = 32;
 struct Message {
   MessageType type;
   std::uint32_t rank;
-  std::int32_t code;          // kAbort, kLive, kMark, kForked, kSignalled, kEnd
+  std::int32_t code;          // kAbort, kLive, kFinalized, kMark, kForked, kSignalled, kEnd
   std::uint32_t incarnation;  // kWelcome
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;

@@ -19,6 +19,12 @@ std::uint64_t number_in(const std::string& text) {
   return fault == std::errc{} ? number : 0;
 }
 
+// Of a kLive or kFinalized.
+RecoveryPoint from(const Message& message) {
+  if (message.code <= 0) return {};
+  return {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(message.code)};
+}
+
 }  // namespace
 
 RankMessages::RankMessages(const Loop& loop, const JobSegment& segment, RankOutputs& outputs,
@@ -39,14 +45,13 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       said.kind = Event::Kind::kFinalized;
       said.position = segment_.position(rank);
       said.replay_ns = number_in(std::exchange(said.text, {}));
+      said.from = from(message);
       calls_.feed({AgentEvent::Kind::kFinalized, rank, said.at_ns});
       break;
     case MessageType::kLive:
       said.kind = Event::Kind::kLive;
       said.replay_ns = number_in(std::exchange(said.text, {}));
-      if (message.code > 0) {
-        said.from = {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(message.code)};
-      }
+      said.from = from(message);
       break;
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);
