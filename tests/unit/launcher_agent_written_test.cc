@@ -121,6 +121,32 @@ refuse 0 on 6: it is not the written image that it was started for
 )");
 }
 
+TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
+  AgentCore core(1);
+  EXPECT_FALSE(core.needs_written(0));
+  core.resume({7}, {3});
+  EXPECT_TRUE(core.needs_written(0));
+  core.restore(0);
+  core.step({AgentEvent::Kind::kSpawned, 0, 1, 10});
+  AgentEvent woken{AgentEvent::Kind::kWoken, 0, 2, 10, 5};
+  woken.incarnation = 3;
+  core.step(woken);
+  core.step({AgentEvent::Kind::kInitialized, 0, 3});
+  EXPECT_TRUE(core.needs_written(0));
+  core.want_snapshots();
+  AgentEvent image{AgentEvent::Kind::kImage, 0, 4, 20, 6};
+  image.number = 8;
+  image.incarnation = 3;
+  core.step(image);
+  ASSERT_TRUE(core.has_image(0));
+  EXPECT_FALSE(core.needs_written(0));
+  core.written({8});
+  core.step({AgentEvent::Kind::kImageEnded, 0, 5, 20});
+  EXPECT_TRUE(core.needs_written(0));
+  core.written({0});
+  EXPECT_FALSE(core.needs_written(0));
+}
+
 TEST(AgentWritten, ARankWhoseImageDiesWithItGoesOnFromTheWrittenOneIfThatIsTheSame) {
   const std::string kept = kUntilKept + "> 6 written 0 image=1\n";
   const std::string both_die = R"(

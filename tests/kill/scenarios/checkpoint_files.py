@@ -317,9 +317,10 @@ def resume_of_a_script(t):
     text = f"#!/bin/sh\nexec {t.program('checkpoints')} \"$@\"\n"
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         path = f"{place}/checkpoints"
-        result = t.run(2, t.script("wrap", text), "model=8", flags=["--checkpoint-dir", path])
+        flags = ["--checkpoint-dir", path, *KINDS["versions"]]
+        result = t.run(2, t.script("wrap", text), "model=8", flags=flags)
         require(result.code == 0, f"exit code {result.code}", result)
-        flags = ["--checkpoint-dir", path, "--resume"]
+        flags += ["--resume"]
         result = t.run(2, t.script("wrap", text), "model=8", flags=[*flags, *until(6)])
         require(result.code == 0, f"exit code {result.code}", result)
         require("going on from checkpoint 4\n" in result.err, "it did not go on", result)

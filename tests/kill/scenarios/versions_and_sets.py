@@ -11,7 +11,7 @@ from scenarios.written_images import place, require_whole, sets_in
 
 RANKS = 3
 # The first version comes after several sets.
-SLOW = ("checkpoints", "versions=3", "steps=300", "pause_us=1500")
+SLOW = ("checkpoints", "versions=3", "steps=100", "pause_us=6000")
 LAZY = ("checkpoints", "versions=300", "lazy=1", "pause_us=2000")
 
 
