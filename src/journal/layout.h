@@ -84,6 +84,8 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> unproven;
   // Any rank, 0 -> 1: the program marks its set-up, so calls that it has not marked are none.
   std::atomic<std::uint32_t> marks_set_up;
+  // The first rank of which no image is possible, 0 -> 1: it has said what follows from that.
+  std::atomic<std::uint32_t> decision_told;
   // Counted up, by the agent or a rank, when there is something that ranks heed as they enter an
   // operation: a snapshot is wanted, marks have moved, the journal is full.
   std::atomic<std::uint32_t> notices;

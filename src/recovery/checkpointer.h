@@ -337,6 +337,8 @@ class Checkpointer {
 
   // By the first rank of which no image is possible, behind the first checkpoint of the job.
   void tell_decision(std::uint64_t v, journal::Return decided) {
+    // By a former incarnation.
+    if (r_.header->decision_told.load(std::memory_order_relaxed) != 0) return;
     std::uint32_t without_version = kNobody;
     for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
       const journal::Version* slot = r_.peers.version(r, v);
@@ -362,6 +364,7 @@ class Checkpointer {
                     text_of(r_.peers.version(without_version, v)->fault));
     }
     r_.notice(text);
+    r_.header->decision_told.store(1, std::memory_order_relaxed);
   }
   static const char* text_of(journal::VersionFault fault) {
     switch (fault) {
