@@ -5,7 +5,6 @@ prepare functions, its installation, and ranks that are killed.
 REJOIN_FTRUN, REJOIN_LIBRARY_DIR: what is tested (build/bin/ftrun and build/lib).
 """
 
-import collections
 import os
 import re
 import shutil
@@ -254,18 +253,15 @@ class Killed(unittest.TestCase):
         self.test = harness.Test(self.id(), FTRUN, HERE, seed=1, long=False)
         self.addCleanup(self.test.close)
         self.command = (sys.executable, f"{HERE}/rounds.py", self.rounds)
-        self.returns = collections.Counter()
 
     def operations(self):
         return self.test.undisturbed(RANKS, *self.command, flags=self.flags).operations(0)
 
     def recovers(self, *kills):
-        result = self.test.recovers(RANKS, *self.command, kills=kills, flags=self.flags)
-        self.returns += mock_deaths.returns(result)
-        return result
+        return self.test.recovers(RANKS, *self.command, kills=kills, flags=self.flags)
 
     def check_returns(self, most=None):
-        mock_deaths.check_kinds(self.returns, self.way, most)
+        mock_deaths.check_kinds(self.test.returns, self.way, most)
 
     def test_everywhere(self):
         for point in ("init", *range(1, self.operations() + 1, self.step), "finalize"):

@@ -70,9 +70,9 @@ def deaths(way):
 @scenario(limit_s=180, sweeps=True, way=list(WAYS))
 @counts_returns
 def every_form(t, way):
-    """One kind of death for each form, in turn; --long: all kinds, six times."""
-    for number, form in enumerate(forms(way)):
-        kinds = deaths(way)
+    """One kind of death for some of the forms, in turn; --long: for all, all kinds, six times."""
+    kinds, chosen = deaths(way), list(forms(way))
+    for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, 12)):
         for kind in kinds * 6 if t.long else [kinds[number % len(kinds)]]:
             survives(t, 3, *form, mocks=kind(t, 3, form), way=way)
 
@@ -93,22 +93,13 @@ def from_outside(t, name):
     """SIGKILL to one rank, some or all of them, whenever it comes."""
     ranks, way = split_way(name)
     chosen = list(forms(way))
-    died = 0
-    for form in chosen if t.long else t.rng.sample(chosen, 4):
+    for form in chosen if t.long else t.rng.sample(chosen, 3):
         for _ in range(4 if t.long else 1):
-            command = [*form, "rounds=60"]
             many = 6 if int(ranks) == 3 else 3
-            died += is_killed_at_random(
-                t, int(ranks), *command, way=way, deaths=many, within_s=0.2)
-    require_deaths(died)
+            command = [*form, "rounds=60" if way == "images" else "rounds=400"]
+            is_killed_at_random(t, int(ranks), *command, way=way, deaths=many, within_s=0.2)
     # Many of them come before there is anything to go back to.
     check_kinds(t.returns, way, [*MOST[way], *(["main"] if way == "versions" else [])])
-    print(f"{died} deaths, returns: {dict(t.returns)}", flush=True)
-
-
-def require_deaths(count):
-    if count == 0:
-        raise harness.Failure("nobody died")
 
 
 @scenario(limit_s=60, way=["auto", "images"])
@@ -126,8 +117,8 @@ def place_that_does_not_exist(t, way):
         return
     ahead = f"mock=1,{ROUNDS - 1},{CHECKPOINT + 1},1"
     survives(t, 3, *form, ahead, mocks=[(1, 4, 1, 0)], way=way)
-    survives(t, 3, *form, mocks=[(1, 4, 1, 0), (1, 0, 99, 1)], way=way)
-    require_deaths(t.late)
+    result = survives(t, 3, *form, mocks=[(1, 4, 1, 0), (1, 0, 99, 1)], way=way)
+    require(result.late_mocks == 1, "it is not said that it is behind its place", result)
 
 
 # ----------------------------------------------------------------------------- a program that learns
@@ -151,11 +142,11 @@ def boost(t, way, kills=()):
 def learning(t, way):
     """A death in every k-th operation of a rank; --long: of every rank, k being small."""
     last = t.undisturbed(3, *BOOST).operations(0)
-    step = max(1, last // (150 if t.long else 6))
+    step = max(1, last // (150 if t.long else 2))
     for rank in range(3):
         for point in range(1 + rank, last + 1, step):
             boost(t, way, kills=[Kill(rank, point, t.rng.choice(harness.MOMENTS))])
-    for _ in range(60 if t.long else 2):
+    for _ in range(60 if t.long else 1):
         point = t.rng.randint(1, last)
         boost(t, way, kills=[Kill(rank, point, "inside") for rank in range(3)])
 
@@ -163,10 +154,8 @@ def learning(t, way):
 @scenario(limit_s=240, sweeps=True, way=["auto", "images"])
 @counts_returns
 def learning_from_outside(t, way):
-    died = 0
-    for _ in range(60 if t.long else 2):
-        died += is_killed_at_random(t, 3, *BOOST, way=way, deaths=8, within_s=0.2)
-    require_deaths(died)
+    for _ in range(60 if t.long else 1):
+        is_killed_at_random(t, 3, *BOOST, way=way, deaths=8, within_s=0.2)
 
 
 @scenario(limit_s=60)

@@ -4,7 +4,7 @@
 //
 //   cache [rounds=5] [unmarked=1] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// unmarked: the histogram is not marked, which ends the job when a rank is restarted.
+// unmarked: nothing is marked, which ends a job of versions when a rank is restarted.
 //
 // Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
 #include "recover.h"
@@ -40,7 +40,7 @@ Histogram make_histogram(int columns, int version, bool is_bootstrap) {
   if (rabit::GetRank() == 0) {
     for (int i = 0; i < columns; ++i) histogram.cuts.push_back(static_cast<float>(i) + 0.5f);
   }
-  rabit::Broadcast(&histogram.cuts, 0, true);
+  rabit::Broadcast(&histogram.cuts, 0, is_bootstrap);
   rabit::utils::Check(histogram.cuts.size() == static_cast<std::size_t>(columns) &&
                           histogram.cuts.back() == static_cast<float>(columns) - 0.5f,
                       "[%d] wrong cuts", rabit::GetRank());
@@ -56,7 +56,7 @@ Histogram make_histogram(int columns, int version, bool is_bootstrap) {
   rabit::utils::Check(version == 0 || !prepared, "[%d] the histogram was prepared at version %d",
                       rabit::GetRank(), version);
   std::vector<float> more(kBins, 2.0f);
-  sum_all(&more, true);
+  sum_all(&more, is_bootstrap);
   const int n = rabit::GetWorldSize();
   for (int i = 0; i < kBins; ++i) {
     const std::size_t at = static_cast<std::size_t>(i);
