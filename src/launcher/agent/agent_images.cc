@@ -92,7 +92,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       control->kept_image.store(a.number, std::memory_order_seq_cst);
       newest_snapshot_[a.rank].at_ns = loop_.now_ns();
       ++totals_.snapshots;
-      image_kept();
+      remove_superseded_sets();
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kEndImage:
