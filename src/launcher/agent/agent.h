@@ -97,7 +97,6 @@ class Agent {
   void end_awaited_images();
   void look_at_set();
   void on_set_outcome();
-  void image_kept();
   void remove_superseded_sets();
   void give_up_set();
   void tell_no_set(const std::string& why);

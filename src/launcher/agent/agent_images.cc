@@ -94,7 +94,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       newest_snapshot_[a.rank].at_ns = loop_.now_ns();
       if (core_.all_made_at_checkpoint()) snapshots_.half_came();
       ++totals_.snapshots;
-      image_kept();
+      remove_superseded_sets();
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kEndImage:

@@ -167,13 +167,6 @@ void Agent::on_set_outcome() {
   reporter_.happened(written);
 }
 
-// What waited for it: versions of the program's own files, and sets that a rank needed.
-void Agent::image_kept() {
-  if (!checkpoints_) return;
-  checkpoints_->image_kept();
-  remove_superseded_sets();
-}
-
 // A version takes the place of all sets, in the order that checkpoint_files.h says.
 void Agent::remove_superseded_sets() {
   if (!sets_ || sets_removed_ || !checkpoints_->has_written()) return;

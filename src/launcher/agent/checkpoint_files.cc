@@ -360,14 +360,6 @@ void CheckpointWriter::offer(std::uint64_t version) {
   wake_.notify_one();
 }
 
-void CheckpointWriter::image_kept() {
-  {
-    const std::lock_guard lock(mutex_);
-    image_kept_ = true;
-  }
-  wake_.notify_one();
-}
-
 void CheckpointWriter::finish() {
   if (!thread_.joinable()) return;
   {
@@ -380,20 +372,12 @@ void CheckpointWriter::finish() {
 
 void CheckpointWriter::run() {
   std::unique_lock lock(mutex_);
-  for (bool ending = false; !ending;) {
-    wake_.wait(lock, [this] { return ending_ || image_kept_ || offered_ > looked_at_; });
-    ending = ending_;
-    image_kept_ = false;
-    if (offered_ > looked_at_) {
-      const std::uint64_t version = looked_at_ = offered_;
-      lock.unlock();
-      const Outcome outcome = look_at(version);
-      lock.lock();
-      note(version, outcome);
-    }
+  for (;;) {
+    wake_.wait(lock, [this] { return ending_ || offered_ > looked_at_; });
+    if (offered_ <= looked_at_) return;
+    const std::uint64_t version = looked_at_ = offered_;
     lock.unlock();
-    const std::uint64_t version = next_of_waiting(ending);
-    const Outcome outcome = version != 0 ? write(version, {}) : Outcome();
+    const Outcome outcome = look_at(version);
     lock.lock();
     note(version, outcome);
   }
@@ -452,39 +436,9 @@ CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version, const
     if (slots[r]->fault == journal::VersionFault::kNone) continue;
     fault = {.kind = Outcome::Kind::kFault, .rank = r, .fault = slots[r]->fault};
   }
-  const bool is_fault = fault.kind == Outcome::Kind::kFault;
-  if (!is_fault && has_model) return write(version, slots);
-  if (!are_still_of(version, slots)) return {};
-  if (is_fault) return fault;
-  waiting_.push_back(version);
-  return {};
-}
-
-std::uint64_t CheckpointWriter::next_of_waiting(bool at_end) {
-  if (waiting_.empty()) return 0;
-  const std::uint64_t behind = at_end ? waiting_.back() : behind_images();
-  const auto end = std::upper_bound(waiting_.begin(), waiting_.end(), behind);
-  if (end == waiting_.begin()) return 0;
-  const std::uint64_t newest = *std::prev(end);
-  waiting_.erase(waiting_.begin(), end);
-  return newest;
-}
-
-std::uint64_t CheckpointWriter::behind_images() const {
-  std::byte* base = segment_.base();
-  std::uint64_t behind = ~std::uint64_t{0};
-  if (segment_.header()->goes_back_to.load() == journal::Return::kVersions) return behind;
-  for (std::uint32_t r = 0; r < segment_.header()->ranks; ++r) {
-    const std::atomic<std::uint64_t>& kept = engine::control_of(base, r)->kept_image;
-    const std::uint64_t number = kept.load(std::memory_order_acquire);
-    const journal::Image* image = number != 0 ? journal::find_image(base, r, number) : nullptr;
-    if (image == nullptr) return 0;
-    behind = std::min(behind, image->version);
-    // Its slot is used again only when another image is kept, which wakes this thread once more.
-    journal::order_stores();  // and loads
-    if (kept.load(std::memory_order_acquire) != number) return 0;
-  }
-  return behind;
+  if (fault.kind == Outcome::Kind::kFault) return are_still_of(version, slots) ? fault : Outcome();
+  const bool of_versions = segment_.header()->goes_back_to.load() == journal::Return::kVersions;
+  return has_model || of_versions ? write(version, slots) : Outcome();
 }
 
 CheckpointWriter::Slots CheckpointWriter::slots_of(std::uint64_t version) const {
@@ -511,10 +465,9 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   head.ranks = segment_.header()->ranks;
   head.version = version;
   head.texts_bytes = texts_.size();
-  const journal::Buffer none = {};
-  const journal::Buffer global = slots.empty() ? none : slots[0]->global;
-  std::vector<journal::Buffer> models(head.ranks, none);
-  for (std::uint32_t r = 0; r < slots.size(); ++r) models[r] = slots[r]->local;
+  const journal::Buffer global = slots[0]->global;
+  std::vector<journal::Buffer> models;
+  for (const journal::Version* slot : slots) models.push_back(slot->local);
   // A slot that is used again while it is read here may say anything of its place.
   if (!are_still_of(version, slots)) return {};
   head.global_bytes = global.bytes;

@@ -125,10 +125,10 @@ Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 // While it writes one, others pass; the newest is written at the end. Removes what a writer that
 // was killed has left half written in the directory.
 //
-// A version without a model says that the program's own files are of that version. While a rank
-// might go back to an image from before it, that rank would write those files again; so such a
-// version is written only when the kept image of every rank lies behind it. In a job of versions,
-// and at the end, no rank goes back to one.
+// A version without a model says that the program's own files are of that version. A program has
+// files of the newest two only, and in a job of images it is many versions ahead of what has been
+// written; a rank that goes back to an image writes those files again, too. So such a version is
+// written in a job of versions only: a job of images goes on from its sets.
 //
 // Thread safety: all but the constructor's and destructor's work may be asked for from one thread
 // while the writer's own runs.
@@ -141,10 +141,7 @@ class CheckpointWriter {
 
   // This version is committed, and every rank has kept its models.
   void offer(std::uint64_t version);
-  // The agent keeps another image of some rank.
-  void image_kept();
   // Writes the newest version that was offered, unless it is written, and ends the thread.
-  // REQUIRES that no rank will go back to an image.
   void finish();
 
   // Readable when there may be news.
@@ -158,7 +155,8 @@ class CheckpointWriter {
  private:
   struct Outcome {
     enum class Kind {
-      kNothing,  // there was nothing to do, or ranks have used its slots again: a newer one comes
+      kNothing,  // ranks have used its slots again, and a newer one comes; or it is not to be
+                 // written
       kWritten,
       kFailed,  // `error`
       kFault,   // `rank`, `fault`: nobody can begin there
@@ -174,13 +172,8 @@ class CheckpointWriter {
   // --- The thread's, without the mutex.
   Outcome look_at(std::uint64_t version);
   Outcome look_at(std::uint64_t version, const Slots& slots);
-  // The newest one whose state is in files of the program's, if it may be written now; 0: none.
-  std::uint64_t next_of_waiting(bool at_end);
-  // The newest version that no rank goes back to an image from before.
-  std::uint64_t behind_images() const;
   Slots slots_of(std::uint64_t version) const;  // empty: ranks have used one again
   static bool are_still_of(std::uint64_t version, const Slots& slots);
-  // slots: of the models, read while it is written; empty: no rank has any.
   Outcome write(std::uint64_t version, const Slots& slots);
   Outcome put_in_place(std::uint64_t version);
   void remove_old(std::uint64_t newest);
@@ -192,13 +185,11 @@ class CheckpointWriter {
 
   const JobSegment& segment_;
   const std::string directory_;
-  const std::string texts_;             // of each file
-  std::vector<std::uint64_t> waiting_;  // versions without a model, in order; the thread's
+  const std::string texts_;  // of each file
   std::mutex mutex_;
   std::condition_variable wake_;
   std::uint64_t offered_ = 0;
   std::uint64_t looked_at_ = 0;
-  bool image_kept_ = false;
   bool ending_ = false;
   int error_ = 0;                  // of the newest version that was tried; 0: it was written
   std::uint32_t told_faults_ = 0;  // a bit for each kind
