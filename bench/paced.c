@@ -1,8 +1,8 @@
 // What checkpoints cost a program that makes one each millisecond: paced CHECKPOINTS KIB [US]
 //
 // An iteration computes for US microseconds (default 1000), then calls one Allreduce and makes a
-// checkpoint of KIB KiB. Prints the seconds of all iterations at rank 0, from the processor's counter:
-// the clocks of a restarted rank repeat what they said before.
+// checkpoint of KIB KiB. Prints the seconds of all iterations at rank 0, from the processor's
+// counter: the clocks of a restarted rank repeat what they said before.
 
 #include <mpi.h>
 #include <stdio.h>

@@ -33,11 +33,12 @@ extern "C" {
  * is rejoin_error(). Nothing has been changed then. */
 enum {
   REJOIN_ERR_ARGUMENT =
-      -1,                 /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
-  REJOIN_ERR_STATE = -2,  /* not possible here: a second load, a load after a checkpoint */
-  REJOIN_ERR_MODEL = -3,  /* another rank is elsewhere: no checkpoint, end the job (MPI_Abort) */
-  REJOIN_ERR_MEMORY = -4, /* the bootstrap phase left more than --bootstrap-limit (jobs of versions) */
-  REJOIN_ERR_KEY = -5     /* a bootstrap key that was used before */
+      -1,                /* a null pointer with a size, or not between MPI_Init and MPI_Finalize */
+  REJOIN_ERR_STATE = -2, /* not possible here: a second load, a load after a checkpoint */
+  REJOIN_ERR_MODEL = -3, /* another rank is elsewhere: no checkpoint, end the job (MPI_Abort) */
+  REJOIN_ERR_MEMORY =
+      -4,             /* the bootstrap phase left more than --bootstrap-limit (jobs of versions) */
+  REJOIN_ERR_KEY = -5 /* a bootstrap key that was used before */
 };
 
 /* Text of the newest failure of this process; "" if there was none. Valid until the next call. */
@@ -47,16 +48,16 @@ const char* rejoin_error(void);
 
 /* Where to go on; 0 at the beginning (then the pointers are NULL and the sizes 0). In a job of
  * versions, of which no images are made, a rank that was started again is given the newest version
- * that all ranks have made. In any other job each process of a rank is given the same: what --resume
- * has begun with, or 0. *global, *local: the models, in shared memory, 64-byte aligned; read only;
- * valid until the second checkpoint from here. Any of the four pointers may be NULL. Call it once,
- * before the first checkpoint; not collective, never waits. */
+ * that all ranks have made. In any other job each process of a rank is given the same: what
+ * --resume has begun with, or 0. *global, *local: the models, in shared memory, 64-byte aligned;
+ * read only; valid until the second checkpoint from here. Any of the four pointers may be NULL.
+ * Call it once, before the first checkpoint; not collective, never waits. */
 int rejoin_load(const void** global, size_t* global_bytes, const void** local, size_t* local_bytes);
 
 /* "All that happened before this is in my models." Collective over MPI_COMM_WORLD: every rank calls
  * it at the same place. global: the same bytes at every rank, kept once a host; local: this rank's
- * own. Either may be NULL with 0 bytes. Waits until every rank has called it. In a job of versions it
- * copies both before it returns, and the journal is truncated: memory that only earlier versions
+ * own. Either may be NULL with 0 bytes. Waits until every rank has called it. In a job of versions
+ * it copies both before it returns, and the journal is truncated: memory that only earlier versions
  * need is used again. Where images protect the job it copies them only if they are to be written to
  * --checkpoint-dir. Global models that differ by rank end the job. Returns the new version. */
 int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local,
@@ -67,8 +68,8 @@ typedef struct rejoin_stream rejoin_stream;
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes);
 
 /* The same, but `serialize(model, to)` is called only when it is worth it: every few versions, or
- * when the journal has grown, and always within this call. In between a checkpoint is a number; in a
- * job of versions a restarted rank replays from the newest version that was written. Where images
+ * when the journal has grown, and always within this call. In between a checkpoint is a number; in
+ * a job of versions a restarted rank replays from the newest version that was written. Where images
  * protect the job, without --checkpoint-dir, nothing is written behind the second. `serialize` must
  * write the same bytes at every rank and must not call MPI. */
 int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), void* model);
@@ -82,14 +83,14 @@ int rejoin_version(void);
 /* The following say something about the next MPI collective that this rank calls; they communicate
  * nothing. What was said last counts. */
 
-/* It belongs to the bootstrap phase, the set-up between rejoin_load and the first iteration. In a job
- * of versions every incarnation does that, a restarted one when the others are long past it, and is
- * then given its result again. In any other job the mark says nothing. key: a name of its own, for
- * one operation. NULL: the call site, and how often an operation was marked there. Barrier, Bcast,
- * Allreduce, Allgather and making communicators only. A program that marks anything is taken at its
- * word: what it has not marked is no set-up. "": nothing is marked, but so is the word given, of a
- * program whose set-up has no operations. Returns 0, or an error if this process has used the key
- * for another operation; that operation fails then, too. */
+/* It belongs to the bootstrap phase, the set-up between rejoin_load and the first iteration. In a
+ * job of versions every incarnation does that, a restarted one when the others are long past it,
+ * and is then given its result again. In any other job the mark says nothing. key: a name of its
+ * own, for one operation. NULL: the call site, and how often an operation was marked there.
+ * Barrier, Bcast, Allreduce, Allgather and making communicators only. A program that marks anything
+ * is taken at its word: what it has not marked is no set-up. "": nothing is marked, but so is the
+ * word given, of a program whose set-up has no operations. Returns 0, or an error if this process
+ * has used the key for another operation; that operation fails then, too. */
 int rejoin_bootstrap(const char* key);
 
 /* It is called from here, not from where the MPI function is called; for libraries that wrap MPI.
@@ -130,8 +131,8 @@ void rejoin_notice(const char* text);
  *   MPI_Pcontrol(REJOIN_PCONTROL_BOOTSTRAP, key);
  *
  * The load copies the global model, if there is one; its size must be the same. A checkpoint with
- * NULL, (size_t)0: the program keeps its state by itself. key: const char*, as for rejoin_bootstrap.
- * A failure ends the job with its text. */
+ * NULL, (size_t)0: the program keeps its state by itself. key: const char*, as for
+ * rejoin_bootstrap. A failure ends the job with its text. */
 enum {
   REJOIN_PCONTROL_LOAD = 0x524a01,
   REJOIN_PCONTROL_CHECKPOINT = 0x524a02,

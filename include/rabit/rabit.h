@@ -94,9 +94,9 @@ inline void TrackerPrintf(const char* format, ...);
 // is_bootstrap: the operation belongs to the bootstrap phase after LoadCheckPoint: every
 // incarnation of a rank that begins at a checkpoint does it before the iterations, when the others
 // are long past it, and is given its result again. It is found by where it is called from, and by
-// how often it was called there. That place is the last three arguments; leave them to the compiler,
-// unless you wrap these functions. What an incarnation does before LoadCheckPoint needs no mark, and
-// nothing does where ranks go back to snapshots.
+// how often it was called there. That place is the last three arguments; leave them to the
+// compiler, unless you wrap these functions. What an incarnation does before LoadCheckPoint needs
+// no mark, and nothing does where ranks go back to snapshots.
 
 // Gives `size` bytes of rank `root` to all.
 inline void Broadcast(void* data, std::size_t size, int root, bool is_bootstrap = false,

@@ -25,8 +25,8 @@ enum class Frozen : std::uint8_t {
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
-                        std::uint64_t* place, const char* text, char* why,
-                        wire::MessageType type, std::uint64_t number) {
+                        std::uint64_t* place, const char* text, char* why, wire::MessageType type,
+                        std::uint64_t number) {
   // The segment, and who I am.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;

@@ -12,8 +12,8 @@ namespace rejoin::process_image {
 // now and then what the kernel takes to look at each page of this process and of the journal
 // (/proc/self/smaps; at most 0.5 % of the time, if the program is not known to use MADV_DONTFORK).
 bool can_be_cloned(char* why, std::size_t size);
-// Of what stands against it, only what stays: threads, and memory that is shared with others or that
-// clones are not given. Children, timers and pending signals pass.
+// Of what stands against it, only what stays: threads, and memory that is shared with others or
+// that clones are not given. Children, timers and pending signals pass.
 bool can_ever_be_cloned(char* why, std::size_t size);
 
 // Whether this process can become a child of the agent: it is that already, or a clone can move to

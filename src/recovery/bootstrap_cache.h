@@ -94,9 +94,9 @@ class BootstrapCache {
 
   // --- Operations that are not marked
 
-  // Whether an operation that is about to be executed is unproven: a rank that has begun at a version
-  // calls it from a place that it has called only in its bootstrap phase. Of a program that marks
-  // its set-up none is.
+  // Whether an operation that is about to be executed is unproven: a rank that has begun at a
+  // version calls it from a place that it has called only in its bootstrap phase. Of a program that
+  // marks its set-up none is.
   bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
     if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
       return false;

@@ -1,8 +1,8 @@
 // Checkpoints: commit and load. PROTOCOL.md, "Which recovery points" and "Checkpoints".
 //
-// A checkpoint always counts and meets. What else it does depends on the kind of recovery point that
-// the job has: in a job of versions it is one; in a job of images it is none, and models are copied
-// only of versions that are written to files. Until that is decided, it is made as one.
+// A checkpoint always counts and meets. What else it does depends on the kind of recovery point
+// that the job has: in a job of versions it is one; in a job of images it is none, and models are
+// copied only of versions that are written to files. Until that is decided, it is made as one.
 #pragma once
 
 #include <algorithm>
@@ -70,8 +70,8 @@ class Checkpointer {
 
   // Where to go on. Once, before the first checkpoint; never waits, and decides nothing. Fails with
   // kRefused. In a job of versions: at the newest committed one, else at what the job was resumed
-  // from. In any other job the answer is the latter in every incarnation, so that all of them do the
-  // same from main on.
+  // from. In any other job the answer is the latter in every incarnation, so that all of them do
+  // the same from main on.
   Status load(Loaded* loaded) {
     *loaded = {};
     if (r_.progress.load_called || r_.progress.version != 0) {
@@ -292,8 +292,8 @@ class Checkpointer {
     // Before anything else: the next incarnation has to know what it may go back to.
     const journal::Return decided = decide(v);
     if (v == r_.header->first_version + 1) tell_decision(v, decided);
-    const bool point = decided == journal::Return::kVersions ||
-                       engine::breaks(r_.host, Rule::kVersionsAreData);
+    const bool point =
+        decided == journal::Return::kVersions || engine::breaks(r_.host, Rule::kVersionsAreData);
     const journal::Version* mine = point ? r_.peers.version(r_.host.rank(), v) : nullptr;
     if (mine == nullptr) return;  // without a load there is nothing to go back to but main
     keep_what_is_there();
@@ -305,10 +305,10 @@ class Checkpointer {
     if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(decided);
   }
 
-  // The first checkpoint of the job decides, if no image was kept before. Every rank has said in its
-  // slot whether images of it are possible, and everybody computes the same from that. Versions are
-  // chosen only where some rank cannot have images and a process of each can begin at this version;
-  // images never go wrong, because a rank that has none goes back to main.
+  // The first checkpoint of the job decides, if no image was kept before. Every rank has said in
+  // its slot whether images of it are possible, and everybody computes the same from that. Versions
+  // are chosen only where some rank cannot have images and a process of each can begin at this
+  // version; images never go wrong, because a rank that has none goes back to main.
   journal::Return decide(std::uint64_t v) {
     using journal::Return;
     auto& word = r_.header->goes_back_to;
@@ -382,8 +382,8 @@ class Checkpointer {
     return "";
   }
 
-  // A job of versions: what is there so far stays for ever, since every incarnation runs through its
-  // set-up again. Zones begin behind the first checkpoint.
+  // A job of versions: what is there so far stays for ever, since every incarnation runs through
+  // its set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
     journal::Region<H>& region = r_.journal.region();
     if (region.recycling() || engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;

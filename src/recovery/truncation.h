@@ -1,5 +1,5 @@
-// What is truncated, by low-water marks: the cursors of the version or image that a rank keeps, behind
-// which it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
+// What is truncated, by low-water marks: the cursors of the version or image that a rank keeps,
+// behind which it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
 #pragma once
 
 #include <algorithm>

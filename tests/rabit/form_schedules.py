@@ -105,9 +105,9 @@ def from_outside(t, name):
 @scenario(limit_s=60, way=["auto", "images"])
 @counts_returns
 def place_that_does_not_exist(t, way):
-    """A mock fires at its place, or in a life that begins behind it; if there is none, never.
+    """A mock fires at its place, or in an incarnation that begins behind it; if there is none, never.
 
-    A life from a snapshot that begins behind a place cannot know whether it was there.
+    An incarnation from a snapshot that begins behind a place cannot know whether it was there.
     """
     form = ["forms", "model=global", "setup=behind"]
     if way == "auto":

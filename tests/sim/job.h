@@ -43,7 +43,7 @@ struct World {
   std::function<void(Player&)> body;  // what each rank does; a function of what it is given alone
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
-  bool checkpoints = false;  // it makes some
+  bool checkpoints = false;      // it makes some
   bool writes_versions = false;  // and they are written to files
   // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
   std::uint64_t snapshot_every_turns = 0;

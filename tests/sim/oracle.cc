@@ -423,8 +423,8 @@ const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
   return nullptr;
 }
 
-bool Oracle::gave(std::uint32_t rank, std::uint64_t v, const void* global,
-                  std::size_t global_bytes, const void* local, std::size_t local_bytes) const {
+bool Oracle::gave(std::uint32_t rank, std::uint64_t v, const void* global, std::size_t global_bytes,
+                  const void* local, std::size_t local_bytes) const {
   const auto given = versions_[rank].find(v);
   if (given == versions_[rank].end()) return false;
   const Models& models = given->second.models;

@@ -1,5 +1,5 @@
-// What writes versions to files, as far as ranks can tell: it reads the models of a committed version
-// from its slots, slowly, while ranks make others.
+// What writes versions to files, as far as ranks can tell: it reads the models of a committed
+// version from its slots, slowly, while ranks make others.
 #pragma once
 
 #include <cstdint>

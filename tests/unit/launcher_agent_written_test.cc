@@ -133,7 +133,7 @@ TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
   core.step(woken);
   core.step({AgentEvent::Kind::kInitialized, 0, 3});
   EXPECT_TRUE(core.needs_written(0));
-  core.want_snapshots();
+  core.want_snapshots(SnapshotRound::kAtOnce);
   AgentEvent image{AgentEvent::Kind::kImage, 0, 4, 20, 6};
   image.number = 8;
   image.incarnation = 3;

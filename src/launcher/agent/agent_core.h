@@ -135,8 +135,9 @@ enum class ImageRule : std::uint8_t {
   kRepeatUnmarked,     // what was wanted at a checkpoint and has not come is wanted at once later,
   kSameNumber,         // by its number, so that the image may be on its way already,
   kRepeatOnce,         // and once
-  kOnceAPeriod,  // a rank that has made this period's image at a checkpoint is not asked again
-  kAgainAtOnce,  // but if the journal has grown or an image was lost
+  kOnceAPeriod,        // a rank that has made this period's image at a checkpoint is not asked for
+                       // another
+  kAgainAtOnce,        // but if the journal has grown or an image was lost
 };
 
 // And about wrappers.

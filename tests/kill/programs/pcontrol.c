@@ -1,8 +1,8 @@
-// pcontrol DIRECTORY|model [versions=V] [pause_us=U] [files=F]
+// pcontrol DIRECTORY|model [versions=V] [pause_us=U]
 //
 // A program that says where its checkpoints are with MPI_Pcontrol and knows nothing else of Rejoin:
-// it prints the same under any MPI. It keeps its state in files of its own in DIRECTORY, F a rank
-// in turn (default 2), or gives it to MPI_Pcontrol.
+// it prints the same under any MPI. It keeps its state in files of its own in DIRECTORY, two a rank
+// in turn, or gives it to MPI_Pcontrol.
 
 #include "program.h"
 
@@ -14,10 +14,9 @@ typedef struct {
 } State;
 
 static State state;
-static int files;
 
 static void path_of(char* path, size_t size, const char* directory, int version) {
-  snprintf(path, size, "%s/state.%d.%d", directory, check_state.rank, version % files);
+  snprintf(path, size, "%s/state.%d.%d", directory, check_state.rank, version % 2);
 }
 
 /** As a whole or not at all: a rank that died after it had written a version, but before the others
@@ -67,7 +66,6 @@ int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   const int versions = (int)argument_number(argc, argv, "versions", 5);
   const long long pause = argument_number(argc, argv, "pause_us", 0);
-  files = (int)argument_number(argc, argv, "files", 2);
   const char* directory = argc > 1 ? argv[1] : "model";
   const int gives_model = strcmp(directory, "model") == 0;
   int version = 0;

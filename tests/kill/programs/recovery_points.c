@@ -8,8 +8,9 @@
 //   again      what is gathered in the first iteration, from a place of the root's own, is gathered
 //              again in the second half
 //
-// model   what a checkpoint is given: a global model; a local one as well; a function that writes it
-// load    before all operations but those of the communicator; behind the first ones; a second time
+// model   what a checkpoint is given: a global model; a local one as well; a function that writes
+// it load    before all operations but those of the communicator; behind the first ones; a second
+// time
 //         as well, and again in each iteration, which is refused; not at all
 // marks   none; rejoin_bootstrap(""), which says that what is not marked is no set-up; or a key for
 //         each operation of the set-up

@@ -261,7 +261,7 @@ def several(t, n, last):
 @scenario(n=[3, 10], model=["plain", "local", "lazy"], kind=["image", "version"], sweeps=True,
           limit_s=240)  # fmt: skip
 def points_several(t, n, model, kind):
-    """Several ranks die at once, or all, and again in their second life."""
+    """Several ranks die at once, or all, and again in their next incarnation."""
     options = ["threads=0", "marks=word"] if kind == "version" else []
     command = ("recovery_points", "again", f"model={model}", f"pause_us={500 * n}", "versions=40", *options)
     flags = ["--snapshots", "0.01" if n < 10 else "0.03"] if kind == "image" else ["--snapshots", "auto"]

@@ -102,10 +102,10 @@ def versions_after_sets_again(t):
         moments = list(WHEN)
         killed(where, *SLOW, when=WHEN["sets"](where), after=0.5)
         for _ in range(3):
-            life_s = t.rng.uniform(0.3, 1.2)
+            runs_s = t.rng.uniform(0.3, 1.2)
 
-            def interfere(job, life_s=life_s):
-                job.run_for(life_s)
+            def interfere(job, runs_s=runs_s):
+                job.run_for(runs_s)
                 job.process.kill()
 
             where.run(RANKS, *SLOW, resume=True, interfere=interfere)
@@ -207,28 +207,22 @@ def lazy_versions_of_images(t):
         only_versions(where, result)
 
 
-@scenario(limit_s=300, sweeps=True)
-def versions_in_own_files(t):
-    """The program has a file of each version. Versions wait for images, and are right."""
+@scenario(limit_s=300, way=["images", "versions"], sweeps=True)
+def versions_in_own_files(t, way):
+    """The program keeps its state in files of its own, two in turn: those of a version are written
+    over by the next but one. A job of images goes on from its sets; one of versions from those."""
+    flags = ["--snapshots", "off"] if way == "versions" else []
+    found = versions_in if way == "versions" else sets_in
     for _ in range(5 if t.long else 1):
         with place(t) as where:
-            # Deaths and all: a rank that is replayed writes its files again.
-            command = ("pcontrol", where.work, "versions=300", "pause_us=4000", "files=1000")
-            expected = t.run(RANKS, *command, leaves=())
-            leaves = os.listdir(where.work)
-            for name in leaves:
+            command = ("pcontrol", where.work, "versions=80", "pause_us=30000")
+            expected = t.run(RANKS, *command, flags=flags)
+            for name in os.listdir(where.work):
                 os.remove(f"{where.work}/{name}")
-
-            def interfere(job):
-                random_deaths(t, job, 4)
-                job.until(lambda: versions_in(where.sets), "there was a version")
-                job.run_for(t.rng.uniform(0, 0.3))
-                job.process.kill()
-
-            result = where.run(RANKS, *command, interfere=interfere)
-            require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
+            killed(where, *command, when=lambda job: found(where.sets), after=0.3, flags=flags)
+            if way == "images":
+                require(not versions_in(where.sets), "a version that says nothing", expected)
             deaths = lambda job: random_deaths(t, job, 4)
-            result = resumes_as_found(where, *command, interfere=deaths)
-            require(came_from(result, "the snapshot") == 0, "it was a job of images", result)
+            result = resumes_as_found(where, *command, interfere=deaths, flags=flags)
+            require(result.killed, "nobody was killed", result)
             require_whole(where, result, expected, RANKS)
-            only_versions(where, result)

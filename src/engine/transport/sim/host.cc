@@ -11,12 +11,12 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",     "Generation",  "SlotNone", "SlotContents", "SlotTag",  "Collect",
-      "Validate", "Stage",    "Staged",      "Reduced",  "Far",          "Payload",  "Record",
-      "Commit",   "Post",     "Posted",      "Written",  "Receive",      "Match",    "Matched",
-      "Consumed", "Outcome",  "Standing",    "Cancel",   "Announce",     "Ring",     "Intern",
-      "Model",    "Prepare",  "Acknowledge", "Decide",   "Mark",         "Cursors",  "Freeze",
-      "start",    "image",    "register",    "welcome",  "poll",         "sleep",    "operator",
+      "Enter",    "Look",    "Generation",  "SlotNone", "SlotContents", "SlotTag", "Collect",
+      "Validate", "Stage",   "Staged",      "Reduced",  "Far",          "Payload", "Record",
+      "Commit",   "Post",    "Posted",      "Written",  "Receive",      "Match",   "Matched",
+      "Consumed", "Outcome", "Standing",    "Cancel",   "Announce",     "Ring",    "Intern",
+      "Model",    "Prepare", "Acknowledge", "Decide",   "Mark",         "Cursors", "Freeze",
+      "start",    "image",   "register",    "welcome",  "poll",         "sleep",   "operator",
       "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
