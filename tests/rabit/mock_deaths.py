@@ -28,14 +28,19 @@ MOCK_LINE = re.compile(
 )
 
 
+ENOUGH_RETURNS = 40  # of fewer, on a busy machine, chance decides how many are of a kind
+
+
 def sorted_lines(text):
     return sorted(text.splitlines())
 
 
 def check_kinds(counted, way, most=None):
-    """At least half of the returns were from where they should be, `most` if that is given."""
+    """Of many returns at least half were from where they should be, `most` if that is given; of few
+    some."""
     wanted = sum(counted[kind] for kind in most or MOST[way])
-    if not counted or 2 * wanted < counted.total() or counted[NONE[way]]:
+    mostly = 2 * wanted >= counted.total() or counted.total() < ENOUGH_RETURNS
+    if not wanted or not mostly or counted[NONE[way]]:
         raise harness.Failure(f"returns of a schedule for {way}: {dict(counted)}")
 
 

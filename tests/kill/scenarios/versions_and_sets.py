@@ -207,22 +207,19 @@ def lazy_versions_of_images(t):
         only_versions(where, result)
 
 
-@scenario(limit_s=300, way=["images", "versions"], sweeps=True)
-def versions_in_own_files(t, way):
+@scenario(limit_s=300, sweeps=True)
+def versions_in_own_files(t):
     """The program keeps its state in files of its own, two in turn: those of a version are written
-    over by the next but one. A job of images goes on from its sets; one of versions from those."""
-    flags = ["--snapshots", "off"] if way == "versions" else []
-    found = versions_in if way == "versions" else sets_in
+    over by the next but one. So a job of images writes no versions of it, and goes on from its sets."""
     for _ in range(5 if t.long else 1):
         with place(t) as where:
             command = ("pcontrol", where.work, "versions=80", "pause_us=30000")
-            expected = t.run(RANKS, *command, flags=flags)
+            expected = t.run(RANKS, *command)
             for name in os.listdir(where.work):
                 os.remove(f"{where.work}/{name}")
-            killed(where, *command, when=lambda job: found(where.sets), after=0.3, flags=flags)
-            if way == "images":
-                require(not versions_in(where.sets), "a version that says nothing", expected)
+            killed(where, *command, when=lambda job: sets_in(where.sets), after=0.3)
+            require(not versions_in(where.sets), "a version that says nothing", expected)
             deaths = lambda job: random_deaths(t, job, 4)
-            result = resumes_as_found(where, *command, interfere=deaths, flags=flags)
+            result = resumes_as_found(where, *command, interfere=deaths)
             require(result.killed, "nobody was killed", result)
             require_whole(where, result, expected, RANKS)
