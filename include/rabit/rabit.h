@@ -157,8 +157,8 @@ void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std
 // Where to go on: loads a checkpoint and returns its version, which is the number of checkpoints
 // that were made. 0: there is none, the models are not touched, and the program begins. In a job
 // whose ranks go back to checkpoints it is the newest one; in any other what ftrun --resume gave,
-// the same in every incarnation. Once, before the first CheckPoint; waits for nobody. A model that
-// does not load ends the job.
+// the same in every incarnation. To be called once, before the first CheckPoint. Local: it does not
+// wait for other ranks. A model that does not load ends the job.
 inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model = nullptr);
 
 // "All that happened before this is in my models." Every rank calls it at the same place. The

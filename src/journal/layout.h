@@ -430,6 +430,22 @@ enum class VersionFault : std::uint32_t {
   kLateCommunicator,  // likewise: it was made after the first checkpoint
   kOverLimit,         // set-up left more than --bootstrap-limit
 };
+// The predicate of a sentence about the rank.
+constexpr const char* text_of(VersionFault fault) {
+  switch (fault) {
+    case VersionFault::kNone:
+      break;
+    case VersionFault::kNoLoad:
+      return "has not called load";
+    case VersionFault::kOpenRequest:
+      return "has a request that is not over";
+    case VersionFault::kLateCommunicator:
+      return "has a communicator that was made after the first checkpoint";
+    case VersionFault::kOverLimit:
+      return "has set up more than --bootstrap-limit";
+  }
+  return "";
+}
 
 // A checkpoint of the program: where a rank of a job of versions goes on, and what is written to
 // files.

@@ -60,10 +60,10 @@ enum class Rule : std::uint8_t {
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
   kImageByNumber,       // marks are read from the slot with the number of the image that is kept
   kPastImageByOrdinal,  // a context is past when it was freed before the image was made
-  kFirstDecides,        // what a job goes back to is decided once, by whoever is first
+  kFirstDecides,        // the kind of recovery point is decided once for the job
   kDecideFirst,         // and stored before anything is done that follows from it
   kKeepForCheckpoints,  // what was there before a job became one of versions stays
-  kVersionsAreData,     // in a job of images nobody goes back to a version
+  kVersionsAreData,     // in a job of images no rank restarts from a version
   kLoadIsConstant,      // and a load is answered the same in every incarnation
   kWrittenAlready,      // rank 0 may have prepared the version that others are still to meet at
   kHashOfThisVersion,   // hashes of models are compared only if they are of this version

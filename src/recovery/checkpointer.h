@@ -361,25 +361,10 @@ class Checkpointer {
                     "checkpoint %llu, because rank %u %s: it goes back to the start of the program "
                     "if it dies (docs/checkpoints.md)",
                     why, static_cast<unsigned long long>(v), without_version,
-                    text_of(r_.peers.version(without_version, v)->fault));
+                    journal::text_of(r_.peers.version(without_version, v)->fault));
     }
     r_.notice(text);
     r_.header->decision_told.store(1, std::memory_order_relaxed);
-  }
-  static const char* text_of(journal::VersionFault fault) {
-    switch (fault) {
-      case journal::VersionFault::kNoLoad:
-        return "has not called load";
-      case journal::VersionFault::kOpenRequest:
-        return "has a request that is not over";
-      case journal::VersionFault::kLateCommunicator:
-        return "has a communicator that was made after the first checkpoint";
-      case journal::VersionFault::kOverLimit:
-        return "has set up more than --bootstrap-limit";
-      case journal::VersionFault::kNone:
-        break;
-    }
-    return "";
   }
 
   // A job of versions: what is there so far stays for ever, since every incarnation runs through

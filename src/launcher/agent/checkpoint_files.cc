@@ -99,22 +99,6 @@ bool sync(const std::string& path) {
   return file.open() && fsync(file.get()) == 0;
 }
 
-const char* text_of(journal::VersionFault fault) {
-  switch (fault) {
-    case journal::VersionFault::kNoLoad:
-      return "has not called load";
-    case journal::VersionFault::kOpenRequest:
-      return "has a request that is not over";
-    case journal::VersionFault::kLateCommunicator:
-      return "has a communicator that was made after the first checkpoint";
-    case journal::VersionFault::kOverLimit:
-      return "has set up more than --bootstrap-limit";
-    case journal::VersionFault::kNone:
-      break;
-  }
-  return "";
-}
-
 std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
                            std::string_view texts) {
   XXH3_state_t state;
@@ -400,7 +384,7 @@ void CheckpointWriter::note(std::uint64_t version, const Outcome& outcome) {
   const std::uint32_t bit = 1u << static_cast<std::uint32_t>(outcome.fault);
   if ((std::exchange(told_faults_, told_faults_ | bit) & bit) != 0) return;
   tell("no checkpoint in " + directory_ + ": rank " + std::to_string(outcome.rank) + " " +
-       text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
+       journal::text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
        ", so a job cannot be resumed from this version (docs/checkpoints.md)");
 }
 
@@ -416,9 +400,9 @@ std::vector<std::string> CheckpointWriter::news() {
   return std::exchange(news_, {});
 }
 
-// Ranks of a job of images read version_in_file before they use a slot again. Whoever has read it
-// before this may still take a slot of this version, once; so the slots' numbers are looked at
-// behind it, and again when they have been read. From the next version on the ranks know.
+// In a job of images a rank reads version_in_file before it reuses a slot. A rank that read it
+// before this store may still overwrite one slot of this version. So the slots' numbers are checked
+// after the store, and once more after the models have been copied. Later reuse sees the store.
 CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version) {
   std::atomic<std::uint64_t>& in_file = segment_.header()->version_in_file;
   in_file.store(version, std::memory_order_seq_cst);

@@ -159,7 +159,7 @@ class CheckpointWriter {
                  // written
       kWritten,
       kFailed,  // `error`
-      kFault,   // `rank`, `fault`: nobody can begin there
+      kFault,   // `rank`, `fault`: no process can start from this version
     };
     Kind kind = Kind::kNothing;
     int error = 0;

@@ -40,7 +40,7 @@ void spoil_buffer(std::byte* base, const Buffer& buffer, SimRandom& random) {
   if (buffer.capacity > 0) noise(base + buffer.at, buffer.capacity, random);
 }
 
-// Of a version or an image that is not whole.
+// Overwrites the marks of an unpublished version or image with noise.
 unsigned spoil_marks(std::byte* base, Marks& m, SimRandom& random) {
   if (m.number.load(std::memory_order_relaxed) != 0) return 0;
   spoil_buffer(base, m.cursors, random);
