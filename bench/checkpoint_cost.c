@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <x86intrin.h>
 
 #include "rejoin.h"
+#include "ticks.h"
 
 typedef struct {
   char* data;
@@ -22,18 +21,6 @@ typedef struct {
 } Model;
 
 static double ticks_per_ms;
-
-static void measure_ticks(void) {
-  const struct timespec pause = {0, 20000000};
-  struct timespec begin, end;
-  clock_gettime(CLOCK_MONOTONIC_RAW, &begin);
-  const unsigned long long first = __rdtsc();
-  nanosleep(&pause, NULL);
-  const unsigned long long last = __rdtsc();
-  clock_gettime(CLOCK_MONOTONIC_RAW, &end);
-  ticks_per_ms = (double)(last - first) / ((double)(end.tv_sec - begin.tv_sec) * 1e3 +
-                                           (double)(end.tv_nsec - begin.tv_nsec) * 1e-6);
-}
 
 static double ms_since(unsigned long long begin) {
   return (double)(__rdtsc() - begin) / ticks_per_ms;
@@ -72,7 +59,7 @@ int main(int argc, char** argv) {
   double* taken_ms = calloc((size_t)checkpoints, sizeof(double));
   memset(model.data, 1, model.bytes);
   memset(copy, 2, model.bytes);
-  measure_ticks();
+  ticks_per_ms = 1e3 * measure_ticks_per_us();
 
   const void* saved;
   size_t saved_bytes;

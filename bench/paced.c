@@ -8,24 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <x86intrin.h>
 
 #include "rejoin.h"
+#include "ticks.h"
 
 static double ticks_per_us;
-
-static void measure_ticks(void) {
-  const struct timespec pause = {0, 20000000};
-  struct timespec begin, end;
-  clock_gettime(CLOCK_MONOTONIC_RAW, &begin);
-  const unsigned long long first = __rdtsc();
-  nanosleep(&pause, NULL);
-  const unsigned long long last = __rdtsc();
-  clock_gettime(CLOCK_MONOTONIC_RAW, &end);
-  ticks_per_us = (double)(last - first) / ((double)(end.tv_sec - begin.tv_sec) * 1e6 +
-                                           (double)(end.tv_nsec - begin.tv_nsec) * 1e-3);
-}
 
 static void compute(double us) {
   const unsigned long long begin = __rdtsc();
@@ -45,7 +32,7 @@ int main(int argc, char** argv) {
   const double us = argc > 3 ? atof(argv[3]) : 1000;
   char* model = malloc(bytes + 1);
   memset(model, 1, bytes);
-  measure_ticks();
+  ticks_per_us = measure_ticks_per_us();
   const void* saved;
   size_t saved_bytes;
   const int version = rejoin_load(&saved, &saved_bytes, NULL, NULL);

@@ -1,12 +1,11 @@
 // paced.c on the API of rabit: paced_rabit CHECKPOINTS KIB [US]
 #include <rabit/rabit.h>
-#include <x86intrin.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 #include <vector>
+
+#include "ticks.h"
 
 namespace {
 
@@ -15,16 +14,6 @@ struct Model : rabit::Serializable {
   void Load(rabit::Stream* from) override { from->Read(&bytes); }
   void Save(rabit::Stream* to) const override { to->Write(bytes); }
 };
-
-double ticks_per_us() {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  const unsigned long long first = __rdtsc();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const unsigned long long last = __rdtsc();
-  const std::chrono::duration<double, std::micro> passed = Clock::now() - begin;
-  return static_cast<double>(last - first) / passed.count();
-}
 
 }  // namespace
 
@@ -36,7 +25,7 @@ int main(int argc, char* argv[]) {
   rabit::Init(argc, argv);
   const int checkpoints = std::atoi(argv[1]);
   const double us = argc > 3 ? std::atof(argv[3]) : 1000;
-  const double ticks = ticks_per_us();
+  const double ticks = measure_ticks_per_us();
   Model model;
   const int version = rabit::LoadCheckPoint(&model);
   if (version == 0) model.bytes.assign(static_cast<std::size_t>(std::atol(argv[2])) << 10, 1);

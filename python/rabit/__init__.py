@@ -13,9 +13,9 @@
     rabit.finalize()
 
 Run it with `ftrun -n 4 python3 program.py`; without ftrun it is a world of one. A rank that is
-killed is started again: it goes on from a snapshot of its process, or the program runs from its start
-and is given the results of the operations that it did before. If no snapshots can be made, because
-there are other threads, it goes on at the newest checkpoint that it loads.
+killed is started again: it goes on from a snapshot of its process, or the program runs from its
+start and is given the results of the operations that it did before. If no snapshots can be made,
+because there are other threads, it goes on at the newest checkpoint that it loads.
 
 Every rank calls the same functions in the same order, from its main thread, between init() and
 finalize(). What an iteration computes may depend only on the model, the rank and what the functions
@@ -156,8 +156,8 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     the result is not known yet: a restarted rank that is given it from its past does not compute
     its part again.
     is_bootstrap: the operation follows load_checkpoint() in every process, before the iterations; a
-    rank that begins at a checkpoint and calls it long after the others is given its result again. It is found by
-    the line that it is called from, and by how often it was called there.
+    rank that begins at a checkpoint and calls it long after the others is given its result again.
+    It is found by the line that it is called from, and by how often it was called there.
 
     Returns a new array of the shape and dtype of `data` (a number for a number, a list for a list),
     the same bits at every rank and in every
@@ -259,8 +259,7 @@ def load_checkpoint(with_local=False):
 
     with_local: whether the local model is wanted as well. version: of the newest checkpoint, if ranks
     go back to checkpoints; else of the one that ftrun --resume gave. 0 if there is none; then the
-    models are None. A local model that was not given to checkpoint()
-    is None.
+    models are None. A local model that was not given to checkpoint() is None.
 
     To be called once, before the first checkpoint; RuntimeError when it is called again. Never
     waits. ValueError for a model that cannot be unpickled. Costs unpickling.
@@ -307,8 +306,8 @@ def checkpoint(global_model, local_model=None):
 def lazy_checkpoint(global_model):
     """Keeps a global model, pickling it only when it is worth it; else a checkpoint is a number.
 
-    A rank that goes back to checkpoints goes on from the newest model that was pickled, and replays what came after it:
-    for models that are large beside what an iteration computes. The library decides when, at rank 0:
+    A rank that goes back to checkpoints goes on from the newest model that was pickled, and replays
+    what came after it: for models that are large beside what an iteration computes. The library decides when, at rank 0:
     so that pickling costs a fiftieth of the time, or when the journal has grown. There is no local
     model. What pickle raises then ends the job, since the others have been told already.
 

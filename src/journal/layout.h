@@ -458,12 +458,13 @@ struct Version {
   VersionFault fault;
 };
 
-// The hash of the global model that this rank gave to checkpoint `version`. Whole if `version` is
-// not 0.
+// The hash of the global model that this rank gave to checkpoint `version`. A seqlock: the owner
+// clears `version`, writes the rest, and sets it; a reader checks it before and behind. A replay
+// may read while the owner is at a later version, so all words are atomic.
 struct ModelHash {
   std::atomic<std::uint64_t> version;
-  std::uint64_t bytes;
-  std::uint64_t hash;
+  std::atomic<std::uint64_t> bytes;
+  std::atomic<std::uint64_t> hash;
 };
 inline constexpr std::uint64_t kModelHashes = 2;  // by the version, mod 2
 

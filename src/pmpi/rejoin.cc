@@ -171,12 +171,10 @@ int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local
   // A job of images keeps models only for files: as often as that costs next to nothing.
   const bool chooses = rank.rank() == 0 && !rank.is_prepared() && rank.in_job_of_images() &&
                        rank.keeps_models() && rank.is_written(v);
-  if (!chooses) return checkpoint(site, m);
-  const double begin = now_s();
-  m.next = next_written(v, state.write_cost_s);
-  const int version = checkpoint(site, m);
-  state.write_cost_s = now_s() - begin;
-  return version;
+  // Only the copy is a cost: ranks meet at every checkpoint, and may wait for each other long
+  // there.
+  if (chooses) m.next = next_written(v, 1e-9 * static_cast<double>(rank.copy_ns()));
+  return checkpoint(site, m);
 }
 
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {

@@ -63,8 +63,10 @@ class BootstrapCache {
       const std::uint64_t kept = head->marked_bytes + result_bytes;
       const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
       if (limit != 0 && kept > limit) {
-        over_limit_ = true;
-        if (r_.goes_back_to() == journal::Return::kUndecided) return Status::kOk;
+        if (r_.goes_back_to() == journal::Return::kUndecided) {
+          over_limit_ = true;
+          return Status::kOk;
+        }
         r_.diagnostics.set_error(
             "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
             "--bootstrap-limit",
@@ -85,7 +87,7 @@ class BootstrapCache {
     return Status::kOk;
   }
 
-  // Not all outcomes of marked operations are kept: no process can begin at a version.
+  // While the job was undecided, outcomes were dropped: no process can start from a version.
   bool over_limit() const { return over_limit_; }
 
   bool is_used(std::uint64_t key) const {

@@ -110,17 +110,10 @@ class Checkpointer {
     return written.contains(v);
   }
   // Whether the models of a version that is written are copied.
-  bool keeps_models() const {
-    switch (r_.goes_back_to()) {
-      case journal::Return::kUndecided:
-        return true;
-      case journal::Return::kVersions:
-        return r_.progress.load_called;
-      case journal::Return::kImages:
-        break;
-    }
-    return r_.header->writes_versions != 0 && r_.progress.load_called;
-  }
+  bool keeps_models() const { return keeps_models(r_.goes_back_to()); }
+  // How long copying the models of the newest version took that was kept, in ns of the host's
+  // clock.
+  std::uint64_t copy_ns() const { return copy_ns_; }
 
   // Bytes of the observation log that I never go back behind.
   std::uint64_t observations_mark() const {
@@ -130,6 +123,18 @@ class Checkpointer {
 
  private:
   // --- Commit
+
+  bool keeps_models(journal::Return job) const {
+    switch (job) {
+      case journal::Return::kUndecided:
+        return true;
+      case journal::Return::kVersions:
+        return r_.progress.load_called;
+      case journal::Return::kImages:
+        break;
+    }
+    return r_.header->writes_versions != 0 && r_.progress.load_called;
+  }
 
   // A job of versions refuses a checkpoint at which no process could begin. Elsewhere nothing is
   // refused: an incarnation that begins at main has to be answered as its predecessors were.
@@ -188,11 +193,11 @@ class Checkpointer {
   // Everything of mine that version v needs lies in the segment before this returns.
   void prepare(std::uint64_t v, const Models& m) {
     if (m.compared) put_hash(v, m);
-    const bool undecided = r_.goes_back_to() == journal::Return::kUndecided;
-    const bool of_images = r_.goes_back_to() == journal::Return::kImages;
-    const bool kept = keeps_models() && (!of_images || is_written(v));
-    if (kept || undecided) keep_version(v, m);
-    if (r_.host.rank() == 0) say_what_is_written(v, m.next, of_images, kept);
+    // Read once: the agent may decide at any moment.
+    const journal::Return job = r_.goes_back_to();
+    const bool kept = keeps_models(job) && (job != journal::Return::kImages || is_written(v));
+    if (kept) keep_version(v, m, job);
+    if (r_.host.rank() == 0) say_what_is_written(v, m.next, job, kept);
     r_.host.step(Step::kPrepare);
     r_.control->prepared.store(v, std::memory_order_release);
     ring_everybody();
@@ -202,32 +207,34 @@ class Checkpointer {
   }
 
   // Rank 0, before it prepares v: whoever comes out of v finds what it said with it.
-  void say_what_is_written(std::uint64_t v, std::uint64_t next, bool of_images, bool kept) {
+  void say_what_is_written(std::uint64_t v, std::uint64_t next, journal::Return job, bool kept) {
     journal::WrittenVersions written = {static_cast<std::uint32_t>(v),
                                         static_cast<std::uint32_t>(next != 0 ? next : v + 1)};
-    if (of_images && !kept) {
-      if (keeps_models()) return;  // one between two that are written
+    if (job == journal::Return::kImages && !kept) {
+      if (keeps_models(job)) return;  // one between two that are written
       written.next = journal::WrittenVersions::kNever;
     }
     r_.control->written_versions.store(written.word(), std::memory_order_release);
   }
 
-  void keep_version(std::uint64_t v, const Models& m) {
+  // REQUIRES keeps_models(job).
+  void keep_version(std::uint64_t v, const Models& m, journal::Return job) {
+    char why[kWhyBytes];
     journal::Version& slot = free_version(v);
     slot.marks.number.store(0, std::memory_order_release);
     r_.host.step(Step::kModel);
     slot.fault = fault_of(v);
-    slot.can_be_imaged = r_.goes_back_to() != journal::Return::kUndecided ||
-                         r_.host.can_be_frozen(why_not_, sizeof why_not_);
+    slot.can_be_imaged =
+        job != journal::Return::kUndecided || r_.host.can_be_frozen(why, sizeof why);
     slot.marks.ordinal = r_.progress.ordinal;
     slot.marks.made_wall_ns = r_.host.now_ns() + r_.header->wall_offset_ns;
     if (slot.fault == journal::VersionFault::kNone) {
-      if (r_.goes_back_to() != journal::Return::kImages) {
-        put_cursors(r_, messages_.outcomes(), slot.marks);
-      }
+      if (job != journal::Return::kImages) put_cursors(r_, messages_.outcomes(), slot.marks);
+      const std::uint64_t begin = r_.host.now_ns();
       if (r_.host.rank() == 0) put_model(slot.global, m.global, m.global_bytes);
       put_model(slot.local, m.local, m.local_bytes);
       slot.global_bytes = m.global_bytes;
+      copy_ns_ = r_.host.now_ns() - begin;
     }
     r_.host.step(Step::kModel);
     slot.marks.number.store(v, std::memory_order_release);
@@ -347,7 +354,7 @@ class Checkpointer {
       const bool possible = slot->can_be_imaged != 0;
       if (possible ? r == r_.host.rank() : r < r_.host.rank()) return;
     }
-    char why[sizeof why_not_], text[700];
+    char why[kWhyBytes], text[kWhyBytes + 300];
     if (r_.host.can_be_frozen(why, sizeof why)) return;
     if (decided == journal::Return::kImages && without_version == kNobody) return;
     if (decided == journal::Return::kVersions) {
@@ -382,8 +389,8 @@ class Checkpointer {
     h.version.store(0, std::memory_order_relaxed);
     journal::order_stores();
     r_.host.step(Step::kModel);
-    h.bytes = m.global_bytes;
-    h.hash = hash_of(m);
+    h.bytes.store(m.global_bytes, std::memory_order_relaxed);
+    h.hash.store(hash_of(m), std::memory_order_relaxed);
     h.version.store(v, std::memory_order_release);
   }
   static std::uint64_t hash_of(const Models& m) {
@@ -401,7 +408,8 @@ class Checkpointer {
     const journal::ModelHash& h = hash_at(rank, v);
     const bool any = engine::breaks(r_.host, Rule::kHashOfThisVersion);
     if (h.version.load(std::memory_order_acquire) != v && !any) return {};
-    Given given = {h.bytes, h.hash, true};
+    Given given = {h.bytes.load(std::memory_order_relaxed), h.hash.load(std::memory_order_relaxed),
+                   true};
     journal::order_stores();  // and loads
     if (h.version.load(std::memory_order_relaxed) != v && !any) given.known = false;
     return given;
@@ -496,13 +504,15 @@ class Checkpointer {
     truncation_.truncate_records(c);
   }
 
+  static constexpr std::size_t kWhyBytes = 400;  // why there is no image of this process
+
   Operations<H>& ops_;
   Rooms<H>& r_;
   PointToPoint<H>& messages_;
   Truncation<H> truncation_;
   const journal::Version* restored_ = nullptr;  // where this incarnation went on
   std::uint64_t payload_at_load_ = 0;
-  char why_not_[400] = "";  // of an image of this process
+  std::uint64_t copy_ns_ = 0;
 };
 
 }  // namespace rejoin::recovery

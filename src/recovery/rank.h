@@ -131,6 +131,8 @@ class BasicRank {
   void pass_checkpoint(Comm& world, const Call& call) { checkpointer_.pass(world, call); }
   // Whether the caller's models are copied at the next checkpoint, if it is written.
   bool keeps_models() const { return checkpointer_.keeps_models(); }
+  // How long copying them took the last time, in ns.
+  std::uint64_t copy_ns() const { return checkpointer_.copy_ns(); }
   // Whether a process may begin at the next checkpoint.
   bool may_begin_at_version() const {
     return has_loaded() && rooms_.goes_back_to() != journal::Return::kImages;

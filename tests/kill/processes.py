@@ -93,6 +93,11 @@ def is_alive(pid):
         return False
 
 
+def images(job, rank=None):
+    """Frozen images of a job's ranks, or of one rank, that the agent knows of."""
+    return [pid for pid in job.processes(rank) if proc_text(pid, "comm") == "rejoin-image"]
+
+
 def proc_text(pid, name):
     try:
         with open(f"/proc/{pid}/{name}") as file:

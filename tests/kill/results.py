@@ -66,13 +66,9 @@ def returns_by_kind(result):
     return kinds
 
 
-ENOUGH_RETURNS = 40  # of fewer, on a busy machine, chance decides how many are of a kind
-
-
 def require_mostly(kinds, kind):
-    """Of many returns at least half are of the kind that the scenario is for, of few some."""
-    mostly = 2 * kinds[kind] >= kinds.total() or kinds.total() < ENOUGH_RETURNS
-    if not mostly or not kinds[kind]:
+    """At least half of the returns are of the kind that the scenario is for."""
+    if 2 * kinds[kind] < kinds.total() or not kinds[kind]:
         raise Failure(f"too few returns from '{kind}': {dict(kinds)}")
 
 

@@ -55,18 +55,6 @@ void bare(Player& p) {
   });
 }
 
-void lazy(Player& p) {
-  Comm all = p.everyone();
-  const std::uint64_t from = p.load();
-  p.end_bootstrap_phase();
-  for (std::uint64_t v = from; v < 7; ++v) {
-    p.allreduce(all, 1 + v);
-    if (v % 2 == 0) p.message(all, 0, 1, 3);
-    p.checkpoint_lazily(all, 3);
-  }
-  p.bcast(all, 2, 2);
-}
-
 // The ancestor's case: what a rank replays before it goes on.
 void bootstrap(Player& p) {
   Comm all = p.everyone();
@@ -252,6 +240,18 @@ void large(Player& p) {
 
 }  // namespace
 
+void make_lazy_checkpoints(Player& p) {
+  Comm all = p.everyone();
+  const std::uint64_t from = p.load();
+  p.end_bootstrap_phase();
+  for (std::uint64_t v = from; v < 7; ++v) {
+    p.allreduce(all, 1 + v);
+    if (v % 2 == 0) p.message(all, 0, 1, 3);
+    p.checkpoint_lazily(all, 3);
+  }
+  p.bcast(all, 2, 2);
+}
+
 std::vector<World> more_checkpoint_worlds() {
   World repeated = {"unproven-repeated", 3, unproven_repeated};
   World roles = {"unproven-roles", 3, unproven_roles};
@@ -273,7 +273,8 @@ std::vector<World> checkpoint_worlds() {
   add("checkpoints", 3, three, with(kRestores, {Probe::kPreparedBefore, Probe::kAdoptedEntering}));
   add("checkpoints-two", 2, two, with(kRestores, {Probe::kPreparedBefore}));
   add("checkpoints-bare", 3, bare, with(kRestores, {Probe::kPreparedBefore}));
-  add("checkpoints-lazy", 3, lazy, with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
+  add("checkpoints-lazy", 3, make_lazy_checkpoints,
+      with(kRestores, {Probe::kResent, Probe::kReceivedAgain}));
   add("checkpoints-bootstrap", 3, bootstrap, asked);
   add("checkpoints-wrapper", 3, wrapper, asked);
   add("checkpoints-communicators", 3, communicators, asked);

@@ -63,19 +63,6 @@ void brief(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Lazy checkpoints on either side of the decision.
-void lazy(Player& p) {
-  Comm all = p.everyone();
-  const std::uint64_t from = p.load();
-  p.end_bootstrap_phase();
-  for (std::uint64_t v = from; v < 9; ++v) {
-    p.allreduce(all, 1 + v % 3);
-    if (v % 2 == 0) p.message(all, 0, 1, 3);
-    p.checkpoint_lazily(all, 2);
-  }
-  p.bcast(all, 2, 2);
-}
-
 // Requests that are open when checkpoints are made, communicators that stay beyond them. One rank
 // waits for a request in front of a checkpoint, in which the other has to go on with it.
 void untidy(Player& p) {
@@ -145,7 +132,7 @@ std::vector<World> recovery_point_worlds() {
   add("points-early", 3, 40, 0, unmarked, {Probe::kImagesFirst, Probe::kWoken});
   add("points-images", 3, 120, 0, marked, {Probe::kWoken, Probe::kImagesFirst});
   add("points-brief", 2, 60, 0, brief, {Probe::kImagesByCheckpoint, Probe::kImagesFirst});
-  add("points-lazy", 3, 150, 0, lazy, {Probe::kWoken, Probe::kImagesByCheckpoint});
+  add("points-lazy", 3, 150, 0, make_lazy_checkpoints, {Probe::kWoken, Probe::kImagesByCheckpoint});
   add("points-untidy", 2, 90, 0, untidy, {Probe::kWoken, Probe::kImagesByCheckpoint});
   add("points-written", 2, 90, 0, written, {Probe::kWoken, Probe::kVersionInFile});
   worlds.back().writes_versions = true;
@@ -157,7 +144,8 @@ std::vector<World> recovery_point_worlds() {
   add("points-either", 3, 1000, 2, marked,
       {Probe::kVersionsDecided, Probe::kImagesFirst, Probe::kRestored, Probe::kWoken});
   add("points-brief-either", 2, 50, 2, brief, {Probe::kVersionsDecided, Probe::kImagesFirst});
-  add("points-lazy-either", 3, 70, 2, lazy, {Probe::kVersionsDecided, Probe::kImagesFirst});
+  add("points-lazy-either", 3, 70, 2, make_lazy_checkpoints,
+      {Probe::kVersionsDecided, Probe::kImagesFirst});
   // Nor could any process begin at the first checkpoint: images all the same.
   add("points-neither", 2, 200, 2, untidy, {Probe::kImagesByCheckpoint});
   add("points-counted-neither", 3, 300, 2, counted, {Probe::kImagesByCheckpoint});

@@ -14,6 +14,8 @@ const std::vector<World>& named_worlds();
 
 // Those of them that make checkpoints.
 std::vector<World> checkpoint_worlds();
+// Seven lazy checkpoints, of which the first and every third is written.
+void make_lazy_checkpoints(Player& p);
 
 // Those that send messages between two ranks.
 std::vector<World> message_worlds();

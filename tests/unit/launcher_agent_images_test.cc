@@ -261,22 +261,7 @@ TEST(AgentImages, ImagesOfAHalfHaveComeWhenAllRanksHaveOneThatWasMadeAtACheckpoi
 }
 
 TEST(AgentImages, ImagesEndWithTheJob) {
-  expect_transcript(2, false, R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 0 spawn 1
-admit 1
-spawn 1
-> 1 spawned 0 pid=10
-> 1 spawned 1 pid=11
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 2 register 1 pid=11 conn=6
-welcome 1 on 6
-> 3 initialized 0
-> 3 initialized 1
-> 4 want 0
+  expect_transcript(2, false, kTwoRun + R"(> 4 want 0
 want image 1 of 0
 want image 1 of 1
 > 5 image 1 pid=21 conn=7 image=1 inc=0

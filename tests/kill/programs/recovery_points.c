@@ -1,5 +1,6 @@
 // recovery_points SHAPE [versions=V] [model=plain|local|lazy] [load=first|late|twice|never]
 //                 [marks=none|word|keys] [threads=I] [threads_of=R] [bytes=B] [pause_us=U]
+//                 [slow_us=U]
 //
 // V iterations (default 20), each with a checkpoint, whose calls look like set-up, or are:
 //   lines      the root and the others broadcast from two places, in every iteration
@@ -8,14 +9,15 @@
 //   again      what is gathered in the first iteration, from a place of the root's own, is gathered
 //              again in the second half
 //
-// model   what a checkpoint is given: a global model; a local one as well; a function that writes
-// it load    before all operations but those of the communicator; behind the first ones; a second
-// time
-//         as well, and again in each iteration, which is refused; not at all
-// marks   none; rejoin_bootstrap(""), which says that what is not marked is no set-up; or a key for
-//         each operation of the set-up
-// threads=I  from iteration I on there are two threads more, of rank R only if that is given
-// bytes=B    each iteration sums B bytes more
+//   model      what a checkpoint is given: a global model; a local one as well; a function that
+//              writes it
+//   load       before all operations; behind the first ones; a second time as well, and again in
+//              each iteration, which is refused; not at all
+//   marks      none; rejoin_bootstrap(""), which says that what is not marked is no set-up; or a
+//              key for each operation of the set-up
+//   threads=I  from iteration I on there are two threads more, of rank R only if that is given
+//   bytes=B    each iteration sums B bytes more
+//   slow_us=U  the last rank computes U microseconds more in each iteration
 //
 // Every rank prints a line after each iteration, of what all have received so far; with a local
 // model, of what this rank alone has received as well.
@@ -212,6 +214,7 @@ int main(int argc, char** argv) {
   options.bytes = argument_number(argc, argv, "bytes", 0);
   options.pause_us = argument_number(argc, argv, "pause_us", 0);
   const int with_threads = (int)argument_number(argc, argv, "threads", kNever);
+  const long long slow_us = argument_number(argc, argv, "slow_us", 0);
   const int threads_of = (int)argument_number(argc, argv, "threads_of", check_state.rank);
 
   if (is(options.load, "late")) {
@@ -229,7 +232,7 @@ int main(int argc, char** argv) {
 
   while (version < options.versions) {
     check_context("version %d", version);
-    pause_us(options.pause_us);
+    pause_us(options.pause_us + (check_state.rank == check_state.size - 1 ? slow_us : 0));
     if (version >= with_threads && check_state.rank == threads_of) begin_threads();
     iterate(version);
     if (!is(options.model, "local")) check_state.digest = 0;

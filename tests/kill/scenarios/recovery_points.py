@@ -163,6 +163,18 @@ def points_threads_later(t):
     require_mostly(t.returns, "image")
 
 
+@scenario(limit_s=240)
+def points_threads_grow(t):
+    """Behind the last image nothing is truncated: the journal grows by what ranks receive."""
+    command = ("recovery_points", "lines", "versions=400", "pause_us=1000", "bytes=262144")
+    peaks = []
+    for threads in ("threads=50", "threads=1000"):
+        result = t.run(3, *command, threads, flags=["--snapshots", "0.03"])
+        require(result.code == 0, f"exit code {result.code}", result)
+        peaks.append(result.named("end")[0]["journal_peak_bytes"])
+    require(peaks[0] > 1.5 * peaks[1], f"the journals took {peaks} bytes", result)
+
+
 @scenario(sweeps=True, limit_s=240)
 def points_threads_without_a_load(t):
     """There is neither an image nor a version to return to: main, which is said once."""

@@ -5,7 +5,7 @@ import re
 import signal
 
 from harness import Kill, Skip, check_deaths, check_returns, require, scenario
-from processes import proc_text
+from processes import images
 from scenarios.endings import messages
 
 EVERY_10_MS = ["--snapshots", "0.01", "--max-restarts", "100000"]
@@ -15,11 +15,6 @@ LOST = re.compile(
 )
 MOST_DEATHS = 60
 PYTHON = "/usr/bin/python3"
-IMAGE = "rejoin-image"
-
-
-def images(job, rank=None):
-    return [pid for pid in job.processes(rank) if proc_text(pid, "comm") == IMAGE]
 
 
 def kill_image(job, rng):

@@ -207,6 +207,16 @@ def lazy_versions_of_images(t):
         only_versions(where, result)
 
 
+@scenario()
+def versions_of_a_slow_rank(t):
+    """That ranks wait for one of them in their checkpoints is no cost of writing: all are written."""
+    command = ("recovery_points", "lines", "versions=40", "slow_us=20000")
+    with place(t) as where:
+        result = where.run(RANKS, *command)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require(versions_in(where.sets) == [39, 40], f"{os.listdir(where.sets)}", result)
+
+
 @scenario(limit_s=300, sweeps=True)
 def versions_in_own_files(t):
     """The program keeps its state in files of its own, two in turn: those of a version are written
