@@ -310,9 +310,10 @@ def journal_of_large_results(t, n, points):
 
 @scenario(limit_s=300, labels=["slow"], points=list(POINTS))
 def journal_of_small_results(t, points):
-    """64 MB of records through a journal of 32 MiB; twice as much of both where it is truncated behind
-    images, of which the first one comes later than the first checkpoint."""
-    limit, operations = ("32M", 2_000_000) if points == "versions" else ("64M", 4_000_000)
+    """64 MB of records through a journal of 32 MiB. Where it is truncated behind images, 1.3 GB through
+    one of 512 MiB: images come each second, and the journal holds what lies between two of them,
+    as it does without checkpoints."""
+    limit, operations = ("32M", 2_000_000) if points == "versions" else ("512M", 40_000_000)
     every = 10_000
     volume = {"operations": operations, "every": every, "bytes": 8}
     stays_within(t, 2, limit, volume, Kill(1, operations + operations // every - 5), points)
