@@ -1,5 +1,6 @@
 # add_scenarios(PREFIX LABELS RUNNER ARGUMENTS...): a test for each scenario that RUNNER --list names,
 # and one in the long mode for each that sweeps. A line of the list: NAME LIMIT_S SWEEPS LABELS...
+# Of the labels, "alone" says that no other test may run beside it: it loads the whole machine.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 function(add_scenarios prefix labels runner)
@@ -16,6 +17,9 @@ function(add_scenarios prefix labels runner)
     add_test(NAME ${prefix}.${name} COMMAND ${command} ${name})
     set_tests_properties(${prefix}.${name} PROPERTIES
       LABELS "${labels};${words}" TIMEOUT ${limit_s} SKIP_RETURN_CODE 77)
+    if("alone" IN_LIST words)
+      set_tests_properties(${prefix}.${name} PROPERTIES RUN_SERIAL ON)
+    endif()
     if(sweeps)
       add_test(NAME ${long}.${name} COMMAND ${command} --long ${name})
       set_tests_properties(${long}.${name} PROPERTIES

@@ -44,7 +44,7 @@ def several_programs(t):
         t.recovers(1, *command, interfere=interfere, ordered=False)
 
 
-@scenario(limit_s=300)
+@scenario(limit_s=300, labels=["alone"])
 def most_ranks(t):
     """1,024 ranks start, meet in MPI_Init and end."""
     n = 1024
@@ -57,7 +57,7 @@ def most_ranks(t):
     require(len(said) == n, f"{len(said)} ranks have said who they are", result)
 
 
-@scenario(limit_s=200, more=[0, 1, 2, 3])
+@scenario(limit_s=200, labels=["alone"], more=[0, 1, 2, 3])
 def ranks_beyond_any_descriptor(t, more):
     """Whatever descriptors ftrun has for a rank, none of its output is lost."""
     n, taken = 500, "; ".join(f"exec {fd}< /dev/null" for fd in range(5, 5 + more)) or ":"

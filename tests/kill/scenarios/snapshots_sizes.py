@@ -12,7 +12,7 @@ from scenarios.snapshots import EVERY_10_MS, LOST, from_images, images, judge, l
 LIMIT_S = 150
 
 
-@scenario(limit_s=400, sweeps=True)
+@scenario(limit_s=400, labels=["alone"], sweeps=True)
 def snapshots_large_process(t):
     """A rank of 256 MB goes on from an image of it, twice from one and once from another; of 1 GB in
     the long mode."""
@@ -78,7 +78,7 @@ def snapshots_no_clone_of_an_image(t):
     require(said in messages(result)[-1], f"not the line: {said}", result)
 
 
-@scenario(limit_s=400, sweeps=True)
+@scenario(limit_s=400, labels=["alone"], sweeps=True)
 def snapshots_many_ranks(t):
     """64 ranks: each dies once at least, in groups; all go on from their images."""
     n, command = 64, ("frozen", "messages", "steps=400")
@@ -129,7 +129,7 @@ def killed_in(group):
     return int(re.search(r"^oom_kill (\d+)", text, re.M)[1])
 
 
-@scenario(limit_s=300)
+@scenario(limit_s=300, labels=["alone"])
 def snapshots_memory_group(t):
     """Where memory is short the kernel takes images and leaves ranks; one that dies before it has
     another image ends the job with one line."""
