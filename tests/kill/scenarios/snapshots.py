@@ -125,6 +125,12 @@ def snapshots_mutexes(t):
     goes_on(t, 2, "frozen", "mutexes", "steps=200")
 
 
+@scenario()
+def snapshots_itself(t):
+    """A rank that was woken writes to its devices, and may name its own thread."""
+    goes_on(t, 2, "frozen", "itself", "steps=200")
+
+
 @scenario(sweeps=True)
 def snapshots_random_program(t):
     """Generated programs: whatever they have outstanding when an image is made."""
