@@ -113,6 +113,9 @@ void start(const char* function, int thread_level) {
   open_world(*rank);
   process_image::install(*rank, time_replay);
   rank->point(PointKind::kInit, Moment::kInside);
+  // Before the agent may take a rank that sleeps for one that waits for ever.
+  const bool may_call = thread_level == MPI_THREAD_MULTIPLE;
+  rank->control().threads_may_call.store(may_call ? 1 : 0, std::memory_order_relaxed);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
   is_shared = thread_level == MPI_THREAD_MULTIPLE;
