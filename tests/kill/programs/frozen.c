@@ -13,7 +13,8 @@
 //   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: what forbids an
 //             image, from step S (default: the start) up to step S (default: the end)
 //   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
-//   itself    devices that stay open, and functions that are given the calling thread
+//   itself    devices that stay open, functions that are given the calling thread; and it closes all
+//             descriptors that it does not know
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
 //   stops     images stop themselves when they are asked to go on
@@ -370,11 +371,20 @@ static void use_mutexes(int step) {
   check_i64("locked again", 0, pthread_mutex_lock(&checking));
 }
 
-/** Devices that stay open, one of them the standard input of most ranks; and functions that are given
- * the thread that calls them. */
+/** Closes all descriptors that it does not know, in one of three ways. */
+static void close_others(int way) {
+  const int below = 3;
+  if (way == 0) closefrom(below);
+  if (way == 1) check_i64("close_range", 0, close_range(below, ~0U, 0));
+  for (int fd = below; way == 2 && fd < 2000; ++fd) close(fd);
+}
+
+/** Devices that stay open, one of them the standard input of most ranks; functions that are given
+ * the thread that calls them; and now and then it closes all that it does not know. */
 static void use_itself(int step) {
   static int null, zero, full;
-  if (step == 0) {
+  if (step % 40 == 0) {
+    close_others(step / 40 % 3);
     null = open("/dev/null", O_WRONLY);
     zero = open("/dev/zero", O_RDONLY);
     full = open("/dev/full", O_WRONLY);

@@ -127,7 +127,8 @@ def snapshots_mutexes(t):
 
 @scenario()
 def snapshots_itself(t):
-    """A rank that was woken writes to its devices, and may name its own thread."""
+    """A rank that was woken writes to its devices, and may name its own thread. One that closes all
+    descriptors that it does not know stays a rank."""
     goes_on(t, 2, "frozen", "itself", "steps=200")
 
 
