@@ -99,7 +99,10 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   for (;;) {
     const std::uint64_t number = kept.load(std::memory_order_acquire);
     const Image* image = find_image(base, rank, number);
-    if (breaks(host, Rule::kImageByNumber)) image = &region_of(base, rank)->image[0];
+    if (breaks(host, Rule::kImageByNumber)) {
+      const Image& any = region_of(base, rank)->image[0];
+      if (any.marks.number.load(std::memory_order_acquire) != 0) image = &any;
+    }
     host.step(Step::kMark);
     const std::uint64_t mark = image != nullptr ? read(image->marks) : 0;
     order_stores();  // and loads: what was read is read before this

@@ -171,6 +171,8 @@ struct RankControl {
   std::atomic<std::uint64_t> written_versions;
   // The owner. 1: more than one of its threads has called MPI.
   std::atomic<std::uint32_t> several_threads;
+  // The owner. 1: a thread may call MPI while another one waits in it (MPI_THREAD_MULTIPLE).
+  std::atomic<std::uint32_t> threads_may_call;
 
   // The owner. Allocation in its region; both outlive it.
   alignas(

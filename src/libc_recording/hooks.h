@@ -47,6 +47,10 @@ void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
 // Any thread; does not REQUIRE that anything is recorded.
 int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJOIN_LIBC_HOOK;
 
+// The rank's connection to its agent, and the rank's process id as the kernel has it. -1: as above,
+// or nothing was asked or recorded yet. Any thread; cheap.
+int rejoin_libc_socket(const void* caller, int* pid) REJOIN_LIBC_HOOK;
+
 // The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.
 //
 // Whether the program has ever asked for memory that a clone is not given, or gets empty (madvise).

@@ -37,9 +37,16 @@ REJOIN_REAL(setpgid);
 REJOIN_REAL(getsid);
 REJOIN_REAL(sched_getaffinity);
 REJOIN_REAL(sched_setaffinity);
+REJOIN_REAL(sched_getscheduler);
+REJOIN_REAL(sched_setscheduler);
+REJOIN_REAL(sched_getparam);
+REJOIN_REAL(sched_setparam);
 REJOIN_REAL(gethostname);
 REJOIN_REAL(uname);
 constinit Real<int(pid_t, int, const rlimit*, rlimit*)> real_prlimit("prlimit");
+constinit Real<int(pid_t, unsigned)> real_pidfd_open("pidfd_open");  // its header is C's only
+constinit Real<int(int, id_t)> real_getpriority("getpriority");
+constinit Real<int(int, id_t, int)> real_setpriority("setpriority");
 
 // Not libc's: allocators come here before the dynamic linker can look for that.
 long real_syscall(long number, const long* v) {
@@ -79,6 +86,10 @@ pid_t meant(const void* caller, pid_t id) {
                                        : id;
 }
 
+id_t meant_one(const void* caller, id_t id) {
+  return static_cast<id_t>(meant(caller, static_cast<pid_t>(id)));
+}
+
 long observed_syscall(const void* caller, long number, long* v) {
   switch (number) {
     case SYS_getpid:
@@ -93,6 +104,10 @@ long observed_syscall(const void* caller, long number, long* v) {
       [[fallthrough]];
     case SYS_kill:
     case SYS_tkill:
+    case SYS_pidfd_open:
+    case SYS_prlimit64:
+    case SYS_sched_getaffinity:
+    case SYS_sched_setaffinity:
       v[0] = meant(caller, static_cast<pid_t>(v[0]));
   }
   return real_syscall(number, v);
@@ -163,6 +178,29 @@ REJOIN_REPLACES int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t* set) n
 }
 REJOIN_REPLACES int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t* set) noexcept {
   return real_sched_setaffinity(meant(REJOIN_CALLER, pid), bytes, set);
+}
+REJOIN_REPLACES int sched_getscheduler(pid_t pid) noexcept {
+  return real_sched_getscheduler(meant(REJOIN_CALLER, pid));
+}
+REJOIN_REPLACES int sched_setscheduler(pid_t pid, int policy, const sched_param* given) noexcept {
+  return real_sched_setscheduler(meant(REJOIN_CALLER, pid), policy, given);
+}
+REJOIN_REPLACES int sched_getparam(pid_t pid, sched_param* given) noexcept {
+  return real_sched_getparam(meant(REJOIN_CALLER, pid), given);
+}
+REJOIN_REPLACES int sched_setparam(pid_t pid, const sched_param* given) noexcept {
+  return real_sched_setparam(meant(REJOIN_CALLER, pid), given);
+}
+REJOIN_REPLACES int getpriority(__priority_which_t which, id_t who) noexcept {
+  const void* caller = REJOIN_CALLER;
+  return real_getpriority(which, which == PRIO_PROCESS ? meant_one(caller, who) : who);
+}
+REJOIN_REPLACES int setpriority(__priority_which_t which, id_t who, int priority) noexcept {
+  const void* caller = REJOIN_CALLER;
+  return real_setpriority(which, which == PRIO_PROCESS ? meant_one(caller, who) : who, priority);
+}
+REJOIN_REPLACES int pidfd_open(pid_t pid, unsigned flags) noexcept {
+  return real_pidfd_open(meant(REJOIN_CALLER, pid), flags);
 }
 REJOIN_REPLACES int prlimit(pid_t pid, __rlimit_resource resource, const rlimit* limit,
                             rlimit* old) noexcept {

@@ -264,6 +264,13 @@ int rejoin_libc_pids(const void* caller, Pids* pids) {
   return 1;
 }
 
+int rejoin_libc_socket(const void* caller, int* pid) {
+  const Recorder* r = __atomic_load_n(&the_recorder, __ATOMIC_ACQUIRE);
+  if (r == nullptr || r->is_shim(caller)) return -1;
+  *pid = r->pids.pid;
+  return r->observations.rank().host().agent_socket();
+}
+
 void rejoin_libc_tell(const char* name, const char* text) {
   const Busy busy;
   if (the_recorder->observations.told(name)) return;

@@ -332,8 +332,7 @@ int comm_set_name(MPI_Comm comm, const char* comm_name) {
 int comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {
   require_active("MPI_Comm_get_name");
   if (!is_any_comm(comm) && comm != MPI_COMM_NULL) return fail_comm("MPI_Comm_get_name");
-  strcpy(comm_name, comm->name);
-  *resultlen = static_cast<int>(strlen(comm_name));
+  *resultlen = give_text(comm_name, MPI_MAX_OBJECT_NAME, comm->name);
   return MPI_SUCCESS;
 }
 

@@ -73,8 +73,7 @@ int type_get_name(MPI_Datatype type, char* type_name, int* resultlen) {
   if (type_name == nullptr || resultlen == nullptr) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
   }
-  strcpy(type_name, type->name);
-  *resultlen = static_cast<int>(strlen(type_name));
+  *resultlen = give_text(type_name, MPI_MAX_OBJECT_NAME, type->name);
   return MPI_SUCCESS;
 }
 

@@ -275,19 +275,18 @@ int error_string(int errorcode, char* string, int* resultlen) {
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
   }
+  char text[1600], whole[1600];
+  text_of(errorcode, text, sizeof text);
   if (added(errorcode) != nullptr) {  // the program's own words
-    text_of(errorcode, string, MPI_MAX_ERROR_STRING);
+    *resultlen = give_text(string, MPI_MAX_ERROR_STRING, text);
   } else {
-    char text[1600], whole[1600];
-    text_of(errorcode, text, sizeof text);
     context->rank->copy_text(text, whole, sizeof whole);
     // The reason is worth more than the place.
     if (strlen(whole) >= MPI_MAX_ERROR_STRING && drop_place(text)) {
       context->rank->copy_text(text, whole, sizeof whole);
     }
-    snprintf(string, MPI_MAX_ERROR_STRING, "%s", whole);
+    *resultlen = give_text(string, MPI_MAX_ERROR_STRING, whole);
   }
-  *resultlen = static_cast<int>(strlen(string));
   return MPI_SUCCESS;
 }
 

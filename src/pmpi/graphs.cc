@@ -38,11 +38,17 @@ int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], 
 
 // --- Distributed graphs
 
-// What a rank says of weights.
-enum Weights : std::uint32_t { kNoEdges = 0, kUnweighted = 1, kWeighted = 2 };
+// What a rank says of weights. One without edges, of which many pass a null pointer, is only asked
+// if no rank has any.
+enum Weights : std::uint32_t { kUnweighted = 1, kWeighted = 2, kWeightedWithoutEdges = 4 };
 
-Weights weights_of(int edges, const int weights[]) {
-  return edges == 0 ? kNoEdges : weights == MPI_UNWEIGHTED ? kUnweighted : kWeighted;
+std::uint32_t weights_of(int edges, const int weights[]) {
+  if (edges == 0) return weights == MPI_UNWEIGHTED ? 0 : kWeightedWithoutEdges;
+  return weights == MPI_UNWEIGHTED ? kUnweighted : kWeighted;
+}
+
+bool is_weighted(std::uint32_t weights) {
+  return (weights & kUnweighted) == 0 && weights != 0;
 }
 
 int check_degree(const char* name, MPI_Comm comm, int degree) {
@@ -78,7 +84,7 @@ int check_info(const char* name, MPI_Comm comm, MPI_Info info) {
 
 // All ranks together, so all of them fail or none does.
 int check_weights(const char* name, MPI_Comm comm, std::uint32_t weights) {
-  if (weights != (kUnweighted | kWeighted)) return MPI_SUCCESS;
+  if ((weights & kUnweighted) == 0 || (weights & kWeighted) == 0) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_ARG,
               "some edges have weights and some are MPI_UNWEIGHTED; it must be all or none");
 }
@@ -149,7 +155,7 @@ int dist_graph_create(const char* name, const recovery::Call& call, MPI_Comm com
   const Neighbours mine_of_all = {
       {list, in}, {list + in, in}, {list + 2 * in, out}, {list + 2 * in + out, out}};
   collect_neighbours(all, rank, mine_of_all);
-  *newcomm = open_graph(comm, o.sequence, (weights & kWeighted) != 0, mine_of_all.sources,
+  *newcomm = open_graph(comm, o.sequence, is_weighted(weights), mine_of_all.sources,
                         mine_of_all.source_weights, mine_of_all.destinations,
                         mine_of_all.destination_weights);
   return MPI_SUCCESS;
@@ -258,7 +264,7 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
   const auto most = static_cast<std::size_t>(std::max(indegree, outdegree));
   Scratch ones(most * sizeof(int) + 1);
   std::fill_n(ones.as<int>(), most, 1);
-  *comm_dist_graph = open_graph(comm, o.sequence, (weights & kWeighted) != 0, from,
+  *comm_dist_graph = open_graph(comm, o.sequence, is_weighted(weights), from,
                                 weight_list(sourceweights, indegree, ones), to,
                                 weight_list(destweights, outdegree, ones));
   return MPI_SUCCESS;

@@ -28,10 +28,9 @@ using FortranCancel = void(MPI_Aint* extra_state, MPI_Fint* complete, MPI_Fint* 
 
 template <class Fortran, class C, class... Arguments>
 int call_fortran(C* program, void* extra_state, Arguments... arguments) {
-  MPI_Aint state = reinterpret_cast<MPI_Aint>(extra_state);
   MPI_Fint error = MPI_SUCCESS;
   void* function = reinterpret_cast<void*>(program);
-  reinterpret_cast<Fortran*>(function)(&state, arguments..., &error);
+  reinterpret_cast<Fortran*>(function)(static_cast<MPI_Aint*>(extra_state), arguments..., &error);
   return error;
 }
 

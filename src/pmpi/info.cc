@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "api.h"
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
@@ -125,9 +127,7 @@ int info_get(MPI_Info info, const char* key, int valuelen, char* value, int* fla
   *flag = e != nullptr;
   if (e == nullptr) return MPI_SUCCESS;
   const std::size_t room = valuelen < 0 ? 0 : static_cast<std::size_t>(valuelen);
-  const std::size_t bytes = strlen(e->value) < room ? strlen(e->value) : room;
-  memcpy(value, e->value, bytes);
-  value[bytes] = '\0';
+  give_text(value, room + 1, e->value);
   return MPI_SUCCESS;
 }
 
@@ -136,7 +136,7 @@ int info_get_string(MPI_Info info, const char* key, int* buflen, char* value, in
   const InfoEntry* e = *find(info, key);
   *flag = e != nullptr;
   if (e == nullptr) return MPI_SUCCESS;
-  if (*buflen > 0) snprintf(value, static_cast<std::size_t>(*buflen), "%s", e->value);
+  if (*buflen > 0) give_text(value, static_cast<std::size_t>(*buflen), e->value);
   *buflen = static_cast<int>(strlen(e->value)) + 1;
   return MPI_SUCCESS;
 }
@@ -164,7 +164,7 @@ int info_get_nthkey(MPI_Info info, int n, char* key) {
   if (e == nullptr) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_INFO_KEY, "there is no key number %d", n);
   }
-  strcpy(key, e->key);
+  give_text(key, std::max<std::size_t>(MPI_MAX_INFO_KEY, strlen(e->key) + 1), e->key);
   return MPI_SUCCESS;
 }
 

@@ -113,11 +113,21 @@ void start(const char* function, int thread_level) {
   open_world(*rank);
   process_image::install(*rank, time_replay);
   rank->point(PointKind::kInit, Moment::kInside);
+  // Before the agent may take a rank that sleeps for one that waits for ever.
+  const bool may_call = thread_level == MPI_THREAD_MULTIPLE;
+  rank->control().threads_may_call.store(may_call ? 1 : 0, std::memory_order_relaxed);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
   is_shared = thread_level == MPI_THREAD_MULTIPLE;
   is_watched = is_shared;
   if (rank->is_replaying()) time_replay();
+}
+
+// What the start of the rank has left there, other bytes in each incarnation, is what variables of
+// the program begin with that it does not set.
+[[gnu::noinline]] void wipe_dead_stack() {
+  char dead[32 * 1024];
+  explicit_bzero(dead, sizeof dead);
 }
 
 }  // namespace
@@ -146,6 +156,12 @@ void Entered::begin_timing() {
 
 void Entered::end_timing() { calls_untimed = context->rank->replay_clock().end(cpu_ns()); }
 
+int give_text(char* to, std::size_t room, const char* text) {
+  strncpy(to, text, room);
+  to[room - 1] = '\0';
+  return static_cast<int>(strlen(to));
+}
+
 void* allocate(std::size_t bytes) {
   void* p = context->rank->arena().allocate(bytes);
   if (p == nullptr) end_job(MPI_ERR_NO_MEM, "the MPI library's own memory is used up");
@@ -156,12 +172,14 @@ void release(void* memory, std::size_t bytes) { context->rank->arena().release(m
 
 int init(int*, char***) {
   start("MPI_Init", MPI_THREAD_SINGLE);
+  wipe_dead_stack();
   return MPI_SUCCESS;
 }
 
 int init_thread(int*, char***, int required, int* provided) {
   start("MPI_Init_thread", required < MPI_THREAD_MULTIPLE ? required : MPI_THREAD_MULTIPLE);
   *provided = context->thread_level;
+  wipe_dead_stack();
   return MPI_SUCCESS;
 }
 
@@ -226,19 +244,21 @@ int get_version(int* version, int* subversion) {
 }
 
 int get_library_version(char* version, int* resultlen) {
-  *resultlen = snprintf(version, MPI_MAX_LIBRARY_VERSION_STRING,
-                        "Rejoin " REJOIN_VERSION
-                        ", an MPI whose ranks may die; has the binary "
-                        "interface of Open MPI %d.%d",
-                        OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  snprintf(text, sizeof text,
+           "Rejoin " REJOIN_VERSION
+           ", an MPI whose ranks may die; has the binary interface of Open MPI %d.%d",
+           OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+  *resultlen = give_text(version, sizeof text, text);
   return MPI_SUCCESS;
 }
 
 int get_processor_name(char* name, int* resultlen) {
   require_active("MPI_Get_processor_name");
-  if (gethostname(name, MPI_MAX_PROCESSOR_NAME) != 0) strcpy(name, "localhost");
-  name[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
-  *resultlen = static_cast<int>(strlen(name));
+  char host[MPI_MAX_PROCESSOR_NAME];
+  if (gethostname(host, sizeof host) != 0) strcpy(host, "localhost");
+  host[sizeof host - 1] = '\0';
+  *resultlen = give_text(name, sizeof host, host);
   return MPI_SUCCESS;
 }
 

@@ -76,10 +76,7 @@ bool is_initialized() { return tool.initialized > 0; }
 void give_text(const char* text, char* to, int* length) {
   if (length == nullptr) return;
   if (to != nullptr && *length > 0) {
-    const auto room = static_cast<std::size_t>(*length) - 1;
-    const std::size_t n = strnlen(text, room);
-    memcpy(to, text, n);
-    to[n] = '\0';
+    pmpi::give_text(to, static_cast<std::size_t>(*length), text);
   }
   *length = static_cast<int>(strlen(text)) + 1;
 }

@@ -142,13 +142,14 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
     add(f);
     return true;
   }
+  // Also those of a rank whose standard input is /dev/null: there is no other end.
+  if (S_ISCHR(s.st_mode) && is_memory(s.st_rdev)) return true;
   if (const int pipe = recovery::standard_pipe(s.st_dev, s.st_ino); pipe >= 0) {
     f.pipe = pipe;
     add(f);
     return true;
   }
-  if (fd < 3 && !(S_ISCHR(s.st_mode) && is_memory(s.st_rdev)))
-    return refuse_standard(fd, why, size);
+  if (fd < 3) return refuse_standard(fd, why, size);
   if (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev)) return true;
   // The end of ftrun kills by this one; or it was there before the program.
   if (fcntl(fd, F_GETSIG) == SIGKILL || recovery::is_inherited(fd)) return true;

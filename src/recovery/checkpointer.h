@@ -36,8 +36,12 @@ class Checkpointer {
     r_.show_position(world.members.context, world.next_sequence, interned.call);
     Status s = may_checkpoint(v);
     if (s == Status::kOk) {
-      r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
-      const bool again = r_.control->prepared.load(std::memory_order_relaxed) >= v;
+      const std::uint64_t prepared = r_.control->prepared.load(std::memory_order_relaxed);
+      // Who repeats one that a former incarnation has come out of waits for nobody in it.
+      if (prepared <= v || engine::breaks(r_.host, Rule::kPastCheckpoint)) {
+        r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
+      }
+      const bool again = prepared >= v;
       if (again) {
         r_.count_replayed();
         if (m.compared) compare_with_former(v, m);

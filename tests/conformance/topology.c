@@ -345,6 +345,33 @@ static void test_dist_graph_errors(void) {
                                            MPI_INFO_NULL, 0, &comm));
 }
 
+/** Where no rank has an edge, what they gave as weights says whether there are weights. */
+static void test_dist_graphs_without_edges(void) {
+  int none[1] = {0};
+  int* const given[] = {MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY, none};
+  for (int i = 0; i < 3; ++i) {
+    for (int adjacent = 0; adjacent < 2; ++adjacent) {
+      check_context("no edges, weights %d, adjacent %d", i, adjacent);
+      MPI_Comm graph = MPI_COMM_NULL;
+      if (adjacent) {
+        OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, none, given[i], 0, none, given[i],
+                                          MPI_INFO_NULL, 0, &graph));
+      } else {
+        OK(MPI_Dist_graph_create(MPI_COMM_WORLD, 0, none, none, none, given[i], MPI_INFO_NULL, 0,
+                                 &graph));
+      }
+      int in = -1;
+      int out = -1;
+      int weighted = -1;
+      OK(MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted));
+      check_i64("in", 0, in);
+      check_i64("out", 0, out);
+      check_i64("weighted", i > 0, weighted != 0);
+      OK(MPI_Comm_free(&graph));
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -366,6 +393,7 @@ int main(int argc, char** argv) {
   test_cart_errors();
   test_graph();
   test_dist_graph_errors();
+  test_dist_graphs_without_edges();
   check_section("graph");
   for (int weighted = 0; weighted < 2; ++weighted) {
     for (int how = 0; how < kHows; ++how) {

@@ -16,7 +16,7 @@ SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 sys.path.insert(0, f"{SOURCES}/tests/kill")
 
 import harness  # noqa: E402
-from harness import MOMENTS, Kill, require, scenario  # noqa: E402
+from harness import MOMENTS, POINTS, Kill, require, scenario  # noqa: E402
 
 RANKS = 4
 EXAMPLES = ("kmeans", "lbfgs", "jacobi")
@@ -37,9 +37,9 @@ def operations(t, example, rank):
     return t.undisturbed(RANKS, *command(t, example)).operations(rank)
 
 
-def recovers(t, example, *kills):
+def recovers(t, example, *kills, flags=()):
     """Kills ranks of an example; besides what the harness checks, only these ranks start again."""
-    result = t.recovers(RANKS, *command(t, example), kills=kills)
+    result = t.recovers(RANKS, *command(t, example), kills=kills, flags=flags)
     restarted = sorted(event["rank"] for event in result.named("respawn"))
     require(restarted == sorted(k.rank for k in kills), f"started again: {restarted}", result)
     return result
@@ -99,9 +99,10 @@ def all_ranks(t, example):
 
 @scenario(LIMIT_S, example=EXAMPLES)
 def goes_on_at_the_checkpoint(t, example):
-    """A rank that dies late repeats what followed the newest checkpoint, not its whole past."""
+    """A rank that dies late in a job of versions repeats what followed the newest checkpoint, not its
+    whole past."""
     count = operations(t, example, 1)
-    result = recovers(t, example, Kill(1, count - 3))
+    result = recovers(t, example, Kill(1, count - 3), flags=POINTS["versions"])
     replayed = result.named("live", 1)[-1]["replayed_ops"]
     require(replayed < count // 2, f"replayed {replayed} of {count} operations", result)
 
@@ -158,14 +159,16 @@ def documented(t):
 
 @scenario(LIMIT_S)
 def documentation(t):
-    """What docs/checkpoints.md shows compiles and survives; its C example as it says."""
+    """What docs/checkpoints.md shows compiles and survives, and goes on at its versions where there
+    are no images."""
     commands = documented(t)
     if sorted(commands) != ["c", "c++", "python"]:
         raise harness.Failure(f"programs in docs/checkpoints.md: {sorted(commands)}")
     for language, program in commands.items():
         for points in ((61,), (1, 30), (51, 52, 53, 54)):
             kills = [Kill((2 + i) % RANKS, point) for i, point in enumerate(points)]
-            result = t.recovers(RANKS, *program, kills=kills)
+            t.recovers(RANKS, *program, kills=kills)
+            result = t.recovers(RANKS, *program, kills=kills, flags=POINTS["versions"])
             loaded = max((live["replayed_ops"] for live in result.named("live")), default=0)
             require(loaded < 55, f"{language}: replayed {loaded} operations", result)
 

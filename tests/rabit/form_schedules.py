@@ -155,7 +155,7 @@ def learning(t, way):
 @counts_returns
 def learning_from_outside(t, way):
     for _ in range(60 if t.long else 1):
-        is_killed_at_random(t, 3, *BOOST, way=way, deaths=8, within_s=0.2)
+        is_killed_at_random(t, 3, *BOOST, way=way, deaths=8, within_s=0.05)
 
 
 @scenario(limit_s=60)

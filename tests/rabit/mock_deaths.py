@@ -112,7 +112,7 @@ def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
     Where ranks are to return to images, none dies before each rank has one. Returns how many ranks
     died.
     """
-    if way == "images":
+    if way != "versions":
         command = (*command, REST)
     expected = t.undisturbed(ranks, *command)
 

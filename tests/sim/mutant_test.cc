@@ -115,10 +115,11 @@ const RuleCase kRules[] = {
     {"DecideFirst", Rule::kDecideFirst, "points-versions", "nobody goes back"},
     {"KeepForCheckpoints", Rule::kKeepForCheckpoints, "points-versions", ""},
     {"VersionsAreData", Rule::kVersionsAreData, "points-main", "nobody goes back"},
-    {"LoadIsConstant", Rule::kLoadIsConstant, "points-late", "has no versions"},
+    {"LoadIsConstant", Rule::kLoadIsConstant, "points-late", "nobody goes back"},
     {"WrittenAlready", Rule::kWrittenAlready, "points-lazy-either", ""},
     {"HashOfThisVersion", Rule::kHashOfThisVersion, "points-late", "global model"},
     {"SlotOfFile", Rule::kSlotOfFile, "points-written", "written to a file", 2},
+    {"PastCheckpoint", Rule::kPastCheckpoint, "points-neither", "the same collective calls"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
 };
 

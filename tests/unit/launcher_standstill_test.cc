@@ -43,6 +43,8 @@ TEST(Standstill, OneLook) {
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.bell = true; })), "rank 1 has been rung");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.presence = Presence::kAbsent; })),
             "rank 1 is not running yet, or again");
+  EXPECT_EQ(why_not_still(with([](RankLook& r) { r.threads_may_call = true; })),
+            "rank 1 has threads that may call MPI");
   for (const char state : {'T', 't', 'R', 'D', 'Z', '?'}) {
     EXPECT_EQ(why_not_still(with([state](RankLook& r) { r.process_state = state; })),
               "rank 1 is stopped, or about to run");

@@ -213,7 +213,10 @@ Look Agent::look() const {
   // Asked of the kernel only when it matters.
   for (std::uint32_t r = 0; r < plan_.ranks && everybody; ++r) {
     if (look[r].presence != Presence::kPresent) continue;
-    look[r].process_state = state_letter(processes_.pid_of(r));
+    const pid_t pid = processes_.pid_of(r);
+    look[r].process_state = state_letter(pid);
+    const auto& may_call = engine::control_of(segment_.base(), r)->threads_may_call;
+    look[r].threads_may_call = may_call.load(kAcquire) != 0 && threads_of(pid) > 1;
   }
   return look;
 }

@@ -192,4 +192,8 @@ char state_letter(pid_t pid) {
   return state.empty() ? '?' : state[0];
 }
 
+unsigned threads_of(pid_t pid) {
+  return static_cast<unsigned>(strtoul(stat_field(pid, 20).c_str(), nullptr, 10));
+}
+
 }  // namespace rejoin::launcher

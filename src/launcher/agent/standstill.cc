@@ -15,6 +15,7 @@ std::string motion(const RankLook& look) {
   if (look.presence == Presence::kLeft) return {};
   if (!look.asleep) return "does not sleep";
   if (look.bell) return "has been rung";
+  if (look.threads_may_call) return "has threads that may call MPI";
   if (look.process_state != 'S') return "is stopped, or about to run";
   return {};
 }

@@ -25,6 +25,8 @@ struct RankLook {
   bool asleep = false;     // as it has announced
   bool bell = false;       // somebody has rung it
   char process_state = 0;  // of /proc/PID/stat
+  // Others than the one that sleeps: they may call MPI, and wake somebody, whatever they do now.
+  bool threads_may_call = false;
   bool operator==(const RankLook&) const = default;
 };
 // All ranks of the job.

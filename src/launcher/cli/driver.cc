@@ -34,10 +34,11 @@ int fail(const Error& error) {
   return error.exit_code;
 }
 
-// Descriptors below 3 must be taken, or a pipe of ours would become somebody's standard output.
+// Descriptors below 3 must be taken, or a pipe of ours would become somebody's standard output. To
+// one that was closed nothing can be written, so what ranks print does not vanish without a word.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
-    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
 }
 

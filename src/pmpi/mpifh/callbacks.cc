@@ -66,13 +66,14 @@ REJOIN_NAMES(mpi, MPI, errhandler_create, Errhandler_create, ERRHANDLER_CREATE)
 
 // --- Generalized requests
 
+// The callbacks are given the program's own variable, as it is when they are called.
 void ompi_grequest_start_f(void* query, void* free, void* cancel, MPI_Aint* extra_state,
                            MPI_Fint* request, MPI_Fint* ierr) {
   Handle<MPI_Request> made(request);
   const int code = PMPI_Grequest_start(reinterpret_cast<MPI_Grequest_query_function*>(query),
                                        reinterpret_cast<MPI_Grequest_free_function*>(free),
                                        reinterpret_cast<MPI_Grequest_cancel_function*>(cancel),
-                                       reinterpret_cast<void*>(*extra_state), &made.handle);
+                                       extra_state, &made.handle);
   if (code == MPI_SUCCESS) rejoin_grequest_set_fortran(made.handle);
   give(ierr, code);
 }

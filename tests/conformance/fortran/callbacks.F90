@@ -66,6 +66,7 @@ contains
     integer(address) :: extra
     integer :: error
     last_deleted = extra
+    extra = extra + 1
     deleted = deleted + 1
     error = MPI_SUCCESS
   end subroutine
@@ -249,11 +250,14 @@ contains
 
   subroutine generalized_requests()
     integer :: request, status(MPI_STATUS_SIZE), length
+    integer(address) :: state
     logical :: flag
     copied = 0
     deleted = 0
     raised = 0
-    call MPI_Grequest_start(query_request, free_request, cancel_request, 1234_address, request, error)
+    state = 1
+    call MPI_Grequest_start(query_request, free_request, cancel_request, state, request, error)
+    state = 1234
     call MPI_Test(request, flag, status, error)
     call expect(.not. flag .and. copied == 0, 'a request that is not complete')
     call MPI_Grequest_complete(request, error)
@@ -264,6 +268,7 @@ contains
     call expect(copied == 1 .and. length == 1234, 'the query function')
     call expect(status(MPI_TAG) == 77 .and. request == MPI_REQUEST_NULL, 'its status')
     call expect(deleted == 1 .and. last_deleted == 1234, 'the free function')
+    call expect(state == 1235, 'what a function left in the variable')
     raised = 0
   end subroutine
 

@@ -150,10 +150,14 @@ class Output(LauncherTest):
         self.assertLess(time.monotonic() - begin, 10)
 
     def test_closed_standard_descriptors(self):
-        for closed in ("0<&- 1>&-", "1>&-", "0<&- 1>&- 2>&-"):
-            script = f"exec '{OPTIONS.ftrun}' -n 2 '{OPTIONS.fake}' init op print:done finalize {closed}"
+        lost = b"rejoin: standard output cannot be written: Bad file descriptor; ending all ranks\n"
+        for closed, prints, code, err in (
+            ("0<&- 1>&-", "", 0, b""), ("1>&-", "print:done", 1, lost),
+            ("0<&- 1>&- 2>&-", "print:done", 1, b""),
+        ):
+            script = f"exec '{OPTIONS.ftrun}' -n 2 '{OPTIONS.fake}' init op {prints} finalize {closed}"
             done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, timeout=LIMIT_S)
-            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertEqual((done.returncode, done.stderr), (code, err))
 
 
 class StandardInput(LauncherTest):

@@ -13,6 +13,8 @@
 //   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: what forbids an
 //             image, from step S (default: the start) up to step S (default: the end)
 //   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
+//   itself    devices that stay open, functions that are given the calling thread; and it closes all
+//             descriptors that it does not know
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
 //   stops     images stop themselves when they are asked to go on
@@ -20,12 +22,14 @@
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
 // dirty=PAGES: and so many pages of it are written anew in each step
 
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/file.h>
@@ -367,6 +371,58 @@ static void use_mutexes(int step) {
   check_i64("locked again", 0, pthread_mutex_lock(&checking));
 }
 
+/** Closes all descriptors that it does not know, in one of three ways. */
+static void close_others(int way) {
+  const int below = 3;
+  if (way == 0) closefrom(below);
+  if (way == 1) check_i64("close_range", 0, close_range(below, ~0U, 0));
+  for (int fd = below; way == 2 && fd < 2000; ++fd) close(fd);
+}
+
+/** Devices that stay open, one of them the standard input of most ranks; functions that are given
+ * the thread that calls them; and now and then it closes all that it does not know. */
+static void use_itself(int step) {
+  static int null, zero, full;
+  if (step % 40 == 0) {
+    close_others(step / 40 % 3);
+    null = open("/dev/null", O_WRONLY);
+    zero = open("/dev/zero", O_RDONLY);
+    full = open("/dev/full", O_WRONLY);
+  }
+  char byte = 7;
+  check_i64("/dev/null", 1, write(null, &byte, 1));
+  check_i64("/dev/zero", 1, read(zero, &byte, 1));
+  check_i64("what it gives", 0, byte);
+  check_i64("/dev/full", -1, write(full, &byte, 1));
+  check_i64("why", ENOSPC, errno);
+
+  const pthread_t self = pthread_self();
+  cpu_set_t set;
+  check_i64("affinity", 0, pthread_getaffinity_np(self, sizeof set, &set));
+  check_true("processors", CPU_COUNT(&set) > 0);
+  check_i64("affinity again", 0, pthread_setaffinity_np(self, sizeof set, &set));
+  int policy = -1;
+  struct sched_param given = {0};
+  check_i64("scheduling", 0, pthread_getschedparam(self, &policy, &given));
+  check_i64("policy", policy, sched_getscheduler(getpid()));
+  check_i64("scheduling again", 0, pthread_setschedparam(self, policy, &given));
+  clockid_t clock;
+  struct timespec time = {0};
+  check_i64("clock", 0, pthread_getcpuclockid(self, &clock));
+  check_i64("time", 0, clock_gettime(clock, &time));
+  check_i64("signal", 0, pthread_kill(self, 0));
+  pthread_attr_t attributes;
+  size_t stack = 0;
+  check_i64("attributes", 0, pthread_getattr_np(self, &attributes));
+  check_i64("stack", 0, pthread_attr_getstacksize(&attributes, &stack));
+  check_true("stack", stack > 0);
+  pthread_attr_destroy(&attributes);
+  char name[16] = "";
+  check_i64("name", 0, pthread_setname_np(self, "steps"));
+  check_i64("name", 0, pthread_getname_np(self, name, sizeof name));
+  check_true("its name", strcmp(name, "steps") == 0);
+}
+
 /** In place of the C library's. Later than MPI_Init only clones of a rank call it. */
 static volatile int clones_die;
 
@@ -416,6 +472,7 @@ int main(int argc, char** argv) {
     uint64_t value = collective(step);
     ring(step, step == steps - 1);
     if (is("mutexes")) use_mutexes(step);
+    if (is("itself")) use_itself(step);
     if (is("polls")) value = hash_step(value, polled(step));
     if (with_input) value = hash_step(value, line_of_input());
     received_by_all(value);

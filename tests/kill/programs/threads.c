@@ -1,5 +1,6 @@
 // threads: two threads of each rank send at the same time (MPI_THREAD_MULTIPLE), after some
-// operations of the main thread alone. `alone`: the other thread does nothing.
+// operations of the main thread alone. `alone`: the other thread does nothing. `late`: the main thread
+// waits for the other one, which calls MPI only after 2.5 s, twice.
 
 #include <pthread.h>
 
@@ -16,6 +17,44 @@ static void* send_to_self(void* comm) {
   return NULL;
 }
 
+static MPI_Request promise = MPI_REQUEST_NULL;
+
+static int query(void* state, MPI_Status* status) {
+  (void)state;
+  MPI_Status_set_elements(status, MPI_BYTE, 0);
+  MPI_Status_set_cancelled(status, 0);
+  return MPI_SUCCESS;
+}
+static int nothing(void* state) {
+  (void)state;
+  return MPI_SUCCESS;
+}
+static int no_cancel(void* state, int complete) {
+  (void)complete;
+  return nothing(state);
+}
+
+static void* call_late(void* comm) {
+  MPI_Request complete = promise;
+  const int value = 7;
+  pause_us(2500000);
+  errors += MPI_Send(&value, 1, MPI_INT, check_state.rank, 2, *(MPI_Comm*)comm) != MPI_SUCCESS;
+  pause_us(2500000);
+  errors += MPI_Grequest_complete(complete) != MPI_SUCCESS;
+  return NULL;
+}
+
+static void wait_for_thread(MPI_Comm comm) {
+  pthread_t thread;
+  int value = 0;
+  OK(MPI_Grequest_start(query, nothing, no_cancel, NULL, &promise));
+  check_i64("thread", 0, pthread_create(&thread, NULL, call_late, &comm));
+  OK(MPI_Recv(&value, 1, MPI_INT, check_state.rank, 2, comm, MPI_STATUS_IGNORE));
+  check_i64("value", 7, value);
+  OK(MPI_Wait(&promise, MPI_STATUS_IGNORE));
+  check_i64("join", 0, pthread_join(thread, NULL));
+}
+
 int main(int argc, char** argv) {
   int provided = -1;
   OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
@@ -25,7 +64,9 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
   for (int i = 0; i < 4; ++i) OK(MPI_Barrier(MPI_COMM_WORLD));
   pthread_t thread;
+  const int late = argc > 1 && strcmp(argv[1], "late") == 0;
   const int alone = argc > 1;
+  if (late) wait_for_thread(copy);
   if (!alone) check_i64("thread", 0, pthread_create(&thread, NULL, send_to_self, &copy));
   int sum = 0;
   for (int i = 0; i < 20; ++i) {

@@ -125,6 +125,13 @@ def snapshots_mutexes(t):
     goes_on(t, 2, "frozen", "mutexes", "steps=200")
 
 
+@scenario()
+def snapshots_itself(t):
+    """A rank that was woken writes to its devices, and may name its own thread. One that closes all
+    descriptors that it does not know stays a rank."""
+    goes_on(t, 2, "frozen", "itself", "steps=200")
+
+
 @scenario(sweeps=True)
 def snapshots_random_program(t):
     """Generated programs: whatever they have outstanding when an image is made."""

@@ -21,3 +21,9 @@ def threads(t, n):
     require(len(lines) == 1, f"{len(lines)} lines", result)
     require(lines[0].startswith(f"rejoin: rank {n - 1} died (signal 9, Killed) "), "not who", result)
     require("; several of its threads had called MPI" in lines[0], "it does not say why", result)
+
+
+@scenario()
+def threads_that_call_late(t):
+    """Every rank waits in MPI, each for a thread of its own that sleeps: that is no deadlock."""
+    t.undisturbed(2, "threads", "late")

@@ -149,6 +149,12 @@ def written_images_mutexes(t):
     goes_on(t, 2, "frozen", "mutexes", "steps=900", "pause_us=2000")
 
 
+@scenario(limit_s=300)
+def written_images_itself(t):
+    """Its devices, and functions that are given the thread that calls them."""
+    goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
+
+
 @scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
     """Generated programs."""
