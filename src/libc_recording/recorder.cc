@@ -265,7 +265,7 @@ int rejoin_libc_pids(const void* caller, Pids* pids) {
 }
 
 int rejoin_libc_socket(const void* caller, int* pid) {
-  const Recorder* r = __atomic_load_n(&the_recorder, __ATOMIC_ACQUIRE);
+  Recorder* r = __atomic_load_n(&the_recorder, __ATOMIC_ACQUIRE);
   if (r == nullptr || r->is_shim(caller)) return -1;
   *pid = r->pids.pid;
   return r->observations.rank().host().agent_socket();

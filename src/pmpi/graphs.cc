@@ -43,8 +43,8 @@ int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], 
 enum Weights : std::uint32_t { kUnweighted = 1, kWeighted = 2, kWeightedWithoutEdges = 4 };
 
 std::uint32_t weights_of(int edges, const int weights[]) {
-  if (edges == 0) return weights == MPI_UNWEIGHTED ? 0 : kWeightedWithoutEdges;
-  return weights == MPI_UNWEIGHTED ? kUnweighted : kWeighted;
+  if (weights == MPI_UNWEIGHTED) return edges == 0 ? 0U : kUnweighted;
+  return edges == 0 ? kWeightedWithoutEdges : kWeighted;
 }
 
 bool is_weighted(std::uint32_t weights) {

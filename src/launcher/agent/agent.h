@@ -94,6 +94,7 @@ class Agent {
   void on_writing(std::uint32_t rank, const wire::Message& message);
   void on_not_written(std::uint32_t rank, const wire::Message& message);
   void end_image(const AgentAction& action);
+  void keep_image(const AgentAction& action);
   void end_awaited_images();
   void look_at_set();
   void on_set_outcome();

@@ -87,15 +87,7 @@ void Agent::carry_out_image(const AgentAction& a) {
       segment_.header()->notices.fetch_add(1, std::memory_order_release);
       break;
     case AgentAction::Kind::kKeep:
-      processes_.add_image(a.rank, pid);
-      outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
-      if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
-      control->kept_image.store(a.number, std::memory_order_seq_cst);
-      newest_snapshot_[a.rank].at_ns = loop_.now_ns();
-      if (core_.all_made_at_checkpoint()) snapshots_.half_came();
-      ++totals_.snapshots;
-      remove_superseded_sets();
-      segment_.header()->notices.fetch_add(1, std::memory_order_release);
+      keep_image(a);
       break;
     case AgentAction::Kind::kEndImage:
       end_image(a);
@@ -148,6 +140,18 @@ void Agent::carry_out_image(const AgentAction& a) {
     default:
       break;
   }
+}
+
+void Agent::keep_image(const AgentAction& a) {
+  processes_.add_image(a.rank, static_cast<pid_t>(a.pid));
+  outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
+  if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
+  engine::control_of(segment_.base(), a.rank)->kept_image.store(a.number);
+  newest_snapshot_[a.rank].at_ns = loop_.now_ns();
+  if (core_.all_made_at_checkpoint()) snapshots_.half_came();
+  ++totals_.snapshots;
+  remove_superseded_sets();
+  segment_.header()->notices.fetch_add(1, std::memory_order_release);
 }
 
 // Those of a rank whose wrapper holds them, too. What it does not hold is made anew.

@@ -3,7 +3,7 @@
 // wrapper serves the set-up and the rounds, rank 0 sends from a line of its own, and checkpoints
 // are lazy.
 //
-//   boost [rounds=100] [rows=4000] [mock=RANK,VERSION,SEQ,NDEATH...]
+//   boost [rounds=100] [rows=4000] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
 // Prints how well it has learnt now and then, from rank 0, and at the end the whole model's digest
 // from every rank. A process that loads a model computes what its rows have got from it so far.
@@ -305,6 +305,7 @@ int main(int argc, char** argv) {
   for (int round = version; round < rounds; ++round) {
     learner.round();
     if (round % kReportEvery == 0) learner.report(round);
+    recover::rest(argc, argv);
     rabit::LazyCheckPoint(&model);
   }
   std::printf("[%d] version %d, %zu stumps, digest %016llx\n", rabit::GetRank(),
