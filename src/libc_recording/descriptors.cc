@@ -1,6 +1,6 @@
-// Programs that close every descriptor they do not know, as daemons do. The rank's connection to its
-// agent and its hold on ftrun's lifeline lie above what programs use; to the program itself they are
-// not open. A child that it forks may close them.
+// Programs that close every descriptor they do not know, as daemons do. The rank's connection to
+// its agent and its hold on ftrun's lifeline lie above what programs use; to the program itself
+// they are not open. A child that it forks may close them.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

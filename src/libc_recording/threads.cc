@@ -137,8 +137,7 @@ REJOIN_REPLACES int pthread_setname_np(pthread_t thread, const char* name) {
   const pid_t id = true_id(thread);
   if (id == 0 || is_self(thread)) return real_pthread_setname_np(thread, name);
   const std::size_t bytes = strlen(name);
-  return bytes >= kNameBytes ? ERANGE
-                             : exchange_name(id, O_WRONLY, const_cast<char*>(name), bytes);
+  return bytes >= kNameBytes ? ERANGE : exchange_name(id, O_WRONLY, const_cast<char*>(name), bytes);
 }
 
 REJOIN_REPLACES int pthread_kill(pthread_t thread, int number) {

@@ -132,9 +132,9 @@ void require_active(const char* function);
 
 // --- Texts
 
-// Into an array of the program's, which has `room` bytes by the standard. All of it is written: many
-// programs send such arrays whole, and what lay behind the text would be another in a replay. Its
-// length.
+// Into an array of the program's, which has `room` bytes by the standard. All of it is written:
+// many programs send such arrays whole, and what lay behind the text would be another in a replay.
+// Its length.
 int give_text(char* to, std::size_t room, const char* text);
 
 // --- Memory

@@ -47,9 +47,7 @@ std::uint32_t weights_of(int edges, const int weights[]) {
   return edges == 0 ? kWeightedWithoutEdges : kWeighted;
 }
 
-bool is_weighted(std::uint32_t weights) {
-  return (weights & kUnweighted) == 0 && weights != 0;
-}
+bool is_weighted(std::uint32_t weights) { return (weights & kUnweighted) == 0 && weights != 0; }
 
 int check_degree(const char* name, MPI_Comm comm, int degree) {
   if (degree >= 0) return MPI_SUCCESS;

@@ -13,7 +13,8 @@
 //   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: what forbids an
 //             image, from step S (default: the start) up to step S (default: the end)
 //   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
-//   itself    devices that stay open, functions that are given the calling thread; and it closes all
+//   itself    devices that stay open, functions that are given the calling thread; and it closes
+//   all
 //             descriptors that it does not know
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves

@@ -1,6 +1,6 @@
 // threads: two threads of each rank send at the same time (MPI_THREAD_MULTIPLE), after some
-// operations of the main thread alone. `alone`: the other thread does nothing. `late`: the main thread
-// waits for the other one, which calls MPI only after 2.5 s, twice.
+// operations of the main thread alone. `alone`: the other thread does nothing. `late`: the main
+// thread waits for the other one, which calls MPI only after 2.5 s, twice.
 
 #include <pthread.h>
 
