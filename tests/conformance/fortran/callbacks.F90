@@ -250,7 +250,7 @@ contains
 
   subroutine generalized_requests()
     integer :: request, status(MPI_STATUS_SIZE), length
-    integer(address) :: state
+    integer(address), volatile :: state
     logical :: flag
     copied = 0
     deleted = 0
