@@ -9,9 +9,6 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
 
 // Saves what the x86-64 calling convention lets a function keep, and the stack pointer; takes both
 // from the other stack. void rejoin_sim_switch(void** save, void* load)
@@ -61,9 +58,6 @@ Fiber::Fiber() {
 }
 
 Fiber::~Fiber() {
-#if defined(__SANITIZE_THREAD__)
-  if (tsan_inside_ != nullptr) __tsan_destroy_fiber(tsan_inside_);
-#endif
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
@@ -75,10 +69,6 @@ void Fiber::start(Body body, void* argument) {
   argument_ = argument;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kStackBytes);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  if (tsan_inside_ != nullptr) __tsan_destroy_fiber(tsan_inside_);
-  tsan_inside_ = __tsan_create_fiber(0);
 #endif
   // As rejoin_sim_switch leaves a stack: registers, then where to return to. The slot above it
   // stays empty, so that enter() finds the alignment of a called function.
@@ -123,10 +113,6 @@ void Fiber::resume() {
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, stack_, kStackBytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
-  tsan_outside_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(tsan_inside_, 0);
-#endif
   rejoin_sim_switch(&outside_, inside_);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
@@ -137,9 +123,6 @@ void Fiber::suspend() {
 #if defined(__SANITIZE_ADDRESS__)
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, outer_stack_, outer_bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(tsan_outside_, 0);
 #endif
   rejoin_sim_switch(&inside_, outside_);
 #if defined(__SANITIZE_ADDRESS__)

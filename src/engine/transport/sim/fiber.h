@@ -1,5 +1,5 @@
 // A rank's flow of control in the simulator: a stack of its own, left and entered by plain function
-// calls of one thread. The sanitizers are told of every change of stacks.
+// calls of one thread. ASan is told of every change of stacks.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,6 @@ class Fiber {
   // For the sanitizers alone.
   const void* outer_stack_ = nullptr;
   std::size_t outer_bytes_ = 0;
-  void* tsan_inside_ = nullptr;
-  void* tsan_outside_ = nullptr;
 };
 
 }  // namespace rejoin::engine
