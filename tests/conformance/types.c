@@ -71,7 +71,7 @@ static const TypeFacts kTypes[] = {
     PLAIN(MPI_UINT32_T, uint32_t),
     PLAIN(MPI_UINT64_T, uint64_t),
     PLAIN(MPI_C_COMPLEX, float complex),
-    PLAIN(MPI_C_FLOAT_COMPLEX, float complex),
+    PLAIN(MPI_C_COMPLEX, float complex),
     PLAIN(MPI_C_DOUBLE_COMPLEX, double complex),
     PLAIN(MPI_C_LONG_DOUBLE_COMPLEX, long double complex),
     PLAIN(MPI_AINT, MPI_Aint),
@@ -129,8 +129,7 @@ static void check_shape(MPI_Datatype type, size_t size_bytes, size_t extent_byte
 
 /** Synonyms share one handle, so that each of these has one name by which MPI may know it. */
 static int has_one_name(const char* name) {
-  static const char* const kSynonyms[] = {"MPI_LONG_LONG", "MPI_LONG_LONG_INT", "MPI_C_COMPLEX",
-                                          "MPI_C_FLOAT_COMPLEX"};
+  static const char* const kSynonyms[] = {"MPI_LONG_LONG", "MPI_LONG_LONG_INT"};
   for (size_t i = 0; i < sizeof kSynonyms / sizeof *kSynonyms; ++i) {
     if (strcmp(name, kSynonyms[i]) == 0) return 0;
   }

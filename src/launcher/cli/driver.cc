@@ -181,18 +181,41 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
 }
 
 // As many as the batch system has been asked for.
-std::uint32_t default_ranks(std::uint32_t processors) {
+Result<std::uint32_t> default_ranks(std::uint32_t processors) {
   const char* tasks = getenv("SLURM_NTASKS");
-  const unsigned long asked = tasks != nullptr ? strtoul(tasks, nullptr, 10) : 0;
-  return asked >= 1 && asked <= engine::kMaxRanks ? static_cast<std::uint32_t>(asked) : processors;
+  if (tasks == nullptr) return processors;
+  char* end = nullptr;
+  const unsigned long asked = strtoul(tasks, &end, 10);
+  if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= engine::kMaxRanks) {
+    return static_cast<std::uint32_t>(asked);
+  }
+  return Error{std::string("SLURM_NTASKS=") + tasks + " is no number of ranks from 1 to " +
+                   std::to_string(engine::kMaxRanks) + "; say it with -n",
+               kExitUsage};
+}
+
+// An allocation of several hosts, of which this one alone would be used.
+std::optional<Error> check_allocation() {
+  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
+    const char* nodes = getenv(name);
+    if (nodes == nullptr || strtoul(nodes, nullptr, 10) <= 1) continue;
+    return Error{std::string(name) + "=" + nodes +
+                     ": ftrun starts ranks on this host only, and would leave the others idle; for "
+                     "a job on this one: env -u SLURM_NNODES -u SLURM_JOB_NUM_NODES ftrun ...",
+                 kExitUsage};
+  }
+  return {};
 }
 
 // Everything about the job that can be wrong before a process is started.
 Result<Plans> make_plans(const RunOptions& options) {
   const std::uint32_t processors = usable_processors();
+  if (const auto error = check_allocation()) return *error;
   std::uint32_t ranks = 0;
   for (const ProgramOptions& each : options.programs) {
-    ranks += each.ranks.value_or(default_ranks(processors));
+    const auto count = each.ranks ? *each.ranks : default_ranks(processors);
+    if (!count.ok()) return count.error();
+    ranks += count.value();
   }
   if (const auto error = check_options(options, ranks)) return *error;
   auto host = make_host_plan(options, ranks);

@@ -206,6 +206,18 @@ class OtherLaunchers(LauncherTest):
         done = self.ftrun("-n", 1, "echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
         self.assertEqual(done.out, "x\n")
 
+    def test_what_the_batch_system_says_and_ftrun_cannot_do(self):
+        for words, variables, said in (
+            ((), {"SLURM_NTASKS": "abc"}, "rejoin: SLURM_NTASKS=abc is no number of ranks from 1 to "),
+            ((), {"SLURM_NTASKS": ""}, "rejoin: SLURM_NTASKS= is no number of ranks from 1 to "),
+            (("-n", 1), {"SLURM_NNODES": "2"}, "rejoin: SLURM_NNODES=2: ftrun starts ranks on this host only"),
+        ):
+            done = self.ftrun(*words, "echo", "x", env=dict(os.environ, **variables))
+            self.assertEqual((done.code, done.out), (2, ""))
+            self.assertTrue(done.err.startswith(said), done.err)
+        done = self.ftrun("-n", 1, "echo", "x", env=dict(os.environ, SLURM_NNODES="1", SLURM_NTASKS="abc"))
+        self.assertEqual((done.code, done.out), (0, "x\n"))
+
     def test_what_has_no_effect_is_said(self):
         done = self.ftrun("--mca", "btl", "self", "--map-by", "core", "-n", 1, "true")
         self.assertEqual(done.code, 0)

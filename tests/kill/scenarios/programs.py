@@ -68,6 +68,15 @@ def ranks_beyond_any_descriptor(t, more):
 
 
 @scenario()
+def names(t):
+    """Arrays of which MPI fills the beginning are sent whole: they are the same in a replay."""
+    last = t.undisturbed(3, "names").operations(1)
+    for ordinal in range(1, last + 1, 3):
+        t.recovers(3, "names", kills=[Kill(ordinal % 3, ordinal)])
+    t.recovers(3, "names", kills=[Kill(rank, last // 2, "inside") for rank in range(3)])
+
+
+@scenario()
 def started_by_another(t):
     """A rank of another launcher is told; a process that is alone is a world of one."""
     program = t.program("appnum")
