@@ -156,6 +156,9 @@ TEST_F(CheckpointWriting, ItMakesProgressAsLongAsRanksSpareItsSlots) {
 }
 
 TEST_F(CheckpointWriting, WhatIsUsedAgainMeanwhileIsNeverPutInPlace) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "reads what is written meanwhile, and looks afterwards whether it was";
+#endif
   start();
   for (std::uint64_t v = 1; v < 500; ++v) {
     for (std::uint32_t r = 0; r < kRanks; ++r) keep(r, v, kModelBytes, false);
