@@ -24,6 +24,8 @@ void rejoin_libc_record_series(unsigned series, std::int64_t* values) REJOIN_LIB
 int rejoin_libc_recall(rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
 void rejoin_libc_record(const rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
 unsigned rejoin_libc_next_answer_bytes() REJOIN_LIBC_HOOK;
+// Observations::ahead().
+std::int64_t rejoin_libc_ahead(unsigned series, std::int64_t now) REJOIN_LIBC_HOOK;
 
 // The functions of FileFacts with these names.
 void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) REJOIN_LIBC_HOOK;

@@ -235,6 +235,12 @@ void Observations::continue_clock(Series series, Clock& clock, std::int64_t* val
   }
 }
 
+std::int64_t Observations::ahead(Series series, std::int64_t now) {
+  const Clock& clock = clocks_[static_cast<std::size_t>(series)];
+  if (clock.live) return clock.offset[0];
+  return std::max<std::int64_t>(0, reader_.values(series)[0] - now);
+}
+
 bool Observations::too_fine(Series series, Clock& c, std::int64_t now, std::int64_t last) {
   const bool polled = now >= c.previous && now - c.previous < kPollGap_us * ticks_per_us(series);
   c.previous = now;

@@ -78,6 +78,10 @@ class Observations {
   // False the first time that it is asked about this path.
   bool told(const char* name);
 
+  // By how much a clock is ahead of the system's, which says `now`, for the program. REQUIRES one
+  // field.
+  std::int64_t ahead(Series series, std::int64_t now);
+
   FileFacts& files() { return files_; }
   Memory& memory() { return memory_; }
   recovery::Rank& rank() { return rank_; }

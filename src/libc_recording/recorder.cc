@@ -186,6 +186,10 @@ int rejoin_libc_recall_series(unsigned series, std::int64_t* values) {
   return the_recorder->observations.recall(static_cast<Series>(series), values);
 }
 
+std::int64_t rejoin_libc_ahead(unsigned series, std::int64_t now) {
+  return the_recorder->observations.ahead(static_cast<Series>(series), now);
+}
+
 void rejoin_libc_record_series(unsigned series, std::int64_t* values) {
   const Busy busy;
   the_recorder->observations.record(static_cast<Series>(series), values);

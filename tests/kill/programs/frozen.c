@@ -16,6 +16,7 @@
 //   itself    devices that stay open, functions that are given the calling thread; and it closes
 //   all
 //             descriptors that it does not know
+//   deadlines waits until times of two clocks, in each way that there is
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
 //   stops     images stop themselves when they are asked to go on
@@ -31,6 +32,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/file.h>
@@ -39,7 +41,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -424,6 +428,63 @@ static void use_itself(int step) {
   check_true("its name", strcmp(name, "steps") == 0);
 }
 
+static struct timespec in_2_ms(clockid_t clock) {
+  struct timespec t;
+  check_i64("clock_gettime", 0, clock_gettime(clock, &t));
+  t.tv_nsec += 2000000;
+  if (t.tv_nsec < 1000000000) return t;
+  t.tv_nsec -= 1000000000;
+  ++t.tv_sec;
+  return t;
+}
+
+static void is_past(const char* what, clockid_t clock, struct timespec end) {
+  struct timespec now;
+  check_i64("clock_gettime", 0, clock_gettime(clock, &now));
+  const int past =
+      now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec >= end.tv_nsec);
+  check_true(what, past);
+  check_true(what, now.tv_sec - end.tv_sec < 1000);
+}
+
+/** Waits until times of a clock, in each way that there is. */
+static void wait_until_times(clockid_t clock) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+  static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+  static sem_t none;
+  struct timespec end = in_2_ms(clock);
+  check_i64("sleep", 0, clock_nanosleep(clock, TIMER_ABSTIME, &end, NULL));
+  is_past("sleep", clock, end);
+  pthread_mutex_lock(&mutex);
+  end = in_2_ms(clock);
+  check_i64("condition", ETIMEDOUT, pthread_cond_clockwait(&never, &mutex, clock, &end));
+  is_past("condition", clock, end);
+  end = in_2_ms(CLOCK_REALTIME);
+  check_i64("condition", ETIMEDOUT, pthread_cond_timedwait(&never, &mutex, &end));
+  is_past("condition", CLOCK_REALTIME, end);
+  end = in_2_ms(clock);
+  check_i64("mutex", ETIMEDOUT, pthread_mutex_clocklock(&mutex, clock, &end));
+  is_past("mutex", clock, end);
+  pthread_mutex_unlock(&mutex);
+  pthread_rwlock_rdlock(&lock);
+  end = in_2_ms(clock);
+  check_i64("lock", ETIMEDOUT, pthread_rwlock_clockwrlock(&lock, clock, &end));
+  is_past("lock", clock, end);
+  pthread_rwlock_unlock(&lock);
+  end = in_2_ms(clock);
+  check_i64("semaphore", -1, sem_clockwait(&none, clock, &end));
+  check_i64("semaphore", ETIMEDOUT, errno);
+  is_past("semaphore", clock, end);
+  const int timer = timerfd_create(clock, TFD_CLOEXEC);
+  struct itimerspec once = {.it_value = in_2_ms(clock)};
+  uint64_t fired = 0;
+  check_i64("timer", 0, timerfd_settime(timer, TFD_TIMER_ABSTIME, &once, NULL));
+  check_i64("timer", sizeof fired, read(timer, &fired, sizeof fired));
+  is_past("timer", clock, once.it_value);
+  close(timer);
+}
+
 /** In place of the C library's. Later than MPI_Init only clones of a rank call it. */
 static volatile int clones_die;
 
@@ -474,6 +535,7 @@ int main(int argc, char** argv) {
     ring(step, step == steps - 1);
     if (is("mutexes")) use_mutexes(step);
     if (is("itself")) use_itself(step);
+    if (is("deadlines")) wait_until_times(step % 2 == 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME);
     if (is("polls")) value = hash_step(value, polled(step));
     if (with_input) value = hash_step(value, line_of_input());
     received_by_all(value);

@@ -126,6 +126,13 @@ def snapshots_mutexes(t):
 
 
 @scenario()
+def snapshots_deadlines(t):
+    """Waits until a time of a clock do not end early behind an image, nor in a replay."""
+    goes_on(t, 2, "frozen", "deadlines", "steps=100")
+    t.recovers(2, "frozen", "deadlines", "steps=20", kills=[Kill(1, 60)], flags=["--snapshots", "off"])
+
+
+@scenario()
 def snapshots_itself(t):
     """A rank that was woken writes to its devices, and may name its own thread. One that closes all
     descriptors that it does not know stays a rank."""

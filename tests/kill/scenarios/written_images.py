@@ -150,6 +150,20 @@ def written_images_mutexes(t):
 
 
 @scenario(limit_s=300)
+def written_images_deadlines(t):
+    """Waits until a time of a clock end in time, on a machine, too, whose clock begins anew."""
+    n, command = 2, ("frozen", "deadlines", "steps=250", "pause_us=2000")
+    machine = ["unshare", "-T", "--kill-child=KILL", "--monotonic"]
+    if subprocess.run([*machine, "9", "true"], capture_output=True).returncode != 0:
+        raise Skip("may not make a time namespace")
+    expected = t.undisturbed(n, *command)
+    with place(t) as where:
+        where.killed(n, *command, prefix=[*machine, "2000000"])
+        where.killed(n, *command, count=1, resume=True, prefix=[*machine, "1000000"])
+        require_whole(where, where.resumes(n, *command), expected, n)
+
+
+@scenario(limit_s=300)
 def written_images_itself(t):
     """Its devices, and functions that are given the thread that calls them."""
     goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
