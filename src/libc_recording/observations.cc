@@ -32,9 +32,9 @@ std::int64_t ticks_per_us(Series s) {
 
 const char* name_of(ObservationKind kind) {
   static constexpr const char* kNames[] = {
-      "preparation", "access",       "stat",        "statx", "open",   "unlink",
-      "remove",      "rmdir",        "rename",      "mkdir", "link",   "symlink",
-      "mkstemp",     "random bytes", "gethostname", "uname", "opendir"};
+      "preparation", "access", "stat",   "statx", "open",    "unlink",  "remove",
+      "rmdir",       "rename", "mkdir",  "link",  "symlink", "mkstemp", "random or system bytes",
+      "gethostname", "uname",  "opendir"};
   constexpr auto kFirst = static_cast<std::size_t>(ObservationKind::kAbout);
   static_assert(kFirst + std::size(kNames) ==
                 static_cast<std::size_t>(ObservationKind::kDirectory) + 1);

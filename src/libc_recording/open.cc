@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "libc_recording/files.h"
+#include "libc_recording/observed_reads.h"
 #include "libc_recording/process.h"
-#include "libc_recording/random_device.h"
 #include "libc_recording/real.h"
 
 namespace {
@@ -28,7 +28,8 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   char own[PATH_MAX];
   path = rejoin::libc_recording::own_proc_path(caller, path, own);
   if (!observing(caller)) return real_openat(dirfd, path, flags, mode);
-  if (rejoin::libc_recording::is_random_device(path)) {
+  const bool found = dirfd == AT_FDCWD || (path != nullptr && path[0] == '/');
+  if (found && rejoin::libc_recording::is_read_observed(path)) {
     return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
   }
   // A file without a name is made anew.
@@ -131,8 +132,8 @@ REJOIN_REPLACES FILE* fopen(const char* path, const char* mode) {
   char own[PATH_MAX];
   path = rejoin::libc_recording::own_proc_path(REJOIN_CALLER, path, own);
   if (!observing(REJOIN_CALLER)) return real_fopen(path, mode);
-  if (rejoin::libc_recording::is_random_device(path) && flags_of(mode) == O_RDONLY) {
-    return rejoin::libc_recording::open_random_stream(path);
+  if (flags_of(mode) == O_RDONLY && rejoin::libc_recording::is_read_observed(path)) {
+    return rejoin::libc_recording::open_observed_stream(path);
   }
   if (!observed_stream(path, mode)) return real_fopen(path, mode);
   return open_stream(path, mode, [](const char* p, const char* m) { return real_fopen(p, m); });

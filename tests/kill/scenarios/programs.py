@@ -77,6 +77,16 @@ def names(t):
 
 
 @scenario()
+def system_values(t):
+    """What the system says of itself is the same again in a replay."""
+    last = t.undisturbed(3, "system_values").operations(1)
+    for ordinal in range(2, last + 1, 5):
+        kills = [Kill(ordinal % 3, ordinal), Kill((ordinal + 1) % 3, last // 2, "inside")]
+        t.recovers(3, "system_values", kills=kills, flags=["--snapshots", "off"])
+    t.recovers(3, "system_values", "steps=100", kills=[Kill(1, 150)], flags=["--snapshots", "0.02"])
+
+
+@scenario()
 def started_by_another(t):
     """A rank of another launcher is told; a process that is alone is a world of one."""
     program = t.program("appnum")

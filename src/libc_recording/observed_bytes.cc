@@ -1,28 +1,41 @@
-// Random bytes, from wherever: each is an observation.
+// Bytes that are others each time, from wherever: random ones, and what the system says of itself.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 
+#include "journal/system_call.h"
 #include "libc_recording/files.h"
-#include "libc_recording/random_device.h"
+#include "libc_recording/observed_reads.h"
 #include "libc_recording/real.h"
 
 namespace rejoin::libc_recording {
 namespace {
 
+using journal::system_call;
+
 constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
 REJOIN_REAL(read);
 REJOIN_REAL(getrandom);
 REJOIN_REAL(getentropy);
+REJOIN_REAL(sysinfo);
+REJOIN_REAL(getloadavg);
+REJOIN_REAL(sysconf);
+REJOIN_REAL(sched_getcpu);
 REJOIN_REAL(fileno);
 constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
 constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
@@ -47,44 +60,81 @@ ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
   return e.data_bytes;
 }
 
-bool is_random_device(int fd) {
+bool is_of_system(const struct statfs& f) {
+  return f.f_type == PROC_SUPER_MAGIC || f.f_type == SYSFS_MAGIC;
+}
+
+bool is_observed(int fd) {
   constexpr unsigned kMemoryDevices = 1, kRandom = 8, kUrandom = 9;
   struct stat s;
-  if (fstat(fd, &s) != 0 || !S_ISCHR(s.st_mode) || major(s.st_rdev) != kMemoryDevices) return false;
+  if (system_call(SYS_fstat, fd, reinterpret_cast<long>(&s)) != 0) return false;
+  if (S_ISREG(s.st_mode)) {
+    struct statfs f;
+    return fstatfs(fd, &f) == 0 && is_of_system(f);
+  }
+  if (!S_ISCHR(s.st_mode) || major(s.st_rdev) != kMemoryDevices) return false;
   return minor(s.st_rdev) == kRandom || minor(s.st_rdev) == kUrandom;
 }
 
-// Descriptors that were one of the devices when they were opened. Main thread only.
+// Of /proc: what describes this process's own memory and registers.
+bool is_of_own_memory(const char* path) {
+  const char* slash = strrchr(path, '/');
+  const char* name = slash != nullptr ? slash + 1 : path;
+  for (const char* other : {"maps", "mem", "pagemap", "auxv", "numa_maps", "clear_refs", "stack",
+                            "syscall", "smaps", "smaps_rollup"}) {
+    if (strcmp(name, other) == 0) return true;
+  }
+  return false;
+}
+
+bool is_file_of_system(const char* path) {
+  struct statfs f;
+  if (statfs(path, &f) != 0 || !is_of_system(f)) return false;
+  char found[PATH_MAX];
+  struct stat s;
+  return realpath(path, found) != nullptr && !is_of_own_memory(found) &&
+         system_call(SYS_stat, reinterpret_cast<long>(found), reinterpret_cast<long>(&s)) == 0 &&
+         S_ISREG(s.st_mode);
+}
+
+// Descriptors that were one of these when they were opened. Main thread only.
 constexpr int kDescriptors = 1024;
-bool opened_as_random[kDescriptors];
+bool opened_as_observed[kDescriptors];
 
 ssize_t read_observed(int fd, void* to, std::size_t bytes) {
-  if (!is_random_device(fd)) {  // closed since, and its number given to something else
-    opened_as_random[fd] = false;
+  if (!is_observed(fd)) {  // closed since, and its number given to something else
+    opened_as_observed[fd] = false;
     return real_read(fd, to, bytes);
   }
   return observe_bytes(to, bytes, [&] { return real_read(fd, to, bytes); });
 }
 
-bool maybe_random(int fd) { return fd >= 0 && fd < kDescriptors && opened_as_random[fd]; }
+bool maybe_observed(int fd) { return fd >= 0 && fd < kDescriptors && opened_as_observed[fd]; }
 
 // Streams of ours, so that fileno() can tell. The index is the stream's cookie.
-struct RandomStream {
+struct ObservedStream {
   FILE* stream;
   int fd;
 };
-constexpr std::size_t kStreams = 16;
-RandomStream streams[kStreams];
+constexpr std::size_t kStreams = 64;
+ObservedStream streams[kStreams];
 std::size_t open_streams = 0;
 
 ssize_t read_stream(void* cookie, char* to, std::size_t bytes) {
-  const int fd = static_cast<RandomStream*>(cookie)->fd;
+  const int fd = static_cast<ObservedStream*>(cookie)->fd;
   if (!observing(nullptr)) return real_read(fd, to, bytes);
   return observe_bytes(to, bytes, [&] { return real_read(fd, to, bytes); });
 }
 
+int seek_stream(void* cookie, off64_t* offset, int from) {
+  const off64_t now = lseek(static_cast<ObservedStream*>(cookie)->fd, *offset, from);
+  if (now < 0) return -1;
+  *offset = now;
+  return 0;
+}
+
 int close_stream(void* cookie) {
-  auto* s = static_cast<RandomStream*>(cookie);
+  auto* s = static_cast<ObservedStream*>(cookie);
   const int result = close(s->fd);
   s->stream = nullptr;
   --open_streams;
@@ -93,25 +143,27 @@ int close_stream(void* cookie) {
 
 }  // namespace
 
-bool is_random_device(const char* path) {
-  return path != nullptr && (strcmp(path, "/dev/urandom") == 0 || strcmp(path, "/dev/random") == 0);
+bool is_read_observed(const char* path) {
+  if (path == nullptr) return false;
+  return strcmp(path, "/dev/urandom") == 0 || strcmp(path, "/dev/random") == 0 ||
+         is_file_of_system(path);
 }
 
 int observe_reads(int fd) {
-  if (fd >= 0 && fd < kDescriptors) opened_as_random[fd] = true;
+  if (fd >= 0 && fd < kDescriptors) opened_as_observed[fd] = true;
   return fd;
 }
 
-FILE* open_random_stream(const char* path) {
-  RandomStream* slot = std::find_if(streams, streams + kStreams,
-                                    [](const RandomStream& s) { return s.stream == nullptr; });
+FILE* open_observed_stream(const char* path) {
+  ObservedStream* slot = std::find_if(streams, streams + kStreams,
+                                      [](const ObservedStream& s) { return s.stream == nullptr; });
   if (slot == streams + kStreams) {
     errno = EMFILE;
     return nullptr;
   }
   slot->fd = observe_reads(real_openat(AT_FDCWD, path, O_RDONLY));
   if (slot->fd < 0) return nullptr;
-  slot->stream = fopencookie(slot, "r", {read_stream, nullptr, nullptr, close_stream});
+  slot->stream = fopencookie(slot, "r", {read_stream, nullptr, seek_stream, close_stream});
   if (slot->stream == nullptr) {
     close(slot->fd);
     return nullptr;
@@ -125,19 +177,19 @@ FILE* open_random_stream(const char* path) {
 using namespace rejoin::libc_recording;
 
 REJOIN_REPLACES ssize_t read(int fd, void* to, size_t bytes) {
-  if (!maybe_random(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
+  if (!maybe_observed(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
   return read_observed(fd, to, bytes);
 }
 
 REJOIN_REPLACES ssize_t __read_chk(int fd, void* to, size_t bytes, size_t room) {
   if (bytes > room) abort();
-  if (!maybe_random(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
+  if (!maybe_observed(fd) || !observing(REJOIN_CALLER)) return real_read(fd, to, bytes);
   return read_observed(fd, to, bytes);
 }
 
 REJOIN_REPLACES int fileno(FILE* stream) noexcept {
   if (open_streams != 0) {
-    for (const RandomStream& s : streams) {
+    for (const ObservedStream& s : streams) {
       if (s.stream == stream) return s.fd;
     }
   }
@@ -199,4 +251,48 @@ unsigned observed_random_device(void* self) {
     return static_cast<ssize_t>(sizeof value);
   });
   return value;
+}
+
+// --- What the system says of itself, without a file
+
+REJOIN_REPLACES int sysinfo(struct sysinfo* out) noexcept {
+  if (!observing(REJOIN_CALLER)) return real_sysinfo(out);
+  const ssize_t got = observe_bytes(out, sizeof *out, [&]() -> ssize_t {
+    return real_sysinfo(out) == 0 ? static_cast<ssize_t>(sizeof *out) : -1;
+  });
+  return got < 0 ? -1 : 0;
+}
+
+REJOIN_REPLACES int getloadavg(double* loads, int count) noexcept {
+  if (count <= 0 || !observing(REJOIN_CALLER)) return real_getloadavg(loads, count);
+  constexpr int kMost = 3;
+  double all[kMost] = {};
+  const ssize_t got = observe_bytes(all, sizeof all, [&]() -> ssize_t {
+    const int n = real_getloadavg(all, kMost);
+    return n < 0 ? -1 : static_cast<ssize_t>(sizeof *all) * n;
+  });
+  if (got < 0) return -1;
+  const int n = std::min(count, static_cast<int>(static_cast<std::size_t>(got) / sizeof *all));
+  std::copy_n(all, n, loads);
+  return n;
+}
+
+REJOIN_REPLACES long sysconf(int name) noexcept {
+  if (name != _SC_AVPHYS_PAGES || !observing(REJOIN_CALLER)) return real_sysconf(name);
+  long pages = -1;
+  observe_bytes(&pages, sizeof pages, [&] {
+    pages = real_sysconf(name);
+    return static_cast<ssize_t>(sizeof pages);
+  });
+  return pages;
+}
+
+REJOIN_REPLACES int sched_getcpu() noexcept {
+  if (!observing(REJOIN_CALLER)) return real_sched_getcpu();
+  int processor = -1;
+  observe_bytes(&processor, sizeof processor, [&] {
+    processor = real_sched_getcpu();
+    return static_cast<ssize_t>(sizeof processor);
+  });
+  return processor;
 }
