@@ -1,6 +1,6 @@
 // system_values: the ranks agree on the most of what the system says of itself and of them: memory,
-// load, processors, mounts; by files in /proc, streams and calls. Rank 0 prints how many values there
-// were, since no two runs have the same.
+// load, processors, mounts; by files in /proc, streams and calls. Rank 0 prints how many values
+// there were, since no two runs have the same.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
