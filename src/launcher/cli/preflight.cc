@@ -23,10 +23,36 @@ bool is_unsupported(std::string name) {
          end;
 }
 
+// Those that an empty C++ program imports with Open MPI's mpicxx: its classes call them inline.
+constexpr const char* kOfEveryCxxProgram[] = {"MPI_Accumulate",
+                                              "MPI_Comm_accept",
+                                              "MPI_Comm_connect",
+                                              "MPI_Comm_spawn",
+                                              "MPI_Comm_spawn_multiple",
+                                              "MPI_Get",
+                                              "MPI_Put",
+                                              "MPI_Win_call_errhandler",
+                                              "MPI_Win_complete",
+                                              "MPI_Win_delete_attr",
+                                              "MPI_Win_fence",
+                                              "MPI_Win_get_errhandler",
+                                              "MPI_Win_get_group",
+                                              "MPI_Win_get_name",
+                                              "MPI_Win_lock",
+                                              "MPI_Win_post",
+                                              "MPI_Win_set_attr",
+                                              "MPI_Win_set_errhandler",
+                                              "MPI_Win_set_name",
+                                              "MPI_Win_start",
+                                              "MPI_Win_test",
+                                              "MPI_Win_unlock",
+                                              "MPI_Win_wait"};
+
 // What a program and its libraries import of MPI, and whether they can start threads.
 struct Imports {
   std::set<std::string> functions;
   std::set<std::string> unsupported;
+  std::set<std::string> perhaps;  // not supported, and perhaps not called
   bool threads = false;
 
   void add(std::string_view image) {
@@ -34,6 +60,11 @@ struct Imports {
       if (name.starts_with("MPI_") || name.starts_with("PMPI_")) functions.insert(name);
       if (is_unsupported(name)) unsupported.insert(name);
       threads |= name == "pthread_create" || name == "GOMP_parallel";
+    }
+  }
+  void excuse_cxx() {
+    for (const char* name : kOfEveryCxxProgram) {
+      if (unsupported.erase(name) > 0) perhaps.insert(name);
     }
   }
 };
@@ -81,13 +112,23 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   imports.add(image);
   const std::string linker = interpreter_of(image);
   if (linker.substr(linker.rfind('/') + 1).starts_with("ld-linux")) add_libraries(path, imports);
+  if (std::find(needed.begin(), needed.end(), "libmpi_cxx.so.40") != needed.end()) {
+    imports.excuse_cxx();
+  }
   std::printf("%s: a 64-bit %s%s\n", name.c_str(), is_library ? "shared library" : "program",
               !is_mpi      ? ", not linked against MPI itself"
               : is_library ? ", linked against libmpi.so.40"
                            : ", linked against libmpi.so.40: ftrun runs it as it is");
   if (!imports.functions.empty()) {
     say("calls " + std::to_string(imports.functions.size()) + " functions of MPI" +
-        (imports.unsupported.empty() ? ", all of them supported" : ""));
+        (!imports.unsupported.empty() ? ""
+         : imports.perhaps.empty()    ? ", all of them supported"
+                                      : ", all of them supported but perhaps these"));
+  }
+  if (!imports.perhaps.empty()) {
+    say("linked with MPI's C++ classes, which name these whether the program calls them or not; "
+        "not supported, and an MPI error if it does: " +
+        joined(imports.perhaps));
   }
   if (!imports.unsupported.empty()) {
     say("not supported, and an MPI error where they are called: " + joined(imports.unsupported));

@@ -346,6 +346,21 @@ class Preflight(LauncherTest):
         self.assertIn("not supported, and an MPI error where they are called: MPI_Win_create\n", done.out)
         self.assertIn("can start threads", done.out)
 
+    def test_what_every_cxx_program_names(self):
+        mpi = self.stand_in()
+        classes = self.write_file("classes.c", "int classes;")
+        subprocess.run(["cc", "-w", "-shared", "-o", self.path("libmpi_cxx.so.40"), classes,
+                        "-Wl,-soname,libmpi_cxx.so.40"], check=True)
+        linked = ["-Wl,--no-as-needed", mpi, self.path("libmpi_cxx.so.40"), "-Wl,--unresolved-symbols=ignore-all"]
+        program = self.compile("classes", "int main() { MPI_Init(); MPI_Put(); MPI_Win_fence(); }", *linked)
+        done = self.ftrun("check", program)
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertIn("an MPI error if it does: MPI_Put, MPI_Win_fence\n", done.out)
+        program = self.compile("creates", "int main() { MPI_Put(); MPI_Win_create(); }", *linked)
+        done = self.ftrun("check", program)
+        self.assertEqual(done.code, 1)
+        self.assertIn("where they are called: MPI_Win_create\n", done.out)
+
     def test_a_library_that_calls_mpi(self):
         mpi = self.stand_in()
         source = self.write_file("layer.c", "int layer() { MPI_Win_create(); }")
