@@ -169,8 +169,9 @@ struct RankControl {
   std::atomic<std::uint64_t> output_mark;
   // Rank 0: WrittenVersions, before it prepares `newest`.
   std::atomic<std::uint64_t> written_versions;
-  // The owner. 1: more than one of its threads has called MPI.
-  std::atomic<std::uint32_t> several_threads;
+  // The owner. Not 0: more than one of its threads has called MPI, in an order that nobody knows.
+  // All of it lies in front of this image and later ones: who has an image has one thread.
+  std::atomic<std::uint64_t> several_threads_before;
   // The owner. 1: a thread may call MPI while another one waits in it (MPI_THREAD_MULTIPLE).
   std::atomic<std::uint32_t> threads_may_call;
 

@@ -53,7 +53,6 @@ struct Context {
   bool hinted;  // the program has said something about its next operation
   recovery::Hint hint, hint_in_use;
   int thread_level;
-  bool several_threads;  // have called MPI, under MPI_THREAD_MULTIPLE
   pthread_t first_thread;
   bool finalized;
 

@@ -70,7 +70,7 @@ void open_world(Rank& rank) {
 
 // The order in which threads have called MPI is not recorded.
 void refuse_several_threads(Rank& rank) {
-  if (rank.control().several_threads.load(std::memory_order_relaxed) == 0) return;
+  if (rank.control().several_threads_before.load(std::memory_order_relaxed) == 0) return;
   char text[256];
   snprintf(text, sizeof text,
            "rank %u cannot be started again: several of its threads have called MPI "
@@ -136,9 +136,11 @@ void Entered::enter() {
   const bool is_first = pthread_equal(pthread_self(), context->first_thread);
   if (!is_first) context->rank->host().share();
   context->rank->host().enter();
-  if (is_first || context->several_threads) return;
-  context->several_threads = true;
-  context->rank->control().several_threads.store(1, std::memory_order_release);
+  if (is_first) return;
+  engine::RankControl& control = context->rank->control();
+  const std::uint64_t wanted = control.snapshot_wanted.load(std::memory_order_acquire);
+  control.several_threads_before.store((wanted & ~journal::kAtCheckpoint) + 1,
+                                       std::memory_order_release);
 }
 
 void Entered::begin_timing() {

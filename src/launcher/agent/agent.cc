@@ -243,7 +243,8 @@ void Agent::report_ended(const AgentAction& a) {
   }
   ended.position = segment_.position(a.rank);
   const engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
-  if (control->several_threads.load(std::memory_order_relaxed) != 0) {
+  // Of kept images: whoever goes back to main repeats what several threads have done.
+  if (control->kept_image.load() < control->several_threads_before.load()) {
     ended.text =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
         "recorded, so the job ends (docs/fault-model.md)";

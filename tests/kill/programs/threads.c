@@ -1,6 +1,7 @@
 // threads: two threads of each rank send at the same time (MPI_THREAD_MULTIPLE), after some
 // operations of the main thread alone. `alone`: the other thread does nothing. `late`: the main
-// thread waits for the other one, which calls MPI only after 2.5 s, twice.
+// thread waits for the other one, which calls MPI only after 2.5 s, twice. `once`: the other thread
+// has ended before the main one goes on for a second.
 
 #include <pthread.h>
 
@@ -65,11 +66,19 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 4; ++i) OK(MPI_Barrier(MPI_COMM_WORLD));
   pthread_t thread;
   const int late = argc > 1 && strcmp(argv[1], "late") == 0;
+  const int once = argc > 1 && strcmp(argv[1], "once") == 0;
   const int alone = argc > 1;
+  if (once) {
+    check_i64("thread", 0, pthread_create(&thread, NULL, send_to_self, &copy));
+    check_i64("join", 0, pthread_join(thread, NULL));
+    printf("rank %d is one thread again\n", check_state.rank);
+    fflush(stdout);
+  }
   if (late) wait_for_thread(copy);
   if (!alone) check_i64("thread", 0, pthread_create(&thread, NULL, send_to_self, &copy));
   int sum = 0;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < (once ? 1500 : 20); ++i) {
+    if (once) pause_us(1000);
     OK(MPI_Allreduce(&i, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     check_i64("sum", i * check_state.size, sum);
   }

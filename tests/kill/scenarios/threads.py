@@ -27,3 +27,28 @@ def threads(t, n):
 def threads_that_call_late(t):
     """Every rank waits in MPI, each for a thread of its own that sleeps: that is no deadlock."""
     t.undisturbed(2, "threads", "late")
+
+
+@scenario()
+def threads_that_have_ended(t):
+    """A rank whose other threads are gone returns to an image that was made since; without one its
+    death ends the job."""
+    n, command = 2, ("threads", "once")
+    expected = t.undisturbed(n, *command)
+
+    def interfere(job):
+        for _ in range(2):
+            job.until_output("rank 1 is one thread again")
+            job.run_for(0.3)
+            job.kill(1)
+            job.until_event("live", 1, len(job.killed))
+
+    result = t.run(n, *command, flags=["--snapshots", "0.05"], interfere=interfere)
+    same = sorted(result.out.splitlines()) == sorted(expected.out.splitlines())
+    require(result.code == 0 and same, "not as undisturbed", result)
+    require(t.returns["image"] == 2, f"it returned to {dict(t.returns)}", result)
+    last = t.undisturbed(n, *command, flags=["--snapshots", "off"])
+    kill = Kill(1, last.operations(1) - 100)
+    result = t.run(n, *command, flags=["--snapshots", "off"], kills=[kill])
+    require(result.code == 1, f"exit code {result.code}", result)
+    require("several of its threads had called MPI" in result.err, "it does not say why", result)
