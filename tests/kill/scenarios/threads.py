@@ -50,5 +50,5 @@ def threads_that_have_ended(t):
     last = t.undisturbed(n, *command, flags=["--snapshots", "off"])
     kill = Kill(1, last.operations(1) - 100)
     result = t.run(n, *command, flags=["--snapshots", "off"], kills=[kill])
-    require(result.code == 1, f"exit code {result.code}", result)
+    require(result.code == 137, f"exit code {result.code}", result)
     require("several of its threads had called MPI" in result.err, "it does not say why", result)
