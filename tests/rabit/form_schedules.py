@@ -96,7 +96,7 @@ def from_outside(t, name):
     for form in chosen if t.long else t.rng.sample(chosen, 3):
         for _ in range(4 if t.long else 1):
             many = 6 if int(ranks) == 3 else 3
-            command = [*form, "rounds=60" if way == "images" else "rounds=400"]
+            command = [*form, "rounds=400" if way == "versions" else "rounds=60"]
             is_killed_at_random(t, int(ranks), *command, way=way, deaths=many, within_s=0.2)
     # Many of them come before there is anything to go back to.
     check_kinds(t.returns, way, [*MOST[way], *(["main"] if way == "versions" else [])])

@@ -81,7 +81,7 @@ def snapshots_no_clone_of_an_image(t):
 @scenario(limit_s=400, labels=["alone"], sweeps=True)
 def snapshots_many_ranks(t):
     """64 ranks: each dies once at least, in groups; all go on from their images."""
-    n, command = 64, ("frozen", "messages", "steps=400")
+    n, command = 64, ("frozen", "messages", "steps=200")
     expected = t.run(n, *command, limit_s=LIMIT_S)
     require(expected.code == 0, "undisturbed", expected)
 
