@@ -1,6 +1,7 @@
 """MPI_THREAD_MULTIPLE: who was entered by several threads cannot be rejoined, and the job says so."""
 
 from harness import Kill, require, scenario
+from processes import images
 from scenarios.endings import messages
 
 
@@ -37,9 +38,11 @@ def threads_that_have_ended(t):
     expected = t.undisturbed(n, *command)
 
     def interfere(job):
+        job.until_output("rank 1 is one thread again")
+        seen = set(images(job, 1))
         for _ in range(2):
-            job.until_output("rank 1 is one thread again")
-            job.run_for(0.3)
+            for _ in range(2):  # the first of them may have been wanted before
+                seen |= job.until(lambda: set(images(job, 1)) - seen, "it had an image since")
             job.kill(1)
             job.until_event("live", 1, len(job.killed))
 
