@@ -236,7 +236,9 @@ void Observations::continue_clock(Series series, Clock& clock, std::int64_t* val
 }
 
 std::int64_t Observations::ahead(Series series, std::int64_t now) {
-  const Clock& clock = clocks_[static_cast<std::size_t>(series)];
+  Clock& clock = clocks_[static_cast<std::size_t>(series)];
+  // It goes on from here, not from its next reading: the program waits in between.
+  if (!clock.live && recording()) continue_clock(series, clock, &now);
   if (clock.live) return clock.offset[0];
   return std::max<std::int64_t>(0, reader_.values(series)[0] - now);
 }
