@@ -169,10 +169,11 @@ struct RankControl {
   std::atomic<std::uint64_t> output_mark;
   // Rank 0: WrittenVersions, before it prepares `newest`.
   std::atomic<std::uint64_t> written_versions;
-  // The owner. Not 0: more than one of its threads has called MPI, in an order that nobody knows.
-  // All of it lies in front of this image and later ones: who has an image has one thread.
+  // The owner. Nonzero if more than one of its threads has called MPI. The order of those calls is
+  // not recorded, so the rank can be restarted only from an image with at least this number: images
+  // are made only of processes with a single thread, so later ones need none of those calls.
   std::atomic<std::uint64_t> several_threads_before;
-  // The owner. 1: a thread may call MPI while another one waits in it (MPI_THREAD_MULTIPLE).
+  // The owner. 1 if a thread may call MPI while another one blocks in it (MPI_THREAD_MULTIPLE).
   std::atomic<std::uint32_t> threads_may_call;
 
   // The owner. Allocation in its region; both outlive it.

@@ -1,8 +1,8 @@
-// Times that the program hands to the kernel as the end of a wait. Its clocks go on from what was
-// recorded, so after a reboot they are ahead of the kernel's: such a time is given to the kernel as
-// the kernel's own clock has it. A wait that is repeated takes as long as it took.
+// Waits with an absolute end time. After a restart the program's clocks continue from the recorded
+// values, so after a reboot they are ahead of the kernel's clocks. The end times are converted to
+// the kernel's clocks; a repeated wait therefore takes as long as the original one.
 //
-// The main thread's alone, as its readings of clocks are.
+// Applies to the main thread only, because only its readings of clocks are recorded.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +26,8 @@
 namespace {
 
 using rejoin::journal::system_call;
+using rejoin::libc_recording::kClocks;
+using rejoin::libc_recording::kSecond_ns;
 using rejoin::libc_recording::observing;
 using rejoin::libc_recording::Series;
 
@@ -50,52 +52,55 @@ REJOIN_REAL(timerfd_settime);
 REJOIN_REAL(timer_create);
 REJOIN_REAL(timer_settime);
 
-constexpr std::int64_t kSecond_ns = 1000000000;
-constexpr clockid_t kClocks =
-    static_cast<clockid_t>(Series::kEnd) - static_cast<clockid_t>(Series::kClock0);
-
-// By how much the program's clock is ahead of the kernel's.
+// Returns how far the program's view of a clock is ahead of the kernel's clock, in ns.
 std::int64_t ahead_ns(clockid_t clock) {
   timespec now;
   real_clock_gettime(clock, &now);
   const std::int64_t now_ns = now.tv_sec * kSecond_ns + now.tv_nsec;
-  const unsigned series = static_cast<unsigned>(Series::kClock0) + static_cast<unsigned>(clock);
+  const auto series = static_cast<unsigned>(rejoin::libc_recording::series_of_clock(clock));
   std::int64_t ahead = rejoin_libc_ahead(series, now_ns);
   if (clock != CLOCK_REALTIME) return ahead;
-  // It may be read in other ways, too.
+  // gettimeofday() and time() read the same clock, with offsets of their own.
   const auto of_day = static_cast<unsigned>(Series::kTimeOfDay);
   const auto seconds = static_cast<unsigned>(Series::kTime);
   ahead = std::max(ahead, rejoin_libc_ahead(of_day, now_ns / 1000) * 1000);
   return std::max(ahead, rejoin_libc_ahead(seconds, now_ns / kSecond_ns) * kSecond_ns);
 }
 
-// A time of the program's as the kernel is given it.
+// An end time of the program, converted to the kernel's clock.
 class KernelTime {
  public:
   KernelTime(const void* caller, clockid_t clock, const timespec* time) : given_(time) {
-    const bool known = clock >= 0 && clock < kClocks && time != nullptr;
-    if (!known || time->tv_nsec < 0 || time->tv_nsec >= kSecond_ns || !observing(caller)) return;
+    if (time != nullptr && observing(caller)) convert(clock);
+  }
+  // REQUIRES that the main thread is observed.
+  KernelTime(clockid_t clock, const timespec& time) : given_(&time) { convert(clock); }
+  operator const timespec*() const { return given_; }
+
+ private:
+  void convert(clockid_t clock) {
+    const timespec* time = given_;
+    const bool valid = time->tv_nsec >= 0 && time->tv_nsec < kSecond_ns;
+    if (clock < 0 || clock >= kClocks || !valid) return;
     const std::int64_t ahead = ahead_ns(clock);
-    if (ahead == 0 || (time->tv_sec == 0 && time->tv_nsec == 0)) return;  // which ends a timer
+    if (ahead == 0 || (time->tv_sec == 0 && time->tv_nsec == 0)) return;  // zero disarms a timer
     const std::int64_t ns =
         std::max<std::int64_t>(time->tv_sec * kSecond_ns + time->tv_nsec - ahead, 1);
     own_ = {ns / kSecond_ns, ns % kSecond_ns};
     given_ = &own_;
   }
-  operator const timespec*() const { return given_; }
 
- private:
   const timespec* given_;
   timespec own_ = {};
 };
 
-// glibc's flag in a condition variable.
+// Returns the clock of a condition variable, from the flag in which glibc stores it.
 clockid_t clock_of(const pthread_cond_t* condition) {
   constexpr unsigned kMonotonic = 2;
   return (condition->__data.__wrefs & kMonotonic) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
-// By what the kernel says of it; -1: unknown.
+// Returns the clock of a timerfd, read from /proc/self/fdinfo; -1 if that fails.
 clockid_t clock_of_timer(int fd) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
@@ -109,7 +114,7 @@ clockid_t clock_of_timer(int fd) {
   return found != nullptr ? atoi(found + strlen("clockid:")) : -1;
 }
 
-// The clocks of the newest timers.
+// The clocks of the newest POSIX timers, in a ring. The kernel does not report a timer's clock.
 struct MadeTimer {
   timer_t timer;
   clockid_t clock;
@@ -126,7 +131,13 @@ clockid_t clock_of_timer(timer_t timer) {
   return -1;
 }
 
-// dlsym() finds the one of 2002.
+// The times of a timer whose first end is absolute.
+itimerspec kernel_times(clockid_t clock, const itimerspec& time) {
+  const KernelTime kernels(clock, time.it_value);
+  return {time.it_interval, *static_cast<const timespec*>(kernels)};
+}
+
+// dlsym() without a version could return the incompatible function of glibc before 2.3.2.
 using CondTimedWait = int(pthread_cond_t*, pthread_mutex_t*, const timespec*);
 CondTimedWait* real_cond_timedwait() {
   static CondTimedWait* found = nullptr;
@@ -217,13 +228,10 @@ REJOIN_REPLACES ssize_t mq_timedreceive(mqd_t queue, char* message, size_t bytes
 
 REJOIN_REPLACES int timerfd_settime(int fd, int flags, const itimerspec* time,
                                     itimerspec* before) noexcept {
-  const void* caller = REJOIN_CALLER;
-  if ((flags & TFD_TIMER_ABSTIME) == 0 || !observing(caller)) {
-    return real_timerfd_settime(fd, flags, time, before);
-  }
-  const KernelTime first(caller, clock_of_timer(fd), &time->it_value);
-  const itimerspec t = {time->it_interval, *static_cast<const timespec*>(first)};
-  return real_timerfd_settime(fd, flags, &t, before);
+  const bool absolute = time != nullptr && (flags & TFD_TIMER_ABSTIME) != 0 && observing(REJOIN_CALLER);
+  if (!absolute) return real_timerfd_settime(fd, flags, time, before);
+  const itimerspec kernels = kernel_times(clock_of_timer(fd), *time);
+  return real_timerfd_settime(fd, flags, &kernels, before);
 }
 REJOIN_REPLACES int timer_create(clockid_t clock, sigevent* event, timer_t* timer) noexcept {
   const int code = real_timer_create(clock, event, timer);
@@ -232,11 +240,8 @@ REJOIN_REPLACES int timer_create(clockid_t clock, sigevent* event, timer_t* time
 }
 REJOIN_REPLACES int timer_settime(timer_t timer, int flags, const itimerspec* time,
                                   itimerspec* before) noexcept {
-  const void* caller = REJOIN_CALLER;
-  if ((flags & TIMER_ABSTIME) == 0 || !observing(caller)) {
-    return real_timer_settime(timer, flags, time, before);
-  }
-  const KernelTime first(caller, clock_of_timer(timer), &time->it_value);
-  const itimerspec t = {time->it_interval, *static_cast<const timespec*>(first)};
-  return real_timer_settime(timer, flags, &t, before);
+  const bool absolute = time != nullptr && (flags & TIMER_ABSTIME) != 0 && observing(REJOIN_CALLER);
+  if (!absolute) return real_timer_settime(timer, flags, time, before);
+  const itimerspec kernels = kernel_times(clock_of_timer(timer), *time);
+  return real_timer_settime(timer, flags, &kernels, before);
 }

@@ -1,6 +1,6 @@
-// Programs that close every descriptor they do not know, as daemons do. The rank's connection to
-// its agent and its hold on ftrun's lifeline lie above what programs use; to the program itself
-// they are not open. A child that it forks may close them.
+// Protects two descriptors of the shim, the connection to the agent and ftrun's lifeline, from
+// programs that close all descriptors they did not open. Closing them fails with EBADF, as if they
+// were not open. Forked children may close them.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ constinit int known_lifeline = kUnknown;
 
 bool is_lifeline(int fd) { return system_call(SYS_fcntl, fd, F_GETSIG) == SIGKILL; }
 
-// It is at one place in the process and all its clones.
+// Returns the lifeline's descriptor, which has the same number in the process and all its clones.
 int lifeline() {
   int fd = __atomic_load_n(&known_lifeline, __ATOMIC_RELAXED);
   if (fd != kUnknown) return fd;
@@ -36,10 +36,10 @@ int lifeline() {
   return fd;
 }
 
-// The rank's own, in order; -1: there is none.
+// The protected descriptors in ascending order; -1 for none.
 struct Kept {
   int fd[2] = {kNone, kNone};
-  int pid = 0;  // the rank's
+  int pid = 0;  // of the rank, as the kernel has it
   bool is_this_process() const { return system_call(SYS_getpid) == pid; }
 };
 

@@ -24,7 +24,7 @@ void rejoin_libc_record_series(unsigned series, std::int64_t* values) REJOIN_LIB
 int rejoin_libc_recall(rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
 void rejoin_libc_record(const rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
 unsigned rejoin_libc_next_answer_bytes() REJOIN_LIBC_HOOK;
-// Observations::ahead().
+// Calls Observations::ahead().
 std::int64_t rejoin_libc_ahead(unsigned series, std::int64_t now) REJOIN_LIBC_HOOK;
 
 // The functions of FileFacts with these names.
@@ -49,8 +49,9 @@ void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
 // Any thread; does not REQUIRE that anything is recorded.
 int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJOIN_LIBC_HOOK;
 
-// The rank's connection to its agent, and the rank's process id as the kernel has it. -1: as above,
-// or nothing was asked or recorded yet. Any thread; cheap.
+// Returns the descriptor of the rank's connection to its agent, and in *pid the kernel's process id
+// of the rank. Returns -1 if this process is no rank, if the shim itself is the caller, or before
+// the recording has begun. Any thread; no system call.
 int rejoin_libc_socket(const void* caller, int* pid) REJOIN_LIBC_HOOK;
 
 // The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.

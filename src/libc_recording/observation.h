@@ -50,6 +50,11 @@ enum class Series : std::uint8_t {
 };
 inline constexpr std::size_t kSeriesCount = static_cast<std::size_t>(Series::kEnd);
 inline constexpr std::size_t kMaxFields = 16;
+inline constexpr int kClocks = static_cast<int>(Series::kEnd) - static_cast<int>(Series::kClock0);
+constexpr Series series_of_clock(int clock) {  // REQUIRES 0 <= clock < kClocks
+  return static_cast<Series>(static_cast<int>(Series::kClock0) + clock);
+}
+inline constexpr std::int64_t kSecond_ns = 1000000000;
 constexpr std::size_t fields_of(Series s) {
   if (s == Series::kTimes) return 5;
   return s >= Series::kUsageSelf && s <= Series::kUsageThread ? kMaxFields : 1;

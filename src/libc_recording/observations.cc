@@ -237,7 +237,8 @@ void Observations::continue_clock(Series series, Clock& clock, std::int64_t* val
 
 std::int64_t Observations::ahead(Series series, std::int64_t now) {
   Clock& clock = clocks_[static_cast<std::size_t>(series)];
-  // It goes on from here, not from its next reading: the program waits in between.
+  // The clock starts to advance now and not at its next reading, because the program is about to
+  // wait, and that time has to count.
   if (!clock.live && recording()) continue_clock(series, clock, &now);
   if (clock.live) return clock.offset[0];
   return std::max<std::int64_t>(0, reader_.values(series)[0] - now);

@@ -78,8 +78,8 @@ class Observations {
   // False the first time that it is asked about this path.
   bool told(const char* name);
 
-  // By how much a clock is ahead of the system's, which says `now`, for the program. REQUIRES one
-  // field.
+  // Returns how far the program's view of a clock is ahead of the kernel's clock, which reads `now`
+  // (in the unit of the series). REQUIRES a series with one field.
   std::int64_t ahead(Series series, std::int64_t now);
 
   FileFacts& files() { return files_; }

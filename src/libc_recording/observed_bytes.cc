@@ -1,4 +1,4 @@
-// Bytes that are others each time, from wherever: random ones, and what the system says of itself.
+// Recorded bytes that differ from run to run: random numbers, and information about the system.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -76,7 +76,7 @@ bool is_observed(int fd) {
   return minor(s.st_rdev) == kRandom || minor(s.st_rdev) == kUrandom;
 }
 
-// Of /proc: what describes this process's own memory and registers.
+// Whether a file in /proc describes the memory or registers of a process.
 bool is_of_own_memory(const char* path) {
   const char* slash = strrchr(path, '/');
   const char* name = slash != nullptr ? slash + 1 : path;
@@ -97,7 +97,7 @@ bool is_file_of_system(const char* path) {
          S_ISREG(s.st_mode);
 }
 
-// Descriptors that were one of these when they were opened. Main thread only.
+// Whether a descriptor referred to such a file when it was opened. Main thread only.
 constexpr int kDescriptors = 1024;
 bool opened_as_observed[kDescriptors];
 
@@ -253,7 +253,7 @@ unsigned observed_random_device(void* self) {
   return value;
 }
 
-// --- What the system says of itself, without a file
+// --- System information by function calls
 
 REJOIN_REPLACES int sysinfo(struct sysinfo* out) noexcept {
   if (!observing(REJOIN_CALLER)) return real_sysinfo(out);

@@ -1,19 +1,22 @@
-// Files of which what is read is an observation: /dev/urandom and /dev/random, and what the system
-// says of itself in /proc and /sys.
+// Files whose contents are recorded when they are read, and given again in a replay: /dev/urandom,
+// /dev/random, and files in /proc and /sys.
 #pragma once
 
 #include <stdio.h>
 
 namespace rejoin::libc_recording {
 
-// Not what /proc says of this process's own memory: that is another in each incarnation, and who
-// asks needs the truth. By what the path leads to (/etc/mtab is a link).
+// Whether reads of this file are recorded. Symbolic links are resolved first: /etc/mtab leads to
+// /proc. Files that describe the memory of a process (maps, auxv and the like) are not recorded,
+// because addresses differ between incarnations and the program needs the current ones. Costs one
+// system call for other files.
 bool is_read_observed(const char* path);
 
-// What read() gets from this descriptor is an observation, until it is closed. Returns it.
+// From now on read() from this descriptor is recorded, until it is closed. Returns the descriptor.
 int observe_reads(int fd);
 
-// A stream for reading. Not libc's own: that one would fetch its bytes behind our back.
+// Opens a stream for reading. The C library's own streams read by internal calls, which cannot be
+// recorded.
 FILE* open_observed_stream(const char* path);
 
 }  // namespace rejoin::libc_recording

@@ -187,6 +187,7 @@ int rejoin_libc_recall_series(unsigned series, std::int64_t* values) {
 }
 
 std::int64_t rejoin_libc_ahead(unsigned series, std::int64_t now) {
+  const Busy busy;
   return the_recorder->observations.ahead(static_cast<Series>(series), now);
 }
 

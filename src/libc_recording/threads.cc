@@ -1,9 +1,10 @@
-// Threads that the program names by their pthread_t.
+// Functions that take a pthread_t.
 //
-// glibc keeps each thread's id in its descriptor. In a process that was woken from a snapshot the
-// first thread's is still that of the process it is a clone of, because mutexes are owned by it.
-// What glibc would ask of the kernel by that id is asked here, by the true one. (Where the thread
-// names itself, glibc uses the true one for pthread_kill and its name.)
+// glibc stores each thread's kernel id in the thread's descriptor. After a wake-up from a snapshot,
+// the descriptor of the first thread still holds the id of the process that was cloned; it is not
+// updated, because locked mutexes store it as their owner. glibc would pass this stale id to the
+// kernel, so these functions make the system calls with the current id. (For the calling thread,
+// glibc's pthread_kill, pthread_getname_np and pthread_setname_np do not use the stored id.)
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,13 +41,15 @@ REJOIN_REAL(pthread_getattr_np);
 constexpr std::size_t kNameBytes = 16;
 constexpr int kCancelSignal = 32;  // glibc's SIGCANCEL
 
-// The first thread, and its id in its descriptor: where the kernel is to clear it at its end.
+// The first thread, and the place of the id in its descriptor. glibc registers that place with the
+// kernel as the one to clear when the thread ends, so the kernel can be asked for it.
 constinit pthread_t first = 0;
 constinit pid_t* first_id = nullptr;
 
 [[gnu::constructor]] void note_first() {
   int* cleared = nullptr;
-  if (prctl(PR_GET_TID_ADDRESS, &cleared) != 0) return;  // a kernel without checkpoints
+  if (prctl(PR_GET_TID_ADDRESS, &cleared) != 0)
+    return;  // the kernel lacks CONFIG_CHECKPOINT_RESTORE
   first = pthread_self();
   first_id = cleared;
 }
@@ -56,22 +59,22 @@ long call_kernel(long number, Words... words) {
   long v[6] = {(long)words...};
   return system_call(number, v[0], v[1], v[2], v[3], v[4], v[5]);
 }
-// As these functions return it.
+// Returns 0 or an errno, as the pthread functions do.
 template <class... Words>
 int error_of_call(long number, Words... words) {
   return static_cast<int>(-std::min(call_kernel(number, words...), 0L));
 }
 
-// 0: glibc has the right one.
+// Returns the kernel id of `thread` if the id that glibc has stored is stale, else 0.
 pid_t true_id(pthread_t thread) {
   if (first_id == nullptr || thread != first) return 0;
-  const auto id = static_cast<pid_t>(call_kernel(SYS_getpid));  // the first thread's is the same
+  const auto id = static_cast<pid_t>(call_kernel(SYS_getpid));  // equal to the first thread's id
   return id == *first_id ? 0 : id;
 }
 
 bool is_self(pthread_t thread) { return thread == pthread_self(); }
 
-// Reads or writes the name of a thread; an errno.
+// Reads or writes the name of a thread. Returns 0 or an errno.
 int exchange_name(pid_t id, int how, char* name, std::size_t bytes) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/comm", id);
@@ -159,13 +162,13 @@ REJOIN_REPLACES int pthread_sigqueue(pthread_t thread, int number, const sigval 
 REJOIN_REPLACES int pthread_cancel(pthread_t thread) {
   const pid_t id = true_id(thread);
   const int code = real_pthread_cancel(thread);
-  // It is marked; only the signal did not reach it.
+  // glibc has marked the thread as cancelled, and only failed to send it the signal.
   if (id == 0 || is_self(thread) || code != ESRCH) return code;
   return error_of_call(SYS_tgkill, id, id, kCancelSignal);
 }
 
-// glibc looks for the affinity by the id in the descriptor, which nobody but the thread itself may
-// change meanwhile.
+// glibc reads the affinity by the stored id. That id is replaced during the call, which is safe
+// only in the thread itself: its mutex operations read the id, too.
 REJOIN_REPLACES int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) {
   const pid_t id = true_id(thread);
   if (id == 0 || !is_self(thread)) return real_pthread_getattr_np(thread, attributes);

@@ -10,7 +10,9 @@
 
 namespace {
 
+using rejoin::libc_recording::kClocks;
 using rejoin::libc_recording::kMaxFields;
+using rejoin::libc_recording::kSecond_ns;
 using rejoin::libc_recording::observing;
 using rejoin::libc_recording::Series;
 
@@ -22,10 +24,7 @@ REJOIN_REAL(getrusage);
 REJOIN_REAL(timespec_get);
 constinit rejoin::libc_recording::Real<int(timeval*, void*)> real_gettimeofday("gettimeofday");
 
-constexpr std::int64_t kSecond_ns = 1000000000;
 constexpr std::int64_t kSecond_us = 1000000;
-constexpr clockid_t kClocks =
-    static_cast<clockid_t>(Series::kEnd) - static_cast<clockid_t>(Series::kClock0);
 
 // Values of a series from the journal, else from `ask`, which fills them in. REQUIRES a question
 // that the system always answers.
@@ -39,9 +38,7 @@ void read_series(Series series, std::int64_t* values, Ask ask) {
 
 void read_clock(clockid_t id, timespec* out) {
   std::int64_t ns;
-  const auto series =
-      static_cast<Series>(static_cast<unsigned>(Series::kClock0) + static_cast<unsigned>(id));
-  read_series(series, &ns, [&] {
+  read_series(rejoin::libc_recording::series_of_clock(id), &ns, [&] {
     real_clock_gettime(id, out);
     ns = out->tv_sec * kSecond_ns + out->tv_nsec;
   });

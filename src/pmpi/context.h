@@ -131,9 +131,9 @@ void require_active(const char* function);
 
 // --- Texts
 
-// Into an array of the program's, which has `room` bytes by the standard. All of it is written:
-// many programs send such arrays whole, and what lay behind the text would be another in a replay.
-// Its length.
+// Copies a text, cut to fit, into an array of the program that has `room` bytes according to MPI,
+// and fills the rest with zeros: programs often send such arrays whole, and left-over bytes behind
+// the text would differ in a replay. Returns the length of the text.
 int give_text(char* to, std::size_t room, const char* text);
 
 // --- Memory

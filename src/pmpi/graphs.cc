@@ -38,8 +38,8 @@ int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], 
 
 // --- Distributed graphs
 
-// What a rank says of weights. One without edges, of which many pass a null pointer, is only asked
-// if no rank has any.
+// Which weights a rank gave. A rank without edges counts only if no rank has an edge, because many
+// programs pass a null pointer there.
 enum Weights : std::uint32_t { kUnweighted = 1, kWeighted = 2, kWeightedWithoutEdges = 4 };
 
 std::uint32_t weights_of(int edges, const int weights[]) {

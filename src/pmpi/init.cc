@@ -113,7 +113,7 @@ void start(const char* function, int thread_level) {
   open_world(*rank);
   process_image::install(*rank, time_replay);
   rank->point(PointKind::kInit, Moment::kInside);
-  // Before the agent may take a rank that sleeps for one that waits for ever.
+  // Stored before set_initialized(): from then on the agent looks for deadlocks.
   const bool may_call = thread_level == MPI_THREAD_MULTIPLE;
   rank->control().threads_may_call.store(may_call ? 1 : 0, std::memory_order_relaxed);
   rank->set_initialized(1);
@@ -123,8 +123,8 @@ void start(const char* function, int thread_level) {
   if (rank->is_replaying()) time_replay();
 }
 
-// What the start of the rank has left there, other bytes in each incarnation, is what variables of
-// the program begin with that it does not set.
+// Clears the stack below the caller. Initialisation leaves bytes there that differ between
+// incarnations, and uninitialised variables of the program would contain them.
 [[gnu::noinline]] void wipe_dead_stack() {
   char dead[32 * 1024];
   explicit_bzero(dead, sizeof dead);

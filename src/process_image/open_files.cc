@@ -142,7 +142,8 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
     add(f);
     return true;
   }
-  // Also those of a rank whose standard input is /dev/null: there is no other end.
+  // Checked before standard_pipe(): the standard input of most ranks is /dev/null, and a descriptor
+  // of it that the program has opened must not be replaced.
   if (S_ISCHR(s.st_mode) && is_memory(s.st_rdev)) return true;
   if (const int pipe = recovery::standard_pipe(s.st_dev, s.st_ino); pipe >= 0) {
     f.pipe = pipe;

@@ -37,7 +37,8 @@ class Checkpointer {
     Status s = may_checkpoint(v);
     if (s == Status::kOk) {
       const std::uint64_t prepared = r_.control->prepared.load(std::memory_order_relaxed);
-      // Who repeats one that a former incarnation has come out of waits for nobody in it.
+      // A checkpoint that a former incarnation has completed is repeated without waiting, so the
+      // position must not show this rank as blocked in it.
       if (prepared <= v || engine::breaks(r_.host, Rule::kPastCheckpoint)) {
         r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
       }

@@ -231,6 +231,13 @@ void Agent::carry_out(const AgentAction& a) {
   }
 }
 
+// Whether a replay of the rank, from its newest image or from main, would include calls of several
+// threads, whose order is not recorded.
+bool Agent::would_replay_threads(std::uint32_t rank) const {
+  const engine::RankControl* control = engine::control_of(segment_.base(), rank);
+  return control->kept_image.load() < control->several_threads_before.load();
+}
+
 void Agent::report_ended(const AgentAction& a) {
   if (segment_.header()->journal_full.load() != 0) {
     reporter_.happened({Event::Kind::kLimit, a.at_ns, a.rank});
@@ -242,9 +249,7 @@ void Agent::report_ended(const AgentAction& a) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
   ended.position = segment_.position(a.rank);
-  const engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
-  // Of kept images: whoever goes back to main repeats what several threads have done.
-  if (control->kept_image.load() < control->several_threads_before.load()) {
+  if (would_replay_threads(a.rank)) {
     ended.text =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
         "recorded, so the job ends (docs/fault-model.md)";

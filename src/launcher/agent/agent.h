@@ -53,6 +53,7 @@ class Agent {
   void carry_out(const std::vector<AgentAction>& actions);
   void carry_out(const AgentAction& action);
   void report_ended(const AgentAction& action);
+  bool would_replay_threads(std::uint32_t rank) const;
   bool take_oom_kill(std::uint64_t others);
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
   std::string where(std::uint32_t rank);

@@ -40,6 +40,12 @@ void Agent::cut() {
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stand = stop_ranks();
   if (!progress_.may_copy(all_stand, full.load() != 0)) return continue_ranks();
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    if (!would_replay_threads(r)) continue;
+    continue_ranks();
+    return tell_no_set("several threads of rank " + std::to_string(r) +
+                       " have called MPI since its snapshot, in an order that is not recorded");
+  }
   SegmentCopy journal = segment_.copy();
   continue_ranks();
   pause_ns_ = monotonic_ns() - begin_ns;

@@ -77,7 +77,7 @@ MemoryUse memory_use(pid_t pid);
 
 // The state letter of /proc/PID/stat; '?' if it is gone.
 char state_letter(pid_t pid);
-// 0: there is no such process.
+// Returns the number of threads of a process; 0 if it is gone.
 unsigned threads_of(pid_t pid);
 
 }  // namespace rejoin::launcher

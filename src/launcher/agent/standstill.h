@@ -25,7 +25,8 @@ struct RankLook {
   bool asleep = false;     // as it has announced
   bool bell = false;       // somebody has rung it
   char process_state = 0;  // of /proc/PID/stat
-  // Others than the one that sleeps: they may call MPI, and wake somebody, whatever they do now.
+  // The process has more than one thread under MPI_THREAD_MULTIPLE. Another thread may call MPI
+  // later and wake a rank, so the rank is not considered blocked for ever.
   bool threads_may_call = false;
   bool operator==(const RankLook&) const = default;
 };

@@ -34,8 +34,9 @@ int fail(const Error& error) {
   return error.exit_code;
 }
 
-// Descriptors below 3 must be taken, or a pipe of ours would become somebody's standard output. To
-// one that was closed nothing can be written, so what ranks print does not vanish without a word.
+// Opens those of descriptors 0 to 2 that are closed; otherwise a pipe that ftrun creates could get
+// the number of a standard stream. A closed standard output is opened for reading only, so that
+// writing the ranks' output to it fails and is reported.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
@@ -194,7 +195,7 @@ Result<std::uint32_t> default_ranks(std::uint32_t processors) {
                kExitUsage};
 }
 
-// An allocation of several hosts, of which this one alone would be used.
+// Refuses a Slurm allocation of several hosts, because ftrun would use only this one.
 std::optional<Error> check_allocation() {
   for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
     const char* nodes = getenv(name);

@@ -23,7 +23,8 @@ bool is_unsupported(std::string name) {
          end;
 }
 
-// Those that an empty C++ program imports with Open MPI's mpicxx: its classes call them inline.
+// The unsupported functions that every program linked by Open MPI's mpicxx imports, because the
+// inline methods of the MPI C++ classes reference them.
 constexpr const char* kOfEveryCxxProgram[] = {"MPI_Accumulate",
                                               "MPI_Comm_accept",
                                               "MPI_Comm_connect",
@@ -52,7 +53,8 @@ constexpr const char* kOfEveryCxxProgram[] = {"MPI_Accumulate",
 struct Imports {
   std::set<std::string> functions;
   std::set<std::string> unsupported;
-  std::set<std::string> perhaps;  // not supported, and perhaps not called
+  std::set<std::string>
+      perhaps;  // unsupported; imported by the C++ classes, so possibly never called
   bool threads = false;
 
   void add(std::string_view image) {

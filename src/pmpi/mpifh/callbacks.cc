@@ -66,7 +66,7 @@ REJOIN_NAMES(mpi, MPI, errhandler_create, Errhandler_create, ERRHANDLER_CREATE)
 
 // --- Generalized requests
 
-// The callbacks are given the program's own variable, as it is when they are called.
+// The callbacks receive a reference to the program's variable, not a copy of its value.
 void ompi_grequest_start_f(void* query, void* free, void* cancel, MPI_Aint* extra_state,
                            MPI_Fint* request, MPI_Fint* ierr) {
   Handle<MPI_Request> made(request);
