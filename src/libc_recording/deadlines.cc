@@ -228,7 +228,8 @@ REJOIN_REPLACES ssize_t mq_timedreceive(mqd_t queue, char* message, size_t bytes
 
 REJOIN_REPLACES int timerfd_settime(int fd, int flags, const itimerspec* time,
                                     itimerspec* before) noexcept {
-  const bool absolute = time != nullptr && (flags & TFD_TIMER_ABSTIME) != 0 && observing(REJOIN_CALLER);
+  const bool absolute =
+      time != nullptr && (flags & TFD_TIMER_ABSTIME) != 0 && observing(REJOIN_CALLER);
   if (!absolute) return real_timerfd_settime(fd, flags, time, before);
   const itimerspec kernels = kernel_times(clock_of_timer(fd), *time);
   return real_timerfd_settime(fd, flags, &kernels, before);

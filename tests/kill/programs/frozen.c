@@ -376,6 +376,37 @@ static void use_mutexes(int step) {
   check_i64("locked again", 0, pthread_mutex_lock(&checking));
 }
 
+static volatile sig_atomic_t queued;
+
+static void note_queued(int number) {
+  (void)number;
+  queued = 1;
+}
+
+/** Another thread names the main one, after a wake-up too, and ends. */
+static void* name_main_thread(void* given) {
+  const pthread_t first = *(const pthread_t*)given;
+  char name[16] = "";
+  cpu_set_t set;
+  int failed = pthread_getname_np(first, name, sizeof name) != 0 || strcmp(name, "steps") != 0;
+  failed |= pthread_setname_np(first, "steps") != 0;
+  failed |= pthread_getaffinity_np(first, sizeof set, &set) != 0 || CPU_COUNT(&set) == 0;
+  failed |= pthread_kill(first, 0) != 0;
+  failed |= pthread_sigqueue(first, SIGUSR2, (union sigval){.sival_int = 1}) != 0;
+  return failed ? given : NULL;
+}
+
+static void be_named(pthread_t self) {
+  pthread_t other;
+  void* failed = NULL;
+  queued = 0;
+  signal(SIGUSR2, note_queued);
+  check_i64("thread", 0, pthread_create(&other, NULL, name_main_thread, &self));
+  check_i64("join", 0, pthread_join(other, &failed));
+  check_true("named by another thread", failed == NULL);
+  check_i64("signal from it", 1, queued);
+}
+
 /** Closes all descriptors that it does not know, in one of three ways. */
 static void close_others(int way) {
   const int below = 3;
@@ -426,6 +457,7 @@ static void use_itself(int step) {
   check_i64("name", 0, pthread_setname_np(self, "steps"));
   check_i64("name", 0, pthread_getname_np(self, name, sizeof name));
   check_true("its name", strcmp(name, "steps") == 0);
+  if (step % 10 == 0) be_named(self);
 }
 
 static struct timespec in_2_ms(clockid_t clock) {

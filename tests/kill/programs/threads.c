@@ -74,6 +74,10 @@ int main(int argc, char** argv) {
     printf("rank %d is one thread again\n", check_state.rank);
     fflush(stdout);
   }
+  for (int i = 0; late && i < 300; ++i) {
+    pause_us(1000);
+    OK(MPI_Barrier(copy));
+  }
   if (late) wait_for_thread(copy);
   if (!alone) check_i64("thread", 0, pthread_create(&thread, NULL, send_to_self, &copy));
   int sum = 0;

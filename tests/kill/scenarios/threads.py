@@ -1,5 +1,7 @@
 """MPI_THREAD_MULTIPLE: who was entered by several threads cannot be rejoined, and the job says so."""
 
+import tempfile
+
 from harness import Kill, require, scenario
 from processes import images
 from scenarios.endings import messages
@@ -55,3 +57,14 @@ def threads_that_have_ended(t):
     result = t.run(n, *command, flags=["--snapshots", "off"], kills=[kill])
     require(result.code == 137, f"exit code {result.code}", result)
     require("several of its threads had called MPI" in result.err, "it does not say why", result)
+
+
+@scenario()
+def threads_and_written_images(t):
+    """No set of images is written that would replay what several threads have done."""
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
+        often = ["--snapshots", "0.05", "--checkpoint-every", "0.2"]
+        flags = ["--checkpoint-dir", f"{directory}/sets", *often]
+        result = t.run(2, "threads", "late", flags=flags)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require("have called MPI since its snapshot" in result.err, "it does not say why", result)
