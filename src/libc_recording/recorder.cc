@@ -155,7 +155,6 @@ Unobserved::Unobserved() { ++unobserved; }
 Unobserved::~Unobserved() { --unobserved; }
 
 double observed_wtime() {
-  constexpr std::int64_t kSecond_ns = 1000000000;
   const bool observed =
       on_main_thread() && unobserved == 0 && recorder() != nullptr && !the_recorder->busy;
   std::int64_t value;
