@@ -37,6 +37,20 @@ inline FoundContext find_context(std::byte* base, std::uint32_t world_rank, std:
   return {nullptr, nullptr};
 }
 
+// Calls visit(block) for each context of a rank that is not reclaimed. O(entries of all tables).
+template <class Visit>
+void for_each_context(std::byte* base, std::uint32_t world_rank, Visit&& visit) {
+  const ContextTables& all = region_of(base, world_rank)->contexts;
+  for (std::uint32_t k = 0; k < all.tables.load(std::memory_order_acquire); ++k) {
+    const auto* table = reinterpret_cast<const ContextEntry*>(base + all.at[k]);
+    for (std::uint64_t i = 0; i < std::uint64_t{kFirstTableEntries} << k; ++i) {
+      if (table[i].context.load(std::memory_order_acquire) == 0) continue;
+      const Offset at = table[i].block.load(std::memory_order_acquire);
+      if (at != kReclaimed) visit(*reinterpret_cast<const ContextBlock*>(base + at));
+    }
+  }
+}
+
 // Rank `world_rank`'s block of a context, or null if it has made none yet or it is past.
 inline ContextBlock* find_block(std::byte* base, std::uint32_t world_rank, std::uint64_t context) {
   return find_context(base, world_rank, context).block;
@@ -151,6 +165,12 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
 template <class Host>
 std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
   return read_mark(host, rank, [&](const Marks& v) { return received_of(host.base(), v)[from]; });
+}
+
+// The message to `to` that rank never goes back behind.
+template <class Host>
+std::uint64_t sent_mark_of(Host& host, std::uint32_t rank, std::uint32_t to) {
+  return read_mark(host, rank, [&](const Marks& v) { return sent_of(host.base(), v)[to]; });
 }
 
 // Whether all that a closed zone of mine may have been used for lies behind everybody's marks.

@@ -106,6 +106,10 @@ class Journal {
     return channels_[to];
   }
   bool has_channel(std::uint32_t to) const { return open_[to]; }
+  // Messages to a rank that it can see.
+  std::uint64_t shown_messages(std::uint32_t to) {
+    return open_[to] ? channels_[to].tail() : shown(log_of(to));
+  }
 
   struct Message {
     std::uint64_t context;
@@ -211,28 +215,31 @@ class Journal {
 
   void open_channel(std::uint32_t to) {
     open_[to] = true;
-    auto* logs = reinterpret_cast<Log*>(host_.base() + region_.head()->channels);
-    if (!region_.back(offset_of(&logs[to]), sizeof(Log))) out_of_memory();
-    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, logs[to], true);
+    Log& log = log_of(to);
+    if (!region_.back(offset_of(&log), sizeof(Log))) out_of_memory();
+    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, log, true);
     rebase_channel(to);
-    // What a former incarnation has truncated is not compared with what is sent again.
-    const bool begun = channels_[to].tail() != 0 && !region_.recycling();
-    if (begun && !breaks(host_, Rule::kOpenedBehindMark)) {
-      channels_[to].truncate(received_mark_of(host_, to, host_.rank()));
-    }
   }
 
-  void rebase_channel(std::uint32_t to) {
-    Log& log = reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
-    channels_[to].rebase();
-    // A former incarnation died between the two words of a message: it was seen, perhaps.
-    const std::uint64_t tail = channels_[to].tail();
+  Log& log_of(std::uint32_t to) {
+    return reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
+  }
+  // The tail of a channel. If a former incarnation died between the two words of a message, the
+  // message counts: its receiver may have seen it.
+  std::uint64_t shown(Log& log) {
+    const std::uint64_t tail = log.tail.load(std::memory_order_relaxed);
     std::uint64_t run;
     const ChannelEntry* next = log_place<ChannelEntry>(host_.base(), log, tail, &run);
-    if (next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1) {
-      log.tail.store(tail + 1, std::memory_order_release);
-      channels_[to].rebase();
-    }
+    const bool there = next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1;
+    return there ? tail + 1 : tail;
+  }
+  void rebase_channel(std::uint32_t to) {
+    Log& log = log_of(to);
+    channels_[to].rebase();
+    const std::uint64_t shown_messages = shown(log);
+    if (shown_messages == channels_[to].tail()) return;
+    log.tail.store(shown_messages, std::memory_order_release);
+    channels_[to].rebase();
   }
 
   ContextEntry* free_entry(std::uint64_t context) {
@@ -264,6 +271,7 @@ class Journal {
     auto* block = reinterpret_cast<ContextBlock*>(host_.base() + first);
     first = block->next_reclaimed;
     for (Slot& slot : block->slot) slot.tag.store(0, std::memory_order_relaxed);
+    for (Contribution& c : block->contribution) c.sequence.store(0, std::memory_order_relaxed);
     block->freed.store(0, std::memory_order_relaxed);
     reuse(block->records);
     return block;

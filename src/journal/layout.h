@@ -160,6 +160,9 @@ struct RankControl {
   // Odd while context, sequence and call change within one call of MPI.
   std::atomic<std::uint32_t> moves;
   std::atomic<std::uint64_t> waits_for;  // a Waiting, inside a message's operation; else 0
+  // 1: in its newest thorough look this incarnation had not repeated all that its predecessor has
+  // shown to others (recovery/repetition.h).
+  std::atomic<std::uint32_t> repeating;
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
   alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
@@ -272,7 +275,7 @@ struct alignas(kLine) ChannelEntry {
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
   std::uint32_t type;   // hash of the type signature; 0 = not compared
-  // The receiver, 0 -> 1, of a kSynchronous message: a receive has matched it.
+  // The receiver, of a kSynchronous message: matched_by() the receive that was given it; 0 = none yet.
   std::atomic<std::uint32_t> matched;
   std::atomic<std::uint64_t> written;  // bytes
   std::atomic<std::uint64_t> ready;    // index + 1
@@ -280,6 +283,11 @@ struct alignas(kLine) ChannelEntry {
 static_assert(sizeof(ChannelEntry) == kLine);
 inline constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t kSynchronous = std::uint64_t{1} << 62;  // beside kPointToPoint
+
+// Which receive a synchronous message was given to, by the receive's number.
+constexpr std::uint32_t matched_by(std::uint64_t receive) {
+  return 0x80000000u | static_cast<std::uint32_t>(receive & 0x7fffffffu);
+}
 
 // Which message a receive of any source was given: what nothing else determines.
 struct MatchWord {
@@ -317,6 +325,23 @@ static_assert(sizeof(Slot) == kLine);
 inline constexpr std::uint32_t kSlots =
     2;  // operations of one context that may be attempted at once
 
+// The newest contribution that a rank has shown in one of its slots. Other members may have used
+// it, so the rank's next incarnation compares its own with it. The owner writes `what` before
+// `sequence`, and both before the slot is shown.
+struct Contribution {
+  std::atomic<std::uint64_t> sequence;  // of the operation, + 1; 0 = none
+  std::atomic<std::uint64_t> what;      // fingerprint and call
+  static constexpr std::uint64_t make(std::uint32_t fingerprint, std::uint32_t call) {
+    return std::uint64_t{fingerprint} << 32 | (call & kCallIndex);
+  }
+  static constexpr std::uint32_t fingerprint(std::uint64_t what) {
+    return static_cast<std::uint32_t>(what >> 32);
+  }
+  static constexpr std::uint32_t call(std::uint64_t what) {
+    return static_cast<std::uint32_t>(what);
+  }
+};
+
 // A rank's part of one communicator. Outlives Comm_free, Finalize and the process.
 struct alignas(kLine) ContextBlock {
   std::uint64_t context;
@@ -328,6 +353,7 @@ struct alignas(kLine) ContextBlock {
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
   Log records;                       // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
+  alignas(kLine) Contribution contribution[kSlots];  // likewise; the owner's alone
 };
 
 // A place for contributions that no slot holds. A seqlock: owner := none; bytes; owner := attempt.
@@ -418,6 +444,7 @@ struct Marks {
   std::uint64_t wildcards;  // of those, with any source
   std::uint64_t outcomes;   // elements of the log
   std::uint64_t cancelled;  // likewise
+  std::uint64_t synchronous;  // messages that receives were given
 };
 
 // An image of a rank's process. All but the marks is in its memory.
@@ -491,6 +518,9 @@ struct RegionHead {
   Version version[kVersions];
   Image image[kImages];
   ModelHash model_hash[kModelHashes];
+  // The owner. Synchronous messages that its receives were given, in all incarnations; counted
+  // before the sender is shown it.
+  std::atomic<std::uint64_t> synchronous;
   std::uint64_t marked_bytes;          // of results of marked operations
   std::uint64_t past_version;          // newest version behind which zones were closed
   std::uint64_t interval;              // the newest that has ended
@@ -506,8 +536,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN05", and the sizes of what lies in it: ftrun and a library of another build find out.
-inline constexpr std::uint64_t kSegmentMagic = 0x35304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN06", and the sizes of what lies in it: ftrun and a library of another build find out.
+inline constexpr std::uint64_t kSegmentMagic = 0x36304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

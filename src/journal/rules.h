@@ -28,6 +28,12 @@ enum class Rule : std::uint8_t {
   kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateMessagesByReceiver,  // Must 6
+  kTruncateMessagesBySender,    // Must 6: what its sender may send again is compared
+  kCompareContribution,         // with what a former incarnation has shown, without a record, too
+  kCompareResent,               // a message that is sent again with the one that was posted
+  kCompareReceive,              // which receive a synchronous message is given to
+  kNothingLeft,                 // nothing new is shown, asked or ended before all is repeated
+  kStandstillDiverges,          // a replay that stands still with something left has diverged
   kZonesBehindAllMarks,         // Must 6: payload, by all readers' marks
   kMessagesUntilConsumed,       // with a full journal, payload of messages that are not received
   kOldestVersionSlot,           // Must 6: a new version takes the slot of the oldest
@@ -52,8 +58,6 @@ enum class Rule : std::uint8_t {
   kPositionAtRest,          // a position that a rank died in the middle of showing moves no more
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
-  kCompareAboveFloor,       // a message that is sent again is compared only if it is still there
-  kOpenedBehindMark,        // also by an incarnation that has not used the channel before
   kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
   kImageWhenTold,           // nor while the rank is still told what a former incarnation was told

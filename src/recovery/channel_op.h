@@ -72,14 +72,11 @@ class ChannelOp {
     const std::uint32_t hash = hash_bytes(data, bytes);
     const bool posted = k < channel.tail();
     if (posted && !engine::breaks(r_.host, Rule::kResendRecognised)) {
-      // What its receiver's marks have passed is not there any more.
-      const bool there = k >= channel.truncated_below();
-      if (there || engine::breaks(r_.host, Rule::kCompareAboveFloor)) {
-        compare_resent(*channel.at(k), to, bytes, hash);
-      }
+      compare_resent(r_, *channel.at(k), e_.call, c_.members.context, e_.sequence, to, bytes, hash);
       ++r_.progress.sent[to];
       return Progress::kDone;
     }
+    r_.before_anything_new(e_.call);
     if (!is_near(peer, bytes)) {
       r_.host.step(Step::kFar);
       if (!nonblocking_) r_.host.give_way();
@@ -162,20 +159,6 @@ class ChannelOp {
     if (ops_.bootstrap.prove(c_, e_.sequence, c_.members.rank, e_.call)) {
       e_.call &= ~journal::kUnproven;
     }
-  }
-
-  // The message is posted already, by a former incarnation: it must be the same.
-  void compare_resent(const journal::ChannelEntry& posted, std::uint32_t to, std::size_t bytes,
-                      std::uint32_t hash) {
-    const bool same_place = posted.context == c_.members.context && posted.key == e_.sequence;
-    if (same_place && posted.bytes == bytes && posted.hash == hash) return;
-    const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), e_.call,
-                                                    to, bytes, posted.bytes);
-    if (!same_place || posted.bytes != bytes || r_.header->stop_on_divergence != 0) {
-      r_.host.stop(text);
-    }
-    if (!r_.told_difference) r_.notice(text);
-    r_.told_difference = true;
   }
 
   Progress fail(const typename Agreement<H>::Other& other) {

@@ -49,6 +49,7 @@ class Checkpointer {
         ring_everybody();  // a sender may wait for what I do only behind this checkpoint
       } else {
         if (!r_.progress.live && r_.header->ranks > 1) r_.went_live();
+        r_.before_anything_new(interned.call);
         prepare(v, m);
       }
       r_.faults.point(r_.progress.ordinal, Moment::kInside);
@@ -429,12 +430,8 @@ class Checkpointer {
   void compare_with_former(std::uint64_t v, const Models& m) {
     const Given former = given_by(r_.host.rank(), v);
     if (!former.known || (former.bytes == m.global_bytes && former.hash == hash_of(m))) return;
-    if (r_.told_difference && r_.header->stop_on_divergence == 0) return;
-    r_.told_difference = true;
-    const bool stops = r_.header->stop_on_divergence != 0;
-    const char* text = r_.diagnostics.other_model_again(v, r_.host.rank(), stops);
-    if (stops) r_.host.stop(text);
-    r_.notice(text);
+    r_.divergence.report(
+        r_.diagnostics.other_model_again(v, r_.host.rank(), r_.divergence.stops()));
   }
 
   // --- Load
@@ -481,9 +478,6 @@ class Checkpointer {
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) restore(*c);
     r_.mail.restore(v.marks);
     messages_.outcomes().restore(v.marks.outcomes);
-    for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
-      if (r_.progress.sent[to] > 0) truncation_.truncate_messages(to);
-    }
     const journal::Version* globals = r_.peers.version(0, r_.loaded_version);
     engine::check(r_.host, globals != nullptr,
                   "rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");

@@ -23,6 +23,7 @@ void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Marks& slot) {
   slot.wildcards = r.mail.wildcards();
   slot.cancelled = r.mail.cancellations();
   slot.outcomes = outcomes.seal();
+  slot.synchronous = r.mail.synchronous();
   slot.observations = r.journal.region().head()->observations.tail.load(std::memory_order_relaxed);
   const std::size_t bytes =
       contexts * sizeof(journal::Cursor) + 3 * words + slot.waiting * sizeof(std::uint64_t);

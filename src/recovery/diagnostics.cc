@@ -115,6 +115,49 @@ const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank
       number(ordinal), rank, call(rank, now).text, to, number(bytes), number(posted_bytes));
 }
 
+const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
+                                      const Left& left) {
+  char what[96] = "";
+  switch (left.what) {
+    case Left::What::kNothing:
+      break;
+    case Left::What::kMessages:
+      std::snprintf(what, sizeof what, "%llu message%s to rank %u", number(left.count),
+                    left.count == 1 ? "" : "s", left.to);
+      break;
+    case Left::What::kOperations:
+      std::snprintf(what, sizeof what, "%llu collective operation%s", number(left.count),
+                    left.count == 1 ? "" : "s");
+      break;
+    case Left::What::kSynchronous:
+      std::snprintf(what, sizeof what, "the receive of %llu synchronous message%s",
+                    number(left.count), left.count == 1 ? "" : "s");
+      break;
+  }
+  char at[280];
+  if (now == kQuestion || now == kEnd) {
+    std::snprintf(at, sizeof at, "the replay of rank %u %s behind operation %llu", rank,
+                  now == kEnd ? "ends" : "asks what its first execution did not ask",
+                  number(ordinal));
+  } else {
+    std::snprintf(at, sizeof at, "the replay of rank %u comes to operation %llu, %s,", rank,
+                  number(ordinal), call(rank, now).text);
+  }
+  return put(
+      "%s before it has repeated %s of the first execution. The program does not do the same "
+      "again when it receives the same; see docs/fault-model.md",
+      at, what);
+}
+
+const char* Diagnostics::other_receive(std::uint64_t ordinal, std::uint32_t rank,
+                                       std::uint32_t from, std::uint64_t bytes) {
+  return put(
+      "at operation %llu the replay of rank %u gives a message of rank %u (%llu bytes) to another "
+      "receive than the first execution did. The program does not do the same again when it "
+      "receives the same; see docs/fault-model.md",
+      number(ordinal), rank, from, number(bytes));
+}
+
 const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
                                         const char* recorded, const char* asked) {
   return put(

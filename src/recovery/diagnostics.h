@@ -20,6 +20,18 @@ CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std:
 // information can have it: "a.out+0x1a2b", or as the program has named it.
 void copy_with_sites(const journal::PeerView& peers, const char* text, char* to, std::size_t bytes);
 
+// What former incarnations have shown to others and this one has not repeated yet.
+struct Left {
+  enum class What : std::uint8_t { kNothing, kMessages, kOperations, kSynchronous };
+  What what = What::kNothing;
+  std::uint64_t count = 0;
+  std::uint32_t to = 0;  // messages: world rank
+};
+
+// Instead of a call: the program asks a question (Test, a probe), or it ends.
+inline constexpr std::uint32_t kQuestion = ~std::uint32_t{0};
+inline constexpr std::uint32_t kEnd = kQuestion - 1;
+
 // The newest failure of a rank, for whoever asks why.
 class Diagnostics {
  public:
@@ -39,6 +51,11 @@ class Diagnostics {
                                  bool stops);
   const char* other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
                             std::uint32_t to, std::uint64_t bytes, std::uint64_t posted_bytes);
+  // `call`: of the operation that is new, or kQuestion, or kEnd.
+  const char* other_course(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
+                           const Left& left);
+  const char* other_receive(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t from,
+                            std::uint64_t bytes);
   const char* other_question(std::uint64_t ordinal, std::uint32_t rank, const char* recorded,
                              const char* asked);
   // `other`: a member that calls from elsewhere; the rank itself: it did so the first time.

@@ -110,14 +110,47 @@ template <engine::Host H>
   }
   if (!has_contribution || record.fingerprint == fingerprint) return Status::kOk;
   *other_contribution = true;
-  if (r.told_difference && r.header->stop_on_divergence == 0) return Status::kOk;
-  r.told_difference = true;
-  const bool stops = r.header->stop_on_divergence != 0;
-  const char* text =
-      r.diagnostics.other_contribution(r.progress.ordinal, r.host.rank(), e.call, stops);
-  if (stops) r.host.stop(text);
-  r.notice(text);
+  r.divergence.report(r.diagnostics.other_contribution(r.progress.ordinal, r.host.rank(), e.call,
+                                                       r.divergence.stops()));
   return Status::kOk;
+}
+
+// Whether a former incarnation has contributed to operation `e`, which has no record of mine: other
+// members may have used that. Then it must be the same. fingerprint: null, not compared.
+template <engine::Host H>
+[[gnu::noinline]] bool repeats_contribution(Rooms<H>& r, const Comm<H>& c, const Entry& e,
+                                            const std::uint32_t* fingerprint) {
+  const journal::Contribution& shown =
+      c.members.mine->contribution[e.sequence % journal::kSlots];
+  if (shown.sequence.load(std::memory_order_acquire) != e.sequence + 1) return false;
+  if (engine::breaks(r.host, Rule::kCompareContribution)) return true;
+  const std::uint64_t what = shown.what.load(std::memory_order_relaxed);
+  const std::uint32_t call = journal::Contribution::call(what);
+  const auto signature = [&r](std::uint32_t of) {
+    return r.calls.entry(of & journal::kCallIndex)->signature;
+  };
+  if (!(signature(call) == signature(e.call))) {
+    r.host.stop(r.diagnostics.other_operation(r.progress.ordinal, r.host.rank(), call, e.call));
+  }
+  if (fingerprint != nullptr && *fingerprint != journal::Contribution::fingerprint(what)) {
+    r.divergence.report(r.diagnostics.other_contribution(r.progress.ordinal, r.host.rank(), e.call,
+                                                         r.divergence.stops()));
+  }
+  return true;
+}
+
+// A message that a former incarnation has posted is sent again: it must be the same.
+template <engine::Host H>
+[[gnu::noinline]] void compare_resent(Rooms<H>& r, const journal::ChannelEntry& posted,
+                                      std::uint32_t call, std::uint64_t context, std::uint64_t key,
+                                      std::uint32_t to, std::uint64_t bytes, std::uint32_t hash) {
+  if (engine::breaks(r.host, Rule::kCompareResent)) return;
+  const bool same_place = posted.context == context && posted.key == key;
+  if (same_place && posted.bytes == bytes && posted.hash == hash) return;
+  const char* text = r.diagnostics.other_message(r.progress.ordinal, r.host.rank(), call, to, bytes,
+                                                 posted.bytes);
+  if (!same_place || posted.bytes != bytes) r.host.stop(text);
+  r.divergence.report(text);
 }
 
 }  // namespace rejoin::recovery

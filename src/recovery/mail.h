@@ -11,6 +11,8 @@
 #include <cstdint>
 
 #include "recovery/communicators.h"
+#include "recovery/diagnostics.h"
+#include "recovery/divergence.h"
 #include "recovery/progress.h"
 
 namespace rejoin::recovery {
@@ -44,13 +46,15 @@ template <engine::Host H>
 class Mail {
  public:
   Mail(H& host, journal::Arena& arena, journal::PeerView& peers, journal::Journal<H>& journal,
-       Communicators<H>& comms)
+       Communicators<H>& comms, Diagnostics& diagnostics, Divergence<H>& divergence)
       : host_(host),
         arena_(arena),
         peers_(peers),
         header_(journal::header_of(host.base())),
         region_(journal.region()),
         comms_(comms),
+        diagnostics_(diagnostics),
+        divergence_(divergence),
         senders_(arena.make_array<Sender>(header_->ranks)),
         matches_(host, journal.region(), journal.region().head()->matches, true),
         cancelled_(host, journal.region(), journal.region().head()->cancelled, true) {
@@ -174,6 +178,12 @@ class Mail {
     }
   }
 
+  // Takes in all that has come, for receives that are posted.
+  void poll_until_empty() {
+    while (queued_ != 0 && poll_next(kAnySource, true)) {
+    }
+  }
+
   // Takes in the next message of `from`, or the next of each rank. False: there is none. thorough:
   // also if the place of the next message has moved.
   bool poll_next(std::uint32_t from, bool thorough) {
@@ -201,6 +211,11 @@ class Mail {
   std::uint64_t receives() const { return receives_; }
   std::uint64_t wildcards() const { return wildcards_; }
   std::uint64_t cancellations() const { return cancelled_.tail(); }
+  // Synchronous messages that receives of this execution were given; in all incarnations.
+  std::uint64_t synchronous() const { return synchronous_; }
+  std::uint64_t shown_synchronous() const {
+    return region_.head()->synchronous.load(std::memory_order_relaxed);
+  }
   // A former incarnation has cancelled receives that this one has not posted yet.
   bool has_more() const { return known_count_ != 0 && known_[known_count_ - 1] >= receives_; }
 
@@ -232,6 +247,7 @@ class Mail {
     forget_arrived();
     receives_ = v.receives;
     wildcards_ = v.wildcards;
+    synchronous_ = v.synchronous;
     load_cancelled(v.cancelled);
     truncate(v);
     for (std::uint32_t r = 0; r < n; ++r) senders_[r] = {from[n + r], nullptr, 0, nullptr, nullptr};
@@ -354,6 +370,7 @@ class Mail {
 
   void match(Receive& r, Arrived* a) {
     r.message = a;
+    if (r.bound != 0 && !fits(r.source, r.tag, *a)) report_other_receive(*a);
     if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
         !engine::breaks(host_, Rule::kMatchRecorded)) {
       // Before anything follows from it: the next message of that sender is another receive's.
@@ -361,12 +378,30 @@ class Mail {
       r.bound = journal::MatchWord::make(a->from, a->index);
       std::atomic_ref(*matches_.at(r.wildcard)).store(r.bound, std::memory_order_release);
     }
-    if ((a->entry->key & journal::kSynchronous) != 0) {
-      if (a->entry->matched.load(std::memory_order_relaxed) != 0) return;
-      host_.step(Step::kMatched);
-      a->entry->matched.store(1, std::memory_order_release);
-      engine::ring_sleepers(host_, &a->from, 1);
+    if ((a->entry->key & journal::kSynchronous) != 0) match_synchronous(r, a);
+  }
+
+  // The sender goes on when it sees the match, so a later incarnation has to repeat it.
+  void match_synchronous(const Receive& r, Arrived* a) {
+    ++synchronous_;
+    const std::uint32_t by = journal::matched_by(r.number);
+    const std::uint32_t shown = a->entry->matched.load(std::memory_order_relaxed);
+    if (shown != 0) {
+      if (shown != by && !engine::breaks(host_, Rule::kCompareReceive)) report_other_receive(*a);
+      return;
     }
+    if (shown_synchronous() < synchronous_) {
+      region_.head()->synchronous.store(synchronous_, std::memory_order_relaxed);
+    }
+    host_.step(Step::kMatched);
+    a->entry->matched.store(by, std::memory_order_release);
+    engine::ring_sleepers(host_, &a->from, 1);
+  }
+
+  void report_other_receive(const Arrived& a) {
+    const auto* control = journal::control_of(host_.base(), host_.rank());
+    divergence_.report(diagnostics_.other_receive(control->ordinal.load(std::memory_order_relaxed),
+                                                  host_.rank(), a.from, a.entry->bytes));
   }
 
   void post_wildcard(Receive& r) {
@@ -440,12 +475,15 @@ class Mail {
   journal::SegmentHeader* header_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
+  Diagnostics& diagnostics_;
+  Divergence<H>& divergence_;
   Sender* senders_;               // [ranks]
   Arrived* strangers_ = nullptr;  // of communicators that I have not made yet
   Arrived* free_ = nullptr;
   std::uint64_t queued_ = 0;  // receives that wait for a message
   std::uint64_t receives_ = 0;
   std::uint64_t wildcards_ = 0;
+  std::uint64_t synchronous_ = 0;
   journal::LogWriter<std::uint64_t, H> matches_;
   journal::LogWriter<std::uint64_t, H> cancelled_;
   std::uint64_t* known_ = nullptr;

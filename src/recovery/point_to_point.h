@@ -99,19 +99,19 @@ class PointToPoint {
     const std::uint32_t to = c.members.world[dest];
     const std::uint64_t key = key_of(tag) | (synchronous ? journal::kSynchronous : 0);
     auto& channel = r_.journal.channel(to);
-    const std::uint64_t k = r_.progress.sent[to]++;
+    const std::uint64_t k = r_.progress.sent[to];
     if (k < channel.tail() && !engine::breaks(r_.host, Rule::kResendRecognised)) {
       r_.count_replayed();
-      // What its receiver's marks have passed is not there any more.
-      const bool there = k >= channel.truncated_below();
-      if (!there && !engine::breaks(r_.host, Rule::kCompareAboveFloor)) return {to, k};
+      ++r_.progress.sent[to];
       journal::ChannelEntry& e = *channel.at(k);
-      compare_resent(e, c, call, to, key, payload);
+      compare_resent(r_, e, call, c.members.context, key, to, payload.bytes, hash_of(payload));
       if (e.written.load(std::memory_order_relaxed) < e.bytes) [[unlikely]]
         r_.journal.write(to, e, static_cast<const std::byte*>(payload.data));
       return {to, k};
     }
     went_live();
+    r_.before_anything_new(call);
+    ++r_.progress.sent[to];
     r_.host.step(Step::kPayload);
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
@@ -193,6 +193,7 @@ class PointToPoint {
       finish();
       return true;
     }
+    r_.before_anything_new(kQuestion);
     const bool now = ask(look_thoroughly_or_not());
     if (!now) pass_time();
     outcomes_.record(now ? OutcomeKind::kDone : OutcomeKind::kNotYet, 0);
@@ -210,6 +211,7 @@ class PointToPoint {
       finish(static_cast<int>(then.value));
       return static_cast<int>(then.value);
     }
+    r_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not());
     if (now < 0) {
       pass_time();
@@ -230,6 +232,7 @@ class PointToPoint {
       // The count is recorded last, so that an answer is there as a whole or not at all.
       return recall_some(then, indices, finish);
     }
+    r_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not(), indices);
     if (now == 0) {
       pass_time();
@@ -250,6 +253,7 @@ class PointToPoint {
       *e = recall_envelope();
       return true;
     }
+    r_.before_anything_new(kQuestion);
     const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
     if (a == nullptr) {
       pass_time();
@@ -273,6 +277,7 @@ class PointToPoint {
       expect(then.kind, OutcomeKind::kPair);
       return recall_envelope();
     }
+    if (recorded) r_.before_anything_new(kQuestion);
     const Arrived* a = nullptr;
     wait([&](bool thorough) {
       a = look(c, source, tag, thorough);
@@ -379,20 +384,6 @@ class PointToPoint {
       return;
     r_.host.stop(r_.diagnostics.other_question(r_.progress.ordinal, r_.host.rank(),
                                                name_of(recorded), name_of(asked)));
-  }
-
-  // The message is posted already, by a former incarnation: it must be the same.
-  void compare_resent(const journal::ChannelEntry& posted, Comm<H>& c, std::uint32_t call,
-                      std::uint32_t to, std::uint64_t key, const Payload& payload) {
-    const bool same_place = posted.context == c.members.context && posted.key == key;
-    if (same_place && posted.bytes == payload.bytes && posted.hash == hash_of(payload)) return;
-    const char* text = r_.diagnostics.other_message(r_.progress.ordinal, r_.host.rank(), call, to,
-                                                    payload.bytes, posted.bytes);
-    if (!same_place || posted.bytes != payload.bytes || r_.header->stop_on_divergence != 0) {
-      r_.host.stop(text);
-    }
-    if (!r_.told_difference) r_.notice(text);
-    r_.told_difference = true;
   }
 
   Rooms<H>& r_;

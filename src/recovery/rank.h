@@ -157,6 +157,7 @@ class BasicRank {
   void point(PointKind kind, Moment moment) { rooms_.faults.point(kind, moment); }
   // 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state) {
+    if (state == 2) rooms_.before_anything_new(kEnd);
     rooms_.control->initialized.store(state, std::memory_order_relaxed);
     if (state == 1) {
       rooms_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);

@@ -59,6 +59,7 @@ class ReplicatedOp {
               !engine::breaks(r_.host, Rule::kSlotInTurn)) {
             return Progress::kPending;
           }
+          if (nonblocking_ && !repeats_ && !r_.may_do_new()) return Progress::kPending;
           begin_attempt();
           break;
         case State::kAttempt:
@@ -95,19 +96,26 @@ class ReplicatedOp {
     if (!e_.entered()) return end(e_.status);
     if (e_.record != nullptr) return replay();
     if (c_.members.size == 1) return alone();
+    const bool prepared = hint_ != nullptr && hint_->prepare != nullptr;
     if (r_.progress.catching_up) {
       const std::uint32_t holder = r_.comms.find_record(c_, e_.sequence);
       if (holder != kNobody && c_.records.tail() == e_.sequence) {
         fingerprint_ = fingerprint();
+        if (!is_bcast_) repeats_ = repeats_contribution(r_, c_, e_, prepared ? nullptr : &fingerprint_);
         const Progress p = adopt(holder);
         r_.progress.catching_up = true;  // the next one may be there as well
         return p;
       }
     }
-    if (hint_ != nullptr && hint_->prepare != nullptr) hint_->prepare(hint_->argument);
+    if (prepared) hint_->prepare(hint_->argument);
     fingerprint_ = fingerprint();
+    const bool receives = is_bcast_ && c_.members.rank != root_;
+    if (r_.repetition.open() && !receives) [[unlikely]] {
+      repeats_ = !is_bcast_ && repeats_contribution(r_, c_, e_, &fingerprint_);
+      if (!nonblocking_) r_.before_anything_new(e_.call);
+    }
     if (is_bcast_) {
-      state_ = c_.members.rank == root_ ? State::kRoot : State::kReceiver;
+      state_ = receives ? State::kReceiver : State::kRoot;
       return Progress::kPending;
     }
     prepare_attempt();
@@ -187,6 +195,7 @@ class ReplicatedOp {
       staging_[leased_] = r_.journal.staging().lease();
       if (staging_[leased_] == 0) r_.journal.out_of_memory();
     }
+    note_contribution();
     const bool leads = c_.members.rank == e_.sequence % c_.members.size;
     const bool small = spec_.result_bytes <= journal::kInlineBytes;
     std::byte* out = reinterpret_cast<std::byte*>(&value_);
@@ -204,6 +213,14 @@ class ReplicatedOp {
     }
     attempt_->begin(e_.sequence, r_.comms.generation(c_), e_.chain, e_.call, staging_, out, extent);
     state_ = State::kAttempt;
+  }
+
+  // For my next incarnation, before it is shown to anybody.
+  void note_contribution() {
+    journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];
+    if (mine.sequence.load(std::memory_order_relaxed) == e_.sequence + 1) return;
+    mine.what.store(journal::Contribution::make(fingerprint_, e_.call), std::memory_order_relaxed);
+    mine.sequence.store(e_.sequence + 1, std::memory_order_release);
   }
 
   [[gnu::noinline]] Progress advance_attempt(bool thorough) {
@@ -277,6 +294,7 @@ class ReplicatedOp {
   [[gnu::always_inline]] Progress advance_root(bool thorough) {
     if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
     if (c_.records.tail() != e_.sequence) return Progress::kPending;
+    if (nonblocking_ && !r_.may_do_new()) return Progress::kPending;
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
       r_.host.step(Step::kPayload);
@@ -422,6 +440,7 @@ class ReplicatedOp {
   Outcome& outcome_;  // written where the caller reads it: it is on the path of 100 ns
   std::uint64_t value_ = 0;
   std::uint32_t fingerprint_ = 0;
+  bool repeats_ = false;   // a former incarnation has contributed to it
   bool in_early_ = false;  // the result lies at spec_.early already
   unsigned leased_ = 0;
   journal::Offset staging_[2] = {};

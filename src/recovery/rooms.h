@@ -11,11 +11,13 @@
 #include "recovery/call_table.h"
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
+#include "recovery/divergence.h"
 #include "recovery/fault_injection.h"
 #include "recovery/mail.h"
 #include "recovery/nonblocking.h"
 #include "recovery/operation_log.h"
 #include "recovery/progress.h"
+#include "recovery/repetition.h"
 #include "recovery/replay_clock.h"
 #include "recovery/types.h"
 
@@ -44,8 +46,10 @@ struct Rooms {
         calls(host, journal.region(), arena),
         progress(arena, header->ranks),
         comms(host, arena, peers, journal),
-        mail(host, arena, peers, journal, comms),
         diagnostics(peers),
+        divergence(host),
+        mail(host, arena, peers, journal, comms, diagnostics, divergence),
+        repetition(host, journal, comms, mail, progress),
         faults(host, incarnation),
         log(host),
         scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))) {
@@ -58,6 +62,7 @@ struct Rooms {
     progress.live = false;
     progress.catching_up = incarnation > 0;
     awaited = {};
+    repetition.begin(incarnation);
     const std::uint32_t moves = control->moves.load(std::memory_order_relaxed);
     if (moves % 2 != 0 && !engine::breaks(host, Rule::kPositionAtRest)) {
       control->moves.store(moves + 1, std::memory_order_release);
@@ -117,6 +122,21 @@ struct Rooms {
   void advance_outstanding(bool thorough) {
     if (outstanding.any()) [[unlikely]]
       advance_all_outstanding(thorough);
+    if (thorough && repetition.open()) [[unlikely]]
+      repetition.look_in_wait(loaded_version == 0);
+  }
+
+  // Before anything is done that others see and that former incarnations have not done, and before
+  // a question of the program is answered anew: all that they have shown has to be repeated by
+  // then, else this execution takes another course. `call`: of the operation, or kQuestion, or kEnd.
+  void before_anything_new(std::uint32_t call) {
+    if (repetition.open()) [[unlikely]]
+      check_repetition(call);
+  }
+  // The same where it may wait: what a nonblocking operation does later than it was entered.
+  bool may_do_new() {
+    return !repetition.open() || engine::breaks(host, Rule::kNothingLeft) ||
+           repetition.look(loaded_version == 0).what == Left::What::kNothing;
   }
   void count_replayed() {
     ++progress.replayed;
@@ -160,16 +180,17 @@ struct Rooms {
   CallTable<H> calls;
   ProgramProgress progress;
   Communicators<H> comms;
+  Diagnostics diagnostics;
+  Divergence<H> divergence;
   Mail<H> mail;
+  Repetition<H> repetition;
   Outstanding outstanding;
   Standing awaited;
-  Diagnostics diagnostics;
   FaultInjection<H> faults;
   OperationLog<H> log;
   NoticeHandler* notice_handler = nullptr;
   std::uint32_t heeded = 0;          // of header->notices
   std::byte* const scratch;          // kStageBytes, for user operators
-  bool told_difference = false;      // of a contribution or message
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
   ReplayClock replay_clock;          // runs from the end of MPI_Init until it is live
   // Where payload of the newest operation that closed zones lies, with a full journal.
@@ -177,6 +198,13 @@ struct Rooms {
   std::uint64_t recycled_at = 0;  // sequence
 
  private:
+  [[gnu::noinline]] void check_repetition(std::uint32_t call) {
+    if (engine::breaks(host, Rule::kNothingLeft)) return;
+    const Left left = repetition.look(loaded_version == 0);
+    if (left.what == Left::What::kNothing) return;
+    divergence.report(diagnostics.other_course(progress.ordinal, host.rank(), call, left));
+    repetition.close();
+  }
   [[gnu::noinline]] void advance_all_outstanding(bool thorough) {
     if (engine::breaks(host, Rule::kAdvanceOutstanding)) return;
     if (outstanding.advance(thorough)) show_awaited();

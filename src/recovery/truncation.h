@@ -54,12 +54,19 @@ class Truncation final : public journal::Region<H>::Labels {
     c.records.truncate(keep_from);
   }
 
-  // A message goes when its receiver's mark has passed it.
+  // A message goes when the marks of its receiver and of its sender have passed it: a sender that
+  // goes back in front of it sends it again, and that is compared.
   void truncate_messages(std::uint32_t to) {
     auto& channel = r_.journal.channel(to);
-    channel.truncate(engine::breaks(r_.host, Rule::kTruncateMessagesByReceiver)
-                         ? channel.tail()
-                         : journal::received_mark_of(r_.host, to, r_.host.rank()));
+    std::uint64_t keep_from = channel.tail();
+    const std::uint32_t me = r_.host.rank();
+    if (!engine::breaks(r_.host, Rule::kTruncateMessagesByReceiver)) {
+      keep_from = std::min(keep_from, journal::received_mark_of(r_.host, to, me));
+    }
+    if (!engine::breaks(r_.host, Rule::kTruncateMessagesBySender)) {
+      keep_from = std::min(keep_from, journal::sent_mark_of(r_.host, me, to));
+    }
+    channel.truncate(keep_from);
   }
 
   // Payload goes when everybody's marks have passed what it may have been used for: all that I have

@@ -17,6 +17,7 @@ from scenarios import (  # noqa: E402, F401
     checkpoints,
     created,
     deaths,
+    divergence,
     endings,
     fortran,
     kept_journals,

@@ -53,7 +53,7 @@ Job::~Job() = default;
 
 Result Job::run(const Plan& plan) {
   const bool comparable =
-      !plan.tagged && world_.disagreement != Disagreement::kSomewhere && !world_.unordered;
+      !plan.tagged && !world_.bits && world_.disagreement != Disagreement::kSomewhere && !world_.unordered;
   return run_judged(plan, comparable ? &reference_ : nullptr);
 }
 
@@ -78,7 +78,9 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   oracle_.begin(base, reference);
   writer_.begin(base);
   messages_.begin(world_.ranks);
-  tagged_ = plan.tagged;
+  histories_.begin(world_.ranks);
+  header->stop_on_divergence = world_.bits;
+  tagged_ = plan.tagged && !world_.bits;
   killed_ = !plan.deaths.empty();
   processes_ = 0;
   ++runs_;
@@ -102,6 +104,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
       result.why = why;
     }
   }
+  result.diverged = diverged(result);
   result.hash = simulation_.hash();
   result.turns = simulation_.time();
   result.deaths = simulation_.deaths();
@@ -165,8 +168,30 @@ const char* Job::judge_end() {
       return "a --kill has not fired";
     }
   }
+  why_not_ = histories_.judge([this](std::uint32_t from, std::uint32_t to) {
+    const auto* logs = reinterpret_cast<const journal::Log*>(
+        segment_.get() + engine::region_of(segment_.get(), from)->channels);
+    return world_.bits ? logs[to].tail.load() : 0;
+  });
+  if (!why_not_.empty()) return why_not_.c_str();
   if (messages_.left_over() > 0) return "messages: one was not received";
   return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
+}
+
+// The job was ended because a replay did something else, or it stands still because of that.
+bool Job::diverged(const Result& result) {
+  if (!world_.bits) return false;
+  if (result.ending == Ending::kStopped && result.why.find("replay") != std::string::npos) {
+    hit(Probe::kDiverged);
+    return true;
+  }
+  if (result.ending != Ending::kDeadlock) return false;
+  bool repeating = world_.may_deadlock;
+  for (std::uint32_t r = 0; r < world_.ranks; ++r) {
+    repeating |= engine::control_of(segment_.get(), r)->repeating.load() != 0;
+  }
+  if (repeating) hit(Probe::kStoodStill);
+  return repeating;
 }
 
 Mapping& Job::memory_of_next_process() {

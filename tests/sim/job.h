@@ -12,6 +12,7 @@
 
 #include "agent.h"
 #include "engine/transport/sim/simulation.h"
+#include "history.h"
 #include "message_oracle.h"
 #include "oracle.h"
 #include "probes.h"
@@ -49,6 +50,10 @@ struct World {
   std::uint64_t snapshot_every_turns = 0;
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
   std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead: no world has more
+  // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with
+  // a run without failures (history.h).
+  bool bits = false;
+  bool may_deadlock = false;  // such a program, in some runs in which nobody dies
   bool unordered = false;  // what it is given depends on the schedule: receives of any source
   struct Kill {            // as by --kill
     std::uint32_t rank;
@@ -77,11 +82,12 @@ struct Result {
   std::uint64_t turns = 0;
   std::uint64_t turns_after_last_death = 0;
   std::uint32_t deaths = 0;
-  bool lost = false;  // a rank, with its image: the agent had to end the job
+  bool lost = false;      // a rank, with its image: the agent had to end the job
+  bool diverged = false;  // a replay, of a program that is not deterministic
   std::vector<engine::Simulation::Rank> ranks;
   std::vector<engine::Simulation::Rank> at_last_death;
   bool good() const { return ending == Ending::kFinished; }
-  bool acceptable() const { return good() || (lost && ending == Ending::kStopped); }
+  bool acceptable() const { return good() || diverged || (lost && ending == Ending::kStopped); }
 };
 
 class Mapping {
@@ -116,6 +122,7 @@ class Job : private engine::SimObserver {
   // For players; inside fibers. fail() does not return if `why` is not null.
   Oracle& oracle() { return oracle_; }
   MessageOracle& messages() { return messages_; }
+  Histories& histories() { return histories_; }
   bool tagged() const { return tagged_; }
   void fail_if(const char* why) {
     if (why != nullptr) simulation_.fail(why);
@@ -162,6 +169,7 @@ class Job : private engine::SimObserver {
   void probe_record(Watched& w);
   Result run_judged(const Plan& plan, const Oracle* reference);
   const char* judge_end();
+  bool diverged(const Result& result);
 
   void wipe_segment();
   std::uint64_t turn_limit(const Plan& plan) const;
@@ -175,6 +183,8 @@ class Job : private engine::SimObserver {
   Oracle oracle_;
   VersionWriter writer_;
   MessageOracle messages_;
+  Histories histories_;
+  std::string why_not_;  // of judge_end()
   Oracle reference_;
   Result reference_result_;
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers

@@ -48,6 +48,8 @@ class Player {
   // `memory`: for buffers, of one operation at a time.
   Player(Job& job, SimRank& rank, std::byte* memory);
 
+  Job& job() { return job_; }
+  SimRank& sim_rank() { return rank_; }
   std::uint32_t rank() const { return rank_.rank(); }
   std::uint32_t ranks() const { return rank_.size(); }
   std::uint32_t incarnation() { return rank_.host().incarnation(); }

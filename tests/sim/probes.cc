@@ -46,6 +46,8 @@ const char* name_of(Probe p) {
       "died between registration and welcome",
       "registration of a dead process read late",
       "second process of a rank refused",
+      "replay diverged",
+      "replay diverged and stood still",
   };
   static_assert(sizeof kNames / sizeof *kNames == kProbeCount);
   return kNames[static_cast<unsigned>(p)];

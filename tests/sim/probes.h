@@ -50,6 +50,8 @@ enum class Probe : std::uint8_t {
   kDiedRegistering,   // a process died between its registration and its welcome
   kRegisteredLate,    // its registration was read when its replacement ran already
   kSecondRefused,     // a second process asked to be a rank
+  kDiverged,          // a replay did something else than its first execution, and was stopped
+  kStoodStill,        // or waited for what will not come because of that
   kCount,
 };
 inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);

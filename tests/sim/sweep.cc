@@ -156,7 +156,7 @@ Result Sweep::run(const Plan& plan) {
   return result;
 }
 
-bool Sweep::try_plan(const Plan& plan) { return failure_.empty() && run(plan).good(); }
+bool Sweep::try_plan(const Plan& plan) { return failure_.empty() && run(plan).acceptable(); }
 
 bool Sweep::undisturbed(std::uint64_t seed) { return try_plan(plan_of(seed)); }
 
@@ -198,7 +198,7 @@ bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
       const bool wanted = share.wants_next();
       if (!wanted && step > kStartUpSteps && step < base.ranks[r].steps) continue;
       plan.deaths = {{r, 0, step, 0}};
-      if (!run(plan).good()) return false;
+      if (!run(plan).acceptable()) return false;
     }
   }
   return true;
@@ -222,6 +222,7 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
       if (!share.wants_next()) continue;
       plan.deaths = {{r, 0, step, 0}};
       const Result first = run(plan);
+      if (first.diverged) continue;
       if (!first.good() || !second_deaths(plan, first, seconds)) return false;
     }
   }
@@ -250,7 +251,7 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
       if (!share.wants_next()) continue;
       plan.deaths = first.deaths;
       plan.deaths.push_back({range.rank, range.incarnation, step, 0});
-      if (!run(plan).good()) return false;
+      if (!run(plan).acceptable()) return false;
     }
   }
   return true;

@@ -483,6 +483,11 @@ bool find_world(const std::string& name, World* world) {
     *world = w;
     return true;
   }
+  for (const World& w : bit_worlds()) {
+    if (w.name != name) continue;
+    *world = w;
+    return true;
+  }
   unsigned ranks;
   unsigned long long seed;
   const bool large = std::sscanf(name.c_str(), "random:%u:%llu", &ranks, &seed) == 2;

@@ -29,6 +29,9 @@ std::vector<World> image_worlds();
 // Those that make checkpoints in jobs that could have images.
 std::vector<World> recovery_point_worlds();
 
+// Programs that are not deterministic, for tests of their own: a replay of theirs may diverge.
+std::vector<World> bit_worlds();
+
 // For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 

@@ -225,7 +225,19 @@ Look Agent::look() const {
 void Agent::look_for_standstill() {
   if (!standstill_.judge(look(), loop_.now_ns()).empty()) return;
   look_timer_.clear();
-  reporter_.happened(event(Event::Kind::kDeadlock, 0));
+  Event deadlock = event(Event::Kind::kDeadlock, 0);
+  // A replay that stands still before it has repeated everything takes another course: a rank that
+  // does the same again never waits there.
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    const auto& repeating = engine::control_of(segment_.base(), r)->repeating;
+    if (repeating.load(std::memory_order_acquire) == 0) continue;
+    deadlock.rank = r;
+    deadlock.text = "the replay of rank " + std::to_string(r) +
+                    " waits for what will not come: its first execution went on without that. The program does not do the same again when it receives the same; see "
+                    "docs/fault-model.md";
+    break;
+  }
+  reporter_.happened(deadlock);
 }
 
 // --- Reports

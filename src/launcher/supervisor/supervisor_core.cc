@@ -145,6 +145,7 @@ void SupervisorCore::on_timeout(const Event& e) {
 void SupervisorCore::on_deadlock(const Event& e) {
   if (stopping_) return;
   act(Action::Kind::kReport);
+  if (!e.text.empty()) return on_diverged(e);
   record("deadlock", e, false);
   stop(e, kExitFailure,
        "deadlock: every rank waits in the operation named above, and none is left that could wake "

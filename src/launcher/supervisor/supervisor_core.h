@@ -61,7 +61,9 @@ struct Event {
     kCatchingUp,     // position: a look at a rank that was started again and is not live yet
     kForeignAbi,     // text = soname
     kUnfired,        // text = the --kill; after the last rank ended
-    kDeadlock,       // every rank waits, and nobody is left who could wake one
+    // Every rank waits, and none is left that could wake another. text: empty, or the replay that
+    // stands still because it does not do the same again.
+    kDeadlock,
     kTimeout,
     kSignal,      // code = a signal that ends the job
     kOutputLost,  // text = why nobody can read the job's output any more; code = exit code

@@ -1,0 +1,81 @@
+// courses HOW: the second incarnation of rank 1 takes another course after the first one has shown
+// something to others, of which rank 1 has no record. How it knows that it is the second: a file
+// that it makes with system calls that nobody records. 3 ranks.
+//   HOW: shown    contributes other bytes          to     sends to another rank
+//        receive  posts its receives in another order, one of a synchronous message
+//        waits    waits for a message instead      ends   ends instead of sending
+//        asks     asks before it sends
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "program.h"
+
+static int is_first_incarnation(void) {
+  const long fd = syscall(SYS_openat, AT_FDCWD, "second-is-next",
+                          O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd >= 0) syscall(SYS_close, fd);
+  return fd >= 0;
+}
+
+static void send_to(int rank) {
+  const int value = 5;
+  OK(MPI_Send(&value, 1, MPI_INT, rank, 0, MPI_COMM_WORLD));
+}
+static void receive_from(int rank) {
+  int value;
+  OK(MPI_Recv(&value, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+// Rank 1. other: it is the second incarnation.
+static void take_course(const char* how, int other) {
+  if (strcmp(how, "to") == 0) {
+    send_to(other ? 2 : 0);
+  } else if (strcmp(how, "receive") == 0) {
+    receive_from(other ? 2 : 0);
+    receive_from(other ? 0 : 2);
+  } else if (strcmp(how, "waits") == 0) {
+    if (other) receive_from(0);
+    send_to(0);
+  } else if (strcmp(how, "ends") == 0) {
+    if (!other) send_to(0);
+  } else if (strcmp(how, "asks") == 0) {
+    int there;
+    if (other) OK(MPI_Iprobe(0, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE));
+    send_to(0);
+  }
+}
+
+// Ranks 0 and 2, which do the same whatever happens to rank 1.
+static void meet(const char* how) {
+  if (strcmp(how, "receive") == 0) {
+    const int value = 5;
+    if (check_state.rank == 0) {
+      OK(MPI_Ssend(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD));
+      send_to(2);
+    } else {
+      receive_from(0);
+      send_to(1);
+    }
+  } else if (strcmp(how, "shown") != 0 && check_state.rank == 0) {
+    receive_from(1);
+  }
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  const char* how = argc > 1 ? argv[1] : "shown";
+  const int other = check_state.rank == 1 && !is_first_incarnation();
+  const int in = other && strcmp(how, "shown") == 0 ? 100 : 1;
+  int out = 0;
+  OK(MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  if (check_state.rank == 1) {
+    take_course(how, other);
+  } else {
+    meet(how);
+  }
+  note("done");
+  OK(MPI_Finalize());
+  return 0;
+}

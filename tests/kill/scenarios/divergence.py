@@ -1,0 +1,72 @@
+"""Programs that do not do the same again: a replay that shows anything else ends the job."""
+
+import re
+
+from harness import Kill, require, scenario
+from scenarios.endings import messages
+
+# Where rank 1 dies in `courses`, and what is said then.
+COURSES = {
+    "shown": (Kill(1, 1), "contributes other bytes than the first execution did"),
+    "to": (Kill(1, 3, "before"), r"before it has repeated 1 message to rank 0 of the first"),
+    "receive": (Kill(1, 3, "before"), r"gives a message of rank 0 \(4 bytes\) to another receive"),
+    "waits": (Kill(1, 3, "before"), "the replay of rank 1 waits"),
+    "ends": (Kill(1, "finalize", "before"), r"before it has repeated 1 message to rank 0"),
+    "asks": (Kill(1, 3, "before"), r"before it has repeated 1 message to rank 0"),
+}
+
+
+@scenario(how=list(COURSES))
+def courses(t, how):
+    """A second incarnation takes another course where its first one has shown something already."""
+    result = t.run(3, "courses", how, leaves=["second-is-next"])
+    require(result.code == 0 and result.out == "done\n", "undisturbed it does not end", result)
+    kill, pattern = COURSES[how]
+    result = t.run(3, "courses", how, kills=[kill], leaves=["second-is-next"])
+    require(result.code == 1, f"exit code {result.code}", result)
+    lines = [line for line in messages(result) if "replay" in line and "is back" not in line]
+    require(len(lines) == 1, f"{len(lines)} lines", result)
+    require(re.search(pattern, lines[0]), f"the line has no '{pattern}'", result)
+    require("docs/fault-model.md" in lines[0], "it names no page", result)
+
+
+def dies_once(t, n, steps, odds, flags):
+    """One job of `undetermined`, of which a rank dies once. Its result."""
+    moment = t.rng.choice(["before", "inside"])
+    kill = Kill(t.rng.randrange(n), t.rng.randrange(2, 10 * steps), moment)
+    words = ["undetermined", f"steps={steps}", f"odds={odds}"]
+    return t.run(n, *words, kills=[kill], flags=flags)
+
+
+@scenario(limit_s=180, sweeps=True, images=[False, True])
+def undetermined(t, images):
+    """Every step may differ: the laws of the program hold, or one line says what differs."""
+    steps, odds = (2000, [300, 3000, 30000]) if images else (60, [4, 30, 300, 3000])
+    flags = ["--snapshots", "0.02" if images else "off"]
+    ended = diverged = 0
+    for _ in range(500 if t.long else 40):
+        result = dies_once(t, t.rng.choice([2, 3, 4]), steps, t.rng.choice(odds), flags)
+        require("the law is broken" not in result.err, "a law is broken", result)
+        if result.code == 0:
+            require(result.out == "the laws hold\n", "no result", result)
+            ended += 1
+            continue
+        require(result.code == 1, f"exit code {result.code}", result)
+        lines = [line for line in messages(result) if "does not do the same again" in line]
+        contributes = [line for line in messages(result) if "contributes other bytes" in line]
+        require(len(lines) + len(contributes) == 1, "it does not say why", result)
+        diverged += 1
+    found = f"{ended} jobs ended well, {diverged} diverged"
+    require(ended > 0 and diverged > 0, found, result)
+    print(found)
+
+
+@scenario(limit_s=180)
+def undetermined_warned(t):
+    """With --on-divergence warn the same jobs go on, and some break a law: the laws are no empty
+    words."""
+    for _ in range(60):
+        result = dies_once(t, 2, 60, 30, ["--snapshots", "off", "--on-divergence", "warn"])
+        if "the law is broken" in result.err:
+            return
+    require(False, "no law was broken in 60 jobs", result)

@@ -1,0 +1,212 @@
+#include "bit_player.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "engine/reduction.h"
+
+namespace rejoin::sim {
+
+using journal::Progress;
+using recovery::OpKind;
+using Kind = Happened::Kind;
+using Messages = recovery::PointToPoint<SimHost>;
+
+namespace {
+
+constexpr std::uint64_t kContext = 77;
+constexpr int kTag = 3;
+
+void add(const engine::Reduction&, const void* a, const void* b, void* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    static_cast<std::uint64_t*>(out)[i] =
+        static_cast<const std::uint64_t*>(a)[i] + static_cast<const std::uint64_t*>(b)[i];
+  }
+}
+
+const engine::Reduction kAdd = {add, sizeof(std::uint64_t), false, nullptr};
+
+recovery::ReplicatedSpec sum_of(const std::uint64_t& contribution) {
+  recovery::ReplicatedSpec s;
+  s.input = &contribution;
+  s.input_bytes = s.result_bytes = sizeof contribution;
+  s.reduction = &kAdd;
+  return s;
+}
+
+std::uint64_t value_of(const recovery::Outcome& o) {
+  std::uint64_t value;
+  std::memcpy(&value, o.data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+class BitPlayer::Sum final : public recovery::Nonblocking {
+ public:
+  Sum(BitPlayer& player, std::uint64_t contribution)
+      : contribution_(contribution),
+        spec_(sum_of(contribution_)),
+        call_(player.call(OpKind::kIallreduce, sizeof contribution, -1)),
+        op_(player.rank_.operations(), *player.comm_, call_, spec_, &outcome, true) {
+    entered(op_.standing());
+  }
+  recovery::Outcome outcome;
+  std::uint64_t value = 0;
+
+ private:
+  Progress advance(bool thorough) override {
+    const Progress p = op_.advance(thorough);
+    if (p == Progress::kDone) value = value_of(outcome);
+    return p;
+  }
+  std::uint64_t contribution_;
+  recovery::ReplicatedSpec spec_;
+  recovery::Call call_;
+  SimRank::ReplicatedOp op_;
+};
+
+BitPlayer::BitPlayer(Player& player) : job_(player.job()), rank_(player.sim_rank()) {
+  std::uint32_t all[kMaxSimRanks];
+  for (std::uint32_t i = 0; i < ranks(); ++i) all[i] = i;
+  comm_ = rank_.make_comm(kContext, all, ranks());
+  job_.simulation().add_block(rank(), comm_->members.mine);
+}
+
+std::uint32_t BitPlayer::rank() const { return rank_.rank(); }
+std::uint32_t BitPlayer::ranks() const { return rank_.size(); }
+
+std::uint32_t BitPlayer::number(std::uint32_t n) {
+  ++bits_;
+  const std::uint32_t incarnation = rank_.host().incarnation();
+  if (incarnation == 0) return 0;
+  const std::uint64_t drawn = engine::mix(job_.simulation().time() + 7 * bits_ +
+                                          engine::mix(incarnation * 64 + rank()));
+  // Mostly as in the first one, so that an execution may come far with what differs in it.
+  return drawn % 4 == 0 ? static_cast<std::uint32_t>(drawn >> 8) % n : 0;
+}
+bool BitPlayer::bit() { return number(2) != 0; }
+
+void BitPlayer::happened(Kind kind, std::uint32_t peer, std::uint64_t index, std::uint64_t message,
+                         std::uint64_t value) {
+  if (count_ == kMostEvents) job_.fail_if("bits: the history is too long");
+  events_[count_++] = {kind, peer, index, message, value};
+}
+
+void BitPlayer::end() { job_.histories().ended(rank(), events_, count_); }
+
+recovery::Call BitPlayer::call(OpKind kind, std::size_t bytes, int root) const {
+  recovery::Call c = {};
+  c.signature.kind = static_cast<std::uint16_t>(kind);
+  c.signature.root = root;
+  c.signature.bytes = bytes;
+  c.site = reinterpret_cast<const void*>(0x7000 + 16 * static_cast<std::uint64_t>(kind));
+  return c;
+}
+std::uint32_t BitPlayer::begin_message(OpKind kind) {
+  return rank_.messages().begin(call(kind, 0, -1));
+}
+
+void BitPlayer::summed(std::uint64_t sequence, std::uint64_t sum) {
+  happened(Kind::kSum, 0, sequence, 0, sum);
+  state_ = engine::mix(state_ + sum);
+}
+
+void BitPlayer::sum(std::uint64_t contribution) {
+  const std::uint64_t sequence = operations_++;
+  happened(Kind::kContributed, 0, sequence, 0, contribution);
+  const recovery::Outcome o = rank_.replicated(
+      *comm_, call(OpKind::kAllreduce, sizeof contribution, -1), sum_of(contribution));
+  if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
+  summed(sequence, value_of(o));
+}
+
+void BitPlayer::begin_sum(std::uint64_t contribution) {
+  static_assert(sizeof(Sum) <= sizeof sum_);
+  happened(Kind::kContributed, 0, operations_++, 0, contribution);
+  rank_.start(*new (sum_) Sum(*this, contribution));
+}
+
+void BitPlayer::finish_sum() {
+  auto* sum = std::launder(reinterpret_cast<Sum*>(sum_));
+  begin_message(OpKind::kWait);
+  rank_.messages().await(*sum);
+  rank_.messages().wait([&](bool) { return sum->is_over(); });
+  rank_.messages().close();
+  rank_.messages().end();
+  if (sum->outcome.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
+  summed(sum->outcome.sequence, sum->value);
+  sum->~Sum();
+}
+
+void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
+  const std::uint64_t sequence = operations_++;
+  recovery::ReplicatedSpec s;
+  if (root == rank()) {
+    s.input = &value;
+    s.input_bytes = sizeof value;
+    happened(Kind::kBroadcast, root, sequence, 0, value);
+  }
+  s.result_bytes = sizeof value;
+  const recovery::Outcome o = rank_.replicated(
+      *comm_, call(OpKind::kBcast, sizeof value, static_cast<int>(root)), s);
+  if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
+  if (root == rank()) return;
+  happened(Kind::kHeard, root, sequence, 0, value_of(o));
+  state_ = engine::mix(state_ + value_of(o));
+}
+
+recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous) {
+  const std::uint32_t c = begin_message(synchronous ? OpKind::kIssend : OpKind::kIsend);
+  const recovery::SentMessage m =
+      rank_.messages().send(*comm_, c, to, kTag, synchronous, 0, {sizeof value, &value});
+  happened(Kind::kSent, to, m.index, 0, value);
+  rank_.messages().end();
+  return m;
+}
+
+void BitPlayer::send(std::uint32_t to, std::uint64_t value) { post(to, value, false); }
+
+void BitPlayer::send_synchronously(std::uint32_t to, std::uint64_t value) {
+  const recovery::SentMessage m = post(to, value, true);
+  begin_message(OpKind::kWait);
+  rank_.messages().wait([&](bool thorough) {
+    if (thorough) rank_.messages().progress(true);
+    return rank_.messages().is_matched(m);
+  });
+  rank_.messages().end();
+  happened(Kind::kMatched, to, m.index, 0, 0);
+}
+
+void BitPlayer::receive(int from) {
+  recovery::Receive receive;
+  receive.source = from < 0 ? recovery::kAnySource : static_cast<std::uint32_t>(from);
+  receive.tag = Messages::key_of(kTag);
+  begin_message(OpKind::kIrecv);
+  rank_.messages().post(*comm_, receive);
+  rank_.messages().end();
+  happened(Kind::kPosted, 0, receive.number, 0, 0);
+  begin_message(OpKind::kWait);
+  rank_.messages().wait([&](bool thorough) {
+    if (thorough) rank_.messages().progress(true);
+    return rank_.messages().advance(receive, thorough);
+  });
+  std::uint64_t value = 0;
+  rank_.messages().read(receive, sizeof value,
+                        [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
+                          std::memcpy(reinterpret_cast<std::byte*>(&value) + at, data, n);
+                        });
+  const recovery::Arrived& a = *receive.message;
+  happened(Kind::kReceived, a.from, receive.number, a.index, value);
+  state_ = engine::mix(state_ + value + a.from);
+  rank_.messages().consume(receive);
+  rank_.messages().end();
+}
+
+bool BitPlayer::asks(std::uint32_t from) {
+  recovery::Envelope e = {};
+  return rank_.messages().probe(*comm_, from, Messages::key_of(kTag), &e);
+}
+
+}  // namespace rejoin::sim

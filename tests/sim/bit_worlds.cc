@@ -1,0 +1,116 @@
+// Programs that are not deterministic: bits that nobody records decide values and orders.
+#include "bit_player.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+// What a member contributes to a sum is another number in each incarnation.
+void sums(BitPlayer& p) {
+  for (int i = 0; i < 3; ++i) p.sum(p.number(1000) + p.state());
+}
+
+// What is sent, and what is broadcast.
+void messages(BitPlayer& p) {
+  for (int i = 0; i < 3; ++i) {
+    if (p.rank() == 0) p.send(1, p.number(1000) + p.state());
+    if (p.rank() == 1) p.receive(0);
+    if (p.rank() == 1) p.send(2, p.state());
+    if (p.rank() == 2) p.receive(1);
+    p.broadcast(0, p.number(1000) + p.state());
+  }
+  p.barrier();
+}
+
+// To whom it is sent.
+void choice(BitPlayer& p) {
+  if (p.rank() == 0) p.send(p.bit() ? 2 : 1, 5);
+  p.barrier();
+  if (p.rank() != 0 && p.asks(0)) p.receive(0);
+  p.barrier();
+}
+
+// Which of two receives is posted first. In any run without deaths the other order is a deadlock:
+// rank 1 goes on when its message is matched, and only then rank 2 sends.
+void receives(BitPlayer& p) {
+  if (p.rank() == 0) {
+    const bool other = p.bit();
+    p.receive(other ? 2 : 1);
+    p.receive(other ? 1 : 2);
+  } else if (p.rank() == 1) {
+    p.send_synchronously(0, 1);
+    p.send(2, 1);
+  } else {
+    p.receive(1);
+    p.send(0, 2);
+  }
+  p.barrier();
+}
+
+// Whether it sends or waits for a message. Who has seen the message does not send one.
+void waits(BitPlayer& p) {
+  if (p.rank() == 0) {
+    if (!p.bit()) {
+      p.send(1, 5);
+    } else {
+      p.receive(1);
+    }
+  } else {
+    bool there = false;
+    for (int i = 0; i < 30 && !there; ++i) there = p.asks(0);
+    if (there) {
+      p.receive(0);
+    } else {
+      p.send(0, 6);
+    }
+  }
+  p.barrier();
+}
+
+// Everything together; sums are outstanding while others go on.
+void all(BitPlayer& p) {
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    p.begin_sum(p.number(50) + p.state());
+    const bool first = p.bit();
+    if (first) p.send(next, p.state());
+    if (p.number(3) == 2) p.asks(next);
+    if (!first) p.send(next, p.state());
+    p.receive(p.rank() % 2 == 0 ? -1 : static_cast<int>((p.rank() + n - 1) % n));
+    p.finish_sum();
+    if (p.rank() == i % n) p.send_synchronously(next, p.number(9));
+    if (p.rank() == (i + 1) % n) p.receive(static_cast<int>(i % n));
+    p.broadcast(i % n, p.number(50) + p.state());
+  }
+  p.barrier();
+}
+
+}  // namespace
+
+std::vector<World> bit_worlds() {
+  std::vector<World> worlds;
+  const auto add = [&worlds](const char* name, std::uint32_t ranks, void (*body)(BitPlayer&)) {
+    World w{name, ranks, [body](Player& player) {
+              BitPlayer p(player);
+              body(p);
+              p.end();
+            }};
+    w.bits = true;
+    worlds.push_back(w);
+  };
+  add("bits-sums", 2, sums);
+  add("bits-messages", 3, messages);
+  add("bits-choice", 3, choice);
+  add("bits-receives", 3, receives);
+  worlds.back().may_deadlock = true;
+  add("bits-waits", 2, waits);
+  add("bits-all", 3, all);
+  add("bits-images", 3, all);
+  worlds.back().snapshot_every_turns = 60;
+  add("bits-images-of-others", 3, messages);
+  worlds.back().snapshot_every_turns = 40;
+  worlds.back().unfrozen = 1;
+  return worlds;
+}
+
+}  // namespace rejoin::sim
