@@ -22,7 +22,9 @@ using rejoin::libc_recording::ask_once;
 using rejoin::libc_recording::Event;
 using rejoin::libc_recording::Found;
 using rejoin::libc_recording::is_ghost;
+using rejoin::libc_recording::LoggedChange;
 using rejoin::libc_recording::look;
+using rejoin::libc_recording::make_absolute;
 using rejoin::libc_recording::NewGhost;
 using rejoin::libc_recording::ObservationKind;
 using rejoin::libc_recording::observing;
@@ -30,6 +32,7 @@ using rejoin::libc_recording::OpenedFile;
 using rejoin::libc_recording::Opening;
 using rejoin::libc_recording::ordinary;
 using rejoin::libc_recording::remove_at;
+using rejoin::wire::FileChange;
 
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(remove);
@@ -42,11 +45,90 @@ REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);
 
+// What the file log is told of a change, if it wants to know: in front of it, or behind one that
+// has succeeded.
+class NoLog {
+ public:
+  void before() const {}
+  void after() const {}
+};
+
+// `path` goes.
+class LoggedRemoval : public NoLog {
+ public:
+  LoggedRemoval(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
+  void before() const {
+    const Found gone = look(dirfd_, path_, false);
+    char path[PATH_MAX];
+    if (!gone.there || !make_absolute(dirfd_, path_, path)) return;
+    LoggedChange c = {FileChange::kRemoved, path, nullptr, gone.file.file};
+    c.lost = path;
+    c.lost_bytes = gone.file.size_bytes;
+    if (gone.directory()) {
+      c = {FileChange::kRemovedDirectory, path, nullptr, gone.file.file, 0, gone.mode & 07777};
+    }
+    rejoin_libc_changes(&c);
+  }
+
+ private:
+  const int dirfd_;
+  const char* const path_;
+};
+
+// `path` is made.
+class LoggedMaking : public NoLog {
+ public:
+  LoggedMaking(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
+  void before() const {
+    if (!look(dirfd_, path_, false).there) rejoin::libc_recording::log_making(dirfd_, path_);
+  }
+  void after() const { rejoin::libc_recording::log_made(dirfd_, path_); }
+
+ private:
+  const int dirfd_;
+  const char* const path_;
+};
+
+class LoggedRenaming : public NoLog {
+ public:
+  LoggedRenaming(int from_dir, const char* from, int to_dir, const char* to, unsigned flags)
+      : from_dir_(from_dir), from_(from), to_dir_(to_dir), to_(to), flags_(flags) {}
+  void before() const {
+    const Found moved = look(from_dir_, from_, false), there = look(to_dir_, to_, false);
+    char from[PATH_MAX], to[PATH_MAX];
+    if (!moved.there || !make_absolute(from_dir_, from_, from) ||
+        !make_absolute(to_dir_, to_, to)) {
+      return;
+    }
+    LoggedChange c = {FileChange::kRenamed, from, to, moved.file.file, there.file.file};
+    if ((flags_ & RENAME_EXCHANGE) != 0) {
+      c.change = FileChange::kExchanged;
+    } else if (there.there && there.file.file != moved.file.file) {
+      if (!there.directory()) c.lost = to;
+      if (there.directory()) c.flags = there.mode & 07777;  // it is empty
+      c.lost_bytes = there.file.size_bytes;
+    }
+    rejoin_libc_changes(&c);
+  }
+
+ private:
+  const int from_dir_;
+  const char* const from_;
+  const int to_dir_;
+  const char* const to_;
+  const unsigned flags_;
+};
+
 // `really` makes the change; `settle` does what it does to ghosts.
-template <class Really, class Settle>
-int change(Event e, int dirfd, const char* watched, Really really, Settle settle) {
+template <class Really, class Settle, class Log>
+int change(Event e, int dirfd, const char* watched, Really really, Settle settle, const Log& log) {
   const Answer answer = ask_once(e, dirfd, watched);
-  if (answer == Answer::kLive) e.error = really() == 0 ? 0 : errno;
+  if (answer == Answer::kLive) {
+    const bool logs = rejoin_libc_logs_changes() != 0;
+    if (logs) log.before();
+    e.error = really() == 0 ? 0 : errno;
+    if (logs && e.error == 0) log.after();
+  }
   if (answer != Answer::kRecorded) rejoin::libc_recording::record(e);
   if (answer != Answer::kLive && e.error == 0) {
     const int saved = errno;
@@ -60,9 +142,12 @@ int change(Event e, int dirfd, const char* watched, Really really, Settle settle
 
 template <class Really>
 int take_away(ObservationKind kind, int dirfd, const char* path, Really really) {
-  return change({kind, 0, path}, dirfd, path, really, [&] {
-    if (is_ghost(look(dirfd, path, false))) really();
-  });
+  return change(
+      {kind, 0, path}, dirfd, path, really,
+      [&] {
+        if (is_ghost(look(dirfd, path, false))) really();
+      },
+      LoggedRemoval(dirfd, path));
 }
 
 // `really`(dirfd, path) makes it.
@@ -78,7 +163,7 @@ template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
   return change(
       e, dirfd, made, [&] { return really(dirfd, made); },
-      [&] { make_ghost(dirfd, made, really); });
+      [&] { make_ghost(dirfd, made, really); }, LoggedMaking(dirfd, made));
 }
 
 int unlink_at(const void* caller, int dirfd, const char* path, int flags) {
@@ -92,7 +177,7 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
               unsigned flags) {
   const auto really = [&] { return real_renameat2(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
-  return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, [&] {
+  const auto settle = [&] {
     const Found moved = look(from_dir, from, false), there = look(to_dir, to, false);
     const bool moves_ghost = is_ghost(moved);
     if (moves_ghost && (!there.there || is_ghost(there))) {
@@ -103,7 +188,9 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
     } else if (is_ghost(there)) {  // so is what has taken its place
       remove_at(to_dir, to);
     }
-  });
+  };
+  return change({ObservationKind::kRename, flags, from, to}, from_dir, from, really, settle,
+                LoggedRenaming(from_dir, from, to_dir, to, flags));
 }
 
 int mkdir_at(const void* caller, int dirfd, const char* path, mode_t mode) {
@@ -117,13 +204,14 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
   const auto really = [&] { return real_linkat(from_dir, from, to_dir, to, flags); };
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   const Event e{ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to};
-  return change(e, to_dir, to, really, [&] {
+  const auto settle = [&] {
     // A second name of a file that is where it belongs would make a ghost of that.
     const Found linked = look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0);
     if (!is_ghost(linked)) return;
     about_to_place_ghost(linked, to_dir, to);
     really();
-  });
+  };
+  return change(e, to_dir, to, really, settle, LoggedMaking(to_dir, to));
 }
 
 int symlink_at(const void* caller, const char* target, int dirfd, const char* path) {
@@ -179,9 +267,12 @@ int make_temporary(char* path, char* letters, Make make, Again again) {
     return -1;
   }
   const Found left = look(AT_FDCWD, path, false);  // by an incarnation that died before its record
+  const bool logs = !left.there && rejoin_libc_logs_changes() != 0;
+  if (logs) rejoin::libc_recording::log_making(AT_FDCWD, path);
   const int result = left.there ? again(left.file) : make();
   e.error = result < 0 ? errno : 0;
   if (result >= 0) {
+    if (logs) rejoin::libc_recording::log_made(AT_FDCWD, path);
     e.data_bytes = sizeof made;
     made = look(AT_FDCWD, path, false).file;
   }

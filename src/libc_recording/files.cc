@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <new>
-
 #include "libc_recording/real.h"
 
 namespace rejoin::libc_recording {
@@ -26,41 +24,9 @@ bool begins_with(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-std::uint64_t mixed(std::uint64_t h, std::uint64_t value) {
-  h = (h ^ value) * 0x9e3779b97f4a7c15u;
-  return h ^ h >> 32;
-}
-
-// The number of a file that is gone is soon given to another: what the file system hands out to
-// tell them apart belongs to the identity, and the time of birth where it does not.
-std::uint64_t generation(int dirfd, const char* path, int flags, const struct statx& s) {
-  alignas(file_handle) unsigned char room[sizeof(file_handle) + MAX_HANDLE_SZ];
-  auto* handle = new (room) file_handle{MAX_HANDLE_SZ, 0, {}};
-  int mount;
-  const int follow = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? 0 : AT_SYMLINK_FOLLOW;
-  std::uint64_t h = 0;
-  if (name_to_handle_at(dirfd, path, handle, &mount, (flags & AT_EMPTY_PATH) | follow) == 0) {
-    for (unsigned i = 0; i < handle->handle_bytes; ++i) h = mixed(h, room[sizeof *handle + i]);
-  } else if ((s.stx_mask & STATX_BTIME) != 0) {
-    h = mixed(static_cast<std::uint64_t>(s.stx_btime.tv_sec), s.stx_btime.tv_nsec);
-  }
-  return h;
-}
-
 bool find(int dirfd, const char* path, int flags, Found* found) {
-  struct statx s;
   const int saved = errno;
-  *found = {};
-  found->there = real_statx(dirfd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) == 0;
-  if (found->there) {
-    const std::uint64_t device = std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor;
-    const std::uint64_t file = mixed(mixed(s.stx_ino, device), generation(dirfd, path, flags, s));
-    const std::uint64_t modified =
-        mixed(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
-    found->regular = S_ISREG(s.stx_mode);
-    found->file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified),
-                   s.stx_size};
-  }
+  *found = find_file(real_statx, dirfd, path, flags);
   errno = saved;
   return found->there;
 }
@@ -98,13 +64,6 @@ bool join_working_directory(int dirfd, const char* path, char* to) {
   snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", dirfd);
   const ssize_t bytes = readlink(descriptor, to, PATH_MAX - 1);
   return bytes > 0 && to[0] == '/' && join(to, static_cast<std::size_t>(bytes), path);
-}
-
-// A path that means the same whatever the working directory is, without slashes at its end.
-bool make_absolute(int dirfd, const char* path, char* to) {
-  if (!join_working_directory(dirfd, path, to)) return false;
-  for (std::size_t end = strlen(to); end > 1 && to[end - 1] == '/'; --end) to[end - 1] = '\0';
-  return true;
 }
 
 // Follows symbolic links in the last place.
@@ -157,6 +116,12 @@ void untrue(const char* path, const char* format, ...) {
   rejoin_libc_untrue(path, text);
 }
 
+bool make_absolute(int dirfd, const char* path, char* to) {
+  if (!join_working_directory(dirfd, path, to)) return false;
+  for (std::size_t end = strlen(to); end > 1 && to[end - 1] == '/'; --end) to[end - 1] = '\0';
+  return true;
+}
+
 bool is_ghost(const Found& f) { return f.there && rejoin_libc_ghost(f.file.file) != 0; }
 
 void about_to_place_ghost(const Found& f, int dirfd, const char* path) {
@@ -190,6 +155,27 @@ void NewGhost::end() {
       result = real_renameat2(AT_FDCWD, aside_, AT_FDCWD, final_, 0u);
     }
     if (result != 0) remove_at(AT_FDCWD, aside_);
+  }
+  errno = saved;
+}
+
+void log_making(int dirfd, const char* path) {
+  const int saved = errno;
+  char absolute[PATH_MAX];
+  if (make_absolute(dirfd, path, absolute)) {
+    const LoggedChange c = {wire::FileChange::kMaking, absolute};
+    rejoin_libc_changes(&c);
+  }
+  errno = saved;
+}
+
+void log_made(int dirfd, const char* path) {
+  const int saved = errno;
+  const Found made = look(dirfd, path, false);
+  char absolute[PATH_MAX];
+  if (made.there && make_absolute(dirfd, path, absolute)) {
+    const LoggedChange c = {wire::FileChange::kMade, absolute, nullptr, made.file.file};
+    rejoin_libc_changes(&c);
   }
   errno = saved;
 }
@@ -235,6 +221,8 @@ Opening::Opening(int dirfd, const char* path, int flags, mode_t mode)
 bool Opening::begin() {
   switch (exclusive() ? ask_once(event_, dirfd_, path_) : ask(event_)) {
     case Answer::kLive:
+      makes_ = creates() && rejoin_libc_logs_changes() != 0 && !look(dirfd_, path_, true).there;
+      if (makes_) log_making(dirfd_, path_);
       break;
     case Answer::kDone:
       make_again_in_place();
@@ -265,13 +253,15 @@ void Opening::end(int fd) {
   Found found;
   if (!replayed_) {
     event_.error = fd < 0 ? errno : 0;
-    if (fd >= 0 && find(fd, "", AT_EMPTY_PATH, &found) && found.regular) {
+    if (fd >= 0 && find(fd, "", AT_EMPTY_PATH, &found) && found.regular()) {
       then_ = found.file;
       event_.data_bytes = sizeof then_;
     }
     record(event_);
     const bool keeps = writes() && !truncates() && event_.data_bytes == sizeof then_;
-    if (keeps) rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
+    const bool logs = fd >= 0 && rejoin_libc_logs_changes() != 0;
+    if (keeps && logs) rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
+    if (makes_ && logs) log_made(dirfd_, path_);
   } else if (fd < 0) {
     untrue(path_, "could be opened by the first execution and cannot by its replay: %s",
            strerrordesc_np(saved));
@@ -289,6 +279,7 @@ void Opening::end(int fd) {
 void Opening::prepare() {
   Found now = look(dirfd_, path_, !exclusive());
   const bool usable = now.there && (now.file.file == then_.file || is_ghost(now));
+  if (!usable && !writes() && find_kept()) return;
   if (!usable && !find_where_it_was_rewritten(&now) && (writes() || creates())) {
     return now.there ? open_unnamed() : prepare_absent();
   }
@@ -311,6 +302,15 @@ bool Opening::find_where_it_was_rewritten(Found* now) {
     *now = there;
     return true;
   }
+  instead_[0] = '\0';
+  return false;
+}
+
+// The program has removed or replaced it since, and the job that goes on from images has kept it.
+bool Opening::find_kept() {
+  if (!rejoin_libc_kept(then_.file, instead_, sizeof instead_)) return false;
+  const Found kept = look(AT_FDCWD, instead_, false);
+  if (kept.file.file == then_.file && kept.file.size_bytes == then_.size_bytes) return true;
   instead_[0] = '\0';
   return false;
 }
@@ -390,7 +390,7 @@ void rejoin_libc_woken() { ghosts_removed = false; }
 // written over with the same.
 void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
   Found now;
-  if (!find(fd, "", AT_EMPTY_PATH, &now) || !now.regular) return;
+  if (!find(fd, "", AT_EMPTY_PATH, &now) || !now.regular()) return;
   char descriptor[32], path[PATH_MAX];
   snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", fd);
   const ssize_t bytes = readlink(descriptor, path, sizeof path - 1);
@@ -407,26 +407,19 @@ void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
   rejoin_libc_set_rewritten(now.file.file, path);
 }
 
-// As if it had not been opened since: cut to what it was, or removed if the program had made it and
-// will make it again.
-void rejoin_libc_roll_back(const rejoin::wire::OpenedFileHead* then, const char* path) {
+// As if it had not been opened since: cut to what it was.
+int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then, const char* path) {
   const Found now = look(AT_FDCWD, path, false);
-  if (!now.there || !now.regular) return;
+  if (!now.there || !now.regular() || now.file.file != then->file) return 0;
   const int flags = static_cast<int>(then->flags);
-  if (now.file.file != then->file) {
-    if ((flags & O_EXCL) == 0)
-      tell(path, "is another file than the images know; it stays as it is");
-    return;
-  }
   if (rejoin_libc_written_elsewhere(then->file, 1)) {
-    return tell(path,
-                "is written by other ranks too: what is written behind the images is there twice");
+    tell(path, "is written by other ranks too: what is written behind the images is there twice");
+    return 1;
   }
-  if ((flags & O_EXCL) != 0) return remove_at(AT_FDCWD, path);
   const bool reads = (flags & O_ACCMODE) == O_RDWR && then->size_bytes > 0;
   const bool untouched =
       now.file.size_bytes == then->size_bytes && now.file.modified == then->modified;
-  if (untouched) return;
+  if (untouched) return 1;
   if (reads && (flags & O_APPEND) == 0) {
     untrue(path, "was changed in place after the images were made, and the program may read it");
   }
@@ -434,4 +427,5 @@ void rejoin_libc_roll_back(const rejoin::wire::OpenedFileHead* then, const char*
       truncate(path, static_cast<off_t>(then->size_bytes)) != 0) {
     untrue(path, "cannot be cut to what it was: %s", strerrordesc_np(errno));
   }
+  return 1;
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "libc_recording/hooks.h"
+#include "libc_recording/identity.h"
 
 namespace rejoin::libc_recording {
 
@@ -23,11 +24,7 @@ namespace rejoin::libc_recording {
 bool ordinary(const char* path);
 
 // What lies at a path now.
-struct Found {
-  bool there = false;
-  bool regular = false;
-  OpenedFile file = {};
-};
+using Found = FoundFile;
 Found look(int dirfd, const char* path, bool follow_links);
 
 // One line for the user about a path, once a path.
@@ -48,6 +45,14 @@ Answer ask(Event& event);
 Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_libc_record(&event); }
+
+// A path that means the same whatever the working directory is, without slashes at its end. `to`:
+// PATH_MAX bytes.
+bool make_absolute(int dirfd, const char* path, char* to);
+// Write down that something is about to be made where nothing lies, and that it has been made
+// (file_log.h). Leave errno as it is.
+void log_making(int dirfd, const char* path);
+void log_made(int dirfd, const char* path);
 
 bool is_ghost(const Found& f);
 // Before a ghost gets this path as well.
@@ -110,6 +115,7 @@ class Opening {
 
   void prepare();
   bool find_where_it_was_rewritten(Found* now);
+  bool find_kept();
   void prepare_absent();
   void prepare_truncation(const Found& now);
   void prepare_growth(const Found& now);
@@ -124,6 +130,7 @@ class Opening {
   OpenedFile then_ = {};
   Event event_;
   bool replayed_ = false;
+  bool makes_ = false;  // and the file log wants to know it
   enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
   char instead_[PATH_MAX];  // if not empty: what is opened instead of the path
   NewGhost ghost_;

@@ -6,9 +6,25 @@
 #include <cstdint>
 
 #include "libc_recording/observation.h"
-#include "wire/opened_files.h"
+#include "wire/file_log.h"
 
 #define REJOIN_LIBC_HOOK __attribute__((weak, visibility("default")))
+
+namespace rejoin::libc_recording {
+
+// As in wire/file_log.h. Paths are absolute.
+struct LoggedChange {
+  wire::FileChange change;
+  const char* path;
+  const char* other = nullptr;
+  std::uint32_t file = 0;
+  std::uint32_t other_file = 0;
+  std::uint32_t flags = 0;
+  const char* lost = nullptr;  // of the two, the name of a file that would be gone
+  std::uint64_t lost_bytes = 0;
+};
+
+}  // namespace rejoin::libc_recording
 
 extern "C" {
 
@@ -35,9 +51,15 @@ void rejoin_libc_note_ghost(std::uint32_t file, const char* path) REJOIN_LIBC_HO
 int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
 int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
                       std::uint32_t* file) REJOIN_LIBC_HOOK;
-// This file has been opened by a program that keeps what is in it, or has made it (opened_files.h).
+// Whether changes of files are written down (file_log.h). If not, the next two are not called.
+int rejoin_libc_logs_changes() REJOIN_LIBC_HOOK;
+// This file has been opened by a program that keeps what is in it.
 void rejoin_libc_opened(int fd, const rejoin::libc_recording::OpenedFile* file,
                         unsigned flags) REJOIN_LIBC_HOOK;
+// The second name of a file that has gone (file_log.h). False: there is none.
+int rejoin_libc_kept(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
+// A name is about to go, or to be another file's, or has been made.
+void rejoin_libc_changes(const rejoin::libc_recording::LoggedChange* change) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_in_place(std::uint32_t file) REJOIN_LIBC_HOOK;
 
@@ -62,9 +84,10 @@ int rejoin_libc_withholds() REJOIN_LIBC_HOOK;
 void rejoin_libc_woken() REJOIN_LIBC_HOOK;
 // And this file, which was open when the image was made and `size_bytes` long, is written on.
 void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) REJOIN_LIBC_HOOK;
-// This process goes on from a written image: a file that was opened since is as it was then.
-void rejoin_libc_roll_back(const rejoin::wire::OpenedFileHead* then,
-                           const char* path) REJOIN_LIBC_HOOK;
+// This process goes on from a written image: a file that was opened since is as it was then. False:
+// another file lies there, or none.
+int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then,
+                          const char* path) REJOIN_LIBC_HOOK;
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;

@@ -25,7 +25,7 @@
 #include "journal/waiting.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
-#include "libc_recording/opened_files.h"
+#include "libc_recording/file_log.h"
 #include "process_image/image_writing.h"
 #include "process_image/keeper.h"
 #include "process_image/kernel_state.h"
@@ -181,7 +181,7 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     number_ = number;
     incarnation_ = rank_.incarnation();
-    libc_recording::opened_since_image(number);
+    libc_recording::log_files_since_image(number);
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &kernel_.signals);
@@ -190,7 +190,7 @@ class Freezer final : public engine::ProcessImage {
       libc_recording::wake_observations();
       woken_();
       files_.write_on();
-      if (std::exchange(written_since_, false)) libc_recording::roll_back_opened_files(number_);
+      if (std::exchange(written_since_, false)) libc_recording::roll_back_files(number_);
       sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
       begin_count(page_faults());
       return Frozen::kWoken;
@@ -424,7 +424,7 @@ class Freezer final : public engine::ProcessImage {
     munmap(reinterpret_cast<void*>(kRestorerAddress), kRestorerBytes);
     syscall(SYS_set_tid_address, kernel_.thread_id);
     recovery::move_to_agent(given_.socket, given_.secret);
-    libc_recording::move_opened_files(given_.opened_files);
+    libc_recording::move_file_log(given_.file_log);
     written_since_ = true;
     char why[400] = "";
     const char* what = "";

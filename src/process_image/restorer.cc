@@ -18,7 +18,7 @@
 
 #include "process_image/written_image.h"
 #include "wire/messages.h"
-#include "wire/opened_files.h"
+#include "wire/file_log.h"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -212,7 +212,7 @@ struct Surroundings {
   const char* socket = nullptr;
   const char* secret = nullptr;
   const char* rank = nullptr;
-  const char* opened_files = nullptr;
+  const char* file_log = nullptr;
 };
 
 // The value of NAME in an entry NAME=VALUE; nullptr: it is another one.
@@ -382,7 +382,7 @@ void restore(const Surroundings& s) {
   Task& t = task;
   t.restored.incarnation = incarnation;
   add(t.restored.socket, 0, sizeof t.restored.socket - 1, s.socket);
-  add(t.restored.opened_files, 0, sizeof t.restored.opened_files - 1, s.opened_files);
+  add(t.restored.file_log, 0, sizeof t.restored.file_log - 1, s.file_log);
   add(t.restored.secret, 0, sizeof t.restored.secret - 1, s.secret);
   const char* why = look_at_this_process(t);
   if (why == nullptr) why = open_image(t, path);
@@ -417,7 +417,7 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
     if (const char* v = value_of(*e, wire::kEnvSocket)) s.socket = v;
     if (const char* v = value_of(*e, wire::kEnvSecret)) s.secret = v;
     if (const char* v = value_of(*e, wire::kEnvRank)) s.rank = v;
-    if (const char* v = value_of(*e, wire::kEnvOpenedFiles)) s.opened_files = v;
+    if (const char* v = value_of(*e, wire::kEnvFileLog)) s.file_log = v;
   }
   if (s.order != nullptr) restore(s);
 }

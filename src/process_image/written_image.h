@@ -29,7 +29,7 @@ struct Restored {
   std::int32_t pipes[3];  // that are to be its standard input, output and error
   char socket[112];  // of its agent, and the job's secret: as in the environment (wire/messages.h)
   char secret[48];
-  char opened_files[4096];  // wire/opened_files.h
+  char file_log[4096];  // the directory of wire/file_log.h
 };
 
 struct ImageHead {

@@ -129,6 +129,10 @@ template <engine::Host H>
   const auto signature = [&r](std::uint32_t of) {
     return r.calls.entry(of & journal::kCallIndex)->signature;
   };
+  const bool elsewhere = (e.call & journal::kUnproven) != 0 && call != (e.call & journal::kCallIndex);
+  if (elsewhere) {
+    r.host.stop(r.diagnostics.unproven_call(r.host.rank(), e.call, r.host.rank(), call));
+  }
   if (!(signature(call) == signature(e.call))) {
     r.host.stop(r.diagnostics.other_operation(r.progress.ordinal, r.host.rank(), call, e.call));
   }

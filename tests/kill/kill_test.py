@@ -19,6 +19,7 @@ from scenarios import (  # noqa: E402, F401
     deaths,
     divergence,
     endings,
+    file_names,
     fortran,
     kept_journals,
     log_ops,

@@ -63,6 +63,8 @@ inline bool is_of_images(Point p) {
 }
 
 inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }
+// Of programs that are not deterministic.
+inline bool is_of_bit_worlds(Probe p) { return p == Probe::kDiverged || p == Probe::kStoodStill; }
 
 // Random programs never ask whether something is over, cancel nothing, and have no nonblocking
 // collective outstanding: nobody can die there.

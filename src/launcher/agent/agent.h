@@ -91,7 +91,9 @@ class Agent {
   void cut();
   bool stop_ranks();
   void continue_ranks();
-  void ask_to_write(const std::vector<Descriptor>& files);
+  std::string file_log_of(std::uint32_t rank) const;
+  void ask_to_write(const std::vector<Descriptor>& files,
+                    const std::vector<std::uint64_t>& file_log_bytes);
   void on_writing(std::uint32_t rank, const wire::Message& message);
   void on_not_written(std::uint32_t rank, const wire::Message& message);
   void end_image(const AgentAction& action);

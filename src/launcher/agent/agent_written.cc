@@ -47,6 +47,12 @@ void Agent::cut() {
                        " have called MPI since its snapshot, in an order that is not recorded");
   }
   SegmentCopy journal = segment_.copy();
+  std::vector<std::uint64_t> file_log_bytes;
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(file_log_of(r), error);
+    file_log_bytes.push_back(error ? 0 : bytes);
+  }
   continue_ranks();
   pause_ns_ = monotonic_ns() - begin_ns;
   set_cut_timer();
@@ -54,12 +60,18 @@ void Agent::cut() {
   auto files = sets_->begin(sets_->next_number(), plan_.ranks);
   if (!files.ok()) return tell_no_set(files.error().text);
   sets_->add(std::move(journal), std::string(input_.input().behind_kept()));
-  ask_to_write(files.value());
+  ask_to_write(files.value(), file_log_bytes);
 }
 
-void Agent::ask_to_write(const std::vector<Descriptor>& files) {
+std::string Agent::file_log_of(std::uint32_t rank) const {
+  return file_log_in(file_logs_in(plan_.checkpoint_directory), rank, core_.image(rank).number);
+}
+
+void Agent::ask_to_write(const std::vector<Descriptor>& files,
+                         const std::vector<std::uint64_t>& file_log_bytes) {
   const auto number = static_cast<std::uint32_t>(sets_->next_number() - 1);
   set_ = {};
+  set_.number = number;
   set_.owner = owner_of(plan_);
   set_.cut_at_s = time(nullptr);
   set_.machine = machine_mark();
@@ -70,6 +82,7 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files) {
     const AgentCore::Image& image = core_.image(r);
     images.push_back(image.pid);
     set_.images.push_back({image.number, ""});
+    set_.file_logs.push_back(mark_of_file_log(file_log_of(r), file_log_bytes[r]));
     kill(static_cast<pid_t>(image.pid), SIGCONT);
     connections_.write(image.connection, r, number, files[r].get());
   }

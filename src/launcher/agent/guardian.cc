@@ -25,20 +25,6 @@ struct Guardian::Page {
 
 namespace {
 
-bool holds(pid_t pid, const std::string& lifeline) {
-  const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
-  DIR* descriptors = opendir(directory.c_str());
-  if (descriptors == nullptr) return false;
-  bool found = false;
-  while (const dirent* entry = readdir(descriptors)) {
-    char target[64];
-    const ssize_t n = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target);
-    found = found || (n > 0 && std::string_view(target, static_cast<std::size_t>(n)) == lifeline);
-  }
-  closedir(descriptors);
-  return found;
-}
-
 // Kills every process of the job that /proc shows. Returns how many there were.
 int kill_all_of(const std::string& socket, const std::string& lifeline) {
   DIR* proc = opendir("/proc");
@@ -47,7 +33,7 @@ int kill_all_of(const std::string& socket, const std::string& lifeline) {
   while (const dirent* entry = readdir(proc)) {
     const pid_t pid = static_cast<pid_t>(strtol(entry->d_name, nullptr, 10));
     if (pid <= 1 || pid == getpid()) continue;
-    if (!rank_by_environment(pid, socket) && !holds(pid, lifeline)) continue;
+    if (!rank_by_environment(pid, socket) && !holds_lifeline(pid, lifeline)) continue;
     ++found;
     kill(pid, SIGKILL);
   }

@@ -29,7 +29,7 @@ using process_image::Extent;
 using process_image::ImageHead;
 using process_image::MappingHead;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::string_view kPrefix = "images-", kSuffix = ".rejoin", kPartSuffix = ".rejoin.part";
 constexpr std::size_t kSumDigits = 16;
 
@@ -66,6 +66,7 @@ std::string sum_text(std::string_view bytes) {
 std::string json_of(const ImageSet& set) {
   Json json;
   json["format"] = kFormat;
+  json["number"] = set.number;
   json["program"] = set.owner.program;
   json["build"] = set.owner.build;
   json["arguments"] = set.owner.arguments;
@@ -81,6 +82,9 @@ std::string json_of(const ImageSet& set) {
   for (const ImageSet::File& f : set.files) {
     json["files"].push_back({{"name", f.name}, {"bytes", f.bytes}, {"sum", f.sum}});
   }
+  for (const FileLogMark& m : set.file_logs) {
+    json["file_logs"].push_back({{"bytes", m.bytes}, {"sum", m.sum}});
+  }
   for (const auto& [path, build] : set.libraries) json["libraries"][path] = build;
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -88,6 +92,7 @@ std::string json_of(const ImageSet& set) {
 // Throws where something is missing, or of another kind.
 ImageSet set_of(const Json& json) {
   ImageSet set;
+  set.number = json.at("number");
   set.owner.program = json.at("program");
   set.owner.build = json.at("build");
   set.owner.arguments = json.at("arguments").get<std::vector<std::string>>();
@@ -102,12 +107,16 @@ ImageSet set_of(const Json& json) {
   for (const Json& f : json.at("files")) {
     set.files.push_back({f.at("name"), f.at("bytes"), f.at("sum")});
   }
+  for (const Json& m : json.at("file_logs")) {
+    set.file_logs.push_back({m.at("bytes"), m.at("sum")});
+  }
   for (const auto& [path, build] : json.at("libraries").items()) set.libraries[path] = build;
   return set;
 }
 
 // Reads the set's own file. Empty: it is in `set`; else what is wrong with it.
-std::string read_set(const std::string& path, ImageSet* set) {
+std::string read_set(const std::string& directory, std::uint64_t number, ImageSet* set) {
+  const std::string path = path_in(directory, number, kSuffix);
   auto mapped = MappedFile::open(path + "/set");
   if (!mapped.ok()) return "has no list of its files";
   const std::string_view bytes = mapped.value().bytes();
@@ -123,7 +132,12 @@ std::string read_set(const std::string& path, ImageSet* set) {
     return "was written by another version of Rejoin";
   }
   set->path = path;
-  return set->images.size() == set->owner.ranks ? "" : "has not as many images as ranks";
+  if (set->number != number) {
+    return "is set " + std::to_string(set->number) + " under another set's name";
+  }
+  const bool complete = set->images.size() == set->owner.ranks &&
+                        set->file_logs.size() == set->owner.ranks;
+  return complete ? "" : "has not as many images as ranks";
 }
 
 std::string fault_of_files(const ImageSet& set) {
@@ -232,9 +246,21 @@ Result<std::string> ImageSet::input() const {
   return std::string(mapped.value().bytes());
 }
 
-std::string opened_files_in(const std::string& directory) {
+std::string file_logs_in(const std::string& directory) {
   std::error_code error;
   return std::filesystem::absolute(directory, error).string() + "/opened";
+}
+
+std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64_t image) {
+  return logs + "/rank-" + std::to_string(rank) + "-image-" + std::to_string(image);
+}
+
+FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes) {
+  auto mapped = MappedFile::open(log);
+  if (!mapped.ok()) return {};
+  const std::string_view all = mapped.value().bytes().substr(0, bytes);
+  if (all.empty()) return {};
+  return {all.size(), XXH3_64bits(all.data(), all.size())};
 }
 
 bool holds_image_sets(const std::string& directory) {
@@ -254,7 +280,7 @@ std::optional<Error> remove_image_sets(const std::string& directory) {
     std::filesystem::remove_all(part, error);
     if (error) return Error{part + ": " + error.message()};
   }
-  std::filesystem::remove_all(opened_files_in(directory), error);
+  std::filesystem::remove_all(file_logs_in(directory), error);
   return {};
 }
 
@@ -266,7 +292,7 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
   for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
     ImageSet set;
     const std::string path = path_in(absolute, number, kSuffix);
-    std::string fault = read_set(path, &set);
+    std::string fault = read_set(absolute, number, &set);
     if (fault.empty()) fault = fault_of_files(set);
     if (!fault.empty()) {
       notices.push_back(path + " " + fault + "; looking for an older one");
@@ -291,7 +317,7 @@ ImageSetWriter::ImageSetWriter(std::string directory, std::string library_direct
   }
   const auto there = numbers_in(directory_, kSuffix);
   if (!there.empty()) next_ = there.front() + 1;
-  if (there.empty()) std::filesystem::remove_all(opened_files_in(directory_), error);
+  if (there.empty()) std::filesystem::remove_all(file_logs_in(directory_), error);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -488,23 +514,26 @@ void ImageSetWriter::remove_old() {
     if (rename(path_in(directory_, number, kSuffix).c_str(), path.c_str()) != 0) continue;
     std::filesystem::remove_all(path, error);
   }
-  remove_opened_files();
+  remove_file_logs();
 }
 
-// Of images that nobody can go on from any more.
-void ImageSetWriter::remove_opened_files() {
+// Of images that no set has any more, with the files that are kept for them.
+void ImageSetWriter::remove_file_logs() {
   ImageSet oldest;
   const auto there = numbers_in(directory_, kSuffix);
-  if (there.empty() || !read_set(path_in(directory_, there.back(), kSuffix), &oldest).empty()) {
+  if (there.empty() || !read_set(directory_, there.back(), &oldest).empty()) {
     return;
   }
   std::error_code error;
   for (const auto& entry :
-       std::filesystem::directory_iterator(opened_files_in(directory_), error)) {
+       std::filesystem::directory_iterator(file_logs_in(directory_), error)) {
     unsigned rank = 0;
     unsigned long long number = 0;
     const std::string name = entry.path().filename();
-    if (sscanf(name.c_str(), "rank-%u-image-%llu", &rank, &number) != 2) continue;
+    if (sscanf(name.c_str(), "rank-%u-image-%llu", &rank, &number) != 2 &&
+        sscanf(name.c_str(), "kept-%u-%llu-", &rank, &number) != 2) {
+      continue;
+    }
     const bool past = rank < oldest.images.size() && number < oldest.images[rank].number;
     if (past) std::filesystem::remove(entry.path(), error);
   }

@@ -34,8 +34,15 @@ namespace rejoin::launcher {
 
 inline constexpr std::size_t kSetsKept = 2;
 
+// How much of a rank's file log (wire/file_log.h) was there when a set was cut.
+struct FileLogMark {
+  std::uint64_t bytes = 0;
+  std::uint64_t sum = 0;  // XXH3 of them; 0 if there are none
+};
+
 struct ImageSet {
   std::string path;  // of its directory
+  std::uint64_t number = 0;
   CheckpointOwner owner;
   std::int64_t cut_at_s = 0;  // since 1970
   MachineMark machine;
@@ -50,7 +57,8 @@ struct ImageSet {
     std::uint64_t number;
     std::string executable;
   };
-  std::vector<Image> images;  // by rank
+  std::vector<Image> images;           // by rank
+  std::vector<FileLogMark> file_logs;  // likewise, of the log since the image
   bool input_ended = false;   // all of it had been read from its source
   bool input_begun = false;   // something of it had
 
@@ -59,8 +67,12 @@ struct ImageSet {
   Result<std::string> input() const;
 };
 
-// Where ranks write down which files they open (wire/opened_files.h); absolute.
-std::string opened_files_in(const std::string& directory);
+// The directory in it where ranks write down what they do to files (wire/file_log.h); absolute.
+std::string file_logs_in(const std::string& directory);
+// One log there.
+std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64_t image);
+// Of the first `bytes` bytes of a log, or of as many as there are.
+FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes);
 // Whether there is one, whole or not.
 bool holds_image_sets(const std::string& directory);
 // All of them, whole or not, and what ranks have written down for them. Errors: one cannot be
@@ -118,7 +130,7 @@ class ImageSetWriter {
   std::string note_image(ImageSet& set, const std::string& name);
   Result<std::string> build(const std::string& path);
   void remove_old();
-  void remove_opened_files();
+  void remove_file_logs();
   std::string part() const;
   std::string whole() const;
 

@@ -1,5 +1,6 @@
 #include "launcher/agent/lifeline.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace rejoin::launcher {
 
@@ -19,6 +21,20 @@ Lifeline::Lifeline() {
   char name[PATH_MAX];
   const ssize_t bytes = readlink(path_.c_str(), name, sizeof name);
   if (bytes > 0) name_.assign(name, static_cast<std::size_t>(bytes));
+}
+
+bool holds_lifeline(pid_t pid, const std::string& lifeline) {
+  const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
+  DIR* descriptors = opendir(directory.c_str());
+  if (descriptors == nullptr) return false;
+  bool found = false;
+  while (const dirent* entry = readdir(descriptors)) {
+    char target[64];
+    const ssize_t n = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target);
+    found = found || (n > 0 && std::string_view(target, static_cast<std::size_t>(n)) == lifeline);
+  }
+  closedir(descriptors);
+  return found;
 }
 
 void hold_lifeline(const char* path) {

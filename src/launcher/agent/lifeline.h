@@ -6,6 +6,8 @@
 // change is that ftrun has ended.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "launcher/base/file.h"
@@ -29,6 +31,9 @@ class Lifeline {
   std::string path_;
   std::string name_;
 };
+
+// Whether a process has a descriptor of the lifeline with this name.
+bool holds_lifeline(pid_t pid, const std::string& name);
 
 // The caller's process group, and what is born into it, dies when the process that made the
 // Lifeline ends. For a child between fork and exec, system calls only. The descriptor stays open

@@ -16,6 +16,8 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/image_sets.h"
+#include "launcher/agent/file_changes.h"
+#include "launcher/agent/former_job.h"
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
@@ -24,7 +26,7 @@
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
 #include "launcher/supervisor/supervisor.h"
-#include "wire/opened_files.h"
+#include "wire/file_log.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -299,16 +301,20 @@ std::optional<Error> close_standard_input() {
   return Error{std::string("--stdin none: /dev/null: ") + error_text(errno)};
 }
 
-void tell_resumed(const ImageSet& set) {
+void tell_resumed(const ImageSet& set, std::size_t undone) {
   char when[64] = "";
   const std::time_t cut_at = set.cut_at_s;
   std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", std::localtime(&cut_at));
   fprintf(stderr, "rejoin: going on from %s, as the job was at %s\n", set.path.c_str(), when);
+  if (undone == 0) return;
+  fprintf(stderr, "rejoin: undone: %zu change%s of file names that the job made after that\n",
+          undone, undone == 1 ? "" : "s");
 }
 
 // --checkpoint-dir, from here to the end of the job.
 struct Directory {
   Descriptor lock;
+  JobNote note;  // for the next job
   std::optional<CheckpointFile> version;  // that the job goes on from
 };
 
@@ -332,13 +338,15 @@ std::optional<Error> find_recovery_point(const RunOptions& options, HostPlan& pl
 // Before the segment is made. Locks first: a job that is on its way out may still change what is
 // there.
 std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
-                                    Directory& directory) {
+                                    const Lifeline& lifeline, Directory& directory) {
   const std::string& path = options.checkpoint_directory;
   if (path.empty()) return {};
   if (const auto error = prepare_checkpoint_directory(path, options.resume)) return error;
   auto locked = lock_checkpoint_directory(path);
   if (!locked.ok()) return locked.error();
   directory.lock = std::move(locked.value());
+  if (const auto error = await_former_job(path)) return error;
+  directory.note = JobNote(path, lifeline);
   if (options.resume) {
     if (const auto error = find_recovery_point(options, plan, directory.version)) return error;
   }
@@ -346,7 +354,7 @@ std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
       options.snapshots.when != SnapshotOptions::When::kOff && !directory.version.has_value();
   for (auto& environment : plan.environments) {
     if (!plan.writes_sets) break;
-    environment.push_back(std::string(wire::kEnvOpenedFiles) + "=" + opened_files_in(path));
+    environment.push_back(std::string(wire::kEnvFileLog) + "=" + file_logs_in(path));
   }
   return {};
 }
@@ -365,6 +373,23 @@ std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& o
   return {};
 }
 
+// Files as they were when the set was cut.
+std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& set,
+                                    JobSegment& segment, std::size_t* undone) {
+  std::vector<std::uint64_t> observations;
+  for (std::uint32_t r = 0; r < set.owner.ranks; ++r) {
+    observations.push_back(engine::region_of(segment.base(), r)->observations.tail.load());
+  }
+  const auto changes =
+      FileChanges::read(set, file_logs_in(options.checkpoint_directory), observations);
+  if (!changes.ok()) return changes.error();
+  std::vector<std::string> notices;
+  const auto error = changes.value().undo(notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  *undone = changes.value().size();
+  return error;
+}
+
 // Before the first process: --checkpoint-dir and --resume.
 std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
                            const Directory& directory, JobSegment& segment) {
@@ -374,9 +399,11 @@ std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
   segment.header()->writes_versions = writes;
   if (directory.version) return begin_at(*directory.version, options, segment);
   if (!plan.resumed) return {};
+  std::size_t undone = 0;
+  if (const auto error = put_files_back(options, *plan.resumed, segment, &undone)) return error;
   // None of them is whole.
   if (const auto error = remove_checkpoints(options.checkpoint_directory)) return error;
-  if (!options.quiet) tell_resumed(*plan.resumed);
+  if (!options.quiet) tell_resumed(*plan.resumed, undone);
   return {};
 }
 
@@ -442,7 +469,7 @@ int run_job(const RunOptions& options) {
   auto listener = listen_at(plans.host.socket);
   if (!listener.ok()) return fail(listener.error());
   Directory directory;
-  if (const auto error = open_directory(options, plans.host, directory)) return fail(*error);
+  if (const auto error = open_directory(options, plans.host, lifeline, directory)) return fail(*error);
   auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = begin(options, plans.host, directory, segment.value())) {

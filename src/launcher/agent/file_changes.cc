@@ -1,0 +1,277 @@
+#include "launcher/agent/file_changes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "launcher/base/file.h"
+#include "libc_recording/identity.h"
+
+namespace rejoin::launcher {
+namespace {
+
+using libc_recording::FoundFile;
+using wire::FileChange;
+using wire::FileLogReader;
+
+FoundFile look(const std::string& path) {
+  return libc_recording::find_file(statx, AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW);
+}
+
+Error damaged(const std::string& log, const std::string& why) {
+  return Error{"--resume: " + log + " " + why +
+               ": what the job has done to files since the set was written is not known. Nothing "
+               "was changed; take an older copy of the directory, or begin anew in another one"};
+}
+
+// The logs of a rank that have what has happened since an image, oldest first.
+std::vector<std::uint64_t> images_with_logs(const std::string& directory, std::uint32_t rank,
+                                            std::uint64_t since) {
+  std::vector<std::uint64_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    unsigned of = 0;
+    unsigned long long number = 0;
+    const std::string name = entry.path().filename();
+    if (sscanf(name.c_str(), "rank-%u-image-%llu", &of, &number) != 2) continue;
+    if (of == rank && number >= since) found.push_back(number);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& directory,
+                                      const std::vector<std::uint64_t>& observations) {
+  FileChanges all;
+  std::vector<Rank> of_ranks(set.images.size());
+  for (std::uint32_t r = 0; r < set.images.size(); ++r) {
+    const std::uint64_t since = set.images[r].number;
+    const FileLogMark& mark = set.file_logs[r];
+    const std::string first = file_log_in(directory, r, since);
+    const FileLogMark now = mark_of_file_log(first, mark.bytes);
+    if (now.bytes < mark.bytes || now.sum != mark.sum) {
+      return damaged(first, now.bytes < mark.bytes ? "is cut off or gone"
+                                                   : "is damaged or that of another set");
+    }
+    for (const std::uint64_t image : images_with_logs(directory, r, since)) {
+      const auto error = all.read_log(directory, r, image, observations[r], of_ranks[r]);
+      if (error) return *error;
+    }
+    all.complete(of_ranks[r], observations[r]);
+  }
+  // The newest of all ranks first; those of one rank in their order, whatever its clock said.
+  for (;;) {
+    std::vector<Change>* newest = nullptr;
+    for (auto& [changes, logs, order] : of_ranks) {
+      if (changes.empty()) continue;
+      const bool newer =
+          newest == nullptr || changes.back().head.time_ns > newest->back().head.time_ns;
+      if (newer) newest = &changes;
+    }
+    if (newest == nullptr) break;
+    all.changes_.push_back(std::move(newest->back()));
+    newest->pop_back();
+  }
+  if (const auto error = all.check()) return *error;
+  return all;
+}
+
+std::optional<Error> FileChanges::read_log(const std::string& directory, std::uint32_t rank,
+                                           std::uint64_t image, std::uint64_t observations,
+                                           Rank& of) {
+  const std::string log = file_log_in(directory, rank, image);
+  auto mapped = MappedFile::open(log);
+  if (!mapped.ok()) return damaged(log, "cannot be read");
+  const std::string_view bytes = mapped.value().bytes();
+  if (bytes.size() < sizeof(wire::FileLogHead)) {  // its rank was killed as it made it
+    cut_off_.push_back({log, 0});
+    return {};
+  }
+  of.logs.push_back(log);
+  FileLogReader reader(bytes.data(), bytes.size());
+  if (!reader.begins(rank, image)) return damaged(log, "is damaged or that of another rank");
+  for (;;) {
+    switch (reader.next()) {
+      case FileLogReader::Found::kEntry:
+        break;
+      case FileLogReader::Found::kCutOff:
+        cut_off_.push_back({log, reader.at()});
+        [[fallthrough]];
+      case FileLogReader::Found::kEnd:
+        return {};
+      case FileLogReader::Found::kDamaged:
+        return damaged(log, "is damaged: an entry has a wrong checksum");
+    }
+    const wire::FileEntryHead& head = reader.head();
+    // What is made is written down behind its observation, all else in front of it.
+    const bool made = head.change == FileChange::kMade;
+    const bool before = head.position < observations + (made ? 1 : 0);
+    of.newest_order = std::max(of.newest_order, head.order);
+    if (head.change != FileChange::kUndone && (head.change == FileChange::kOpened || before)) {
+      continue;
+    }
+    if (head.change == FileChange::kRemovedDirectory) removed_directories_.insert(head.file);
+    of.changes.push_back({head, reader.path(), reader.other(), reader.kept(), log});
+  }
+}
+
+void FileChanges::complete(Rank& of, std::uint64_t observations) {
+  // A job that goes on from images uses their numbers, and so the names of logs, again.
+  std::stable_sort(of.changes.begin(), of.changes.end(), [](const Change& a, const Change& b) {
+    return a.head.order < b.head.order;
+  });
+  std::vector<Change> left;
+  for (Change& c : of.changes) {
+    if (c.head.change != FileChange::kUndone) {
+      left.push_back(std::move(c));
+      continue;
+    }
+    const std::uint64_t from = c.head.position;
+    std::erase_if(left, [from](const Change& undone) { return undone.head.position >= from; });
+  }
+  of.changes = std::move(left);
+  const auto add = [](const std::string& log, wire::FileEntryHead head,
+                               const std::string& path) {
+    std::string bytes(sizeof head + wire::kMostFileEntryText, '\0');
+    bytes.resize(wire::put_file_entry(head, path.c_str(), "", "", bytes.data()));
+    return Addition{log, bytes};
+  };
+  // The rank was killed before it could say what it had made: whatever lies there now. Its log is
+  // to say so, before anything is undone: when this is begun again, another file may lie there.
+  if (!of.changes.empty() && of.changes.back().head.change == FileChange::kMaking) {
+    Change made = of.changes.back();
+    made.head.change = FileChange::kMade;
+    made.head.file = look(made.path).file.file;  // 0: there is nothing
+    ++made.head.position;
+    made.head.order = ++of.newest_order;
+    before_.push_back(add(made.log, made.head, made.path));
+    of.changes.push_back(std::move(made));
+  }
+  wire::FileEntryHead undone = {};
+  undone.change = FileChange::kUndone;
+  undone.order = ++of.newest_order;
+  undone.position = observations;
+  for (const std::string& log : of.logs) behind_.push_back(add(log, undone, ""));
+}
+
+// Whether all that has gone can be put back: it has another name still, or it was made behind the
+// cut as well.
+std::optional<Error> FileChanges::check() const {
+  std::set<std::uint32_t> made;
+  for (const Change& c : changes_) {
+    if (c.head.change == FileChange::kMade) made.insert(c.head.file);
+  }
+  for (const Change& c : changes_) {
+    const bool removed = c.head.change == FileChange::kRemoved;
+    const bool replaced = c.head.change == FileChange::kRenamed && c.head.other_file != 0 &&
+                          c.head.other_file != c.head.file;
+    if (!removed && !replaced) continue;
+    const std::string& name = removed ? c.path : c.other;
+    const std::uint32_t gone = removed ? c.head.file : c.head.other_file;
+    const bool was_directory = replaced && c.head.flags != 0;
+    if (made.contains(gone) || look(name).file.file == gone || was_directory) continue;
+    if (!c.kept.empty() && look(c.kept).file.file == gone) continue;
+    return Error{"--resume: " + name + " was " + (removed ? "removed" : "replaced") +
+                 " after the set of images was written, and there is no second name of it" +
+                 (c.kept.empty() ? " (it is in another file system than the --checkpoint-dir, or "
+                                   "too much was removed)"
+                                 : "") +
+                 ": the job cannot go on as if it were there. Nothing was changed; put the file "
+                 "back, or begin anew in another directory"};
+  }
+  return {};
+}
+
+std::optional<Error> FileChanges::undo(std::vector<std::string>& notices) const {
+  for (const CutOff& c : cut_off_) {
+    const int result = c.bytes == 0 ? unlink(c.log.c_str())
+                                    : truncate(c.log.c_str(), static_cast<off_t>(c.bytes));
+    if (result != 0) return Error{"--resume: " + c.log + ": " + error_text(errno)};
+  }
+  if (const auto error = append(before_)) return error;
+  for (const Change& c : changes_) {
+    const std::string fault = undo(c, notices);
+    if (!fault.empty()) return Error{"--resume: " + fault};
+  }
+  return append(behind_);
+}
+
+std::optional<Error> FileChanges::append(const std::vector<Addition>& additions) {
+  for (const Addition& a : additions) {
+    const Descriptor log(open(a.log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    const auto bytes = static_cast<ssize_t>(a.entry.size());
+    if (!log.open() || write(log.get(), a.entry.data(), a.entry.size()) != bytes) {
+      return Error{"--resume: " + a.log + ": " + error_text(errno)};
+    }
+  }
+  return {};
+}
+
+// Empty, or what the system refused.
+std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices) const {
+  const auto failed = [](const std::string& what) {
+    return what + " (" + error_text(errno) + ")";
+  };
+  const FoundFile at_path = look(c.path);
+  const bool there = at_path.there && at_path.file.file == c.head.file;
+  // A name for what had gone, of which `kept` is the other one.
+  const auto put_back = [&](const std::string& to) {
+    if (c.kept.empty() || look(to).there) return std::string();
+    if (linkat(AT_FDCWD, c.kept.c_str(), AT_FDCWD, to.c_str(), 0) == 0) return std::string();
+    return failed(to + " cannot be put back");
+  };
+  switch (c.head.change) {
+    case FileChange::kOpened:
+    case FileChange::kMaking:
+    case FileChange::kUndone:
+      break;
+    case FileChange::kMade: {
+      // A directory that was removed later has been made again just now.
+      const bool again = at_path.directory() && removed_directories_.contains(c.head.file);
+      if (!there && !again) break;
+      if (!at_path.directory()) {
+        return unlink(c.path.c_str()) == 0 ? "" : failed(c.path + " cannot be removed");
+      }
+      if (rmdir(c.path.c_str()) == 0) break;
+      if (errno != ENOTEMPTY) return failed(c.path + " cannot be removed");
+      notices.push_back(c.path +
+                        " was made after the set of images was written, and holds what the job's "
+                        "ranks have not made: it stays");
+      break;
+    }
+    case FileChange::kRemoved:
+      return put_back(c.path);
+    case FileChange::kRemovedDirectory:
+      if (at_path.there || mkdir(c.path.c_str(), c.head.flags) == 0) break;
+      return failed(c.path + " cannot be made again");
+    case FileChange::kRenamed: {
+      if (look(c.other).file.file == c.head.file && !there) {
+        if (at_path.there) return c.path + " is another file now than the job has had there";
+        if (rename(c.other.c_str(), c.path.c_str()) != 0) {
+          return failed(c.other + " cannot be renamed to " + c.path);
+        }
+      }
+      if (c.head.other_file == 0 || c.head.other_file == c.head.file) break;
+      if (c.head.flags == 0 || look(c.other).there) return put_back(c.other);
+      return mkdir(c.other.c_str(), c.head.flags) == 0 ? "" : failed(c.other + " cannot be made");
+    }
+    case FileChange::kExchanged:
+      if (there || look(c.other).file.file != c.head.file) break;
+      if (renameat2(AT_FDCWD, c.path.c_str(), AT_FDCWD, c.other.c_str(), RENAME_EXCHANGE) == 0) {
+        break;
+      }
+      return failed(c.path + " and " + c.other + " cannot be exchanged");
+  }
+  return {};
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,68 @@
+// Names of files as they were when a set of images was cut: what the job did to them later is
+// undone before its ranks go on from the set (docs/snapshots.md, "Files").
+//
+// What ranks have done is in their file logs (wire/file_log.h). An entry is behind the cut if the
+// rank's observation log was longer then than in the set's journal; what is in front of it the
+// replay repeats. Undoing looks at what lies at each name, so it can be begun again after it was
+// interrupted, and an entry whose change never happened is left out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/image_sets.h"
+#include "launcher/base/result.h"
+#include "wire/file_log.h"
+
+namespace rejoin::launcher {
+
+class FileChanges {
+ public:
+  // Reads and checks the logs that `set` needs. observations: of each rank, elements of its
+  // observation log at the cut. Errors, in words for the user: a log is damaged or not that of this
+  // set, or something has gone that cannot be put back. Changes nothing.
+  static Result<FileChanges> read(const ImageSet& set, const std::string& directory,
+                                  const std::vector<std::uint64_t>& observations);
+
+  // Puts everything back, the newest change first. Errors: what the system refused. notices: what
+  // had to stay.
+  std::optional<Error> undo(std::vector<std::string>& notices) const;
+
+  std::size_t size() const { return changes_.size(); }
+
+ private:
+  struct Change {
+    wire::FileEntryHead head;
+    std::string path, other, kept;
+    std::string log;  // that says so
+  };
+  struct Rank {
+    std::vector<Change> changes;  // oldest first
+    std::vector<std::string> logs;
+    std::uint64_t newest_order = 0;
+  };
+  struct CutOff {
+    std::string log;
+    std::uint64_t bytes;  // of whole entries
+  };
+  struct Addition {
+    std::string log;
+    std::string entry;
+  };
+  std::optional<Error> read_log(const std::string& directory, std::uint32_t rank,
+                                std::uint64_t image, std::uint64_t observations, Rank& of);
+  void complete(Rank& of, std::uint64_t observations);
+  static std::optional<Error> append(const std::vector<Addition>& additions);
+  std::optional<Error> check() const;
+  std::string undo(const Change& change, std::vector<std::string>& notices) const;
+
+  std::vector<Change> changes_;  // newest first
+  std::vector<CutOff> cut_off_;
+  std::vector<Addition> before_, behind_;  // to logs, in front of undoing and behind it
+  std::set<std::uint32_t> removed_directories_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,63 @@
+// What tells one file from another, also from one that has had its number before.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <new>
+
+#include "libc_recording/observation.h"
+
+namespace rejoin::libc_recording {
+
+struct FoundFile {
+  bool there = false;
+  unsigned mode = 0;  // as in struct stat
+  OpenedFile file = {};
+  bool regular() const { return S_ISREG(mode); }
+  bool directory() const { return S_ISDIR(mode); }
+};
+
+inline std::uint64_t mix_into(std::uint64_t h, std::uint64_t value) {
+  h = (h ^ value) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
+}
+
+// The number of a file that is gone is soon given to another: what the file system hands out to
+// tell them apart belongs to the identity, and the time of birth where it does not.
+inline std::uint64_t generation_of(int dirfd, const char* path, int flags, const struct statx& s) {
+  alignas(file_handle) unsigned char room[sizeof(file_handle) + MAX_HANDLE_SZ];
+  auto* handle = new (room) file_handle{MAX_HANDLE_SZ, 0, {}};
+  int mount;
+  const int follow = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? 0 : AT_SYMLINK_FOLLOW;
+  std::uint64_t h = 0;
+  if (name_to_handle_at(dirfd, path, handle, &mount, (flags & AT_EMPTY_PATH) | follow) == 0) {
+    for (unsigned i = 0; i < handle->handle_bytes; ++i) {
+      h = mix_into(h, room[sizeof *handle + i]);
+    }
+  } else if ((s.stx_mask & STATX_BTIME) != 0) {
+    h = mix_into(static_cast<std::uint64_t>(s.stx_btime.tv_sec), s.stx_btime.tv_nsec);
+  }
+  return h;
+}
+
+// `stat`: statx(), or what stands for it. Changes errno.
+template <class Statx>
+FoundFile find_file(Statx&& stat, int dirfd, const char* path, int flags) {
+  struct statx s;
+  FoundFile found;
+  found.there = stat(dirfd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) == 0;
+  if (!found.there) return found;
+  const std::uint64_t device = std::uint64_t{s.stx_dev_major} << 32 | s.stx_dev_minor;
+  const std::uint64_t file =
+      mix_into(mix_into(s.stx_ino, device), generation_of(dirfd, path, flags, s));
+  const std::uint64_t modified =
+      mix_into(static_cast<std::uint64_t>(s.stx_mtime.tv_sec), s.stx_mtime.tv_nsec);
+  found.mode = s.stx_mode;
+  found.file = {static_cast<std::uint32_t>(file) | 1, static_cast<std::uint32_t>(modified),
+                s.stx_size};
+  return found;
+}
+
+}  // namespace rejoin::libc_recording
