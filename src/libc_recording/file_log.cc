@@ -189,7 +189,7 @@ class LostPasts {
   }
   bool contains(const FileEntryHead& entry) const {
     for (std::size_t i = 0; i < count_; ++i) {
-      if (entry.order < past_[i].order && entry.position >= past_[i].position) return true;
+      if (entry.order < past_[i].order && entry.position > past_[i].position) return true;
     }
     return false;
   }

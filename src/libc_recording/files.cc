@@ -122,11 +122,19 @@ bool make_absolute(int dirfd, const char* path, char* to) {
   return true;
 }
 
+// In the journal for the next replay, in the file log for a job whose journal ends before.
+static void note_ghost(std::uint32_t file, const char* path) {
+  rejoin_libc_note_ghost(file, path);
+  if (rejoin_libc_logs_changes() == 0) return;
+  const LoggedChange c = {wire::FileChange::kGhost, path, nullptr, file};
+  rejoin_libc_changes(&c);
+}
+
 bool is_ghost(const Found& f) { return f.there && rejoin_libc_ghost(f.file.file) != 0; }
 
 void about_to_place_ghost(const Found& f, int dirfd, const char* path) {
   char absolute[PATH_MAX];
-  if (make_absolute(dirfd, path, absolute)) rejoin_libc_note_ghost(f.file.file, absolute);
+  if (make_absolute(dirfd, path, absolute)) note_ghost(f.file.file, absolute);
 }
 
 bool NewGhost::begin(int dirfd, const char* path) {
@@ -148,7 +156,7 @@ void NewGhost::end() {
   const int saved = errno;
   const Found made = look(AT_FDCWD, aside_, false);
   if (made.there) {
-    rejoin_libc_note_ghost(made.file.file, final_);
+    note_ghost(made.file.file, final_);
     int result = real_renameat2(AT_FDCWD, aside_, AT_FDCWD, final_, RENAME_NOREPLACE);
     // Some file systems cannot do that in one step.
     if (result != 0 && errno == EINVAL && !look(AT_FDCWD, final_, false).there) {

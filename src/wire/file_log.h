@@ -42,12 +42,13 @@ enum class FileChange : std::uint32_t {
   kOpened,            // `path`, to write into what is there; file, size_bytes and modified as it was
   kMaking,            // nothing lies at `path`, and something is about to be made there
   kMade,              // `path` is a new file, directory or link, `file`
+  kGhost,             // `path`, `file`: a replay has made it again, until it removes it again
   kRemoved,           // `path`, `file`; `kept` is another name of it
   kRemovedDirectory,  // `path`, `file`; `flags` is its mode
   kRenamed,           // `path`, `file`, to `other`; what lay there was `other_file`, `kept`, or a
                       // directory: then `flags` is its mode
   kExchanged,         // `path`, `file`, with `other`, `other_file`
-  kUndone,            // ftrun's: entries in front of it from `position` on are of a past that was lost
+  kUndone,            // ftrun's: entries in front of it, behind `position`, are of a past that was lost
 };
 
 struct FileEntryHead {

@@ -112,9 +112,9 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
         return damaged(log, "is damaged: an entry has a wrong checksum");
     }
     const wire::FileEntryHead& head = reader.head();
-    // What is made is written down behind its observation, all else in front of it.
-    const bool made = head.change == FileChange::kMade;
-    const bool before = head.position < observations + (made ? 1 : 0);
+    // At the cut itself: a change that the rank was just making. Its replay finds out whether it was
+    // made (ask_once() in libc_recording/files.h).
+    const bool before = head.position <= observations;
     of.newest_order = std::max(of.newest_order, head.order);
     if (head.change != FileChange::kUndone && (head.change == FileChange::kOpened || before)) {
       continue;
@@ -136,7 +136,7 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
       continue;
     }
     const std::uint64_t from = c.head.position;
-    std::erase_if(left, [from](const Change& undone) { return undone.head.position >= from; });
+    std::erase_if(left, [from](const Change& undone) { return undone.head.position > from; });
   }
   of.changes = std::move(left);
   const auto add = [](const std::string& log, wire::FileEntryHead head,
@@ -151,7 +151,6 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
     Change made = of.changes.back();
     made.head.change = FileChange::kMade;
     made.head.file = look(made.path).file.file;  // 0: there is nothing
-    ++made.head.position;
     made.head.order = ++of.newest_order;
     before_.push_back(add(made.log, made.head, made.path));
     of.changes.push_back(std::move(made));
@@ -234,6 +233,7 @@ std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices
     case FileChange::kMaking:
     case FileChange::kUndone:
       break;
+    case FileChange::kGhost:
     case FileChange::kMade: {
       // A directory that was removed later has been made again just now.
       const bool again = at_path.directory() && removed_directories_.contains(c.head.file);
