@@ -34,14 +34,14 @@ pid_t holder_of(const std::string& lifeline) {
 }  // namespace
 
 std::optional<Error> await_former_job(const std::string& directory) {
-  constexpr int kTries = 500, kPauseMs = 20;
+  constexpr int kTries = 250, kPauseMs = 20;
   const std::string note = read_small_file(note_in(directory));
   const std::string now = boot();
   if (note.size() <= now.size() || note.compare(0, now.size(), now) != 0) return {};
   const std::string lifeline = note.substr(now.size());
   for (int i = 0; i < kTries; ++i) {
     if (holder_of(lifeline) == 0) return {};
-    if (i == kTries / 10) {
+    if (i == kTries / 5) {
       fprintf(stderr, "rejoin: waiting for processes of the former job in %s to end\n",
               directory.c_str());
     }

@@ -10,7 +10,7 @@
 
 namespace rejoin::launcher {
 
-// Waits until none of them is left. Errors: one still is after ten seconds.
+// Waits until none of them is left. Errors: one still is after five seconds.
 std::optional<Error> await_former_job(const std::string& directory);
 
 // Names this job's processes for the next one, by the lifeline that all of them hold, in a file of
