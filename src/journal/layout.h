@@ -275,7 +275,8 @@ struct alignas(kLine) ChannelEntry {
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
   std::uint32_t type;   // hash of the type signature; 0 = not compared
-  // The receiver, of a kSynchronous message: matched_by() the receive that was given it; 0 = none yet.
+  // The receiver, of a kSynchronous message: matched_by() the receive that was given it; 0 = none
+  // yet.
   std::atomic<std::uint32_t> matched;
   std::atomic<std::uint64_t> written;  // bytes
   std::atomic<std::uint64_t> ready;    // index + 1
@@ -439,11 +440,11 @@ struct Marks {
   // Cursor[contexts] u64 sent[ranks] u64 received[ranks] u64 looked_at[ranks] u64 waiting[]:
   // messages that have come, are not the next ones, and were not received yet (MatchWord)
   Buffer cursors;
-  std::uint64_t waiting;    // of them
-  std::uint64_t receives;   // posted
-  std::uint64_t wildcards;  // of those, with any source
-  std::uint64_t outcomes;   // elements of the log
-  std::uint64_t cancelled;  // likewise
+  std::uint64_t waiting;      // of them
+  std::uint64_t receives;     // posted
+  std::uint64_t wildcards;    // of those, with any source
+  std::uint64_t outcomes;     // elements of the log
+  std::uint64_t cancelled;    // likewise
   std::uint64_t synchronous;  // messages that receives were given
 };
 

@@ -162,8 +162,8 @@ void make_ghost(int dirfd, const char* path, Really really) {
 template <class Really>
 int put_there(Event e, int dirfd, const char* made, Really really) {
   return change(
-      e, dirfd, made, [&] { return really(dirfd, made); },
-      [&] { make_ghost(dirfd, made, really); }, LoggedMaking(dirfd, made));
+      e, dirfd, made, [&] { return really(dirfd, made); }, [&] { make_ghost(dirfd, made, really); },
+      LoggedMaking(dirfd, made));
 }
 
 int unlink_at(const void* caller, int dirfd, const char* path, int flags) {

@@ -176,8 +176,8 @@ void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept_bytes += size_bytes;
 }
 
-// What ftrun has undone before this time: the newest kUndone is of this time, and what lies in front
-// of it is what is to be rolled back.
+// What ftrun has undone before this time: the newest kUndone is of this time, and what lies in
+// front of it is what is to be rolled back.
 class LostPasts {
  public:
   void add(const FileEntryHead& undone) {

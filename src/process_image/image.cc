@@ -23,9 +23,9 @@
 
 #include "journal/snapshot_cost.h"
 #include "journal/waiting.h"
+#include "libc_recording/file_log.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
-#include "libc_recording/file_log.h"
 #include "process_image/image_writing.h"
 #include "process_image/keeper.h"
 #include "process_image/kernel_state.h"

@@ -17,8 +17,8 @@
 #include <cstddef>
 
 #include "process_image/written_image.h"
-#include "wire/messages.h"
 #include "wire/file_log.h"
+#include "wire/messages.h"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));

@@ -120,8 +120,7 @@ template <engine::Host H>
 template <engine::Host H>
 [[gnu::noinline]] bool repeats_contribution(Rooms<H>& r, const Comm<H>& c, const Entry& e,
                                             const std::uint32_t* fingerprint) {
-  const journal::Contribution& shown =
-      c.members.mine->contribution[e.sequence % journal::kSlots];
+  const journal::Contribution& shown = c.members.mine->contribution[e.sequence % journal::kSlots];
   if (shown.sequence.load(std::memory_order_acquire) != e.sequence + 1) return false;
   if (engine::breaks(r.host, Rule::kCompareContribution)) return true;
   const std::uint64_t what = shown.what.load(std::memory_order_relaxed);
@@ -129,7 +128,8 @@ template <engine::Host H>
   const auto signature = [&r](std::uint32_t of) {
     return r.calls.entry(of & journal::kCallIndex)->signature;
   };
-  const bool elsewhere = (e.call & journal::kUnproven) != 0 && call != (e.call & journal::kCallIndex);
+  const bool elsewhere =
+      (e.call & journal::kUnproven) != 0 && call != (e.call & journal::kCallIndex);
   if (elsewhere) {
     r.host.stop(r.diagnostics.unproven_call(r.host.rank(), e.call, r.host.rank(), call));
   }
@@ -151,8 +151,8 @@ template <engine::Host H>
   if (engine::breaks(r.host, Rule::kCompareResent)) return;
   const bool same_place = posted.context == context && posted.key == key;
   if (same_place && posted.bytes == bytes && posted.hash == hash) return;
-  const char* text = r.diagnostics.other_message(r.progress.ordinal, r.host.rank(), call, to, bytes,
-                                                 posted.bytes);
+  const char* text =
+      r.diagnostics.other_message(r.progress.ordinal, r.host.rank(), call, to, bytes, posted.bytes);
   if (!same_place || posted.bytes != bytes) r.host.stop(text);
   r.divergence.report(text);
 }

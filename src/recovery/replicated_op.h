@@ -101,7 +101,8 @@ class ReplicatedOp {
       const std::uint32_t holder = r_.comms.find_record(c_, e_.sequence);
       if (holder != kNobody && c_.records.tail() == e_.sequence) {
         fingerprint_ = fingerprint();
-        if (!is_bcast_) repeats_ = repeats_contribution(r_, c_, e_, prepared ? nullptr : &fingerprint_);
+        if (!is_bcast_)
+          repeats_ = repeats_contribution(r_, c_, e_, prepared ? nullptr : &fingerprint_);
         const Progress p = adopt(holder);
         r_.progress.catching_up = true;  // the next one may be there as well
         return p;

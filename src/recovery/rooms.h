@@ -128,7 +128,8 @@ struct Rooms {
 
   // Before anything is done that others see and that former incarnations have not done, and before
   // a question of the program is answered anew: all that they have shown has to be repeated by
-  // then, else this execution takes another course. `call`: of the operation, or kQuestion, or kEnd.
+  // then, else this execution takes another course. `call`: of the operation, or kQuestion, or
+  // kEnd.
   void before_anything_new(std::uint32_t call) {
     if (repetition.open()) [[unlikely]]
       check_repetition(call);

@@ -39,26 +39,26 @@ struct FileLogHead {
 };
 
 enum class FileChange : std::uint32_t {
-  kOpened,            // `path`, to write into what is there; file, size_bytes and modified as it was
-  kMaking,            // nothing lies at `path`, and something is about to be made there
-  kMade,              // `path` is a new file, directory or link, `file`
-  kGhost,             // `path`, `file`: a replay has made it again, until it removes it again
-  kRemoved,           // `path`, `file`; `kept` is another name of it
+  kOpened,   // `path`, to write into what is there; file, size_bytes and modified as it was
+  kMaking,   // nothing lies at `path`, and something is about to be made there
+  kMade,     // `path` is a new file, directory or link, `file`
+  kGhost,    // `path`, `file`: a replay has made it again, until it removes it again
+  kRemoved,  // `path`, `file`; `kept` is another name of it
   kRemovedDirectory,  // `path`, `file`; `flags` is its mode
   kRenamed,           // `path`, `file`, to `other`; what lay there was `other_file`, `kept`, or a
                       // directory: then `flags` is its mode
   kExchanged,         // `path`, `file`, with `other`, `other_file`
-  kUndone,            // ftrun's: entries in front of it, behind `position`, are of a past that was lost
+  kUndone,  // ftrun's: entries in front of it, behind `position`, are of a past that was lost
 };
 
 struct FileEntryHead {
   FileChange change;
   std::uint32_t text_bytes;
-  std::uint64_t order;     // among all entries of the rank, from 1
-  std::uint64_t position;  // elements of the rank's observation log then
-  std::uint64_t time_ns;   // CLOCK_REALTIME: the order among ranks
+  std::uint64_t order;       // among all entries of the rank, from 1
+  std::uint64_t position;    // elements of the rank's observation log then
+  std::uint64_t time_ns;     // CLOCK_REALTIME: the order among ranks
   std::uint64_t size_bytes;  // of the file, or of the one that would be gone
-  std::uint32_t file;  // identities as in libc_recording/identity.h; 0 = none
+  std::uint32_t file;        // identities as in libc_recording/identity.h; 0 = none
   std::uint32_t other_file;
   std::uint32_t modified;
   std::uint32_t flags;     // of open(), or a mode
@@ -125,8 +125,8 @@ class FileLogReader {
     for (const char*& t : text_) {
       if (text == end) return Found::kDamaged;
       t = text;
-      text = static_cast<const char*>(
-          std::memchr(text, '\0', static_cast<std::size_t>(end - text)));
+      text =
+          static_cast<const char*>(std::memchr(text, '\0', static_cast<std::size_t>(end - text)));
       if (text == nullptr) return Found::kDamaged;
       ++text;
     }

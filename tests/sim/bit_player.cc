@@ -81,8 +81,8 @@ std::uint32_t BitPlayer::number(std::uint32_t n) {
   ++bits_;
   const std::uint32_t incarnation = rank_.host().incarnation();
   if (incarnation == 0) return 0;
-  const std::uint64_t drawn = engine::mix(job_.simulation().time() + 7 * bits_ +
-                                          engine::mix(incarnation * 64 + rank()));
+  const std::uint64_t drawn =
+      engine::mix(job_.simulation().time() + 7 * bits_ + engine::mix(incarnation * 64 + rank()));
   // Mostly as in the first one, so that an execution may come far with what differs in it.
   return drawn % 4 == 0 ? static_cast<std::uint32_t>(drawn >> 8) % n : 0;
 }
@@ -149,8 +149,8 @@ void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
     happened(Kind::kBroadcast, root, sequence, 0, value);
   }
   s.result_bytes = sizeof value;
-  const recovery::Outcome o = rank_.replicated(
-      *comm_, call(OpKind::kBcast, sizeof value, static_cast<int>(root)), s);
+  const recovery::Outcome o =
+      rank_.replicated(*comm_, call(OpKind::kBcast, sizeof value, static_cast<int>(root)), s);
   if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
   if (root == rank()) return;
   happened(Kind::kHeard, root, sequence, 0, value_of(o));

@@ -22,7 +22,7 @@ TEST_P(Chance, RandomWorlds) {
   for (unsigned i = 0; i < kProbeCount; ++i) {
     const auto p = static_cast<Probe>(i);
     if (p == Probe::kMismatch || p == Probe::kMismatchReplayed || p == Probe::kToldAtCheckpoint)
-      continue;                           // these programs are legal
+      continue;                                                  // these programs are legal
     if (is_of_image_worlds(p) || is_of_bit_worlds(p)) continue;  // nor do they make images
     // Seldom a receiver is slow enough in these: world "chunks" is made for it.
     if (p == Probe::kHeadStart || p == Probe::kHeadStartLost) continue;

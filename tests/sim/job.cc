@@ -52,8 +52,8 @@ Job::Job(const World& world)
 Job::~Job() = default;
 
 Result Job::run(const Plan& plan) {
-  const bool comparable =
-      !plan.tagged && !world_.bits && world_.disagreement != Disagreement::kSomewhere && !world_.unordered;
+  const bool comparable = !plan.tagged && !world_.bits &&
+                          world_.disagreement != Disagreement::kSomewhere && !world_.unordered;
   return run_judged(plan, comparable ? &reference_ : nullptr);
 }
 

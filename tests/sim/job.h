@@ -54,8 +54,8 @@ struct World {
   // a run without failures (history.h).
   bool bits = false;
   bool may_deadlock = false;  // such a program, in some runs in which nobody dies
-  bool unordered = false;  // what it is given depends on the schedule: receives of any source
-  struct Kill {            // as by --kill
+  bool unordered = false;     // what it is given depends on the schedule: receives of any source
+  struct Kill {               // as by --kill
     std::uint32_t rank;
     std::uint32_t incarnation;
     std::uint64_t ordinal;

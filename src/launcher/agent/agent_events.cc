@@ -233,7 +233,8 @@ void Agent::look_for_standstill() {
     if (repeating.load(std::memory_order_acquire) == 0) continue;
     deadlock.rank = r;
     deadlock.text = "the replay of rank " + std::to_string(r) +
-                    " waits for what will not come: its first execution went on without that. The program does not do the same again when it receives the same; see "
+                    " waits for what will not come: its first execution went on without that. The "
+                    "program does not do the same again when it receives the same; see "
                     "docs/fault-model.md";
     break;
   }

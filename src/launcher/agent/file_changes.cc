@@ -112,8 +112,8 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
         return damaged(log, "is damaged: an entry has a wrong checksum");
     }
     const wire::FileEntryHead& head = reader.head();
-    // At the cut itself: a change that the rank was just making. Its replay finds out whether it was
-    // made (ask_once() in libc_recording/files.h).
+    // At the cut itself: a change that the rank was just making. Its replay finds out whether it
+    // was made (ask_once() in libc_recording/files.h).
     const bool before = head.position <= observations;
     of.newest_order = std::max(of.newest_order, head.order);
     if (head.change != FileChange::kUndone && (head.change == FileChange::kOpened || before)) {
@@ -126,9 +126,8 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
 
 void FileChanges::complete(Rank& of, std::uint64_t observations) {
   // A job that goes on from images uses their numbers, and so the names of logs, again.
-  std::stable_sort(of.changes.begin(), of.changes.end(), [](const Change& a, const Change& b) {
-    return a.head.order < b.head.order;
-  });
+  std::stable_sort(of.changes.begin(), of.changes.end(),
+                   [](const Change& a, const Change& b) { return a.head.order < b.head.order; });
   std::vector<Change> left;
   for (Change& c : of.changes) {
     if (c.head.change != FileChange::kUndone) {
@@ -139,8 +138,7 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
     std::erase_if(left, [from](const Change& undone) { return undone.head.position > from; });
   }
   of.changes = std::move(left);
-  const auto add = [](const std::string& log, wire::FileEntryHead head,
-                               const std::string& path) {
+  const auto add = [](const std::string& log, wire::FileEntryHead head, const std::string& path) {
     std::string bytes(sizeof head + wire::kMostFileEntryText, '\0');
     bytes.resize(wire::put_file_entry(head, path.c_str(), "", "", bytes.data()));
     return Addition{log, bytes};
@@ -192,8 +190,8 @@ std::optional<Error> FileChanges::check() const {
 
 std::optional<Error> FileChanges::undo(std::vector<std::string>& notices) const {
   for (const CutOff& c : cut_off_) {
-    const int result = c.bytes == 0 ? unlink(c.log.c_str())
-                                    : truncate(c.log.c_str(), static_cast<off_t>(c.bytes));
+    const int result =
+        c.bytes == 0 ? unlink(c.log.c_str()) : truncate(c.log.c_str(), static_cast<off_t>(c.bytes));
     if (result != 0) return Error{"--resume: " + c.log + ": " + error_text(errno)};
   }
   if (const auto error = append(before_)) return error;
@@ -217,9 +215,7 @@ std::optional<Error> FileChanges::append(const std::vector<Addition>& additions)
 
 // Empty, or what the system refused.
 std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices) const {
-  const auto failed = [](const std::string& what) {
-    return what + " (" + error_text(errno) + ")";
-  };
+  const auto failed = [](const std::string& what) { return what + " (" + error_text(errno) + ")"; };
   const FoundFile at_path = look(c.path);
   const bool there = at_path.there && at_path.file.file == c.head.file;
   // A name for what had gone, of which `kept` is the other one.

@@ -2,9 +2,9 @@
 // undone before its ranks go on from the set (docs/snapshots.md, "Files").
 //
 // What ranks have done is in their file logs (wire/file_log.h). An entry is behind the cut if the
-// rank's observation log was longer then than it is in the set's journal; what is in front of it the
-// replay repeats. Undoing looks at what lies at each name, so it can be begun again after it was
-// interrupted, and an entry whose change never happened is left out.
+// rank's observation log was longer then than it is in the set's journal; what is in front of it
+// the replay repeats. Undoing looks at what lies at each name, so it can be begun again after it
+// was interrupted, and an entry whose change never happened is left out.
 #pragma once
 
 #include <cstdint>

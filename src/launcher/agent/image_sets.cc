@@ -135,8 +135,8 @@ std::string read_set(const std::string& directory, std::uint64_t number, ImageSe
   if (set->number != number) {
     return "is set " + std::to_string(set->number) + " under another set's name";
   }
-  const bool complete = set->images.size() == set->owner.ranks &&
-                        set->file_logs.size() == set->owner.ranks;
+  const bool complete =
+      set->images.size() == set->owner.ranks && set->file_logs.size() == set->owner.ranks;
   return complete ? "" : "has not as many images as ranks";
 }
 
@@ -525,8 +525,7 @@ void ImageSetWriter::remove_file_logs() {
     return;
   }
   std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(file_logs_in(directory_), error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(file_logs_in(directory_), error)) {
     unsigned rank = 0;
     unsigned long long number = 0;
     const std::string name = entry.path().filename();

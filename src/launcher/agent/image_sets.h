@@ -59,8 +59,8 @@ struct ImageSet {
   };
   std::vector<Image> images;           // by rank
   std::vector<FileLogMark> file_logs;  // likewise, of the log since the image
-  bool input_ended = false;   // all of it had been read from its source
-  bool input_begun = false;   // something of it had
+  bool input_ended = false;            // all of it had been read from its source
+  bool input_begun = false;            // something of it had
 
   std::string path_of_image(std::uint32_t rank) const;
   std::string path_of_journal() const { return path + "/journal"; }

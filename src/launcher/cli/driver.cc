@@ -15,9 +15,9 @@
 #include <ctime>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/image_sets.h"
 #include "launcher/agent/file_changes.h"
 #include "launcher/agent/former_job.h"
+#include "launcher/agent/image_sets.h"
 #include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/loop.h"
@@ -314,7 +314,7 @@ void tell_resumed(const ImageSet& set, std::size_t undone) {
 // --checkpoint-dir, from here to the end of the job.
 struct Directory {
   Descriptor lock;
-  JobNote note;  // for the next job
+  JobNote note;                           // for the next job
   std::optional<CheckpointFile> version;  // that the job goes on from
 };
 
@@ -469,7 +469,8 @@ int run_job(const RunOptions& options) {
   auto listener = listen_at(plans.host.socket);
   if (!listener.ok()) return fail(listener.error());
   Directory directory;
-  if (const auto error = open_directory(options, plans.host, lifeline, directory)) return fail(*error);
+  if (const auto error = open_directory(options, plans.host, lifeline, directory))
+    return fail(*error);
   auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = begin(options, plans.host, directory, segment.value())) {
