@@ -45,19 +45,19 @@ REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);
 
-// What the file log is told of a change, if it wants to know: in front of it, or behind one that
-// has succeeded.
+// What the file log is told of a change, if it wants to know: in front of it, and behind it whether
+// it has succeeded.
 class NoLog {
  public:
-  void before() const {}
-  void after() const {}
+  void before() {}
+  void after(bool) {}
 };
 
 // `path` goes.
 class LoggedRemoval : public NoLog {
  public:
   LoggedRemoval(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
-  void before() const {
+  void before() {
     const Found gone = look(dirfd_, path_, false);
     char path[PATH_MAX];
     if (!gone.there || !make_absolute(dirfd_, path_, path)) return;
@@ -79,12 +79,16 @@ class LoggedRemoval : public NoLog {
 class LoggedMaking : public NoLog {
  public:
   LoggedMaking(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
-  void before() const {
-    if (!look(dirfd_, path_, false).there) rejoin::libc_recording::log_making(dirfd_, path_);
+  void before() {
+    makes_ = !look(dirfd_, path_, false).there;
+    if (makes_) rejoin::libc_recording::log_making(dirfd_, path_);
   }
-  void after() const { rejoin::libc_recording::log_made(dirfd_, path_); }
+  void after(bool made) {
+    if (makes_) rejoin::libc_recording::log_made(dirfd_, path_, made);
+  }
 
  private:
+  bool makes_ = false;
   const int dirfd_;
   const char* const path_;
 };
@@ -93,7 +97,7 @@ class LoggedRenaming : public NoLog {
  public:
   LoggedRenaming(int from_dir, const char* from, int to_dir, const char* to, unsigned flags)
       : from_dir_(from_dir), from_(from), to_dir_(to_dir), to_(to), flags_(flags) {}
-  void before() const {
+  void before() {
     const Found moved = look(from_dir_, from_, false), there = look(to_dir_, to_, false);
     char from[PATH_MAX], to[PATH_MAX];
     if (!moved.there || !make_absolute(from_dir_, from_, from) ||
@@ -121,13 +125,13 @@ class LoggedRenaming : public NoLog {
 
 // `really` makes the change; `settle` does what it does to ghosts.
 template <class Really, class Settle, class Log>
-int change(Event e, int dirfd, const char* watched, Really really, Settle settle, const Log& log) {
+int change(Event e, int dirfd, const char* watched, Really really, Settle settle, Log log) {
   const Answer answer = ask_once(e, dirfd, watched);
   if (answer == Answer::kLive) {
     const bool logs = rejoin_libc_logs_changes() != 0;
     if (logs) log.before();
     e.error = really() == 0 ? 0 : errno;
-    if (logs && e.error == 0) log.after();
+    if (logs) log.after(e.error == 0);
   }
   if (answer != Answer::kRecorded) rejoin::libc_recording::record(e);
   if (answer != Answer::kLive && e.error == 0) {
@@ -271,8 +275,8 @@ int make_temporary(char* path, char* letters, Make make, Again again) {
   if (logs) rejoin::libc_recording::log_making(AT_FDCWD, path);
   const int result = left.there ? again(left.file) : make();
   e.error = result < 0 ? errno : 0;
+  if (logs) rejoin::libc_recording::log_made(AT_FDCWD, path, result >= 0);
   if (result >= 0) {
-    if (logs) rejoin::libc_recording::log_made(AT_FDCWD, path);
     e.data_bytes = sizeof made;
     made = look(AT_FDCWD, path, false).file;
   }

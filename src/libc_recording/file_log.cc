@@ -34,9 +34,11 @@ std::uint64_t image = 0;
 constexpr std::size_t kMostRemembered = 1024;
 std::uint64_t remembered[kMostRemembered];
 std::size_t remembered_count = 0;
-// Of files that are kept since the image because the program has removed them.
+// Of this rank's files that the program has removed and that are kept. ftrun removes them with the
+// sets that need them, so they are counted again when they seem too many, once an image.
 constexpr std::uint64_t kMostKeptBytes = std::uint64_t{1} << 30;
 std::uint64_t kept_bytes = 0;
+std::uint64_t counted_at_image = 0;
 unsigned kept_count = 0;
 
 bool has_directory() {
@@ -156,10 +158,27 @@ void write_down(FileEntryHead head, const char* path, const char* other, const c
   if (log >= 0) close(log);
 }
 
+void count_kept() {
+  counted_at_image = image;
+  kept_bytes = 0;
+  DIR* all = opendir(directory);
+  if (all == nullptr) return;
+  while (const dirent* e = readdir(all)) {
+    unsigned rank;
+    struct stat s;
+    const bool mine = sscanf(e->d_name, "kept-%u-", &rank) == 1 && rank == this_rank()->rank();
+    if (mine && fstatat(dirfd(all), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0) {
+      kept_bytes += static_cast<std::uint64_t>(s.st_size);
+    }
+  }
+  closedir(all);
+}
+
 // Another name for a file that is about to go. Empty: there is none, because it would take too much
 // room, or the directory is in another file system.
 void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept[0] = '\0';
+  if (kept_bytes + size_bytes > kMostKeptBytes && counted_at_image != image) count_kept();
   if (kept_bytes + size_bytes > kMostKeptBytes) return;
   for (bool made = false;;) {
     snprintf(kept, PATH_MAX, "%.3900s/kept-%u-%llu-%u", directory, this_rank()->rank(),
@@ -227,7 +246,6 @@ class RolledBack {
 void log_files_since_image(std::uint64_t number) {
   image = number;
   remembered_count = 0;
-  kept_bytes = 0;
 }
 
 void move_file_log(const char* name) {

@@ -177,12 +177,12 @@ void log_making(int dirfd, const char* path) {
   errno = saved;
 }
 
-void log_made(int dirfd, const char* path) {
+void log_made(int dirfd, const char* path, bool made) {
   const int saved = errno;
-  const Found made = look(dirfd, path, false);
   char absolute[PATH_MAX];
-  if (made.there && make_absolute(dirfd, path, absolute)) {
-    const LoggedChange c = {wire::FileChange::kMade, absolute, nullptr, made.file.file};
+  if (make_absolute(dirfd, path, absolute)) {
+    const std::uint32_t file = made ? look(dirfd, path, false).file.file : 0;
+    const LoggedChange c = {wire::FileChange::kMade, absolute, nullptr, file};
     rejoin_libc_changes(&c);
   }
   errno = saved;
@@ -267,9 +267,10 @@ void Opening::end(int fd) {
     }
     record(event_);
     const bool keeps = writes() && !truncates() && event_.data_bytes == sizeof then_;
-    const bool logs = fd >= 0 && rejoin_libc_logs_changes() != 0;
-    if (keeps && logs) rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
-    if (makes_ && logs) log_made(dirfd_, path_);
+    if (keeps && rejoin_libc_logs_changes() != 0) {
+      rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
+    }
+    if (makes_) log_made(dirfd_, path_, fd >= 0);
   } else if (fd < 0) {
     untrue(path_, "could be opened by the first execution and cannot by its replay: %s",
            strerrordesc_np(saved));

@@ -49,10 +49,10 @@ inline void record(const Event& event) { rejoin_libc_record(&event); }
 // A path that means the same whatever the working directory is, without slashes at its end. `to`:
 // PATH_MAX bytes.
 bool make_absolute(int dirfd, const char* path, char* to);
-// Write down that something is about to be made where nothing lies, and that it has been made
+// Write down that something is about to be made where nothing lies, and whether it has been made
 // (file_log.h). Leave errno as it is.
 void log_making(int dirfd, const char* path);
-void log_made(int dirfd, const char* path);
+void log_made(int dirfd, const char* path, bool made);
 
 bool is_ghost(const Found& f);
 // Before a ghost gets this path as well.

@@ -113,8 +113,10 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
     }
     const wire::FileEntryHead& head = reader.head();
     // At the cut itself: a change that the rank was just making. Its replay finds out whether it
-    // was made (ask_once() in libc_recording/files.h).
-    const bool before = head.position <= observations;
+    // was made (ask_once() in libc_recording/files.h). Ghosts are made by replays, whose log of
+    // observations ends there.
+    const bool ghost = head.change == FileChange::kGhost;
+    const bool before = head.position < observations + (ghost ? 0 : 1);
     of.newest_order = std::max(of.newest_order, head.order);
     if (head.change != FileChange::kUndone && (head.change == FileChange::kOpened || before)) {
       continue;
