@@ -34,8 +34,8 @@ std::uint64_t image = 0;
 constexpr std::size_t kMostRemembered = 1024;
 std::uint64_t remembered[kMostRemembered];
 std::size_t remembered_count = 0;
-// Of this rank's files that the program has removed and that are kept. ftrun removes them with the
-// sets that need them, so they are counted again when they seem too many, once an image.
+// Counts the bytes of files that the program has removed and that are kept. ftrun removes them with
+// the sets that need them, so they are counted again when they seem too many, once an image.
 constexpr std::uint64_t kMostKeptBytes = std::uint64_t{1} << 30;
 std::uint64_t kept_bytes = 0;
 std::uint64_t counted_at_image = 0;
@@ -276,7 +276,7 @@ void roll_back_files(std::uint64_t number) {
   each([](const FileLogReader& entry) {
     if (entry.head().change == FileChange::kUndone) lost.add(entry.head());
   });
-  // From the oldest on. The logs stay: the job may begin again from the same image.
+  // The oldest entry of a file counts. The logs stay: the job may begin again from the same image.
   each([](const FileLogReader& entry) {
     const bool opened = entry.head().change == FileChange::kOpened && !lost.contains(entry.head());
     if (!opened || done.contains(entry.path())) return;

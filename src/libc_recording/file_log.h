@@ -10,8 +10,8 @@ namespace rejoin::libc_recording {
 void log_files_since_image(std::uint64_t number);
 // The directory has another name now.
 void move_file_log(const char* directory);
-// In a process that goes on from the written image with this number: files that were opened since
-// are as they were then, as far as that can be. ftrun has put names back already.
+// Called in a process that goes on from the written image with this number: cuts files that were
+// opened since to what they were then. ftrun has put names back already.
 void roll_back_files(std::uint64_t number);
 
 }  // namespace rejoin::libc_recording

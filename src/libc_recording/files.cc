@@ -122,7 +122,8 @@ bool make_absolute(int dirfd, const char* path, char* to) {
   return true;
 }
 
-// In the journal for the next replay, in the file log for a job whose journal ends before.
+// Writes a ghost down, in the journal for the next replay of this rank and in the file log for a
+// job that goes on from a set, whose journal ends before.
 static void note_ghost(std::uint32_t file, const char* path) {
   rejoin_libc_note_ghost(file, path);
   if (rejoin_libc_logs_changes() == 0) return;

@@ -112,9 +112,9 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
         return damaged(log, "is damaged: an entry has a wrong checksum");
     }
     const wire::FileEntryHead& head = reader.head();
-    // At the cut itself: a change that the rank was just making. Its replay finds out whether it
-    // was made (ask_once() in libc_recording/files.h). Ghosts are made by replays, whose log of
-    // observations ends there.
+    // An entry exactly at the cut is a change that the rank was just making: the replay finds out
+    // whether it was made (ask_once() in libc_recording/files.h). But a replay that makes ghosts
+    // has exactly that position, too.
     const bool ghost = head.change == FileChange::kGhost;
     const bool before = head.position < observations + (ghost ? 0 : 1);
     of.newest_order = std::max(of.newest_order, head.order);

@@ -517,7 +517,7 @@ void ImageSetWriter::remove_old() {
   remove_file_logs();
 }
 
-// Of images that no set has any more, with the files that are kept for them.
+// Removes the logs of images that no set has any more, and the files that are kept for them.
 void ImageSetWriter::remove_file_logs() {
   ImageSet oldest;
   const auto there = numbers_in(directory_, kSuffix);

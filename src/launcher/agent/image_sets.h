@@ -71,7 +71,7 @@ struct ImageSet {
 std::string file_logs_in(const std::string& directory);
 // One log there.
 std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64_t image);
-// Of the first `bytes` bytes of a log, or of as many as there are.
+// Returns the mark of the first `bytes` bytes of a log, or of as many as there are.
 FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes);
 // Whether there is one, whole or not.
 bool holds_image_sets(const std::string& directory);
