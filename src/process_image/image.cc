@@ -180,6 +180,7 @@ class Freezer final : public engine::ProcessImage {
   Frozen freeze(std::uint64_t number) override {
     const libc_recording::Unobserved mine;
     number_ = number;
+    thread_id_ = *kernel_.thread_id;
     incarnation_ = rank_.incarnation();
     libc_recording::log_files_since_image(number);
     sigset_t all;
@@ -348,6 +349,9 @@ class Freezer final : public engine::ProcessImage {
 
   // Sleeps until the agent wakes it. Returns in a clone that is the rank.
   void be_image() {
+    // If the rank is killed while its helper shares its memory, the kernel clears this there.
+    // Without it every lock of the C library that remembers its owner seems to be this thread's.
+    *kernel_.thread_id = thread_id_;
     close(rank_.host().agent_socket());
     begin_clone(kernel_);
     write_text(kOomScore, "1000");
@@ -479,6 +483,7 @@ class Freezer final : public engine::ProcessImage {
   OpenFiles files_;
   std::byte* const helper_stack_;
   Kernel kernel_ = {};
+  int thread_id_ = 0;  // as the C library has it, when the newest clone was asked for
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;

@@ -28,6 +28,7 @@ struct Directed {
   World world;
   bool tagged;
   Moves moves;
+  Rule uncovered = Rule::kNone;  // that covers it in this world: always left out
 };
 
 std::ostream& operator<<(std::ostream& out, const Directed& d) { return out << d.name; }
@@ -233,7 +234,14 @@ Directed kept_read_again() {
                  }};
   world.snapshot_every_turns = 1;
   world.unfrozen = 1;  // rank 0
-  return {"KeptReadAgain", Rule::kKeptReadAgain, "other bytes", world, false, m};
+  // Rank 0 has no image, so it would keep all that it has sent.
+  return {"KeptReadAgain",
+          Rule::kKeptReadAgain,
+          "other bytes",
+          world,
+          false,
+          m,
+          Rule::kTruncateMessagesBySender};
 }
 
 class DirectedSchedule : public testing::TestWithParam<Directed> {};
@@ -244,6 +252,7 @@ TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
   ASSERT_TRUE(job.reference().good()) << job.reference().why;
   Plan plan;
   plan.options.moves = d.moves;
+  plan.options.broken_too = d.uncovered;
   plan.tagged = d.tagged;
   const Result whole = job.run(plan);
   ASSERT_TRUE(whole.good()) << whole.why << "\n" << job.transcript(plan, 60);

@@ -124,7 +124,7 @@ const RuleCase kRules[] = {
     {"HashOfThisVersion", Rule::kHashOfThisVersion, "points-late", "global model"},
     {"SlotOfFile", Rule::kSlotOfFile, "points-written", "written to a file", 2},
     {"PastCheckpoint", Rule::kPastCheckpoint, "points-neither", "the same collective calls"},
-    {"ResendRecognised", Rule::kResendRecognised, "two", "messages"},
+    {"ResendRecognised", Rule::kResendRecognised, "two", "before it has repeated"},
 };
 
 class BrokenRule : public testing::TestWithParam<RuleCase> {};

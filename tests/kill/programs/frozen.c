@@ -363,6 +363,11 @@ static void init_mutex(pthread_mutex_t* mutex, int type) {
 /** One step of mutexes: whose they are lies in them as the C library's number of a thread. */
 static void use_mutexes(int step) {
   static pthread_mutex_t recursive, checking;
+  static pthread_rwlock_t owned = PTHREAD_RWLOCK_INITIALIZER;
+  check_i64("read lock", 0, pthread_rwlock_rdlock(&owned));
+  check_i64("read unlock", 0, pthread_rwlock_unlock(&owned));
+  check_i64("write lock", 0, pthread_rwlock_wrlock(&owned));
+  check_i64("write unlock", 0, pthread_rwlock_unlock(&owned));
   if (step == 0) {
     init_mutex(&recursive, PTHREAD_MUTEX_RECURSIVE);
     init_mutex(&checking, PTHREAD_MUTEX_ERRORCHECK);

@@ -41,7 +41,10 @@ bool SimHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
   return true;
 }
 
-bool SimHost::breaks(journal::Rule rule) const { return simulation_.options_.broken == rule; }
+bool SimHost::breaks(journal::Rule rule) const {
+  const SimOptions& o = simulation_.options_;
+  return rule == o.broken || rule == o.broken_too;
+}
 
 void SimHost::about_to(Doing doing) {
   take_back();

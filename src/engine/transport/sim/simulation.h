@@ -88,7 +88,8 @@ struct SimOptions {
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
   std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead
   Mutant mutant = Mutant::kNone;
-  journal::Rule broken = journal::Rule::kNone;  // by the engine or the recovery
+  journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
+  journal::Rule broken_too = journal::Rule::kNone;  // for what another rule would cover
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
   std::vector<Move> moves = {};        // come first; then `schedule`
 };
