@@ -71,7 +71,11 @@ void name_of(std::uint32_t rank, std::uint64_t number, char* name) {
 int open_log(const char* name) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC;
   int log = open(name, kFlags);
-  if (log >= 0 || errno != ENOENT) return log;
+  struct stat s;
+  // One that is empty is that of a process that was killed as it made it.
+  if (log >= 0 && fstat(log, &s) == 0 && s.st_size > 0) return log;
+  if (log >= 0) close(log);
+  if (log < 0 && errno != ENOENT) return log;
   if (mkdir(directory, 0700) != 0 && errno != EEXIST) return -1;  // another rank may have made it
   log = open(name, kFlags | O_CREAT, 0600);
   if (log < 0) return log;

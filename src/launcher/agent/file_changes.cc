@@ -1,6 +1,5 @@
 #include "launcher/agent/file_changes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
