@@ -82,14 +82,24 @@ inline const std::uint64_t* sent_of(std::byte* base, const Marks& v) {
 inline const std::uint64_t* received_of(std::byte* base, const Marks& v) {
   return sent_of(base, v) + header_of(base)->ranks;
 }
+// The slot of an image may be written again while it is read: then what the next two give does not
+// count, but they read nothing outside of the buffer.
+inline std::uint64_t contexts_of(const Marks& v) {
+  return std::min(v.contexts, v.cursors.capacity / sizeof(Cursor));
+}
 inline const Cursor* cursor_of(std::byte* base, const Marks& v, std::uint64_t context) {
   const Cursor* c = cursors_of(base, v);
-  // The slot of an image may be written again meanwhile: then nothing of this counts.
-  const std::uint64_t contexts = std::min(v.contexts, v.cursors.capacity / sizeof(Cursor));
+  const std::uint64_t contexts = contexts_of(v);
   for (std::uint64_t i = 0; i < contexts; ++i) {
     if (c[i].context == context) return &c[i];
   }
   return nullptr;
+}
+// Word i of those behind the cursors: sent[ranks], received[ranks].
+inline std::uint64_t message_mark(std::byte* base, const Marks& v, std::uint64_t i) {
+  const std::uint64_t at = contexts_of(v) * sizeof(Cursor) / sizeof(std::uint64_t) + i;
+  if (at >= v.cursors.capacity / sizeof(std::uint64_t)) return 0;
+  return reinterpret_cast<const std::uint64_t*>(base + v.cursors.at)[at];
 }
 inline const Image* find_image(std::byte* base, std::uint32_t rank, std::uint64_t number) {
   for (const Image& i : region_of(base, rank)->image) {
@@ -164,13 +174,16 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
 // The message of `from` that rank never goes back behind.
 template <class Host>
 std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
-  return read_mark(host, rank, [&](const Marks& v) { return received_of(host.base(), v)[from]; });
+  std::byte* base = host.base();
+  const std::uint64_t at = std::uint64_t{header_of(base)->ranks} + from;
+  return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, at); });
 }
 
 // The message to `to` that rank never goes back behind.
 template <class Host>
 std::uint64_t sent_mark_of(Host& host, std::uint32_t rank, std::uint32_t to) {
-  return read_mark(host, rank, [&](const Marks& v) { return sent_of(host.base(), v)[to]; });
+  std::byte* base = host.base();
+  return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, to); });
 }
 
 // Whether all that a closed zone of mine may have been used for lies behind everybody's marks.

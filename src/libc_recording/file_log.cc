@@ -18,6 +18,7 @@
 #include "libc_recording/observed.h"
 #include "recovery/hash.h"
 #include "wire/file_log.h"
+#include "wire/messages.h"
 
 namespace rejoin::libc_recording {
 namespace {

@@ -17,7 +17,6 @@
 #include <cstddef>
 
 #include "process_image/written_image.h"
-#include "wire/file_log.h"
 #include "wire/messages.h"
 
 extern "C" {

@@ -25,9 +25,6 @@
 
 namespace rejoin::wire {
 
-// Environment of a rank: DIRECTORY. Not there: nothing is written down.
-inline constexpr const char* kEnvFileLog = "REJOIN_FILE_LOG";
-
 inline constexpr char kFileLogMagic[8] = {'R', 'J', 'F', 'I', 'L', 'E', '0', '1'};
 
 struct FileLogHead {

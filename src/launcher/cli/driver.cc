@@ -27,6 +27,7 @@
 #include "launcher/program/program.h"
 #include "launcher/supervisor/supervisor.h"
 #include "wire/file_log.h"
+#include "wire/messages.h"
 
 namespace rejoin::launcher {
 namespace {
