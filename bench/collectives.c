@@ -5,19 +5,22 @@
 // several repetitions. A repetition is a barrier, then the calls back to back with nothing between
 // them; its time is the slowest rank's time divided by the calls. Prints for each size
 //     op bytes iterations usec_min usec_median
-// over the repetitions. `bytes` is what one rank contributes (to allgather and gather: its block;
-// to alltoall and scatter: its block for one other rank). Data are doubles, reductions are sums.
-// The root of bcast, gather, reduce and scatter is rank 0 throughout, so that a root may run ahead
-// of its receivers as far as the MPI lets it; bcast_rotating takes the next rank as root at every
-// call. pingpong is a message from rank 0 to rank 1 and back, both ways counted; messages is a
-// window of 64 from rank 0 to rank 1, and one back.
+// over the repetitions. With --offsets each size is measured with receive buffers that begin at
+// every offset of that step in a page; the line is that of the slowest offset, which follows.
+// `bytes` is what one rank contributes (to allgather and gather: its block; to alltoall and
+// scatter: its block for one other rank). Data are doubles, reductions are sums. The root of bcast,
+// gather, reduce and scatter is rank 0 throughout, so that a root may run ahead of its receivers as
+// far as the MPI lets it; bcast_rotating takes the next rank as root at every call. pingpong is a
+// message from rank 0 to rank 1 and back, both ways counted; messages is a window of 64 from rank 0
+// to rank 1, and one back.
 
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kMaxRepetitions = 101, kMaxSizes = 64 };
+enum { kMaxRepetitions = 101, kMaxSizes = 64, kPageBytes = 4096 };
 
 typedef struct {
   const char* op;
@@ -26,6 +29,7 @@ typedef struct {
   double min_time_s;  // of one repetition
   double warm_up_s;
   int repetitions;
+  int offset_step_bytes;  // 0: buffers lie where malloc puts them
 } Options;
 
 typedef struct {
@@ -34,6 +38,7 @@ typedef struct {
   int count;  // doubles a rank contributes
   double* send;
   double* receive;
+  void* receive_memory;  // in which it lies
 } Buffers;
 
 typedef struct {
@@ -188,10 +193,21 @@ static void fail(const char* message, const char* detail) {
 
 static int blocks(int per_rank, int ranks) { return per_rank ? per_rank * ranks : 1; }
 
-static double* new_array(size_t count) {
-  double* array = malloc((count ? count : 1) * sizeof(double));
-  if (!array) fail("out of memory", "");
-  return array;
+static void* new_memory(size_t bytes) {
+  void* memory = malloc(bytes ? bytes : 1);
+  if (!memory) fail("out of memory", "");
+  return memory;
+}
+
+// The receive buffer begins so many bytes behind a page.
+static void place_receive_buffer(Buffers* b, int page_offset) {
+  uintptr_t page = ((uintptr_t)b->receive_memory + kPageBytes - 1) / kPageBytes * kPageBytes;
+  b->receive = (double*)(page + (uintptr_t)page_offset);
+}
+
+static void free_buffers(Buffers* b) {
+  free(b->send);
+  free(b->receive_memory);
 }
 
 static Buffers new_buffers(const Operation* operation, size_t size_bytes) {
@@ -201,8 +217,9 @@ static Buffers new_buffers(const Operation* operation, size_t size_bytes) {
   b.count = (int)(size_bytes / sizeof(double));
   size_t send_count = (size_t)blocks(operation->send_blocks_per_rank, b.ranks) * b.count;
   size_t receive_count = (size_t)blocks(operation->receive_blocks_per_rank, b.ranks) * b.count;
-  b.send = new_array(send_count);
-  b.receive = new_array(receive_count);
+  b.send = new_memory(send_count * sizeof(double));
+  b.receive_memory = new_memory(receive_count * sizeof(double) + 2 * kPageBytes);
+  b.receive = b.receive_memory;
   for (size_t i = 0; i < send_count; ++i) b.send[i] = pattern(b.rank, (int)i);
   for (size_t i = 0; i < receive_count; ++i) b.receive[i] = b.rank ? -1.0 : pattern(0, (int)i);
   return b;
@@ -248,6 +265,11 @@ static int compare_doubles(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
+static void print_times(const Operation* operation, size_t size_bytes, long iterations,
+                        double usec_min, double usec_median) {
+  printf("%s %zu %ld %.4f %.4f", operation->name, size_bytes, iterations, usec_min, usec_median);
+}
+
 static void measure(const Operation* operation, size_t size_bytes, const Options* options) {
   Buffers b = new_buffers(operation, size_bytes);
   verify(operation, &b);
@@ -258,12 +280,39 @@ static void measure(const Operation* operation, size_t size_bytes, const Options
   }
   qsort(usec, (size_t)options->repetitions, sizeof(double), compare_doubles);
   if (b.rank == 0) {
-    printf("%s %zu %ld %.4f %.4f\n", operation->name, size_bytes, iterations, usec[0],
-           usec[options->repetitions / 2]);
+    print_times(operation, size_bytes, iterations, usec[0], usec[options->repetitions / 2]);
+    printf("\n");
     fflush(stdout);
   }
-  free(b.send);
-  free(b.receive);
+  free_buffers(&b);
+}
+
+// Each offset counts by the fastest of its repetitions, which are far apart in time: what else runs
+// on the machine slows down a few of them, an offset all.
+static void measure_offsets(const Operation* operation, size_t size_bytes, const Options* options) {
+  Buffers b = new_buffers(operation, size_bytes);
+  int step = options->offset_step_bytes;
+  double usec[kPageBytes / sizeof(double)];
+  long iterations = 0;
+  for (int r = 0; r < options->repetitions; ++r) {
+    for (int i = 0; i * step < kPageBytes; ++i) {
+      place_receive_buffer(&b, i * step);
+      if (r == 0) verify(operation, &b);
+      if (r == 0 && i == 0) iterations = warm_up(operation, &b, options);
+      double here = timed_s(operation, &b, iterations) * 1e6 / (double)iterations;
+      if (r == 0 || here < usec[i]) usec[i] = here;
+    }
+  }
+  int slowest = 0, count = (kPageBytes - 1) / step + 1;
+  for (int i = 1; i < count; ++i) {
+    if (usec[i] > usec[slowest]) slowest = i;
+  }
+  if (b.rank == 0) {
+    print_times(operation, size_bytes, iterations, usec[slowest], usec[slowest]);
+    printf(" %d\n", slowest * step);
+    fflush(stdout);
+  }
+  free_buffers(&b);
 }
 
 static size_t parse_size_bytes(const char* text, char** end) {
@@ -301,10 +350,12 @@ static const char kUsage[] =
     "  --sizes LIST    bytes a rank contributes, as 8,4K,1M (multiples of 8; default 8)\n"
     "  --min-time S    seconds that a repetition lasts at least (default 0.1)\n"
     "  --warm-up S     seconds of calls before the first repetition (default 0.05)\n"
-    "  --repetitions N (default 5)\n";
+    "  --repetitions N (default 5)\n"
+    "  --offsets STEP  bytes: with receive buffers at every offset 0, STEP, 2 STEP, … in a page;\n"
+    "                  prints the slowest (multiples of 8)\n";
 
 static Options parse_options(int argc, char** argv) {
-  Options options = {NULL, {8}, 1, 0.1, 0.05, 5};
+  Options options = {NULL, {8}, 1, 0.1, 0.05, 5, 0};
   if (argc < 2 || argv[1][0] == '-') fail(kUsage, "");
   options.op = argv[1];
   for (int i = 2; i < argc; i += 2) {
@@ -319,6 +370,11 @@ static Options parse_options(int argc, char** argv) {
       options.warm_up_s = atof(value);
     } else if (strcmp(flag, "--repetitions") == 0) {
       options.repetitions = atoi(value);
+    } else if (strcmp(flag, "--offsets") == 0) {
+      options.offset_step_bytes = atoi(value);
+      if (options.offset_step_bytes <= 0 || options.offset_step_bytes % 8 != 0) {
+        fail("--offsets: a multiple of 8, not ", value);
+      }
     } else {
       fail("unknown flag ", flag);
     }
@@ -342,7 +398,8 @@ int main(int argc, char** argv) {
     options.sizes_bytes[0] = 0;
   }
   for (int i = 0; i < options.sizes_count; ++i) {
-    measure(operation, options.sizes_bytes[i], &options);
+    (options.offset_step_bytes ? measure_offsets : measure)(operation, options.sizes_bytes[i],
+                                                            &options);
   }
   MPI_Finalize();
   return 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "copy/copy.h"
+
 namespace rejoin::datatypes {
 namespace {
 
@@ -67,9 +69,9 @@ class Copier {
 
   void copy_piece(std::byte* data, std::uint64_t bytes) {
     if constexpr (kPack) {
-      std::memcpy(packed_, data, bytes);
+      copy_payload(packed_, data, bytes);
     } else {
-      std::memcpy(data, packed_, bytes);
+      copy_payload(data, packed_, bytes);
     }
     packed_ += bytes;
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "copy/copy.h"
 #include "engine/attempt_slots.h"
 #include "engine/copy.h"
 #include "engine/plan.h"
@@ -104,7 +105,7 @@ class Attempt {
         slot.word[w].store(word[w], std::memory_order_release);
       }
     } else {
-      fill(staging_[0], [&](std::byte* to) { std::memcpy(to, spec_.input, bytes); });
+      fill(staging_[0], [&](std::byte* to) { copy_payload(to, spec_.input, bytes); });
       slot.word[0].store(staging_[0], std::memory_order_release);
     }
     slots_.show();
@@ -140,7 +141,7 @@ class Attempt {
     const StagingBuffer* staged = slots_.staging(i, 0);
     if (staged == nullptr) return nullptr;
     if (!stable) return staged->bytes;
-    std::memcpy(spec_.scratch, staged->bytes, bytes);
+    copy_payload(spec_.scratch, staged->bytes, bytes);
     const bool valid = breaks(host_, Rule::kValidateStable) || still_valid(i, bytes);
     return valid ? spec_.scratch : nullptr;
   }
@@ -176,7 +177,7 @@ class Attempt {
         op.combine(op, left, right_, out_, count);
         right_ = out_;
       } else if (left == spec_.scratch) {  // the next operand goes there
-        std::memcpy(out_, left, bytes);
+        copy_payload(out_, left, bytes);
         right_ = out_;
       } else {
         right_ = left;
@@ -197,7 +198,7 @@ class Attempt {
         block = operand(i, size, local_[0], false);
         if (block == nullptr) return AttemptState::kBroken;
       }
-      if (size > 0) std::memcpy(out_ + at, block, size);
+      copy_payload(out_ + at, block, size);
       const bool trust = i == m_.rank || breaks(host_, Rule::kValidateGathered);
       if (!trust && !still_valid(i, size)) return AttemptState::kBroken;
     }
@@ -297,8 +298,8 @@ class Attempt {
     const std::byte* chunk = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
     const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
     fill(staging_[k % 2], [&](std::byte* to) {
-      std::memcpy(to, chunk, own.begin);
-      std::memcpy(to + own.end, chunk + own.end, plan_.chunk_size(k) - own.end);
+      copy_payload(to, chunk, own.begin);
+      copy_payload(to + own.end, chunk + own.end, plan_.chunk_size(k) - own.end);
     });
     slots_.publish(&Slot::staged, k + 1, Step::kStaged);
   }
@@ -317,11 +318,11 @@ class Attempt {
     if (op.user) {
       valid = reduce_block(k, own.begin, bytes, out);
       if (valid && spec_.early != nullptr) {
-        std::memcpy(spec_.early + plan_.chunk_begin(k) + own.begin, out, bytes);
+        copy_payload(spec_.early + plan_.chunk_begin(k) + own.begin, out, bytes);
       }
     } else {
       const auto reduce = [&](bool past_cache) { valid = reduce_blocks(k, own, out, past_cache); };
-      if (spec_.early != nullptr && bytes >= journal::PayloadStores::kLeastBytes) {
+      if (spec_.early != nullptr && bytes >= journal::PayloadStores::kLeastReduced) {
         host_.payload_stores().timed(journal::PayloadUse::kReduction, bytes, reduce);
       } else {
         reduce(false);
@@ -364,7 +365,7 @@ class Attempt {
     const void* right = source(m_.size - 1);
     if (right == nullptr) return false;
     if (op.user) {
-      std::memcpy(out, right, bytes);
+      copy_payload(out, right, bytes);
       if (!chunk_valid(k, Rule::kValidateStable)) return false;
       right = out;
     }
@@ -372,7 +373,7 @@ class Attempt {
       const void* left = source(i);
       if (left == nullptr) return false;
       if (op.user && i != m_.rank) {
-        std::memcpy(spec_.scratch, left, bytes);
+        copy_payload(spec_.scratch, left, bytes);
         if (!chunk_valid(k, Rule::kValidateStable)) return false;
         left = spec_.scratch;
       }

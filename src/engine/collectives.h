@@ -16,6 +16,7 @@
 #include <span>
 #include <utility>
 
+#include "copy/copy.h"
 #include "engine/reduction.h"
 #include "journal/waiting.h"
 
@@ -26,9 +27,7 @@ struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
 
-  void put(const std::byte* from, std::size_t size) const {
-    if (size > 0) std::memmove(data, from, size);
-  }
+  void put(const std::byte* from, std::size_t size) const { copy_payload(data, from, size); }
 };
 
 inline constexpr std::size_t kPieceBytes = 256 * 1024;  // of a vector, in messages of one size
@@ -227,7 +226,7 @@ class Reduce {
     std::byte* out = result_ + at_;
     const std::byte* mine = input_ + at_;
     if (copy_ != nullptr) {
-      if (folded_ == 0 && size > 0) std::memcpy(copy_, mine, size);
+      if (folded_ == 0) copy_payload(copy_, mine, size);
       mine = copy_;
     }
     for (; folded_ < n; ++folded_) {
@@ -240,8 +239,8 @@ class Reduce {
       }
       if (folded_ > 0) {
         op_.combine(op_, left, out, out, got / op_.element_bytes);
-      } else if (got > 0) {
-        std::memcpy(out, left, got);
+      } else {
+        copy_payload(out, left, got);
       }
     }
     return Progress::kDone;
@@ -295,7 +294,7 @@ class Scan {
   Progress advance_piece(Port& port, std::size_t size) {
     const std::uint32_t me = port.me();
     if (step_ == 0) {
-      if (size > 0) std::memcpy(copy_, input_ + at_, size);
+      copy_payload(copy_, input_ + at_, size);
       step_ = 1;
     }
     if (step_ == 1) {
@@ -305,10 +304,10 @@ class Scan {
         const Progress p = port.receive(me - 1, size, &before, &got);
         if (p != Progress::kDone) return p;
       }
-      if (size > 0) std::memcpy(inclusive_, copy_, size);
+      copy_payload(inclusive_, copy_, size);
       if (me > 0) op_.combine(op_, before, inclusive_, inclusive_, size / op_.element_bytes);
       const std::byte* mine = exclusive_ ? before : inclusive_;
-      if (mine != nullptr && size > 0) std::memcpy(result_ + at_, mine, size);
+      if (mine != nullptr) copy_payload(result_ + at_, mine, size);
       step_ = 2;
     }
     return me + 1 < port.size() ? port.send(me + 1, inclusive_, size) : Progress::kDone;
@@ -361,14 +360,14 @@ class ScanAtOnce {
       fold(before_, data, bytes);
     }
     if (!exclusive_) fold(port.me(), input_, bytes_);
-    if ((port.me() > 0 || !exclusive_) && bytes_ > 0) std::memcpy(result_, left_, bytes_);
+    if (port.me() > 0 || !exclusive_) copy_payload(result_, left_, bytes_);
     return Progress::kDone;
   }
 
  private:
   // left_ := what is folded so far, op the contribution of `member`.
   void fold(std::uint32_t member, const std::byte* contribution, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(right_, contribution, bytes);
+    copy_payload(right_, contribution, bytes);
     if (member > 0) op_.combine(op_, left_, right_, right_, bytes / op_.element_bytes);
     std::swap(left_, right_);
   }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 
+#include "copy/copy.h"
 #include "journal/payload_stores.h"
 
 namespace rejoin::engine {
@@ -17,7 +17,7 @@ inline bool streams(std::size_t total) { return total >= kStreamingBytes; }
 // memcpy. past_cache: with streaming stores, which are fenced before it returns.
 inline void copy_part(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cache) {
   if (!past_cache || bytes < 256) {
-    std::memcpy(to, from, bytes);
+    copy_payload(to, from, bytes);
     return;
   }
   journal::copy_past_cache(to, from, bytes);

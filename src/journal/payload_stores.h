@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "copy/copy.h"
+
 namespace rejoin::journal {
 
 // memcpy with non-temporal stores, which do not read the destination's lines first and do not keep
@@ -67,20 +69,21 @@ class StoreChoice {
 // same either way. Not thread-safe.
 class PayloadStores {
  public:
-  // Less than this is copied through the cache, always.
-  static constexpr std::size_t kLeastBytes = 16 * 1024;
+  // Less than this is written through the cache, always.
+  static constexpr std::size_t kLeastCopied = 4 * 1024;
+  static constexpr std::size_t kLeastReduced = 16 * 1024;
 
   // Writes are visible to others when it returns, as those of memcpy.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes < kLeastBytes) {
-      std::memcpy(to, from, bytes);
+    if (bytes < kLeastCopied) {
+      copy_payload(to, from, bytes);
       return;
     }
     timed(PayloadUse::kCopy, bytes, [&](bool past_cache) {
       if (past_cache) {
         copy_past_cache(to, from, bytes);
       } else {
-        std::memcpy(to, from, bytes);
+        copy_payload(to, from, bytes);
       }
     });
   }

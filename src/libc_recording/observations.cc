@@ -1,5 +1,6 @@
 #include "libc_recording/observations.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,36 @@ std::int64_t ticks_per_us(Series s) {
     default:
       return 1000;
   }
+}
+
+// Series that are read from one clock of the kernel, and one that is read alone.
+enum class Source : std::uint8_t { kRealTime, kMonotonic, kProcessTime, kAlone };
+
+struct Origin {
+  Source source;
+  std::int64_t unit_ns;
+};
+Origin origin_of(Series s) {
+  switch (s) {
+    case Series::kTime:
+      return {Source::kRealTime, kSecond_ns};
+    case Series::kTimeOfDay:
+      return {Source::kRealTime, 1000};
+    case Series::kProcessor:
+      return {Source::kProcessTime, 1000};
+    case Series::kWtime:
+      return {Source::kMonotonic, 1};
+    default:
+      break;
+  }
+  if (s == series_of_clock(CLOCK_REALTIME) || s == series_of_clock(CLOCK_REALTIME_COARSE)) {
+    return {Source::kRealTime, 1};
+  }
+  if (s == series_of_clock(CLOCK_MONOTONIC) || s == series_of_clock(CLOCK_MONOTONIC_COARSE)) {
+    return {Source::kMonotonic, 1};
+  }
+  if (s == series_of_clock(CLOCK_PROCESS_CPUTIME_ID)) return {Source::kProcessTime, 1};
+  return {Source::kAlone, 1};
 }
 
 }  // namespace
@@ -131,18 +162,47 @@ void Observations::skip_to(std::uint64_t position) {
 
 bool Observations::recall_slowly(Series series, std::int64_t* values) {
   if (!peek()) return false;
-  if (current_.series != series) {
-    if (skipped_) return false;
-    diverge(name_of(series));
-  }
+  if (current_.series != series) return !skipped_ && fit(series, values);
   std::memcpy(values, reader_.values(series), fields_of(series) * sizeof *values);
+  // No step back behind a value that was fitted; one that was recorded is given again.
+  const std::int64_t fitted = clocks_[static_cast<std::size_t>(series)].fitted;
+  if (fitted != 0) values[0] = std::max(values[0], fitted);
   --left_;
   ++given_;
   return true;
 }
 
+bool Observations::fit(Series series, std::int64_t* values) {
+  if (current_.kind == ObservationKind::kSeries) {
+    --left_;
+    ++given_;
+  }
+  std::memcpy(values, reader_.values(series), fields_of(series) * sizeof *values);
+  std::int64_t& fitted = clocks_[static_cast<std::size_t>(series)].fitted;
+  values[0] = std::max(values[0], fitted);
+  const Origin own = origin_of(series);
+  for (std::size_t i = 0; own.source != Source::kAlone && i < kSeriesCount; ++i) {
+    const auto other = static_cast<Series>(i);
+    const Origin origin = origin_of(other);
+    if (origin.source != own.source) continue;
+    values[0] = std::max(values[0], reader_.values(other)[0] * origin.unit_ns / own.unit_ns);
+  }
+  fitted = values[0];
+  return values[0] != 0;  // else that clock was never read
+}
+
+// Readings of clocks that the first execution made, and this one does not.
+bool Observations::peek_event() {
+  while (peek()) {
+    if (skipped_ || current_.kind != ObservationKind::kSeries) return true;
+    given_ += left_;
+    left_ = 0;
+  }
+  return false;
+}
+
 bool Observations::recall_slowly(Event& e) {
-  if (!peek()) return false;
+  if (!peek_event()) return false;
   const bool same = current_.kind == e.kind && current_.detail == e.detail &&
                     current_.name == (e.name != nullptr ? names_.find(e.name) : 0) &&
                     (e.other == nullptr || current_.other == names_.find(e.other));
@@ -162,10 +222,6 @@ bool Observations::recall_slowly(Event& e) {
 }
 
 void Observations::describe(const Observation& o, char* text, std::size_t size) {
-  if (o.kind == ObservationKind::kSeries) {
-    std::snprintf(text, size, "%s", name_of(o.series));
-    return;
-  }
   char name[201];
   names_.text_of(reader_, o.name, name, sizeof name);
   std::snprintf(text, size, "%s of \"%s\" (0x%x)", name_of(o.kind), name, o.detail);
@@ -191,15 +247,17 @@ bool Observations::recording() {
 }
 
 void Observations::record(Series series, std::int64_t* values) {
+  const bool recorded = recording();
   Clock& clock = clocks_[static_cast<std::size_t>(series)];
   std::int64_t* last = reader_.values(series);
   const std::size_t fields = fields_of(series);
   if (!clock.live) continue_clock(series, clock, values);
   for (std::size_t i = 0; i < fields; ++i) values[i] += clock.offset[i];
+  if (!live_) clock.live = false;  // it goes on where the records end, not here
   if (fields == kMaxFields) {
     values[kLargestResident] = std::max(values[kLargestResident], last[kLargestResident]);
   }
-  if (!recording()) return;
+  if (!recorded) return;
   if (fields == 1 && too_fine(series, clock, values[0], last[0])) values[0] = last[0];
   if (last_series_ == series && std::equal(values, values + fields, last)) return repeat();
 
@@ -231,7 +289,8 @@ void Observations::continue_clock(Series series, Clock& clock, std::int64_t* val
   const std::size_t fields = fields_of(series);
   for (std::size_t i = 0; i < fields; ++i) {
     const bool maximum = fields == kMaxFields && i == kLargestResident;
-    if (values[i] < last[i] && !maximum) clock.offset[i] = last[i] - values[i];
+    const std::int64_t least = i == 0 ? std::max(last[i], clock.fitted) : last[i];
+    clock.offset[i] = maximum ? 0 : std::max<std::int64_t>(least - values[i], 0);
   }
 }
 

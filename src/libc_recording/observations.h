@@ -9,9 +9,12 @@
 //     if (!recall(question)) { ask the system; record(question, answer); }
 //
 // recall() is true as long as there are records of former incarnations. A question that is not the
-// recorded one ends the job (BasicRank::diverged). A record is a handful of bytes; the same answer
-// again is a counter changed in place, so that a loop that polls does not flood the journal.
-// Main thread only; another thread may be inside MPI meanwhile. Nothing blocks.
+// recorded one ends the job (BasicRank::diverged), but for readings of clocks: those are one kind
+// of question. One that was recorded of another clock, or not at all, is given a value that fits
+// between what was read before and after; one that is not made again is passed over. What a program
+// shows to others because of that is compared as everything is. A record is a handful of bytes; the
+// same answer again is a counter changed in place, so that a loop that polls does not flood the
+// journal. Main thread only; another thread may be inside MPI meanwhile. Nothing blocks.
 #pragma once
 
 #include <atomic>
@@ -49,7 +52,7 @@ class Observations {
   }
   void record(const Event& event);
   // How many bytes the answer has that recall() would give next; 0: it would give none.
-  std::uint32_t next_answer_bytes() { return !live_ && peek() ? current_.data_bytes : 0; }
+  std::uint32_t next_answer_bytes() { return !live_ && peek_event() ? current_.data_bytes : 0; }
 
   // This incarnation goes on behind a checkpoint: what was recorded before `position` is not given
   // any more. From here on a question that is not the recorded one is the program's bootstrap
@@ -93,6 +96,7 @@ class Observations {
     std::uint32_t polls;      // reads without a pause between them
     std::int64_t poll_began;  // of the first of them
     std::int64_t previous;    // what the system said last
+    std::int64_t fitted;      // the newest value that was given and not recorded; 0: none
   };
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After
@@ -111,6 +115,8 @@ class Observations {
   bool recall_slowly(Series series, std::int64_t* values);
   bool recall_slowly(Event& event);
   bool peek();
+  bool peek_event();
+  bool fit(Series series, std::int64_t* values);
   bool read_entry();
   bool recording();
 

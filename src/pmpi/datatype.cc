@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "api.h"
+#include "copy/copy.h"
 #include "datatypes/constructors.h"
 #include "datatypes/copy.h"
 #include "pmpi/attributes.h"
@@ -200,7 +201,7 @@ void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* b
 void copy_without_gaps(MPI_Datatype type, const void* from, std::size_t count, std::byte* to) {
   const std::size_t element = engine::element_bytes(type->element);
   const std::size_t elements = count * type->elements;
-  memcpy(to, from, elements * element);
+  copy_payload(to, from, elements * element);
   for (std::size_t i = 0; i < elements; ++i, to += element) {
     for (std::uint32_t gaps = type->gaps; gaps != 0; gaps &= gaps - 1) {
       to[std::countr_zero(gaps)] = std::byte{0};

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "copy/copy.h"
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -113,7 +114,7 @@ class Fold {
   void put(std::size_t i, const std::byte* data, std::size_t bytes) {
     too_short_ |= bytes < bytes_;
     if (i == 0) {
-      if (bytes > 0) memcpy(result_, data, bytes);
+      copy_payload(result_, data, bytes);
       return;
     }
     op_.combine(op_, result_, data, next_, std::min(bytes / op_.element_bytes, count_));

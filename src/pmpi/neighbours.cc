@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "copy/copy.h"
 #include "engine/collectives.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -188,7 +189,7 @@ class Incoming {
     const MPI_Datatype type = layout_.type_of(i);
     if (bytes == 0) return;
     if (is_contiguous(type)) {
-      memcpy(first_byte(type, layout_.place(i)), data, bytes);
+      copy_payload(first_byte(type, layout_.place(i)), data, bytes);
     } else {
       unpack(type, data, bytes, layout_.place(i));
     }

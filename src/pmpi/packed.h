@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "copy/copy.h"
 #include "pmpi/datatype.h"
 
 namespace rejoin::pmpi {
@@ -35,8 +36,8 @@ class PackedInput {
 inline void put_values(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer) {
   if (!is_contiguous(type)) {
     unpack(type, from, bytes, buffer);
-  } else if (std::byte* to = first_byte(type, buffer); to != from && bytes > 0) {
-    memmove(to, from, bytes);
+  } else if (std::byte* to = first_byte(type, buffer); to != from) {
+    copy_payload(to, from, bytes);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "copy/copy.h"
 #include "journal/copy_inline.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -212,7 +213,7 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
       if (n <= journal::kInlineBytes) {
         journal::copy_inline(out + at, data, n);
       } else {
-        memcpy(out + at, data, n);
+        copy_payload(out + at, data, n);
       }
     });
   } else {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "copy/copy.h"
 #include "engine/collectives.h"
 #include "libc_recording/observed.h"
 #include "pmpi/buffers.h"
@@ -16,7 +17,7 @@ namespace rejoin::pmpi {
 void BoundReduction::call_user(const engine::Reduction& self, const void* a, const void* b,
                                void* out, std::size_t count) {
   const auto* bound = static_cast<const BoundReduction*>(self.context);
-  if (out != b) memcpy(out, b, count * self.element_bytes);
+  if (out != b) copy_payload(out, b, count * self.element_bytes);
   if (count == 0) return;
   // The program's function expects values at their extent, and addresses to which their bounds are
   // relative.

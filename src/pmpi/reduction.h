@@ -1,6 +1,7 @@
 // The arguments of a reduction: checked, and as the engine wants them.
 #pragma once
 
+#include "copy/copy.h"
 #include "engine/reduction.h"
 #include "pmpi/context.h"
 #include "pmpi/datatype.h"
@@ -104,8 +105,8 @@ class Result {
     const std::size_t bytes = count * type_->reduced_bytes;
     if (is_spread(type_)) {
       write_operands(type_, operands, count, buffer_);
-    } else if (bytes > 0 && operands != place()) {
-      memmove(place(), operands, bytes);
+    } else if (operands != place()) {
+      copy_payload(place(), operands, bytes);
     }
   }
 

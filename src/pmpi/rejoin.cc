@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "copy/copy.h"
 #include "journal/waiting.h"
 #include "libc_recording/observations.h"
 #include "pmpi/buffers.h"
@@ -181,12 +182,12 @@ void rejoin_write(rejoin_stream* to, const void* data, size_t bytes) {
   if (to->room - to->bytes < bytes) {
     const std::size_t room = 2 * (to->bytes + bytes);
     auto* moved = static_cast<std::byte*>(allocate(room));
-    if (to->bytes > 0) memcpy(moved, to->data, to->bytes);
+    rejoin::copy_payload(moved, to->data, to->bytes);
     if (to->room > 0) release(to->data, to->room);
     to->data = moved;
     to->room = room;
   }
-  if (bytes > 0) memcpy(to->data + to->bytes, data, bytes);
+  rejoin::copy_payload(to->data + to->bytes, data, bytes);
   to->bytes += bytes;
 }
 
@@ -289,7 +290,7 @@ void load_into(int* version, void* model, std::size_t bytes) {
              bytes);
     end_job(1, text);
   }
-  if (loaded > 0 && bytes > 0) memcpy(model, global, bytes);
+  if (loaded > 0) copy_payload(model, global, bytes);
   *version = loaded;
 }
 

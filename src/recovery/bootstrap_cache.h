@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "copy/copy.h"
 #include "recovery/rooms.h"
 
 namespace rejoin::recovery {

@@ -118,9 +118,7 @@ class ChannelOp {
     held_ = a;
     const journal::ChannelEntry& m = *a->entry;
     const journal::CallEntry* theirs = r_.peers.call(from, m.call);
-    if (theirs->hash != e_.signature_hash) {
-      return fail({peer, m.call});
-    }
+    if (theirs == nullptr || theirs->hash != e_.signature_hash) return fail({peer, m.call});
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
     if (m.bytes > max_bytes) {

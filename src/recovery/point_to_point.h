@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "copy/copy.h"
 #include "journal/copy_inline.h"
 #include "recovery/entry.h"
 #include "recovery/outcomes.h"
@@ -312,7 +313,7 @@ class PointToPoint {
     if (p.fill != nullptr) {
       p.fill(p, to);
     } else {
-      std::memcpy(to, p.data, p.bytes);
+      copy_payload(to, p.data, p.bytes);
     }
   }
   void put_inline(const Payload& p, std::uint64_t* to) {

@@ -355,7 +355,7 @@ TEST(StoreChoice, IsNotMisledByOneOutlier) {
 
 TEST(PayloadStores, CopyTheSameBytesEitherWayAtAnyAlignment) {
   journal::PayloadStores stores;
-  std::vector<std::byte> from(3 * journal::PayloadStores::kLeastBytes), to(from.size());
+  std::vector<std::byte> from(12 * journal::PayloadStores::kLeastCopied), to(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
   for (std::size_t i = 0; i < 300; ++i) {  // both ways are taken
     const std::size_t skew_from = i % 67, skew_to = i % 61, bytes = from.size() - 128 - i;

@@ -250,11 +250,6 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
       ask(o);
     });
   };
-  std::int64_t value;
-  EXPECT_EXIT(
-      replay([&](Observations& o) { o.recall(Series::kWtime, &value); }),
-      testing::ExitedWithCode(1),
-      "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for MPI_Wtime");
   EXPECT_EXIT(replay([&](Observations& o) {
                 Event e = access("b.txt");
                 o.recall(e);
@@ -266,12 +261,115 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
                 o.recall(e);
               }),
               testing::ExitedWithCode(1), "asks for access of \"a.txt\" \\(0x2\\)");
-  EXPECT_EXIT(incarnation([&](Observations& o) {
-                Event e = access("a.txt");
-                o.recall(e);
-              }),
-              testing::ExitedWithCode(1),
-              "observation 1 of rank 0 was time; its replay asks for access");
+  EXPECT_EXIT(
+      replay([&](Observations& o) {
+        Event e = {ObservationKind::kUnlink};
+        e.name = "a.txt";
+        o.recall(e);
+      }),
+      testing::ExitedWithCode(1),
+      "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for unlink");
+}
+
+// --- Readings of clocks that a replay makes otherwise
+
+using libc_recording::series_of_clock;
+
+constexpr Series kRealTime = series_of_clock(CLOCK_REALTIME);
+constexpr std::int64_t kSecond = 1000000000;  // ns
+
+TEST_F(ObservationsTest, AnotherClockIsGivenAValueBetweenItsNeighbours) {
+  incarnation([](Observations& o) {
+    record(o, kRealTime, 1000 * kSecond);
+    record(o, kRealTime, 1007 * kSecond + 5000);
+    record(o, kRealTime, 1008 * kSecond);
+  });
+  incarnation([](Observations& o) {
+    EXPECT_EQ(recalled(o, kRealTime), 1000 * kSecond);
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1007'000'005);
+    EXPECT_EQ(recalled(o, kRealTime), 1008 * kSecond);
+    EXPECT_TRUE(o.is_live());
+  });
+}
+
+TEST_F(ObservationsTest, ReadingsThatAreNotMadeAgainArePassedOver) {
+  incarnation([](Observations& o) {
+    record(o, Series::kTime, 1);
+    record(o, Series::kTime, 1);
+    record(o, Series::kWtime, 20);
+    o.record(access("a.txt"));
+    record(o, Series::kTime, 5);
+  });
+  incarnation([](Observations& o) {
+    Event e = access("a.txt");
+    EXPECT_TRUE(o.recall(e));
+    EXPECT_EQ(recalled(o, Series::kTime), 5);
+  });
+}
+
+TEST_F(ObservationsTest, ReadingsThatWereNotMadeThenTakeNothing) {
+  incarnation([](Observations& o) {
+    record(o, Series::kWtime, 2000);
+    o.record(access("a.txt"));
+    record(o, Series::kWtime, 3000);
+  });
+  incarnation([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kWtime), 2000);
+    EXPECT_EQ(recalled(o, Series::kWtime), 2000);
+    EXPECT_EQ(recalled(o, series_of_clock(CLOCK_MONOTONIC)), 2000);
+    Event e = access("a.txt");
+    EXPECT_TRUE(o.recall(e));
+    EXPECT_EQ(recalled(o, Series::kWtime), 3000);
+    EXPECT_TRUE(o.is_live());
+  });
+}
+
+// Of a clock that was never read: what the system says, not recorded, and no step back when the
+// rank is live.
+TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
+  const auto boot = series_of_clock(CLOCK_BOOTTIME);
+  incarnation([](Observations& o) {
+    record(o, Series::kWtime, 2000);
+    record(o, Series::kWtime, 2001);
+    o.record(access("a.txt"));
+    record(o, Series::kWtime, 9000);
+  });
+  incarnation([&](Observations& o) {
+    const std::uint64_t tail = log().tail;
+    std::int64_t v = 0;
+    EXPECT_FALSE(o.recall(boot, &v));
+    v = 77;
+    o.record(boot, &v);
+    EXPECT_EQ(v, 77);
+    EXPECT_EQ(log().tail, tail);
+    EXPECT_EQ(recalled(o, Series::kWtime), 2001);
+    Event e = access("a.txt");
+    EXPECT_TRUE(o.recall(e));
+    EXPECT_EQ(recalled(o, Series::kWtime), 9000);
+    std::int64_t now = 100;  // another boot of the machine
+    EXPECT_FALSE(o.recall(Series::kWtime, &now));
+    o.record(Series::kWtime, &now);
+    EXPECT_EQ(now, 9000);
+    EXPECT_EQ(o.ahead(Series::kWtime, 100), 8900);
+  });
+}
+
+// A value that was fitted is never followed by a smaller one, recorded or live.
+TEST_F(ObservationsTest, AFittedValueIsNoStepAhead) {
+  incarnation([](Observations& o) {
+    record(o, kRealTime, 1000 * kSecond);
+    record(o, Series::kTimeOfDay, 999'000'000);  // the machine's time was set back
+    record(o, Series::kTimeOfDay, 999'500'000);
+  });
+  incarnation([](Observations& o) {
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1000'000'000);
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1000'000'000);
+    EXPECT_EQ(recalled(o, Series::kTimeOfDay), 1000'000'000);
+    std::int64_t now = 999'700'000;
+    EXPECT_FALSE(o.recall(Series::kTimeOfDay, &now));
+    o.record(Series::kTimeOfDay, &now);
+    EXPECT_EQ(now, 1000'000'000);
+  });
 }
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {

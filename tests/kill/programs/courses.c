@@ -5,9 +5,12 @@
 //        receive  posts its receives in another order, one of a synchronous message
 //        waits    waits for a message instead      ends   ends instead of sending
 //        asks     asks before it sends
+//        clocks   reads other clocks, more often, before it sends; shows nothing of what they say
 
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -28,6 +31,31 @@ static void receive_from(int rank) {
   OK(MPI_Recv(&value, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
+// Returns ns: of one clock of the system, by one function or another.
+static long long now_ns(int by_other_function) {
+  if (by_other_function) {
+    struct timeval of_day;
+    gettimeofday(&of_day, NULL);
+    return of_day.tv_sec * 1000000000LL + of_day.tv_usec * 1000LL;
+  }
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void read_clocks(int other) {
+  const long long sane_ns = 1500000000LL * 1000000000LL;  // 2017
+  long long before_ns = 0;
+  for (int i = 0; i < 40; ++i) {
+    const long long ns = now_ns(other && i % 3 == 1) / 1000 * 1000;
+    if (ns < before_ns || ns < sane_ns) check_fail("the clock", "later than before", "earlier");
+    before_ns = ns;
+    if (i % 10 == 9) access("no such file", F_OK);  // answers that are compared, between readings
+    if (other && i % 7 == 0) time(NULL);
+    if (other && i % 11 == 0) ++i;
+  }
+}
+
 // Rank 1. other: it is the second incarnation.
 static void take_course(const char* how, int other) {
   if (strcmp(how, "to") == 0) {
@@ -40,6 +68,9 @@ static void take_course(const char* how, int other) {
     send_to(0);
   } else if (strcmp(how, "ends") == 0) {
     if (!other) send_to(0);
+  } else if (strcmp(how, "clocks") == 0) {
+    read_clocks(other);
+    send_to(0);
   } else if (strcmp(how, "asks") == 0) {
     int there;
     if (other) OK(MPI_Iprobe(0, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE));

@@ -30,6 +30,13 @@ def courses(t, how):
     require("docs/fault-model.md" in lines[0], "it names no page", result)
 
 
+@scenario()
+def courses_of_clocks(t):
+    """A second incarnation that reads other clocks, and more or less often, shows nothing else."""
+    result = t.run(3, "courses", "clocks", kills=[Kill(1, "finalize", "before")], leaves=["second-is-next"])
+    require(result.code == 0 and result.out == "done\n", "it does not end well", result)
+
+
 def dies_once(t, n, steps, odds, flags):
     """One job of `undetermined`, of which a rank dies once. Its result."""
     moment = t.rng.choice(["before", "inside"])
