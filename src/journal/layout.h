@@ -190,6 +190,7 @@ struct RankControl {
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
   std::atomic<std::uint64_t> journal_faults_at_clone;
+  std::atomic<std::uint64_t> page_copy_ns;  // of one page behind a clone, as measured; 0: not yet
   std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // The helper that clones it: the process of the newest image; behind that, its number.
   std::atomic<std::int64_t> image_pid;

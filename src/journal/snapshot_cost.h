@@ -10,7 +10,13 @@
 namespace rejoin::journal {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
-inline constexpr std::uint64_t kPageCopyNs = 2500;  // of a page, at the first write behind a clone
+// What a rank pays for a page at its first write behind a clone: what it has measured, else a guess.
+// It depends on the machine and on how many ranks copy at that time (1 to 15 us were seen).
+inline std::uint64_t page_copy_ns(const RankControl& control) {
+  constexpr std::uint64_t kGuessNs = 2500;
+  const std::uint64_t measured = control.page_copy_ns.load(std::memory_order_relaxed);
+  return measured != 0 ? measured : kGuessNs;
+}
 
 // How many pages a rank's process has copied since its newest clone, about: page faults, but for
 // the first touches of journals, which cost the same without snapshots.

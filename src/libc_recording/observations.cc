@@ -8,6 +8,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "recovery/causes.h"
+
 namespace rejoin::libc_recording {
 namespace {
 
@@ -228,13 +230,14 @@ void Observations::describe(const Observation& o, char* text, std::size_t size) 
 }
 
 void Observations::diverge(const char* asked) {
-  char then[512], text[1200];
+  char then[512], cause[256], text[1400];
   describe(current_, then, sizeof then);
+  recovery::put_likely_cause(cause, sizeof cause);
   std::snprintf(
       text, sizeof text,
       "observation %llu of rank %u was %s; its replay asks for %s. The program does not do "
-      "the same again when it sees the same; see docs/fault-model.md",
-      static_cast<unsigned long long>(given_ + 1), rank_.rank(), then, asked);
+      "the same again when it sees the same; %s; see docs/fault-model.md",
+      static_cast<unsigned long long>(given_ + 1), rank_.rank(), then, asked, cause);
   rank_.diverged(text);
 }
 

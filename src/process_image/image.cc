@@ -43,6 +43,7 @@ using wire::Message;
 using wire::MessageType;
 
 constexpr std::size_t kHelperStackBytes = 64 * 1024;
+constexpr std::size_t kProbePages = 16;
 constexpr const char* kTooOldKernel = "runs on a kernel that is too old for it";
 
 // --- What the kernel does not hand on to a clone
@@ -142,7 +143,8 @@ class Freezer final : public engine::ProcessImage {
       : rank_(rank),
         woken_(woken),
         files_(rank.arena()),
-        helper_stack_(static_cast<std::byte*>(rank.arena().allocate(kHelperStackBytes))) {}
+        helper_stack_(static_cast<std::byte*>(rank.arena().allocate(kHelperStackBytes))),
+        probe_(static_cast<std::byte*>(rank.arena().allocate(kProbePages * journal::kPageBytes))) {}
 
   MayFreeze may_freeze(std::uint64_t number) override {
     if (helper_stack_ == nullptr || !rank_.host().has_agent()) return MayFreeze::kNo;
@@ -199,6 +201,7 @@ class Freezer final : public engine::ProcessImage {
     const int error = clone_image();
     clone_ns_ += processor_ns() - begun_ns_;
     count_cost();
+    if (error == 0) measure_page_copy();
     sigprocmask(SIG_SETMASK, &kernel_.signals, nullptr);
     if (error == 0) return Frozen::kGoesOn;
     char why[120];
@@ -218,7 +221,7 @@ class Freezer final : public engine::ProcessImage {
     auto& control = rank_.control();
     const std::uint64_t faults = page_faults();
     const std::uint64_t copied = journal::pages_copied(control, faults);
-    control.snapshots_cost_ns.fetch_add(clone_ns_ + copied * journal::kPageCopyNs,
+    control.snapshots_cost_ns.fetch_add(clone_ns_ + copied * journal::page_copy_ns(control),
                                         std::memory_order_relaxed);
     begin_count(faults);
   }
@@ -228,6 +231,20 @@ class Freezer final : public engine::ProcessImage {
     control.journal_faults_at_clone.store(control.journal_faults.load(std::memory_order_relaxed),
                                           std::memory_order_relaxed);
     control.clone_ns.store(clone_ns_, std::memory_order_release);
+  }
+
+  // Writes into pages of its own, each of which the kernel copies now.
+  void measure_page_copy() {
+    if (probe_ == nullptr) return;
+    const std::uint64_t begin = processor_ns();
+    for (std::size_t i = 0; i < kProbePages; ++i) {
+      auto* at = reinterpret_cast<volatile unsigned char*>(probe_ + i * journal::kPageBytes);
+      *at = static_cast<unsigned char>(*at + 1);
+    }
+    const std::uint64_t now_ns = (processor_ns() - begin) / kProbePages;
+    std::atomic<std::uint64_t>& kept = rank_.control().page_copy_ns;
+    const std::uint64_t before = kept.load(std::memory_order_relaxed);
+    kept.store(before == 0 ? now_ns : (3 * before + now_ns) / 4, std::memory_order_relaxed);
   }
 
   // The rank goes on in a clone that is the agent's child, and this process becomes its keeper.
@@ -482,6 +499,7 @@ class Freezer final : public engine::ProcessImage {
   void (*const woken_)();
   OpenFiles files_;
   std::byte* const helper_stack_;
+  std::byte* const probe_;  // kProbePages, or null: no price is measured
   Kernel kernel_ = {};
   int thread_id_ = 0;  // as the C library has it, when the newest clone was asked for
   jmp_buf image_;

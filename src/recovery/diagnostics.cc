@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "recovery/causes.h"
+
 namespace rejoin::recovery {
 namespace {
 
@@ -87,31 +89,42 @@ const char* Diagnostics::put(const char* format, ...) {
   return text_;
 }
 
+const char* Diagnostics::put_difference(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text_, sizeof text_, format, arguments);
+  va_end(arguments);
+  const std::size_t end = std::strlen(text_);
+  char cause[256];
+  put_likely_cause(cause, sizeof cause);
+  std::snprintf(text_ + end, sizeof text_ - end, "; %s; see docs/fault-model.md", cause);
+  return text_;
+}
+
 const char* Diagnostics::other_operation(std::uint64_t ordinal, std::uint32_t rank,
                                          std::uint32_t recorded, std::uint32_t now) {
-  return put(
+  return put_difference(
       "operation %llu of rank %u was %s; its replay asks for %s. The program does not do the same "
-      "again when it receives the same; see docs/fault-model.md",
+      "again when it receives the same",
       number(ordinal), rank, call(rank, recorded).text, call(rank, now).text);
 }
 
 const char* Diagnostics::other_contribution(std::uint64_t ordinal, std::uint32_t rank,
                                             std::uint32_t now, bool stops) {
-  return put(
+  return put_difference(
       "operation %llu of rank %u, %s: the replay contributes other bytes than the first execution "
       "did; %s",
       number(ordinal), rank, call(rank, now).text,
-      stops ? "--on-divergence warn goes on with the recorded result; see docs/fault-model.md"
+      stops ? "--on-divergence warn goes on with the recorded result"
             : "it is given the recorded result (further differences are not shown)");
 }
 
 const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
                                        std::uint32_t to, std::uint64_t bytes,
                                        std::uint64_t posted_bytes) {
-  return put(
+  return put_difference(
       "operation %llu of rank %u, %s: its replay sends rank %u %llu bytes that are not the %llu "
-      "bytes sent before. The program does not do the same again when it receives the same; see "
-      "docs/fault-model.md",
+      "bytes sent before. The program does not do the same again when it receives the same",
       number(ordinal), rank, call(rank, now).text, to, number(bytes), number(posted_bytes));
 }
 
@@ -143,27 +156,26 @@ const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank,
     std::snprintf(at, sizeof at, "the replay of rank %u comes to operation %llu, %s,", rank,
                   number(ordinal), call(rank, now).text);
   }
-  return put(
+  return put_difference(
       "%s before it has repeated %s of the first execution. The program does not do the same "
-      "again when it receives the same; see docs/fault-model.md",
+      "again when it receives the same",
       at, what);
 }
 
 const char* Diagnostics::other_receive(std::uint64_t ordinal, std::uint32_t rank,
                                        std::uint32_t from, std::uint64_t bytes) {
-  return put(
+  return put_difference(
       "at operation %llu the replay of rank %u gives a message of rank %u (%llu bytes) to another "
       "receive than the first execution did. The program does not do the same again when it "
-      "receives the same; see docs/fault-model.md",
+      "receives the same",
       number(ordinal), rank, from, number(bytes));
 }
 
 const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
                                         const char* recorded, const char* asked) {
-  return put(
+  return put_difference(
       "after operation %llu of rank %u: its replay asks %s where it was told %s before. The "
-      "program "
-      "does not do the same again when it receives the same; see docs/fault-model.md",
+      "program does not do the same again when it receives the same",
       number(ordinal), rank, asked, recorded);
 }
 
@@ -198,11 +210,11 @@ const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank, 
 }
 
 const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t rank, bool stops) {
-  return put(
+  return put_difference(
       "checkpoint %llu of rank %u: the replay gives another global model than the first execution "
       "did; %s",
       number(version), rank,
-      stops ? "--on-divergence warn goes on nevertheless; see docs/fault-model.md"
+      stops ? "--on-divergence warn goes on nevertheless"
             : "further differences are not shown");
 }
 

@@ -77,10 +77,12 @@ class Diagnostics {
 
  private:
   const char* put(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  // Of a replay: with the likely cause and the page that explains it.
+  const char* put_difference(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   const journal::PeerView& peers_;
   char error_[768] = "";
-  char text_[768] = "";
+  char text_[1024] = "";
 };
 
 }  // namespace rejoin::recovery

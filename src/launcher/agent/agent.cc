@@ -79,7 +79,8 @@ void Agent::order(const Order& order) {
       }
       set_cut_timer();
       look_timer_.set(loop_.now_ns() + kLookEveryNs);
-      snapshots_.began(loop_.now_ns());
+      ranks_began_ns_ = loop_.now_ns();
+      snapshots_.began(ranks_began_ns_);
       set_snapshot_timer();
       break;
     case Order::kRespawn: {

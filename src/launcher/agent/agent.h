@@ -80,6 +80,7 @@ class Agent {
   void take_snapshots();
   void set_snapshot_timer();
   void tell(std::uint32_t rank, std::string text);
+  void tell_price();
   void image_lost();
   void journal_grown();
   void look_at_wakes();
@@ -140,6 +141,8 @@ class Agent {
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
   bool makes_checkpoints_ = false;     // the program does
+  std::uint64_t ranks_began_ns_ = 0;
+  bool told_price_ = false;  // that the period that was asked for is dear
   std::vector<bool> told_not_frozen_;  // by rank
   bool told_image_taken_ = false;
   Standstill standstill_;

@@ -224,10 +224,10 @@ std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   const MemoryUse use = memory_use(pid);
   const engine::RankControl& control = *engine::control_of(segment_.base(), rank);
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
-  if (clone_ns == 0) return SnapshotPolicy::first_cost_ns(use.own_pages, journal::kPageCopyNs);
+  if (clone_ns == 0) return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
   // No page is copied twice; others come and go.
   const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
-  return clone_ns + copied * journal::kPageCopyNs;
+  return clone_ns + copied * journal::page_copy_ns(control);
 }
 
 // Only in programs that make checkpoints are images wanted at them.
@@ -239,8 +239,26 @@ void Agent::look_for_checkpoints() {
   set_snapshot_timer();
 }
 
+// A period that the user has given is kept, whatever it costs. That it costs much is said once.
+void Agent::tell_price() {
+  constexpr std::uint64_t kLeastNs = 2'000'000'000, kShare = 4;
+  const std::uint64_t lasted_ns = loop_.now_ns() - ranks_began_ns_;
+  const bool given = plan_.snapshots.when == SnapshotOptions::When::kPeriod;
+  if (!given || told_price_ || lasted_ns < kLeastNs) return;
+  for (std::uint32_t r = 0; r < plan_.ranks && !told_price_; ++r) {
+    const std::uint64_t cost_ns = engine::control_of(segment_.base(), r)->snapshots_cost_ns.load();
+    if (cost_ns * kShare < lasted_ns) continue;
+    told_price_ = true;
+    tell(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +
+                " % of its time, because --snapshots asks for one every " +
+                duration_text(plan_.snapshots.period_ns) +
+                "; --snapshots auto makes them so that they take 1 %");
+  }
+}
+
 void Agent::take_snapshots() {
   look_for_checkpoints();
+  tell_price();
   std::uint64_t cost_ns = 0;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     cost_ns = std::max(cost_ns, snapshot_cost_ns(r));

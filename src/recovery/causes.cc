@@ -1,0 +1,62 @@
+#include "recovery/causes.h"
+
+#include <link.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace rejoin::recovery {
+namespace {
+
+// Libraries that start threads to compute, and what lets them use one.
+struct Threading {
+  const char* library;  // its name begins so
+  const char* setting;
+};
+constexpr Threading kThreading[] = {
+    {"libgomp", "OMP_NUM_THREADS=1"},    {"libomp", "OMP_NUM_THREADS=1"},
+    {"libiomp5", "OMP_NUM_THREADS=1"},   {"libopenblas", "OPENBLAS_NUM_THREADS=1"},
+    {"libmkl_", "MKL_NUM_THREADS=1"},
+};
+
+int find_threading(dl_phdr_info* info, std::size_t, void* found) {
+  const char* slash = std::strrchr(info->dlpi_name, '/');
+  const char* name = slash != nullptr ? slash + 1 : info->dlpi_name;
+  for (const Threading& t : kThreading) {
+    if (std::strncmp(name, t.library, std::strlen(t.library)) != 0) continue;
+    *static_cast<const Threading**>(found) = &t;
+    return 1;
+  }
+  return 0;
+}
+
+// A directory has two links and one more for each directory in it.
+int threads_now() {
+  struct stat tasks;
+  return stat("/proc/self/task", &tasks) == 0 ? static_cast<int>(tasks.st_nlink) - 2 : 1;
+}
+
+}  // namespace
+
+void put_likely_cause(char* text, std::size_t bytes) {
+  const Threading* threading = nullptr;
+  dl_iterate_phdr(find_threading, &threading);
+  const int threads = threads_now();
+  if (threads < 2) {
+    std::snprintf(text, bytes,
+                  "likely causes: memory that was never set, or the processor's cycle counter");
+  } else if (threading != nullptr) {
+    std::snprintf(text, bytes,
+                  "a likely cause: the rank has %d threads (%s), which add in another order each "
+                  "time; %s helps",
+                  threads, threading->library, threading->setting);
+  } else {
+    std::snprintf(text, bytes,
+                  "a likely cause: the rank has %d threads, which do their work in another order "
+                  "each time; one thread helps",
+                  threads);
+  }
+}
+
+}  // namespace rejoin::recovery
