@@ -26,6 +26,9 @@ Report to_report(const Event& event) {
   position.set_replayed(event.position.replayed);
   position.set_operation(event.position.operation);
   position.set_site(event.position.site);
+  h.mutable_fault()->set_text(event.fault.text);
+  h.mutable_fault()->set_site(event.fault.site);
+  for (const std::string& frame : event.fault.stack) h.mutable_fault()->add_stack(frame);
   h.mutable_from()->set_kind(static_cast<std::uint32_t>(event.from.kind));
   h.mutable_from()->set_value(event.from.value);
   h.set_replay_ns(event.replay_ns);
@@ -58,6 +61,9 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.position.replayed = h.position().replayed();
   event.position.operation = h.position().operation();
   event.position.site = h.position().site();
+  event.fault.text = h.fault().text();
+  event.fault.site = h.fault().site();
+  event.fault.stack = {h.fault().stack().begin(), h.fault().stack().end()};
   event.from = {static_cast<RecoveryPoint::Kind>(h.from().kind()), h.from().value()};
   event.replay_ns = h.replay_ns();
   event.took_ns = h.took_ns();

@@ -54,6 +54,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       told_not_frozen_(plan_.ranks, false),
       newest_snapshot_(plan_.ranks),
+      faults_(plan_.ranks),
       cut_timer_(loop, [this] { cut(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
@@ -249,6 +250,11 @@ void Agent::report_ended(const AgentAction& a) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
   ended.position = segment_.position(a.rank);
+  FaultReport fault = std::exchange(faults_[a.rank], {});
+  if (a.cause.same_as({Cause::Kind::kSignal, fault.signal})) {
+    reporter_.fault_modules(a.rank, fault);
+    ended.fault = std::move(fault.fault);
+  }
   if (would_replay_threads(a.rank)) {
     ended.text =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "

@@ -149,6 +149,7 @@ class Agent {
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
+  std::vector<FaultReport> faults_;        // by rank; of this incarnation
 
   // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;

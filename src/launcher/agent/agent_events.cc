@@ -102,6 +102,9 @@ RankMessages::Calls Agent::message_calls() {
   calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
     not_frozen(rank, message);
   };
+  calls.fault = [this](std::uint32_t rank, const Message& message) {
+    faults_[rank] = fault_report(rank, message);
+  };
   calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
   calls.committed = [this](std::uint64_t version, bool kept) {
     if (checkpoints_ && kept) offer(version);

@@ -107,6 +107,10 @@ std::string to_json(const Record& r, double start_wall_s) {
     if (r.cause->oom) json["out_of_memory"] = true;
     if (r.cause->peak_bytes != 0) json["peak_bytes"] = r.cause->peak_bytes;
   }
+  if (!r.fault.site.empty()) {
+    json["fault"] = {{"site", r.fault.site}, {"stack", r.fault.stack}};
+    if (!r.fault.text.empty()) json["fault"]["text"] = r.fault.text;
+  }
   if (r.replayed_operations) json["replayed_ops"] = *r.replayed_operations;
   if (r.took_ms) json["took_ms"] = milliseconds(static_cast<std::uint64_t>(*r.took_ms * 1e6 + 0.5));
   if (r.recovery) {

@@ -30,6 +30,13 @@ std::string to_text(const Cause& cause);
 // What a shell would report: the exit code, or 128 + signal; 1 if not known.
 int exit_code_of(const Cause& cause);
 
+// What a process has said of the signal that ended it.
+struct Fault {
+  std::string text;                // "address 0x10 is not mapped"; may be empty
+  std::string site;                // the program's, as in Position; empty: nothing was said
+  std::vector<std::string> stack;  // "#0 SITE", "#1 to #2 in Rejoin"; the innermost first
+};
+
 // Where a rank stands in its own program order.
 struct Position {
   std::uint64_t context = 0;
@@ -86,7 +93,7 @@ struct Summary {
   struct Place {
     Cause cause;
     std::string where;                             // "in Allreduce"
-    std::string site;                              // as in Position, of the first
+    std::string site;                              // as in Position, of the first; or of a Fault
     std::uint32_t deaths = 0;                      // of the same cause at the same place
     std::map<std::uint32_t, std::uint32_t> ranks;  // deaths of each
   };
@@ -121,6 +128,7 @@ struct Record {
   std::int64_t pid = 0;  // 0 = none
   std::optional<Position> position = {};
   std::optional<Cause> cause = {};
+  Fault fault = {};  // with `cause`
   std::optional<std::uint64_t> replayed_operations = {};
   std::optional<double> took_ms = {};
   std::optional<Recovery> recovery = {};

@@ -22,6 +22,12 @@ std::string at_site(const Position& position) {
   return position.site.empty() ? "" : " at " + position.site;
 }
 
+// " at crash.c:12::step: address 0x10 is not mapped"; empty: nothing is known of it.
+std::string fault_text(const Fault& fault) {
+  if (fault.site.empty()) return {};
+  return ", at " + fault.site + (fault.text.empty() ? "" : ": " + fault.text);
+}
+
 std::string memory_text(const Cause& cause) {
   return !cause.oom || cause.peak_bytes == 0
              ? ""
@@ -210,7 +216,7 @@ void SupervisorCore::on_ended(const Event& e) {
 void SupervisorCore::on_death(const Event& e) {
   Rank& r = ranks_[e.rank];
   const std::string why = objection(r, e);
-  losses_.died(e.rank, e.at_ns, e.cause, e.position, why.empty());
+  losses_.died(e.rank, e.at_ns, e.cause, e.position, e.fault, why.empty());
   if (why.empty()) {
     r.state = State::kStarting;
     act(Action::Kind::kRespawn, e.rank);
@@ -220,6 +226,7 @@ void SupervisorCore::on_death(const Event& e) {
   Record& line = record("death", e);
   line.pid = pid;
   line.cause = e.cause;
+  line.fault = e.fault;
   line.position = e.position;
   line.replayed_operations = e.position.replayed;
   const bool catching_up = r.incarnation > 0 && !e.position.live;
@@ -227,7 +234,9 @@ void SupervisorCore::on_death(const Event& e) {
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
     const int code = exit_code_of(e.cause);
-    stop(e, code == 0 ? kExitFailure : code, what + at_site(e.position) + "; " + why);
+    stop(e, code == 0 ? kExitFailure : code,
+         what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why);
+    tell_stack(r, e, Action::Kind::kTell);
     return;
   }
   ++r.incarnation;
@@ -241,8 +250,16 @@ void SupervisorCore::on_death(const Event& e) {
   r.died_at_ns = r.started_at_ns = e.at_ns;
   catching_up_.died(e.rank, e.at_ns, e.position);
   act(Action::Kind::kNews, e.rank,
-      what + memory_text(e.cause) + "; starting it again (" + std::to_string(restarts(r)) + " of " +
-          std::to_string(policy_.max_restarts) + ")");
+      what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
+          std::to_string(restarts(r)) + " of " + std::to_string(policy_.max_restarts) + ")");
+  tell_stack(r, e, Action::Kind::kNews);
+}
+
+// Once, if it dies like that again.
+void SupervisorCore::tell_stack(Rank& r, const Event& e, Action::Kind how) {
+  if (r.told_stack == e.fault.stack) return;
+  r.told_stack = e.fault.stack;
+  for (const std::string& frame : e.fault.stack) act(how, e.rank, "  " + frame);
 }
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {

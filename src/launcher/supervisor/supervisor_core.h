@@ -48,11 +48,11 @@ struct Event {
     kInitialized,
     kLive,       // value = operations replayed; from, replay_ns
     kFinalized,  // position, replay_ns
-    kEnded,      // cause, position; the whole process tree is dead and its output read. text: why
-                 // its past cannot be repeated, if so
-    kAbort,      // code; text: what is wrong and where; empty: not told
-    kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
-    kDiverged,   // text: a replay went where its past did not; the rank does not go on
+    kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
+                // why its past cannot be repeated, if so
+    kAbort,     // code; text: what is wrong and where; empty: not told
+    kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
+    kDiverged,  // text: a replay went where its past did not; the rank does not go on
     kLimit,
     kNotice,         // text
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
@@ -78,6 +78,7 @@ struct Event {
   std::string text = {};
   Cause cause = {};
   Position position = {};
+  Fault fault = {};
   RecoveryPoint from = {};      // what the rank went on from
   std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
   Totals totals = {};           // kAllOver
@@ -126,6 +127,7 @@ class SupervisorCore {
     bool faulted = false;
     Cause fault = {};  // of its newest death by a fault
     Position fault_at = {};
+    std::vector<std::string> told_stack = {};
     std::int64_t pid = 0;
   };
 
@@ -139,6 +141,7 @@ class SupervisorCore {
   void on_initialized(const Event& event);
   void on_ended(const Event& event);
   void on_death(const Event& event);
+  void tell_stack(Rank& rank, const Event& event, Action::Kind how);
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
   void on_abort(const Event& event);
   void on_signal(const Event& event);
