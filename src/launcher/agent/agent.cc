@@ -123,7 +123,27 @@ void Agent::spawn_from(std::uint32_t rank) {
   loop_.post([this, rank] { spawn_from(rank + 1); });
 }
 
+// The replay of another program would be another one.
+bool Agent::refuses_program(std::uint32_t rank) {
+  const Program& program = plan_.program_of(rank);
+  if (is_same(program.identity, identity_of(program.path))) return false;
+  const std::string what = program.command[0] +
+                           " has been replaced since the job began, and rank " +
+                           std::to_string(rank) + " is to run it from main";
+  if (segment_.header()->stop_on_divergence == 0) {
+    reporter_.tell(what + ": its replay may be another one");
+    return false;
+  }
+  core_.give_up(rank);
+  Event failed = event(Event::Kind::kSpawnFailed, rank);
+  failed.code = kExitFailure;
+  failed.text = what + ", so the job ends; install a new build beside the old one while jobs run";
+  reporter_.happened(failed);
+  return true;
+}
+
 void Agent::spawn(std::uint32_t rank) {
+  if (refuses_program(rank)) return;
   newest_snapshot_[rank].woken = {};
   Spawned spawned;
   RankPipes pipes = processes_.spawn(rank, spawned);

@@ -57,6 +57,7 @@ class Agent {
   bool take_oom_kill(std::uint64_t others);
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
   std::string where(std::uint32_t rank);
+  bool refuses_program(std::uint32_t rank);
   void print_where_all_stand(bool wait_for_it);
 
   // agent_events.cc: what happens, told to the core and to the supervisor.

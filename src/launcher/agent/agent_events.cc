@@ -64,6 +64,13 @@ Processes::Calls Agent::process_calls() {
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
   calls.stranger_ended = [this](pid_t pid) { on_stranger_ended(pid); };
+  calls.helper_ended = [this](pid_t pid) {
+    if (pid != guardian_->pid()) return;
+    guardian_->lost();
+    reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
+                   ") has ended; the job goes on, but if ftrun is killed now, processes that left "
+                   "their rank's group are not ended");
+  };
   calls.keeper_ended = [this](std::uint32_t rank) { on_keeper_ended(rank); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
   return calls;

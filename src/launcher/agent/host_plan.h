@@ -14,6 +14,7 @@
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
 #include "launcher/output/output_options.h"
+#include "launcher/program/build.h"
 
 namespace rejoin::launcher {
 
@@ -30,6 +31,7 @@ struct Program {
   std::string path;
   std::vector<std::string> command;
   std::string working_directory;
+  ProgramIdentity identity;
   std::string build;  // build_of(path); empty without a checkpoint directory
 };
 

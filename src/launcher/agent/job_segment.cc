@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,10 +36,20 @@ void set_times(engine::SegmentHeader* header) {
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
 }
 
+// Why a file of the segment's size cannot be: the segment is sparse, so the size costs nothing.
+std::string size_error_text(int error) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const bool is_limited = error == EFBIG && limit.rlim_cur != RLIM_INFINITY;
+  return error_text(error) + (is_limited
+                                  ? " (ulimit -f limits it; raise that to unlimited: it is sparse)"
+                                  : " (it is sparse; a smaller --journal-limit needs less)");
+}
+
 Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
     Descriptor memory(engine::make_segment_memory(bytes));
-    if (!memory.open()) return Error{"cannot make shared memory: " + error_text(errno)};
+    if (!memory.open()) return Error{"cannot make shared memory: " + size_error_text(errno)};
     return memory;
   }
   Descriptor file(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
@@ -159,8 +170,7 @@ Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t b
   const int fd = file.value().get();
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place_of(directory) +
-                 ": " + error_text(errno) +
-                 " (it is sparse; a smaller --journal-limit needs less)"};
+                 ": " + size_error_text(errno)};
   }
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <iterator>
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/file_changes.h"
@@ -142,6 +144,7 @@ Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks,
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   program.path = path.value();
+  program.identity = identity_of(program.path);
   const std::string trouble = certain_trouble(options.command[0], program.path);
   if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
   if (!identify) return program;
@@ -437,6 +440,7 @@ Inherited prepare_process(std::uint32_t ranks) {
   }
   sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // what is too large cannot be written, and that is said
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 
   constexpr rlim_t kDescriptorsOfARank = 8;
@@ -446,6 +450,26 @@ Inherited prepare_process(std::uint32_t ranks) {
       std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
   setrlimit(RLIMIT_NOFILE, &wider);
   return inherited;
+}
+
+// Counts what is open in this process.
+rlim_t open_descriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator all("/proc/self/fd", error);
+  return static_cast<rlim_t>(std::distance(begin(all), end(all)));
+}
+
+// Before the first process is started: what cannot be accepted later could not even be told.
+std::optional<Error> check_descriptors(std::uint32_t ranks) {
+  constexpr rlim_t kOfARank = 4;   // its output, its connection and its process
+  constexpr rlim_t kOfAJob = 20;   // what the agent opens, and what is open while a rank is started
+  const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= needed) return {};
+  return Error{"ulimit -n " + std::to_string(limit.rlim_cur) + " is too low: ftrun needs " +
+               std::to_string(needed) + " descriptors for " + std::to_string(ranks) +
+               (ranks == 1 ? " rank" : " ranks") + "; raise it, or use fewer ranks"};
 }
 
 }  // namespace
@@ -464,6 +488,7 @@ int run_job(const RunOptions& options) {
   }
 
   plans.host.inherited = prepare_process(plans.host.ranks);
+  if (const auto error = check_descriptors(plans.host.ranks)) return fail(*error);
   Lifeline lifeline;
   plans.host.lifeline = lifeline.path();
   auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
@@ -472,6 +497,7 @@ int run_job(const RunOptions& options) {
   Directory directory;
   if (const auto error = open_directory(options, plans.host, lifeline, directory))
     return fail(*error);
+  guardian->remove_parts_on_death(options.checkpoint_directory);
   auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = begin(options, plans.host, directory, segment.value())) {

@@ -109,8 +109,8 @@ class TextPrinter : public JournalVisitor {
   void rank(const RankFacts& r) override {
     out_("rank " + std::to_string(r.rank) + ": " + counted(r.incarnations, "incarnation") + ", " +
          counted(r.communicators, "communicator") + ", " + counted(r.operations, "operation") +
-         ", " + counted(r.messages, "message") + " sent, " + std::to_string(r.observation_bytes) +
-         " bytes of observations, " + size_text(r.journal_bytes) + "\n");
+         ", " + counted(r.messages, "message") + " sent, " + counted(r.observation_bytes, "byte") +
+         " of observations, " + size_text(r.journal_bytes) + "\n");
     out_("rank " + std::to_string(r.rank) + " " + recovery_text(r.recovery) + "\n");
     for (const VersionFacts& v : r.versions) {
       out_("version " + std::to_string(v.number) + " of rank " + std::to_string(r.rank) +

@@ -143,8 +143,22 @@ class CommandLine(LauncherTest):
         limit = f"ulimit -n 64; exec '{OPTIONS.ftrun}' -n 100 sleep 10"
         done = subprocess.run(["sh", "-c", limit], capture_output=True, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, rb"^rejoin: cannot start rank \d+, sleep \(pipe\): "
-                                      rb"Too many open files.*\n$")
+        self.assertRegex(done.stderr, rb"^rejoin: ulimit -n 64 is too low: ftrun needs \d+ descriptors "
+                                      rb"for 100 ranks; raise it, or use fewer ranks\n$")
+
+    def test_every_limit_on_descriptors_has_a_reason(self):
+        for limit in range(8, 56, 3):
+            command = f"ulimit -n {limit}; exec '{OPTIONS.ftrun}' -n 3 '{OPTIONS.fake}' init op finalize"
+            done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=LIMIT_S)
+            if done.returncode != 0:
+                self.assertRegex(done.stderr, rb"^rejoin: (ulimit -n \d+ is too low: |.*Too many open files)")
+
+    def test_no_file_may_be_written(self):
+        command = f"ulimit -f 0; exec '{OPTIONS.ftrun}' -n 2 true"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, rb"^rejoin: cannot make shared memory: File too large \(ulimit -f "
+                                      rb"limits it; raise that to unlimited: it is sparse\)\n$")
 
     def test_a_full_journal_directory(self):
         if os.geteuid() != 0:

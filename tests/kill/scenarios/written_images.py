@@ -60,6 +60,9 @@ class Place:
         while (left := processes_with(self.mark)) and not beside:
             require(time.monotonic() < end_s, f"left behind: {left}", result)
             time.sleep(0.01)
+        if os.path.isdir(self.sets) and not beside:
+            parts = [name for name in os.listdir(self.sets) if name.endswith(".part")]
+            require(not parts, f"left behind: {parts}", result)
         return result
 
     def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
