@@ -104,8 +104,30 @@ std::optional<Error> check_options(const RunOptions& options, std::uint32_t rank
   return check_kept_directory(options);
 }
 
-std::optional<Error> bind(HostPlan& plan, Binding binding) {
+// --cpus-per-rank: processors for each rank, in their order.
+std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, HostPlan& plan) {
+  std::vector<std::uint32_t> each;
+  std::uint32_t all = 0;
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    each.push_back(programs[plan.number_of_program(r)].processors_each.value_or(1));
+    all += each.back();
+  }
+  plan.bindings = processors_each(each);
+  if (!plan.bindings.empty()) return {};
+  return Error{"--cpus-per-rank: " + std::to_string(plan.ranks) + " ranks need " +
+                   std::to_string(all) + " processors, and " +
+                   std::to_string(usable_processors()) +
+                   " can be used; use fewer, or --bind-to none",
+               kExitUsage};
+}
+
+std::optional<Error> bind(HostPlan& plan, const RunOptions& options) {
+  const Binding binding = options.binding;
   if (binding == Binding::kNone) return {};
+  const bool one_has_several =
+      std::any_of(options.programs.begin(), options.programs.end(),
+                  [](const ProgramOptions& p) { return p.processors_each.has_value(); });
+  if (one_has_several) return bind_each(options.programs, plan);
   if (binding == Binding::kAuto) {
     plan.bindings = processor_each(plan.ranks);
     return {};
@@ -183,7 +205,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
-  if (const auto error = bind(plan, options.binding)) return *error;
+  if (const auto error = bind(plan, options)) return *error;
   return plan;
 }
 
@@ -267,13 +289,6 @@ void warn(const RunOptions& options) {
   }
 }
 
-std::optional<Error> restrict_processors(const RunOptions& options) {
-  if (!options.processors) return {};
-  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) == 0) return {};
-  return Error{std::string("--cpu-set: none of these processors can be used: ") +
-               error_text(errno)};
-}
-
 std::string processors_text(const cpu_set_t& set) {
   std::string text;
   for (int first = 0; first < CPU_SETSIZE; ++first) {
@@ -285,6 +300,25 @@ std::string processors_text(const cpu_set_t& set) {
     first = last;
   }
   return text;
+}
+
+std::optional<Error> restrict_processors(const RunOptions& options) {
+  if (!options.processors) return {};
+  cpu_set_t usable, before, missing;
+  CPU_ZERO(&before);
+  sched_getaffinity(0, sizeof before, &before);
+  const auto refused = [](const cpu_set_t& those, const std::string& why) {
+    return Error{"--cpu-set: " + processors_text(those) + " cannot be used here; " + why};
+  };
+  const std::string usual = "without it ranks may use " + processors_text(before);
+  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) != 0) {
+    return refused(*options.processors, usual);
+  }
+  CPU_ZERO(&usable);
+  sched_getaffinity(0, sizeof usable, &usable);
+  CPU_XOR(&missing, &usable, &*options.processors);
+  if (CPU_COUNT(&missing) == 0) return {};
+  return refused(missing, usual);
 }
 
 void report_bindings(const HostPlan& plan) {

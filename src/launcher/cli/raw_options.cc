@@ -209,6 +209,15 @@ void describe_program(CLI::App& app, RawProgram& raw) {
   app.add_option("--wdir,--wd", raw.working_directory, "run the program in this directory")
       ->type_name("DIR")
       ->group(kMpirunGroup);
+  app.add_option("--cpus-per-rank", raw.processors_each,
+                 "bind each rank to so many processors; also -c beside\n"
+                 "-n, and --map-by ...:pe=N")
+      ->type_name("N")
+      ->group(kMpirunGroup);
+  const std::string hidden;
+  app.add_option("--map-by", raw.mapping)->group(hidden);
+  app.add_option("--nodes", raw.nodes)->group(hidden);
+  app.add_option("-c", raw.c)->group(hidden);
 }
 
 void describe_job(CLI::App& app, Raw& raw) {

@@ -214,6 +214,25 @@ class OtherLaunchers(LauncherTest):
                           env=dict(os.environ, MASTER_PORT="1234"))
         self.assertEqual(done.out, "0 0 1 127.0.0.1 1234\n")
 
+    def test_processors_of_each_rank(self):
+        here = sorted(os.sched_getaffinity(0))
+        if len(here) < 2:
+            self.skipTest("needs two processors")
+        done = self.ftrun("-n", 1, "-c", 2, "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+        self.assertEqual((done.code, done.err), (0, ""))
+        shown = done.out.split()[1].replace("-", ",").split(",")
+        self.assertEqual([int(shown[0]), int(shown[-1])], here[:2])
+        done = self.ftrun("-n", len(here), "--cpus-per-task", 2, "true")
+        self.assertEqual(done.code, 2)
+        self.assertEqual(done.err, f"rejoin: --cpus-per-rank: {len(here)} ranks need {2 * len(here)} processors, and "
+                                   f"{len(here)} can be used; use fewer, or --bind-to none\n")
+
+    def test_processors_that_are_not_there(self):
+        done = self.ftrun("--cpu-set", "0,1000-1001", "true")
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.err, r"^rejoin: --cpu-set: (0,)?1000-1001 cannot be used here; without it "
+                                   r"ranks may use [0-9,-]+\n$")
+
     def test_as_many_ranks_as_the_batch_system_was_asked_for(self):
         done = self.ftrun("echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
         self.assertEqual(done.out, "x\nx\nx\n")
