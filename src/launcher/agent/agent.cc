@@ -320,7 +320,7 @@ void Agent::keep_journal(Report::Finished& finished) {
   guardian_->unlink_on_death("");
   finished.set_failed(!kept.ok());
   finished.add_lines(kept.ok() ? "the journal is kept in " + path + " (" + size_text(kept.value()) +
-                                     " on disk, sparse); ftrun inspect prints it"
+                                     "); ftrun inspect prints it"
                                : kept.error().text);
 }
 

@@ -470,8 +470,8 @@ class Journal(LauncherTest):
         done = self.fake(2, "init", "op:3", "0/kill:9@0", "finalize", flags=["--keep", "-q"])
         self.assertEqual(done.code, 0, done.err)
         [journal] = self.kept()
-        self.assertRegex(done.err, rf"{os.path.basename(journal)} \(\d+ KiB on disk, sparse\)")
-        self.assertLess(os.stat(journal).st_blocks * 512, 64 << 20)
+        self.assertRegex(done.err, rf"{os.path.basename(journal)} \(\d+ KiB\); ")
+        self.assertLess(os.stat(journal).st_size, 1 << 20)
         shown = self.ftrun("inspect", journal)
         self.assertEqual(shown.code, 0, shown.err)
         self.assertRegex(shown.out, r"^job [0-9a-f]{16}: 2 ranks, 1 death,")
@@ -485,10 +485,20 @@ class Journal(LauncherTest):
         self.fake(1, "init", "op", "finalize", flags=["--keep"])
         [journal] = self.kept()
         with open(journal, "r+b") as file:
-            file.truncate(1 << 20)
+            file.truncate(os.stat(journal).st_size // 2)
         done = self.ftrun("inspect", journal)
         self.assertEqual(done.code, 1)
         self.assertIn("damaged", done.err)
+
+    def test_what_is_not_used_is_not_kept(self):
+        """Of a segment of more than the largest file that file systems can hold."""
+        done = self.fake(140, "init", "op:3", "finalize", flags=["--keep", "-q", "--journal-limit", "64G"])
+        self.assertEqual(done.code, 0, done.err)
+        [journal] = self.kept()
+        self.assertLess(os.stat(journal).st_size, 8 << 20)
+        shown = self.ftrun("inspect", journal)
+        self.assertEqual(shown.code, 0, shown.err)
+        self.assertIn("\nrank 139: 1 incarnation, ", shown.out)
 
     def test_a_directory_for_the_journal(self):
         os.mkdir(self.path("d"))
