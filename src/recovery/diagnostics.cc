@@ -26,8 +26,8 @@ CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std:
   const Signature& s = entry->signature;
   if (s.root >= 0) std::snprintf(root, sizeof root, ", root %d", s.root);
   std::snprintf(t.text, sizeof t.text, "MPI_%s of %llu byte%s%s at {%u:%u:%llx}",
-                name_of(static_cast<OpKind>(s.kind)), number(s.bytes), plural(s.bytes), root, world_rank,
-                entry->module, number(entry->place));
+                name_of(static_cast<OpKind>(s.kind)), number(s.bytes), plural(s.bytes), root,
+                world_rank, entry->module, number(entry->place));
   return t;
 }
 
@@ -112,10 +112,11 @@ const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank
                                        std::uint64_t posted_bytes) {
   return put(
       "operation %llu of rank %u, %s: its replay sends rank %u %llu byte%s where it sent %llu "
-      "byte%s of other contents before. The program does not do the same again when it receives the same; see "
+      "byte%s of other contents before. The program does not do the same again when it receives "
+      "the same; see "
       "docs/fault-model.md",
-      number(ordinal), rank, call(rank, now).text, to, number(bytes), plural(bytes), number(posted_bytes),
-      plural(posted_bytes));
+      number(ordinal), rank, call(rank, now).text, to, number(bytes), plural(bytes),
+      number(posted_bytes), plural(posted_bytes));
 }
 
 const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
@@ -233,8 +234,7 @@ void Diagnostics::recorded_mismatch() { set_error("the members disagree about th
 void Diagnostics::truncated(std::uint32_t rank, std::uint32_t now, std::uint32_t from,
                             std::uint64_t bytes, std::uint64_t max_bytes) {
   set_error("%s: rank %u sends %llu byte%s, more than the %llu that rank %u receives",
-            call(rank, now).text, from, number(bytes), plural(bytes), number(max_bytes),
-            rank);
+            call(rank, now).text, from, number(bytes), plural(bytes), number(max_bytes), rank);
 }
 
 }  // namespace rejoin::recovery

@@ -118,7 +118,8 @@ class JobSegment {
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
   // Writes the pages that are not all zero to `path`, as above, and returns how many bytes that
-  // were. `interrupted` is asked now and then. Nothing is left at `path` if it fails; what was there before stays, and is an error.
+  // were. `interrupted` is asked now and then. Nothing is left at `path` if it fails; what was
+  // there before stays, and is an error.
   Result<std::uint64_t> keep(const std::string& path,
                              const std::function<bool()>& interrupted) const;
 

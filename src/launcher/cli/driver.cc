@@ -115,8 +115,7 @@ std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, Host
   plan.bindings = processors_each(each);
   if (!plan.bindings.empty()) return {};
   return Error{"--cpus-per-rank: " + std::to_string(plan.ranks) + " ranks need " +
-                   std::to_string(all) + " processors, and " +
-                   std::to_string(usable_processors()) +
+                   std::to_string(all) + " processors, and " + std::to_string(usable_processors()) +
                    " can be used; use fewer, or --bind-to none",
                kExitUsage};
 }
@@ -495,8 +494,8 @@ rlim_t open_descriptors() {
 
 // Before the first process is started: what cannot be accepted later could not even be told.
 std::optional<Error> check_descriptors(std::uint32_t ranks) {
-  constexpr rlim_t kOfARank = 4;   // its output, its connection and its process
-  constexpr rlim_t kOfAJob = 20;   // what the agent opens, and what is open while a rank is started
+  constexpr rlim_t kOfARank = 4;  // its output, its connection and its process
+  constexpr rlim_t kOfAJob = 20;  // what the agent opens, and what is open while a rank is started
   const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);

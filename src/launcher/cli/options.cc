@@ -246,7 +246,8 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
 void read_c(RawProgram& raw, std::vector<std::string>& notices) {
   if (raw.ranks.empty() && raw.on_each_host.empty() && getenv("SLURM_NTASKS") == nullptr) {
     raw.ranks = raw.c;
-    notices.push_back("-c " + raw.c + " without -n is the number of ranks, as under mpirun; srun's "
+    notices.push_back("-c " + raw.c +
+                      " without -n is the number of ranks, as under mpirun; srun's "
                       "-c is --cpus-per-task");
   } else {
     raw.processors_each = raw.c;
@@ -259,7 +260,8 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
   if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
-    return usage("--nodes " + raw.nodes + ": there is one host only so far; leave it out, and say "
+    return usage("--nodes " + raw.nodes +
+                 ": there is one host only so far; leave it out, and say "
                  "with -n how many ranks run on it");
   }
   if (!raw.mapping.empty()) {

@@ -12,7 +12,8 @@ constexpr std::string_view kNoDaemons = "there are no daemons to be found elsewh
 constexpr std::string_view kAlways = "ranks may be more than processors";
 constexpr std::string_view kOneHost = "all ranks run on this host";
 constexpr std::string_view kGpus =
-    "every rank sees every GPU; programs choose one by their rank, or -x CUDA_VISIBLE_DEVICES=0 does";
+    "every rank sees every GPU; programs choose one by their rank, or -x CUDA_VISIBLE_DEVICES=0 "
+    "does";
 constexpr std::string_view kAllocation = "ftrun asks for no allocation; it uses the one it runs in";
 constexpr std::string_view kMemory = "ftrun limits no memory; the allocation does, or ulimit -v";
 constexpr std::string_view kCount = "-n says how many ranks there are, --bind-to where they run";
@@ -127,7 +128,8 @@ constexpr Translation kTranslations[] = {
     {"--node-rank", "", 1, kOneHost},
     {"--xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
     {"-xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
-    {"--kill-on-bad-exit", "", 0, "a death that cannot be repaired ends the job; --no-restart: any"},
+    {"--kill-on-bad-exit", "", 0,
+     "a death that cannot be repaired ends the job; --no-restart: any"},
     {"-K", "", 0, "a death that cannot be repaired ends the job; --no-restart: any"},
     {"--gpus", "", 1, kGpus},
     {"-G", "", 1, kGpus},

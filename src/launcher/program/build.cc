@@ -39,8 +39,7 @@ ProgramIdentity identity_of(const std::string& path) {
   ProgramIdentity identity = {info.st_dev, info.st_ino, info.st_size, info.st_mtim, {}};
   if (const auto file = MappedFile::open(path); file.ok()) {
     const std::string_view id = build_id_in(file.value().bytes());
-    identity.build_id =
-        hexadecimal(reinterpret_cast<const std::uint8_t*>(id.data()), id.size());
+    identity.build_id = hexadecimal(reinterpret_cast<const std::uint8_t*>(id.data()), id.size());
   }
   return identity;
 }

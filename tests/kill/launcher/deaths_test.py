@@ -61,7 +61,7 @@ class Restart(LauncherTest):
         done = self.fake(2, "init", "op:100", "1/kill:9@0", "1/sleep:2500@1", "op", "finalize",
                          flags=["--events", "events.jsonl"])
         self.assertEqual(done.code, 0, done.err)
-        line = r"rejoin: rank 1 has been catching up for [\d.]+ s: 100 of 100 operations \(100 %\)\n"
+        line = r"rejoin: rank 1 has been catching up for [\d.]+ s: at operation #100 of #100 \(100 %\)\n"
         self.assertRegex(done.err, line)
         told = [e for e in self.events() if e["event"] == "catching_up"]
         self.assertTrue(told)
