@@ -26,6 +26,9 @@ Report to_report(const Event& event) {
   position.set_replayed(event.position.replayed);
   position.set_operation(event.position.operation);
   position.set_site(event.position.site);
+  h.mutable_fault()->set_text(event.fault.text);
+  h.mutable_fault()->set_site(event.fault.site);
+  for (const std::string& frame : event.fault.stack) h.mutable_fault()->add_stack(frame);
   h.mutable_from()->set_kind(static_cast<std::uint32_t>(event.from.kind));
   h.mutable_from()->set_value(event.from.value);
   h.set_replay_ns(event.replay_ns);
@@ -34,6 +37,7 @@ Report to_report(const Event& event) {
   totals.set_journal_peak_bytes(event.totals.journal_peak_bytes);
   totals.set_snapshots(event.totals.snapshots);
   totals.set_snapshot_cost_ns(event.totals.snapshot_cost_ns);
+  totals.set_exposed_ns(event.totals.exposed_ns);
   return report;
 }
 
@@ -58,12 +62,16 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.position.replayed = h.position().replayed();
   event.position.operation = h.position().operation();
   event.position.site = h.position().site();
+  event.fault.text = h.fault().text();
+  event.fault.site = h.fault().site();
+  event.fault.stack = {h.fault().stack().begin(), h.fault().stack().end()};
   event.from = {static_cast<RecoveryPoint::Kind>(h.from().kind()), h.from().value()};
   event.replay_ns = h.replay_ns();
   event.took_ns = h.took_ns();
   event.totals.journal_peak_bytes = h.totals().journal_peak_bytes();
   event.totals.snapshots = h.totals().snapshots();
   event.totals.snapshot_cost_ns = h.totals().snapshot_cost_ns();
+  event.totals.exposed_ns = h.totals().exposed_ns();
   return event;
 }
 

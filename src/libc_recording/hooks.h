@@ -3,6 +3,9 @@
 // without the shim in the process they are null, and this library only passes calls on.
 #pragma once
 
+#include <signal.h>
+
+#include <cstddef>
 #include <cstdint>
 
 #include "libc_recording/observation.h"
@@ -78,6 +81,11 @@ int rejoin_libc_socket(const void* caller, int* pid) REJOIN_LIBC_HOOK;
 
 // The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.
 //
+// Handles those of these signals that the program has left at their default, the first thread's on
+// this stack if it has none of its own. The program sees neither the handler nor the stack.
+using RejoinFaultHandler = void (*)(int, siginfo_t*, void*);
+void rejoin_libc_catch_faults(const int* signals, int count, RejoinFaultHandler handler,
+                              void* stack, std::size_t stack_bytes) REJOIN_LIBC_HOOK;
 // Whether the program has ever asked for memory that a clone is not given, or gets empty (madvise).
 int rejoin_libc_withholds() REJOIN_LIBC_HOOK;
 // An image of the process was woken: what it knows of files may be old.

@@ -11,6 +11,11 @@ double observed_wtime();
 // functions are asked first. REQUIRES that no other thread is inside MPI.
 void start_recording();
 
+// From now on a signal that ends this process because of a fault of its own (SIGSEGV, abort() ...)
+// is reported to the agent first, with its stack, if the program has no handler for it. Main thread
+// only.
+void report_faults();
+
 // While one exists nothing is observed on the thread that has made it. To be put around calls of
 // the user's reduction operators: they run only when an operation is executed, not when it is
 // answered by a record.

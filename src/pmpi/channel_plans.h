@@ -77,7 +77,8 @@ inline void* buffer_of(const void* program_memory) { return const_cast<void*>(pr
 inline int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
   if (sent <= expected) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_TRUNCATE,
-              "this rank sends itself %zu bytes but receives only %zu", sent, expected);
+              "this rank sends itself %zu byte%s but receives only %zu", sent, sent == 1 ? "" : "s",
+              expected);
 }
 
 // What all plans here have. What is sent is compared message by message, so an operation needs no

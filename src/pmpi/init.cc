@@ -110,6 +110,7 @@ void start(const char* function, int thread_level) {
   context = c;
   refuse_several_threads(*rank);
   libc_recording::start_recording();
+  libc_recording::report_faults();
   open_world(*rank);
   process_image::install(*rank, time_replay);
   rank->point(PointKind::kInit, Moment::kInside);

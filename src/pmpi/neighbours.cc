@@ -154,7 +154,8 @@ int check_own(const char* name, MPI_Comm comm, const Side& to, const Layout& out
     const std::size_t sent = out.bytes(to.block(own++)), expected = in.bytes(from.block(k));
     if (sent > expected) {
       return fail(name, comm, MPI_ERR_TRUNCATE,
-                  "this rank sends itself %zu bytes but receives only %zu", sent, expected);
+                  "this rank sends itself %zu byte%s but receives only %zu", sent,
+                  sent == 1 ? "" : "s", expected);
     }
   }
   return MPI_SUCCESS;

@@ -155,8 +155,8 @@ int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type
       is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
   if (bytes <= context->attached_bytes) return MPI_SUCCESS;
   return fail(name, is_any_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
-              "a message of %zu bytes is more than the %zu that MPI_Buffer_attach has given", bytes,
-              context->attached_bytes);
+              "a message of %zu byte%s is more than the %zu that MPI_Buffer_attach has given",
+              bytes, bytes == 1 ? "" : "s", context->attached_bytes);
 }
 
 }  // namespace
@@ -231,9 +231,10 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
 int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
                    const Destination& to) {
   return fail(function, comm, MPI_ERR_TRUNCATE,
-              "the message from rank %d with tag %d is longer than the %d elements of %zu bytes "
+              "the message from rank %d with tag %d is longer than the %d elements of %zu byte%s "
               "that this receive has room for",
-              status.MPI_SOURCE, status.MPI_TAG, to.count, to.type->size_bytes);
+              status.MPI_SOURCE, status.MPI_TAG, to.count, to.type->size_bytes,
+              to.type->size_bytes == 1 ? "" : "s");
 }
 
 void start_request(MPI_Request r, std::uint32_t call) {

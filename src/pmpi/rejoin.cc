@@ -286,8 +286,8 @@ void load_into(int* version, void* model, std::size_t bytes) {
   if (loaded > 0 && found != bytes) {
     char text[160];
     snprintf(text, sizeof text,
-             "MPI_Pcontrol(load): the model of version %d has %zu bytes, not %zu", loaded, found,
-             bytes);
+             "MPI_Pcontrol(load): the model of version %d has %zu byte%s, not %zu", loaded, found,
+             found == 1 ? "" : "s", bytes);
     end_job(1, text);
   }
   if (loaded > 0) copy_payload(model, global, bytes);

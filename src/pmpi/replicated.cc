@@ -18,8 +18,8 @@ using recovery::Signature;
 int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
   if (sent == expected) return MPI_SUCCESS;
   return fail(name, comm, sent > expected ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
-              "this rank sends %zu bytes and says that each rank receives %zu from it", sent,
-              expected);
+              "this rank sends %zu byte%s and says that each rank receives %zu from it", sent,
+              sent == 1 ? "" : "s", expected);
 }
 
 struct BarrierPlan {

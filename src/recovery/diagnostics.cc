@@ -12,6 +12,8 @@ namespace rejoin::recovery {
 namespace {
 
 unsigned long long number(std::uint64_t n) { return n; }
+// "%llu byte%s"
+const char* plural(std::uint64_t n) { return n == 1 ? "" : "s"; }
 
 }  // namespace
 
@@ -25,9 +27,9 @@ CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std:
   char root[24] = "";
   const Signature& s = entry->signature;
   if (s.root >= 0) std::snprintf(root, sizeof root, ", root %d", s.root);
-  std::snprintf(t.text, sizeof t.text, "MPI_%s of %llu bytes%s at {%u:%u:%llx}",
-                name_of(static_cast<OpKind>(s.kind)), number(s.bytes), root, world_rank,
-                entry->module, number(entry->place));
+  std::snprintf(t.text, sizeof t.text, "MPI_%s of %llu byte%s%s at {%u:%u:%llx}",
+                name_of(static_cast<OpKind>(s.kind)), number(s.bytes), plural(s.bytes), root,
+                world_rank, entry->module, number(entry->place));
   return t;
 }
 
@@ -123,9 +125,11 @@ const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank
                                        std::uint32_t to, std::uint64_t bytes,
                                        std::uint64_t posted_bytes) {
   return put_difference(
-      "operation %llu of rank %u, %s: its replay sends rank %u %llu bytes that are not the %llu "
-      "bytes sent before. The program does not do the same again when it receives the same",
-      number(ordinal), rank, call(rank, now).text, to, number(bytes), number(posted_bytes));
+      "operation %llu of rank %u, %s: its replay sends rank %u %llu byte%s where it sent %llu "
+      "byte%s of other contents before. The program does not do the same again when it receives "
+      "the same",
+      number(ordinal), rank, call(rank, now).text, to, number(bytes), plural(bytes),
+      number(posted_bytes), plural(posted_bytes));
 }
 
 const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
@@ -165,10 +169,10 @@ const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank,
 const char* Diagnostics::other_receive(std::uint64_t ordinal, std::uint32_t rank,
                                        std::uint32_t from, std::uint64_t bytes) {
   return put_difference(
-      "at operation %llu the replay of rank %u gives a message of rank %u (%llu bytes) to another "
+      "at operation %llu the replay of rank %u gives a message of rank %u (%llu byte%s) to another "
       "receive than the first execution did. The program does not do the same again when it "
       "receives the same",
-      number(ordinal), rank, from, number(bytes));
+      number(ordinal), rank, from, number(bytes), plural(bytes));
 }
 
 const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
@@ -204,9 +208,10 @@ const char* Diagnostics::other_key(std::uint32_t rank, std::uint32_t then, std::
 const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank, std::uint64_t bytes,
                                      std::uint64_t first_bytes) {
   return put(
-      "checkpoint %llu: the global model of rank %u (%llu bytes) is not that of rank 0 (%llu "
-      "bytes); what differs by rank belongs into the local model",
-      number(version), rank, number(bytes), number(first_bytes));
+      "checkpoint %llu: the global model of rank %u (%llu byte%s) is not that of rank 0 (%llu "
+      "byte%s); what differs by rank belongs into the local model",
+      number(version), rank, number(bytes), plural(bytes), number(first_bytes),
+      plural(first_bytes));
 }
 
 const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t rank, bool stops) {
@@ -240,8 +245,8 @@ void Diagnostics::recorded_mismatch() { set_error("the members disagree about th
 
 void Diagnostics::truncated(std::uint32_t rank, std::uint32_t now, std::uint32_t from,
                             std::uint64_t bytes, std::uint64_t max_bytes) {
-  set_error("%s: rank %u sends %llu bytes, more than the %llu that rank %u receives",
-            call(rank, now).text, from, number(bytes), number(max_bytes), rank);
+  set_error("%s: rank %u sends %llu byte%s, more than the %llu that rank %u receives",
+            call(rank, now).text, from, number(bytes), plural(bytes), number(max_bytes), rank);
 }
 
 }  // namespace rejoin::recovery

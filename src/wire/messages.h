@@ -56,6 +56,12 @@
 //   kStay         agent -> rank  another process is the rank: this one is its keeper from now on
 //   kSignalled    keeper -> agent it was sent signal `code`, which is for the rank
 //   kEnd          agent -> keeper exit with `code`
+//   kFault        rank -> agent  signal `code` is about to end it; text = its si_code in decimal,
+//                                the address of the fault and the stack pointer in hexadecimal;
+//                                then a line for each frame, the innermost first: where it returns
+//                                to in its module (of the first one a byte behind the instruction),
+//                                the module's build id (-: it has none), both in hexadecimal, and
+//                                the module's path
 //   kForeignAbi   rank -> agent  the process is linked against another MPI; secret, its soname
 //
 // In texts, a call site is written as {RANK:MODULE:PLACE} with MODULE an index into the rank's
@@ -95,6 +101,7 @@ enum class MessageType : std::uint32_t {
   kStay,
   kSignalled,
   kEnd,
+  kFault,
 };
 
 inline constexpr std::uint64_t kMarkOfImage = std::uint64_t{1} << 63;
@@ -106,7 +113,7 @@ inline constexpr std::size_t kSecretBytes = 32;
 struct Message {
   MessageType type;
   std::uint32_t rank;
-  std::int32_t code;          // kAbort, kLive, kFinalized, kMark, kForked, kSignalled, kEnd
+  std::int32_t code;          // kAbort, kLive, kFinalized, kMark, kForked, kSignalled, kEnd, kFault
   std::uint32_t incarnation;  // kWelcome
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;

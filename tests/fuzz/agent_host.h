@@ -478,6 +478,7 @@ class Host {
               said.number = m.value;
               feed(said);
             },
+            [](std::uint32_t rank, const wire::Message& m) { launcher::fault_report(rank, m); },
             [](std::uint64_t, int) {}};
   }
 

@@ -259,6 +259,63 @@ TEST(Options, HostsOfAFile) {
   unlink(path.c_str());
 }
 
+TEST(Options, ProcessorsOfEachRank) {
+  using Words = std::vector<const char*>;
+  const auto expect = [](const Words& words, std::optional<std::uint32_t> ranks,
+                         std::optional<std::uint32_t> each) {
+    const ProgramOptions program = run(words).programs[0];
+    EXPECT_EQ(program.ranks, ranks);
+    EXPECT_EQ(program.processors_each, each);
+  };
+  expect({"-n", "4", "-c", "2", "x"}, 4, 2);
+  expect({"-c2", "-n", "4", "x"}, 4, 2);
+  expect({"-n", "4", "--cpus-per-task=2", "x"}, 4, 2);
+  expect({"-n", "4", "--cpus-per-rank", "2", "x"}, 4, 2);
+  expect({"--map-by", "ppr:2:node:pe=3", "x"}, 2, 3);
+  expect({"--map-by", "ppr:2:node:PE=3", "-n", "1", "x"}, 1, 3);
+  expect({"-n", "2", "-map-by", "slot:pe=4", "x"}, 2, 4);
+  expect({"-n", "2", "--map-by", "ppr:1:socket", "x"}, 2, std::nullopt);
+  EXPECT_TRUE(run({"-n", "2", "--map-by", "slot:pe=4", "x"}).notices.empty());
+  const RunOptions alone = run({"-c", "4", "x"});
+  EXPECT_EQ(alone.programs[0].ranks, 4u);
+  ASSERT_EQ(alone.notices.size(), 1u);
+  EXPECT_NE(alone.notices[0].find("srun's -c is --cpus-per-task"), std::string::npos);
+  for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
+           {{"-n", "4", "-c", "two", "x"}, "--cpus-per-rank two: not a number"},
+           {{"-n", "4", "-c", "0", "x"}, "--cpus-per-rank 0: not a number"},
+           {{"--map-by", "ppr:2:socket", "x"}, "say how many ranks there are with -n"},
+           {{"-n", "2", "-c", "2", "--bind-to", "numa", "x"}, "leave one out"}}) {
+    EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
+  }
+}
+
+TEST(Options, OfOtherLaunchersInOneLine) {
+  using Words = std::vector<const char*>;
+  for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
+           {{"-u", "x"}, nullptr},
+           {{"--nodes=1", "x"}, nullptr},
+           {{"-pernode", "x"}, nullptr},
+           {{"--nolocal", "x"}, "--nolocal has no effect: all ranks run on this host"},
+           {{"--kill-on-bad-exit=1", "x"}, "--no-restart"},
+           {{"--gpus", "2", "x"}, "every rank sees every GPU"},
+           {{"--xterm=0", "x"}, "--output-filename"},
+           {{"--nproc_per_node=2", "x"}, "--nproc_per_node 2: --torch sets"}}) {
+    const auto notices = run(words).notices;
+    ASSERT_EQ(notices.size(), says == nullptr ? 0u : 1u) << words[0];
+    const std::string notice = says != nullptr ? notices[0] : "";
+    EXPECT_NE(notice.find(says != nullptr ? says : ""), std::string::npos) << notice;
+  }
+  EXPECT_EQ(run({"--nproc_per_node", "2", "x"}).programs[0].ranks, 2u);
+  EXPECT_EQ(run({"-pernode", "x"}).programs[0].ranks, 1u);
+  for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
+           {{"-o", "out", "x"}, "-o out: not an option of ftrun; write > FILE"},
+           {{"--nodes", "2", "x"}, "there is one host only so far"},
+           {{"--multi-prog", "x"}, "PROGRAM : -n 3 OTHER"},
+           {{"-N", "1", "-n", "4", "x"}, "srun's -N, is --nodes"}}) {
+    EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
+  }
+}
+
 // Whatever is taken is documented.
 TEST(Options, OfOtherLaunchersAreInTheDocs) {
   std::ifstream page(REJOIN_SOURCE_DIR "/docs/from-mpirun.md");

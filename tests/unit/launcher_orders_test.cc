@@ -15,9 +15,10 @@ Event full_event() {
   event.text = std::string("bytes \xff\0 and {3:0:2a}", 20);
   event.cause = {Cause::Kind::kSignal, 9, true, 1 << 30};
   event.position = {0xab, 12, 13, true, true, 7, "Allreduce", "{3:0:2a}"};
+  event.fault = {"address 0x10 is not mapped", "{3:0:2a}", {"#0 {3:0:2a}", "#1 in Rejoin"}};
   event.from = {RecoveryPoint::Kind::kCheckpoint, 3};
   event.replay_ns = std::uint64_t{1} << 41;
-  event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43};
+  event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43, std::uint64_t{1} << 44};
   return event;
 }
 
@@ -48,9 +49,13 @@ TEST(Orders, AnEventComesBackWhole) {
   EXPECT_EQ(back->position.replayed, event.position.replayed);
   EXPECT_EQ(back->position.operation, event.position.operation);
   EXPECT_EQ(back->position.site, event.position.site);
+  EXPECT_EQ(back->fault.text, event.fault.text);
+  EXPECT_EQ(back->fault.site, event.fault.site);
+  EXPECT_EQ(back->fault.stack, event.fault.stack);
   EXPECT_TRUE(back->from == event.from);
   EXPECT_EQ(back->replay_ns, event.replay_ns);
   EXPECT_EQ(back->totals.journal_peak_bytes, event.totals.journal_peak_bytes);
+  EXPECT_EQ(back->totals.exposed_ns, event.totals.exposed_ns);
   EXPECT_EQ(back->totals.snapshots, event.totals.snapshots);
   EXPECT_EQ(back->totals.snapshot_cost_ns, event.totals.snapshot_cost_ns);
 }

@@ -54,12 +54,13 @@ class Job {
 TEST(Recoveries, ARankThatComputesLongSaysHowFarItIs) {
   Job job(2);
   job.dies(1, 1000, 12'000);
-  EXPECT_EQ(job.looks(1, 1000, 14'000, 1000),
-            "3000: rank 1 has been catching up for 2.0 s: 2,000 of 12,000 operations (16 %), "
-            "about 10 s left\n"
-            "8000: rank 1 has been catching up for 7.0 s: 7,000 of 12,000 operations (58 %), "
-            "about 5 s left\n"
-            "13000: rank 1 has been catching up for 12.0 s: 12,000 of 12,000 operations (100 %)\n");
+  EXPECT_EQ(
+      job.looks(1, 1000, 14'000, 1000),
+      "3000: rank 1 has been catching up for 2.0 s: at operation #2,000 of #12,000 (16 %), "
+      "about 10 s left\n"
+      "8000: rank 1 has been catching up for 7.0 s: at operation #7,000 of #12,000 (58 %), "
+      "about 5 s left\n"
+      "13000: rank 1 has been catching up for 12.0 s: at operation #12,000 of #12,000 (100 %)\n");
   EXPECT_EQ(job.news("14000 live 1 replayed=12000 replay_ms=150"),
             "rank 1 is back after 13.0 s: 12.8 s of its own computing, 150.0 ms replay of 12,000 "
             "operations");
@@ -77,19 +78,19 @@ TEST(Recoveries, WhoNeverDiedIsNotComingBack) {
   job.dies(1, 0, 100);
   EXPECT_EQ(job.look(0, 5000, 7), "");
   EXPECT_EQ(job.look(1, 5000, 7),
-            "5000: rank 1 has been catching up for 5.0 s: 7 of 100 operations (7 %)\n");
+            "5000: rank 1 has been catching up for 5.0 s: at operation #7 of #100 (7 %)\n");
 }
 
 TEST(Recoveries, NoEstimateWithoutABasis) {
   Job few(1);  // too few operations
   few.dies(0, 0, 100);
   EXPECT_EQ(few.looks(0, 0, 2000, 9),
-            "2000: rank 0 has been catching up for 2.0 s: 18 of 100 operations (18 %)\n");
+            "2000: rank 0 has been catching up for 2.0 s: at operation #18 of #100 (18 %)\n");
   Job slower(1);  // it goes ever slower
   slower.dies(0, 0, 4000);
   for (int i = 1; i < 10; ++i) slower.look(0, 200 * i, i < 5 ? 400 * i : 1600 + i);
   EXPECT_EQ(slower.look(0, 2000, 1611),
-            "2000: rank 0 has been catching up for 2.0 s: 1,611 of 4,000 operations (40 %)\n");
+            "2000: rank 0 has been catching up for 2.0 s: at operation #1,611 of #4,000 (40 %)\n");
   Job none(1);  // it died before it did anything
   none.dies(0, 0, 0);
   EXPECT_EQ(none.look(0, 2000, 0),
@@ -97,7 +98,7 @@ TEST(Recoveries, NoEstimateWithoutABasis) {
   Job late(1);  // it has not begun
   late.dies(0, 0, 50);
   EXPECT_EQ(late.look(0, 2000, 0),
-            "2000: rank 0 has been catching up for 2.0 s: 0 of 50 operations (0 %)\n");
+            "2000: rank 0 has been catching up for 2.0 s: before operation #1 of #50 (0 %)\n");
 }
 
 TEST(Recoveries, AnEstimateCountsFromWhereTheRankWentOn) {
@@ -105,9 +106,10 @@ TEST(Recoveries, AnEstimateCountsFromWhereTheRankWentOn) {
   job.dies(0, 0, 2000);
   std::string all;
   for (int i = 1; i <= 10; ++i) all += job.look(0, 200 * i, 1000 + 20 * i);  // from a checkpoint
-  EXPECT_EQ(all,
-            "2000: rank 0 has been catching up for 2.0 s: 1,200 of 2,000 operations (60 %), about "
-            "8 s left\n");
+  EXPECT_EQ(
+      all,
+      "2000: rank 0 has been catching up for 2.0 s: at operation #1,200 of #2,000 (60 %), about "
+      "8 s left\n");
 }
 
 // A look every 200 ms for an hour: the samples are thinned, the estimate stays.
@@ -115,9 +117,10 @@ TEST(Recoveries, ALongOne) {
   Job job(1);
   job.dies(0, 0, 3'600'000);
   const std::string all = job.looks(0, 0, 1'802'000, 1000);
-  EXPECT_NE(all.find("rank 0 has been catching up for 1802 s: 1,802,000 of 3,600,000 operations "
-                     "(50 %), about 30 min left\n"),
-            std::string::npos);
+  EXPECT_NE(
+      all.find("rank 0 has been catching up for 1802 s: at operation #1,802,000 of #3,600,000 "
+               "(50 %), about 30 min left\n"),
+      std::string::npos);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 361);
 }
 
@@ -125,14 +128,16 @@ TEST(Recoveries, OfSeveralTheOneFurthestBehindSpeaks) {
   Job job(4);
   for (const std::uint32_t rank : {1u, 2u, 3u}) job.dies(rank, 0, 1000);
   EXPECT_EQ(job.look(1, 1900, 300) + job.look(2, 1900, 200) + job.look(3, 1900, 100), "");
-  EXPECT_EQ(job.look(1, 2100, 310) + job.look(2, 2100, 210) + job.look(3, 2100, 110),
-            "2100: rank 3 has been catching up for 2.1 s: 110 of 1,000 operations (11 %); 2 others "
-            "are closer\n");
+  EXPECT_EQ(
+      job.look(1, 2100, 310) + job.look(2, 2100, 210) + job.look(3, 2100, 110),
+      "2100: rank 3 has been catching up for 2.1 s: at operation #110 of #1,000 (11 %); 2 others "
+      "are closer\n");
   EXPECT_EQ(job.look(1, 7000, 320) + job.look(2, 7000, 220) + job.look(3, 7000, 999), "");
   EXPECT_NE(job.news("7050 live 3 replayed=999"), "");
-  EXPECT_EQ(job.look(1, 7200, 330) + job.look(2, 7200, 230),
-            "7200: rank 2 has been catching up for 7.2 s: 230 of 1,000 operations (23 %); another "
-            "rank is closer\n");
+  EXPECT_EQ(
+      job.look(1, 7200, 330) + job.look(2, 7200, 230),
+      "7200: rank 2 has been catching up for 7.2 s: at operation #230 of #1,000 (23 %); another "
+      "rank is closer\n");
 }
 
 TEST(Recoveries, WhoDiesOnItsWayHasThatMuchToDoStill) {
@@ -141,7 +146,7 @@ TEST(Recoveries, WhoDiesOnItsWayHasThatMuchToDoStill) {
   job.look(0, 1000, 100);
   job.dies(0, 1500, 120);  // in its replay: what is known is what the first one did
   EXPECT_EQ(job.look(0, 2000, 30),
-            "2000: rank 0 has been catching up for 2.0 s: 30 of 1,000 operations (3 %)\n");
+            "2000: rank 0 has been catching up for 2.0 s: at operation #30 of #1,000 (3 %)\n");
 }
 
 TEST(Recoveries, TheRecordOfALook) {
@@ -154,7 +159,7 @@ record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) after operation #100; starting it again (1 of 400)
 > 2000 catching-up 0 at=10 replayed=9
 record catching_up rank 0 incarnation 1 epoch 1 replayed 9 of 100
-news: rank 0 has been catching up for 2.0 s: 10 of 100 operations (10 %)
+news: rank 0 has been catching up for 2.0 s: at operation #10 of #100 (10 %)
 > 3000 catching-up 0 at=20 replayed=19
 > 4000 signal 0 code=2
 stop

@@ -52,8 +52,14 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       look_timer_(loop, [this] { look_around(); }),
       snapshots_(plan_.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
+      heartbeat_timer_(loop,
+                       [this] {
+                         reporter_.happened(protection(Event::Kind::kHeartbeat));
+                         heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+                       }),
       told_not_frozen_(plan_.ranks, false),
       newest_snapshot_(plan_.ranks),
+      faults_(plan_.ranks),
       cut_timer_(loop, [this] { cut(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.checkpoint_directory.empty()) return;
@@ -82,6 +88,7 @@ void Agent::order(const Order& order) {
       ranks_began_ns_ = loop_.now_ns();
       snapshots_.began(ranks_began_ns_);
       set_snapshot_timer();
+      if (plan_.heartbeat_ns > 0) heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
       break;
     case Order::kRespawn: {
       const std::uint32_t rank = order.respawn().rank();
@@ -123,7 +130,27 @@ void Agent::spawn_from(std::uint32_t rank) {
   loop_.post([this, rank] { spawn_from(rank + 1); });
 }
 
+// The replay of another program would be another one.
+bool Agent::refuses_program(std::uint32_t rank) {
+  const Program& program = plan_.program_of(rank);
+  if (is_same(program.identity, identity_of(program.path))) return false;
+  const std::string what = program.command[0] +
+                           " has been replaced since the job began, and rank " +
+                           std::to_string(rank) + " is to run it from main";
+  if (segment_.header()->stop_on_divergence == 0) {
+    reporter_.tell(what + ": its replay may be another one");
+    return false;
+  }
+  core_.give_up(rank);
+  Event failed = event(Event::Kind::kSpawnFailed, rank);
+  failed.code = kExitFailure;
+  failed.text = what + ", so the job ends; install a new build beside the old one while jobs run";
+  reporter_.happened(failed);
+  return true;
+}
+
 void Agent::spawn(std::uint32_t rank) {
+  if (refuses_program(rank)) return;
   newest_snapshot_[rank].woken = {};
   Spawned spawned;
   RankPipes pipes = processes_.spawn(rank, spawned);
@@ -157,6 +184,7 @@ void Agent::stop() {
   kill_timer_.set(loop_.now_ns() + kGraceNs);
   look_timer_.clear();
   snapshot_timer_.clear();
+  heartbeat_timer_.clear();
   cut_timer_.clear();
   carry_out(core_.stop());
 }
@@ -167,7 +195,9 @@ void Agent::idle() {
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);
+  heartbeat_timer_.clear();
   report_unfired();
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) count_exposed(r);
   Event over = event(Event::Kind::kAllOver, 0);
   over.totals = totals_;
   over.totals.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
@@ -250,6 +280,11 @@ void Agent::report_ended(const AgentAction& a) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
   ended.position = segment_.position(a.rank);
+  FaultReport fault = std::exchange(faults_[a.rank], {});
+  if (a.cause.same_as({Cause::Kind::kSignal, fault.signal})) {
+    reporter_.fault_modules(a.rank, fault);
+    ended.fault = std::move(fault.fault);
+  }
   if (would_replay_threads(a.rank)) {
     ended.text =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
@@ -295,7 +330,7 @@ void Agent::keep_journal(Report::Finished& finished) {
   guardian_->unlink_on_death("");
   finished.set_failed(!kept.ok());
   finished.add_lines(kept.ok() ? "the journal is kept in " + path + " (" + size_text(kept.value()) +
-                                     " on disk, sparse); ftrun inspect prints it"
+                                     "); ftrun inspect prints it"
                                : kept.error().text);
 }
 
@@ -332,6 +367,7 @@ void Agent::print_where_all_stand(bool wait_for_it) {
   if (reporter == 0) {
     sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
     print_standing(all, [this](std::uint32_t rank) { return where(rank); });
+    fputs(ages_text().c_str(), stderr);
     _exit(0);
   }
   if (reporter < 0) return;

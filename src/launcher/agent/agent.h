@@ -57,6 +57,7 @@ class Agent {
   bool take_oom_kill(std::uint64_t others);
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
   std::string where(std::uint32_t rank);
+  bool refuses_program(std::uint32_t rank);
   void print_where_all_stand(bool wait_for_it);
 
   // agent_events.cc: what happens, told to the core and to the supervisor.
@@ -84,6 +85,11 @@ class Agent {
   void image_lost();
   void journal_grown();
   void look_at_wakes();
+  Event protection(Event::Kind kind) const;
+  void count_exposed(std::uint32_t rank);
+  void tell_snapshot();
+  void rank_is_over(std::uint32_t rank);
+  std::string ages_text() const;
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
 
@@ -140,6 +146,7 @@ class Agent {
   Loop::Timer look_timer_;
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
+  Loop::Timer heartbeat_timer_;
   bool makes_checkpoints_ = false;     // the program does
   std::uint64_t ranks_began_ns_ = 0;
   bool told_price_ = false;  // that the period that was asked for is dear
@@ -147,11 +154,14 @@ class Agent {
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
-    std::uint64_t at_ns = 0;       // when the newest was whole
+    std::uint64_t at_ns = 0;       // when the newest was whole; 0: there was none
+    bool fresh = false;            // it was made since the last kSnapshot
+    bool over = false;             // the rank has finalized
     RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
+  std::vector<FaultReport> faults_;        // by rank; of this incarnation
 
   // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;

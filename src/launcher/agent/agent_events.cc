@@ -64,6 +64,13 @@ Processes::Calls Agent::process_calls() {
   calls.before_end = [this](std::uint32_t rank) { connections_.read_all(rank); };
   calls.registered_ended = [this](std::uint32_t rank) { on_registered_ended(rank); };
   calls.stranger_ended = [this](pid_t pid) { on_stranger_ended(pid); };
+  calls.helper_ended = [this](pid_t pid) {
+    if (pid != guardian_->pid()) return;
+    guardian_->lost();
+    reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
+                   ") has ended; the job goes on, but if ftrun is killed now, processes that left "
+                   "their rank's group are not ended");
+  };
   calls.keeper_ended = [this](std::uint32_t rank) { on_keeper_ended(rank); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
   return calls;
@@ -93,6 +100,7 @@ RankMessages::Calls Agent::message_calls() {
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.report = [this](Event said) {
     const bool is_back = said.kind == Event::Kind::kLive || said.kind == Event::Kind::kFinalized;
+    if (said.kind == Event::Kind::kFinalized) rank_is_over(said.rank);
     const bool from_main = said.from.kind == RecoveryPoint::Kind::kMain;
     if (is_back && from_main) said.from = newest_snapshot_[said.rank].woken;
     reporter_.happened(said);
@@ -101,6 +109,9 @@ RankMessages::Calls Agent::message_calls() {
   calls.snapshot_due = [this] { journal_grown(); };
   calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
     not_frozen(rank, message);
+  };
+  calls.fault = [this](std::uint32_t rank, const Message& message) {
+    faults_[rank] = fault_report(rank, message);
   };
   calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
   calls.committed = [this](std::uint64_t version, bool kept) {

@@ -1,5 +1,6 @@
 #include "launcher/agent/connections.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 
 #include <utility>
@@ -73,6 +74,11 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   }
   // One that has ended said it just before, as a former incarnation: it cannot be the rank.
   const bool dead = has_ended(connection.caller.process.get());
+  if (!connection.caller.process.open() && kill(connection.caller.pid, 0) == 0) {
+    send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
+                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks", {});
+    return false;
+  }
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
                     message.type == MessageType::kWoken || message.type == MessageType::kMoves;
   if (!asks || dead) return false;

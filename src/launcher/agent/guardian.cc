@@ -13,7 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "launcher/agent/process.h"
 
@@ -21,6 +24,7 @@ namespace rejoin::launcher {
 
 struct Guardian::Page {
   char path[PATH_MAX];
+  char directory[PATH_MAX];  // of checkpoints
 };
 
 namespace {
@@ -39,6 +43,15 @@ int kill_all_of(const std::string& socket, const std::string& lifeline) {
   }
   closedir(proc);
   return found;
+}
+
+void remove_parts(const char* directory) {
+  std::error_code error;
+  std::vector<std::filesystem::path> parts;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().native().ends_with(".rejoin.part")) parts.push_back(entry.path());
+  }
+  for (const auto& part : parts) std::filesystem::remove_all(part, error);
 }
 
 }  // namespace
@@ -71,6 +84,11 @@ void Guardian::unlink_on_death(const std::string& path) const {
   page_->path[path.copy(page_->path, sizeof page_->path - 1)] = '\0';
 }
 
+void Guardian::remove_parts_on_death(const std::string& directory) const {
+  if (page_ == nullptr) return;
+  page_->directory[directory.copy(page_->directory, sizeof page_->directory - 1)] = '\0';
+}
+
 void Guardian::guard(int pipe, const Page& page, const std::string& socket,
                      const std::string& lifeline) {
   // Out of the terminal's and the shell's reach, and holding nobody's output open.
@@ -83,13 +101,15 @@ void Guardian::guard(int pipe, const Page& page, const std::string& socket,
   char byte;
   while (read(pipe, &byte, 1) < 0 && errno == EINTR) {
   }
+  // Before another job can have made it anew.
+  if (page.path[0] != '\0') unlink(page.path);
+  if (page.directory[0] != '\0') remove_parts(page.directory);
   // A process may be born while the list is read, so read it again.
   constexpr int kRounds = 50;
   const timespec pause = {0, 2 * 1000 * 1000};
   for (int round = 0; round < kRounds && kill_all_of(socket, lifeline) > 0; ++round) {
     nanosleep(&pause, nullptr);
   }
-  if (page.path[0] != '\0') unlink(page.path);
   _exit(0);
 }
 

@@ -14,7 +14,8 @@ namespace rejoin::launcher {
 class Guardian {
  public:
   // Forks it. As soon as this process is gone, it kills every process whose environment names
-  // `socket` or that holds `lifeline`, and unlinks the file told by unlink_on_death(). Those that
+  // `socket` or that holds `lifeline`, and removes what unlink_on_death() and
+  // remove_parts_on_death() say before that. Those that
   // neither left their rank's process group nor closed the lifeline are dead by then.
   Guardian(const std::string& socket, Lifeline& lifeline);
   Guardian(const Guardian&) = delete;
@@ -23,7 +24,11 @@ class Guardian {
   ~Guardian();
 
   pid_t pid() const { return pid_; }
+  // Its process has ended, and its number may be another one's.
+  void lost() { pid_ = -1; }
   void unlink_on_death(const std::string& path) const;  // empty: nothing
+  // Checkpoints and sets of images there that are not whole.
+  void remove_parts_on_death(const std::string& directory) const;
 
  private:
   struct Page;

@@ -14,6 +14,7 @@
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/grammar.h"
 #include "launcher/output/output_options.h"
+#include "launcher/program/build.h"
 
 namespace rejoin::launcher {
 
@@ -30,6 +31,7 @@ struct Program {
   std::string path;
   std::vector<std::string> command;
   std::string working_directory;
+  ProgramIdentity identity;
   std::string build;  // build_of(path); empty without a checkpoint directory
 };
 
@@ -53,6 +55,7 @@ struct HostPlan {
   std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
   std::uint32_t first_incarnation = 0;      // of each rank
   SnapshotOptions snapshots;
+  std::uint64_t heartbeat_ns = 0;  // between two; 0: there are none
   std::vector<KillOrder> faults;
   Inherited inherited;
 

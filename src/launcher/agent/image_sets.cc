@@ -311,14 +311,20 @@ ImageSetWriter::ImageSetWriter(std::string directory, std::string library_direct
     : directory_(std::move(directory)),
       library_directory_(std::move(library_directory)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  remove_parts();
   std::error_code error;
-  for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
-    std::filesystem::remove_all(path_in(directory_, number, kPartSuffix), error);
-  }
   const auto there = numbers_in(directory_, kSuffix);
   if (!there.empty()) next_ = there.front() + 1;
   if (there.empty()) std::filesystem::remove_all(file_logs_in(directory_), error);
   thread_ = std::thread([this] { run(); });
+}
+
+// Of sets that were begun and are not whole.
+void ImageSetWriter::remove_parts() const {
+  std::error_code error;
+  for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
+    std::filesystem::remove_all(path_in(directory_, number, kPartSuffix), error);
+  }
 }
 
 std::string ImageSetWriter::part() const { return path_in(directory_, number_, kPartSuffix); }
@@ -399,9 +405,7 @@ void ImageSetWriter::run() {
     run_one(lock);
   }
   if (removing_) remove_image_sets(directory_);
-  if (number_ == 0) return;
-  std::error_code error;
-  std::filesystem::remove_all(part(), error);
+  remove_parts();
 }
 
 void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {

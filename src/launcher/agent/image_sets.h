@@ -132,6 +132,7 @@ class ImageSetWriter {
   void remove_old();
   void remove_file_logs();
   std::string part() const;
+  void remove_parts() const;
   std::string whole() const;
 
   const std::string directory_;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,10 +36,20 @@ void set_times(engine::SegmentHeader* header) {
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
 }
 
+// Why a file of the segment's size cannot be: the segment is sparse, so the size costs nothing.
+std::string size_error_text(int error) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const bool is_limited = error == EFBIG && limit.rlim_cur != RLIM_INFINITY;
+  return error_text(error) + (is_limited
+                                  ? " (ulimit -f limits it; raise that to unlimited: it is sparse)"
+                                  : " (it is sparse; a smaller --journal-limit needs less)");
+}
+
 Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
     Descriptor memory(engine::make_segment_memory(bytes));
-    if (!memory.open()) return Error{"cannot make shared memory: " + error_text(errno)};
+    if (!memory.open()) return Error{"cannot make shared memory: " + size_error_text(errno)};
     return memory;
   }
   Descriptor file(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
@@ -113,7 +124,51 @@ bool is_zero(const std::byte* page) {
   return true;
 }
 
+void add_page(std::vector<SegmentPiece>& pieces, std::uint64_t at) {
+  if (!pieces.empty() && pieces.back().at + pieces.back().bytes == at) {
+    pieces.back().bytes += kPageBytes;
+  } else {
+    pieces.push_back({at, kPageBytes});
+  }
+}
+
+// The head of such a file and the list of its pieces.
+bool write_list(int file, std::uint64_t segment_bytes, const std::vector<SegmentPiece>& pieces) {
+  JournalHead head = {};
+  memcpy(head.magic, kJournalMagic, sizeof head.magic);
+  head.segment_bytes = segment_bytes;
+  head.pieces = pieces.size();
+  return write_at(file, reinterpret_cast<const std::byte*>(&head), sizeof head, 0) &&
+         write_at(file, reinterpret_cast<const std::byte*>(pieces.data()),
+                  pieces.size() * sizeof(SegmentPiece), sizeof head);
+}
+
+off_t end_of_list(const std::vector<SegmentPiece>& pieces) {
+  return static_cast<off_t>(sizeof(JournalHead) + pieces.size() * sizeof(SegmentPiece));
+}
+
 }  // namespace
+
+std::optional<JournalParts> parts_of(std::string_view file) {
+  JournalHead head = {};
+  if (file.size() < sizeof head) return {};
+  memcpy(&head, file.data(), sizeof head);
+  const std::size_t most = (file.size() - sizeof head) / sizeof(SegmentPiece);
+  if (memcmp(head.magic, kJournalMagic, sizeof head.magic) != 0 || head.pieces > most) return {};
+  JournalParts all = {head.segment_bytes, {}};
+  std::size_t at = sizeof head + head.pieces * sizeof(SegmentPiece);
+  for (std::uint64_t i = 0; i < head.pieces; ++i) {
+    SegmentPiece piece;
+    memcpy(&piece, file.data() + sizeof head + i * sizeof piece, sizeof piece);
+    if (piece.bytes > file.size() - at || piece.at > head.segment_bytes ||
+        piece.bytes > head.segment_bytes - piece.at) {
+      return {};
+    }
+    all.parts.push_back({piece.at, file.substr(at, piece.bytes)});
+    at += piece.bytes;
+  }
+  return all;
+}
 
 SegmentCopy::SegmentCopy(std::uint64_t segment_bytes, std::size_t most_bytes)
     : segment_bytes_(segment_bytes), most_bytes_(std::max(most_bytes, std::size_t{1})) {
@@ -131,26 +186,15 @@ void SegmentCopy::add(const std::byte* base, std::uint64_t at, std::uint64_t byt
     if (is_zero(base + at)) continue;
     memcpy(memory_ + bytes_, base + at, kPageBytes);
     bytes_ += kPageBytes;
-    if (!pieces_.empty() && pieces_.back().at + pieces_.back().bytes == at) {
-      pieces_.back().bytes += kPageBytes;
-    } else {
-      pieces_.push_back({at, kPageBytes});
-    }
+    add_page(pieces_, at);
   }
 }
 
 bool SegmentCopy::write(const std::string& path) const {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.open()) return false;
-  JournalHead head = {};
-  memcpy(head.magic, kJournalMagic, sizeof head.magic);
-  head.segment_bytes = segment_bytes_;
-  head.pieces = pieces_.size();
-  const std::size_t list_bytes = pieces_.size() * sizeof(SegmentPiece);
-  return write_at(file.get(), reinterpret_cast<const std::byte*>(&head), sizeof head, 0) &&
-         write_at(file.get(), reinterpret_cast<const std::byte*>(pieces_.data()), list_bytes,
-                  sizeof head) &&
-         write_at(file.get(), memory_, bytes_, static_cast<off_t>(sizeof head + list_bytes));
+  return write_list(file.get(), segment_bytes_, pieces_) &&
+         write_at(file.get(), memory_, bytes_, end_of_list(pieces_));
 }
 
 Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t bytes) {
@@ -159,8 +203,7 @@ Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t b
   const int fd = file.value().get();
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     return Error{"cannot reserve a journal of " + size_text(bytes) + " in " + place_of(directory) +
-                 ": " + error_text(errno) +
-                 " (it is sparse; a smaller --journal-limit needs less)"};
+                 ": " + size_error_text(errno)};
   }
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
@@ -196,30 +239,19 @@ Result<JobSegment> JobSegment::restore(const std::string& journal, const Shape& 
                                        const std::vector<KillOrder>& kills) {
   auto file = MappedFile::open(journal);
   if (!file.ok()) return file.error();
-  const std::string_view all = file.value().bytes();
-  JournalHead head = {};
-  if (all.size() >= sizeof head) memcpy(&head, all.data(), sizeof head);
   const Error other{"--resume: " + journal + " was written by another version of Rejoin"};
-  const std::size_t most = (all.size() - std::min(all.size(), sizeof head)) / sizeof(SegmentPiece);
-  if (memcmp(head.magic, kJournalMagic, sizeof head.magic) != 0 || head.pieces > most) return other;
-  auto mapped = map(directory, head.segment_bytes);
+  const auto written = parts_of(file.value().bytes());
+  if (!written) return other;
+  auto mapped = map(directory, written->segment_bytes);
   if (!mapped.ok()) return mapped;
   std::byte* base = mapped.value().base();
-  std::size_t at = sizeof head + head.pieces * sizeof(SegmentPiece);
-  for (std::uint64_t i = 0; i < head.pieces; ++i) {
-    SegmentPiece piece;
-    memcpy(&piece, all.data() + sizeof head + i * sizeof piece, sizeof piece);
-    if (piece.bytes > all.size() - at || piece.at > head.segment_bytes ||
-        piece.bytes > head.segment_bytes - piece.at) {
-      return other;
-    }
-    const int error = fallocate(mapped.value().descriptor(), 0, static_cast<off_t>(piece.at),
-                                static_cast<off_t>(piece.bytes)) == 0
+  for (const JournalPart& part : written->parts) {
+    const int error = fallocate(mapped.value().descriptor(), 0, static_cast<off_t>(part.at),
+                                static_cast<off_t>(part.bytes.size())) == 0
                           ? 0
                           : errno;
     if (error != 0 && error != EOPNOTSUPP) return no_room(directory, error);
-    memcpy(base + piece.at, all.data() + at, piece.bytes);
-    at += piece.bytes;
+    memcpy(base + part.at, part.bytes.data(), part.bytes.size());
   }
   engine::SegmentHeader* header = engine::header_of(base);
   if (header->magic != engine::kSegmentMagic || header->ranks != shape.ranks) return other;
@@ -243,17 +275,22 @@ std::uint32_t JobSegment::next_incarnation() const {
   return next;
 }
 
-SegmentCopy JobSegment::copy() const {
-  std::vector<SegmentPiece> populated;
-  std::size_t most = 0;
+std::vector<SegmentPiece> JobSegment::populated() const {
+  std::vector<SegmentPiece> pieces;
   for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {
     const off_t hole = lseek(file_.get(), at, SEEK_HOLE);
-    populated.push_back({static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(hole - at)});
-    most += populated.back().bytes;
+    pieces.push_back({static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(hole - at)});
     at = hole;
   }
+  return pieces;
+}
+
+SegmentCopy JobSegment::copy() const {
+  const std::vector<SegmentPiece> pieces = populated();
+  std::size_t most = 0;
+  for (const SegmentPiece& p : pieces) most += p.bytes;
   SegmentCopy copy(header()->segment_bytes, most);
-  for (const SegmentPiece& p : populated) {
+  for (const SegmentPiece& p : pieces) {
     if (copy.good()) copy.add(base_, p.at, p.bytes);
   }
   return copy;
@@ -330,8 +367,7 @@ const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t 
 
 Result<std::uint64_t> JobSegment::keep(const std::string& path,
                                        const std::function<bool()>& interrupted) const {
-  constexpr off_t kStepBytes = 16 << 20;
-  const auto size = static_cast<off_t>(header()->segment_bytes);
+  constexpr std::uint64_t kStepBytes = 16 << 20;
   // A file or link that is there already is somebody else's.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Descriptor out(open(path.c_str(), kFlags, 0600));
@@ -340,20 +376,25 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
     return Error{"cannot keep the journal as " + path + ": " + error_text(error)};
   };
   if (!out.open()) return Error{"cannot keep the journal as " + path + ": " + error_text(errno)};
-  if (ftruncate(out.get(), size) != 0) return failed(errno);
-  std::uint64_t copied = 0;
-  for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {
-    const off_t hole = lseek(file_.get(), at, SEEK_HOLE);
-    while (at < hole) {
+  std::vector<SegmentPiece> pieces;
+  for (const SegmentPiece& p : populated()) {
+    for (std::uint64_t at = p.at; at < p.at + p.bytes; at += kPageBytes) {
+      if (!is_zero(base_ + at)) add_page(pieces, at);
+    }
+    if (interrupted()) return failed(EINTR);
+  }
+  if (!write_list(out.get(), header()->segment_bytes, pieces)) return failed(errno);
+  off_t end = end_of_list(pieces);
+  for (const SegmentPiece& p : pieces) {
+    for (std::uint64_t done = 0; done < p.bytes;) {
       if (interrupted()) return failed(EINTR);
-      const off_t n = std::min(hole - at, kStepBytes);
-      if (!write_at(out.get(), base_ + at, static_cast<std::size_t>(n), at)) return failed(errno);
-      at += n;
-      copied += static_cast<std::uint64_t>(n);
+      const std::uint64_t n = std::min(p.bytes - done, kStepBytes);
+      if (!write_at(out.get(), base_ + p.at + done, n, end)) return failed(errno);
+      done += n;
+      end += static_cast<off_t>(n);
     }
   }
-  if (errno != ENXIO) return failed(errno);
-  return copied;
+  return static_cast<std::uint64_t>(end);
 }
 
 }  // namespace rejoin::launcher

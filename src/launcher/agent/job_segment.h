@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,17 @@ struct JournalHead {
   std::uint64_t segment_bytes;
   std::uint64_t pieces;
 };
+struct JournalPart {
+  std::uint64_t at;  // in the segment
+  std::string_view bytes;
+};
+struct JournalParts {
+  std::uint64_t segment_bytes;
+  std::vector<JournalPart> parts;
+};
+// Of such a file; they lie in the segment. Nothing: it is another file, or not whole.
+std::optional<JournalParts> parts_of(std::string_view file);
+
 class SegmentCopy {
  public:
   SegmentCopy(std::uint64_t segment_bytes, std::size_t most_bytes);
@@ -104,14 +117,17 @@ class JobSegment {
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
-  // Copies what is backed by memory to `path`, the rest stays holes. `interrupted` is asked now and
-  // then. Nothing is left at `path` if it fails; what was there before stays, and is an error.
+  // Writes the pages that are not all zero to `path`, as above, and returns how many bytes that
+  // were. `interrupted` is asked now and then. Nothing is left at `path` if it fails; what was
+  // there before stays, and is an error.
   Result<std::uint64_t> keep(const std::string& path,
                              const std::function<bool()>& interrupted) const;
 
  private:
   static Result<JobSegment> map(const std::string& directory, std::uint64_t bytes);
   void ring(std::uint32_t rank) const;
+  // What is backed by memory.
+  std::vector<SegmentPiece> populated() const;
 
   JobSegment(Descriptor file, std::byte* base, std::uint64_t bytes)
       : file_(std::move(file)), base_(base), bytes_(bytes) {}

@@ -132,11 +132,24 @@ std::vector<cpu_set_t> processor_each(std::uint32_t ranks) {
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return sets;
   const auto count = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
   if (ranks > usable_processors() || 2 * ranks <= count) return sets;
-  for (int cpu = 0; cpu < CPU_SETSIZE && sets.size() < ranks; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
+  return processors_each(std::vector<std::uint32_t>(ranks, 1));
+}
+
+std::vector<cpu_set_t> processors_each(const std::vector<std::uint32_t>& counts) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+  std::vector<cpu_set_t> sets;
+  int cpu = 0;
+  for (const std::uint32_t count : counts) {
     sets.emplace_back();
     CPU_ZERO(&sets.back());
-    CPU_SET(cpu, &sets.back());
+    for (std::uint32_t i = 0; i < count; ++cpu) {
+      if (cpu == CPU_SETSIZE) return {};
+      if (!CPU_ISSET(cpu, &allowed)) continue;
+      CPU_SET(cpu, &sets.back());
+      ++i;
+    }
   }
   return sets;
 }

@@ -63,6 +63,7 @@ struct Failure {
   }
   hold_lifeline(r.lifeline);  // its descriptor may have been one of those
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, r.signals, nullptr);
   execve(r.path, r.arguments, r.environment);
   fail("execve");

@@ -304,7 +304,7 @@ void Processes::look_for_ended(pid_t seen) {
 // A helper, an image, or one that has not been heard of: an image, or a clone of one.
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
-  if (std::erase(helpers_, ended.pid) > 0) return;
+  if (std::erase(helpers_, ended.pid) > 0) return calls_.helper_ended(ended.pid);
   if (std::erase(writers_, ended.pid) > 0) return calls_.writer_ended(ended.pid, ended.cause);
   const auto image = std::find_if(images_.begin(), images_.end(),
                                   [&](const Image& i) { return i.pid == ended.pid; });

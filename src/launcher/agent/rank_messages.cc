@@ -66,6 +66,9 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kNotFrozen:
       calls_.not_frozen(rank, message);
       return;
+    case MessageType::kFault:
+      calls_.fault(rank, message);
+      return;
     case MessageType::kCommitted:
       calls_.committed(message.value, message.code != 0);
       return;

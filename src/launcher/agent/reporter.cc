@@ -27,13 +27,24 @@ void Reporter::modules(const std::string& text) {
   expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t) {
     const engine::ModuleEntry* module = segment_.module(rank, index);
     if (module == nullptr || !sent_.insert({rank, index}).second) return std::string();
-    Report report;
-    report.mutable_module()->set_rank(rank);
-    report.mutable_module()->set_index(index);
-    report.mutable_module()->set_entry(module, sizeof *module);
-    send_(std::move(report));
+    this->module(rank, index, *module);
     return std::string();
   });
+}
+
+void Reporter::module(std::uint32_t rank, std::uint32_t index,
+                      const engine::ModuleEntry& entry) const {
+  Report report;
+  report.mutable_module()->set_rank(rank);
+  report.mutable_module()->set_index(index);
+  report.mutable_module()->set_entry(&entry, sizeof entry);
+  send_(std::move(report));
+}
+
+void Reporter::fault_modules(std::uint32_t rank, const FaultReport& fault) const {
+  for (std::uint32_t i = 0; i < fault.modules.size(); ++i) {
+    module(rank, kFirstFaultModule + i, fault.modules[i]);
+  }
 }
 
 }  // namespace rejoin::launcher

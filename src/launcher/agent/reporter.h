@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "launcher/agent/fault_report.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/orders.h"
 
@@ -19,12 +20,15 @@ class Reporter {
 
   void send(Report report) const { send_(std::move(report)); }
   void happened(const Event& event);
+  // Of a fault that is about to be told with an event.
+  void fault_modules(std::uint32_t rank, const FaultReport& fault) const;
   void log_line(const std::string& line);  // of --log-ops
   void tell(const std::string& line) const;
 
  private:
   // The modules that a text with call sites speaks of, each once.
   void modules(const std::string& text);
+  void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
 
   const JobSegment& segment_;
   const SendReport send_;

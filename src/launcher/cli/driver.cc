@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <iterator>
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/file_changes.h"
@@ -102,8 +104,29 @@ std::optional<Error> check_options(const RunOptions& options, std::uint32_t rank
   return check_kept_directory(options);
 }
 
-std::optional<Error> bind(HostPlan& plan, Binding binding) {
+// --cpus-per-rank: processors for each rank, in their order.
+std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, HostPlan& plan) {
+  std::vector<std::uint32_t> each;
+  std::uint32_t all = 0;
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    each.push_back(programs[plan.number_of_program(r)].processors_each.value_or(1));
+    all += each.back();
+  }
+  plan.bindings = processors_each(each);
+  if (!plan.bindings.empty()) return {};
+  return Error{"--cpus-per-rank: " + std::to_string(plan.ranks) + " ranks need " +
+                   std::to_string(all) + " processors, and " + std::to_string(usable_processors()) +
+                   " can be used; use fewer, or --bind-to none",
+               kExitUsage};
+}
+
+std::optional<Error> bind(HostPlan& plan, const RunOptions& options) {
+  const Binding binding = options.binding;
   if (binding == Binding::kNone) return {};
+  const bool one_has_several =
+      std::any_of(options.programs.begin(), options.programs.end(),
+                  [](const ProgramOptions& p) { return p.processors_each.has_value(); });
+  if (one_has_several) return bind_each(options.programs, plan);
   if (binding == Binding::kAuto) {
     plan.bindings = processor_each(plan.ranks);
     return {};
@@ -142,6 +165,7 @@ Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks,
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   program.path = path.value();
+  program.identity = identity_of(program.path);
   const std::string trouble = certain_trouble(options.command[0], program.path);
   if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
   if (!identify) return program;
@@ -161,6 +185,9 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   plan.checkpoint_directory = options.checkpoint_directory;
   plan.faults = options.kills;
   plan.snapshots = options.snapshots;
+  if (!options.events_path.empty()) {
+    plan.heartbeat_ns = static_cast<std::uint64_t>(options.heartbeat_s * 1e9);
+  }
   for (const ProgramOptions& each : options.programs) {
     const std::uint32_t its_ranks = options.programs.size() > 1 ? *each.ranks : ranks;
     auto program = make_program(each, its_ranks, !plan.checkpoint_directory.empty());
@@ -180,7 +207,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
-  if (const auto error = bind(plan, options.binding)) return *error;
+  if (const auto error = bind(plan, options)) return *error;
   return plan;
 }
 
@@ -240,6 +267,7 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;
+  plans.job.verbose = options.verbose;
   plans.job.events_path = options.events_path;
   plans.job.lib_directory = plans.host.lib_directory;
   for (const Program& program : plans.host.programs) {
@@ -264,13 +292,6 @@ void warn(const RunOptions& options) {
   }
 }
 
-std::optional<Error> restrict_processors(const RunOptions& options) {
-  if (!options.processors) return {};
-  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) == 0) return {};
-  return Error{std::string("--cpu-set: none of these processors can be used: ") +
-               error_text(errno)};
-}
-
 std::string processors_text(const cpu_set_t& set) {
   std::string text;
   for (int first = 0; first < CPU_SETSIZE; ++first) {
@@ -282,6 +303,25 @@ std::string processors_text(const cpu_set_t& set) {
     first = last;
   }
   return text;
+}
+
+std::optional<Error> restrict_processors(const RunOptions& options) {
+  if (!options.processors) return {};
+  cpu_set_t usable, before, missing;
+  CPU_ZERO(&before);
+  sched_getaffinity(0, sizeof before, &before);
+  const auto refused = [](const cpu_set_t& those, const std::string& why) {
+    return Error{"--cpu-set: " + processors_text(those) + " cannot be used here; " + why};
+  };
+  const std::string usual = "without it ranks may use " + processors_text(before);
+  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) != 0) {
+    return refused(*options.processors, usual);
+  }
+  CPU_ZERO(&usable);
+  sched_getaffinity(0, sizeof usable, &usable);
+  CPU_XOR(&missing, &usable, &*options.processors);
+  if (CPU_COUNT(&missing) == 0) return {};
+  return refused(missing, usual);
 }
 
 void report_bindings(const HostPlan& plan) {
@@ -437,6 +477,7 @@ Inherited prepare_process(std::uint32_t ranks) {
   }
   sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // what is too large cannot be written, and that is said
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 
   constexpr rlim_t kDescriptorsOfARank = 8;
@@ -446,6 +487,26 @@ Inherited prepare_process(std::uint32_t ranks) {
       std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
   setrlimit(RLIMIT_NOFILE, &wider);
   return inherited;
+}
+
+// Counts what is open in this process.
+rlim_t open_descriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator all("/proc/self/fd", error);
+  return static_cast<rlim_t>(std::distance(begin(all), end(all)));
+}
+
+// Before the first process is started: what cannot be accepted later could not even be told.
+std::optional<Error> check_descriptors(std::uint32_t ranks) {
+  constexpr rlim_t kOfARank = 4;  // its output, its connection and its process
+  constexpr rlim_t kOfAJob = 20;  // what the agent opens, and what is open while a rank is started
+  const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= needed) return {};
+  return Error{"ulimit -n " + std::to_string(limit.rlim_cur) + " is too low: ftrun needs " +
+               std::to_string(needed) + " descriptors for " + std::to_string(ranks) +
+               (ranks == 1 ? " rank" : " ranks") + "; raise it, or use fewer ranks"};
 }
 
 }  // namespace
@@ -464,6 +525,7 @@ int run_job(const RunOptions& options) {
   }
 
   plans.host.inherited = prepare_process(plans.host.ranks);
+  if (const auto error = check_descriptors(plans.host.ranks)) return fail(*error);
   Lifeline lifeline;
   plans.host.lifeline = lifeline.path();
   auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
@@ -472,6 +534,7 @@ int run_job(const RunOptions& options) {
   Directory directory;
   if (const auto error = open_directory(options, plans.host, lifeline, directory))
     return fail(*error);
+  guardian->remove_parts_on_death(options.checkpoint_directory);
   auto segment = make_segment(options, plans);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = begin(options, plans.host, directory, segment.value())) {

@@ -77,7 +77,8 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
   std::string value;
   unsigned missing = t.values;
   if (word.size() > name.size()) {
-    if (t.values != 1) return usage(name + " takes no value behind =");
+    const bool may_have_one = t.values == 0 && t.ours.empty();
+    if (t.values != 1 && !may_have_one) return usage(name + " takes no value behind =");
     value = word.substr(name.size() + 1);
     if (value.empty()) return usage(name + ": its value is empty");
     missing = 0;
@@ -87,9 +88,11 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
     if (taken == 0 && words[i].empty()) return usage(name + ": its value is empty");
     value += (taken > 0 ? "=" : "") + words[i];
   }
+  const std::string given = name + (value.empty() ? "" : " " + value);
+  if (t.refused) return usage(given + ": not an option of ftrun; " + std::string(t.notice));
   if (!t.notice.empty()) {
-    result.notices.push_back(name + (value.empty() ? "" : " " + value) +
-                             " has no effect: " + std::string(t.notice));
+    result.notices.push_back(given + (t.ours.empty() ? " has no effect: " : ": ") +
+                             std::string(t.notice));
   }
   if (t.ours.empty()) return {};
   const bool is_long = t.ours.starts_with("--");
@@ -203,10 +206,74 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   return {};
 }
 
-Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
+Result<std::uint32_t> parse_processors_each(const std::string& option, const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && text.size() <= 4 && std::stoul(text) >= 1 && std::stoul(text) <= CPU_SETSIZE) {
+    return static_cast<std::uint32_t>(std::stoul(text));
+  }
+  return usage(option + " " + text + ": not a number of processors for each rank");
+}
+
+// --map-by ppr:2:node:pe=4, slot:PE=2, core: what it says of ranks and their processors on one
+// host; the rest says where ranks go, and they are numbered in their order.
+std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& notices) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= raw.mapping.size();) {
+    const std::size_t end = std::min(raw.mapping.find_first_of(":,", at), raw.mapping.size());
+    parts.push_back(raw.mapping.substr(at, end - at));
+    at = end + 1;
+  }
+  const bool on_node = parts.size() >= 3 && parts[0] == "ppr" && parts[2] == "node";
+  if (on_node) raw.on_each_host = parts[1];
+  if (parts[0] == "ppr" && !on_node && raw.ranks.empty()) {
+    return usage("--map-by " + raw.mapping + ": say how many ranks there are with -n");
+  }
+  bool whole = on_node;
+  for (const std::string& part : parts) {
+    if (!part.starts_with("pe=") && !part.starts_with("PE=")) continue;
+    raw.processors_each = part.substr(3);
+    whole = whole || parts.size() == 2;
+  }
+  if (!whole) {
+    notices.push_back("--map-by " + raw.mapping +
+                      (raw.processors_each.empty() ? "" : " but for pe") +
+                      " has no effect: ranks of one host are numbered in their order; --bind-to "
+                      "says where they run");
+  }
+  return {};
+}
+
+// mpirun's -c is the number of ranks, srun's that of processors for each of them.
+void read_c(RawProgram& raw, std::vector<std::string>& notices) {
+  if (raw.ranks.empty() && raw.on_each_host.empty() && getenv("SLURM_NTASKS") == nullptr) {
+    raw.ranks = raw.c;
+    notices.push_back("-c " + raw.c +
+                      " without -n is the number of ranks, as under mpirun; srun's "
+                      "-c is --cpus-per-task");
+  } else {
+    raw.processors_each = raw.c;
+  }
+}
+
+Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
+                                      std::vector<std::string>& notices) {
   ProgramOptions program;
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
+  if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
+    return usage("--nodes " + raw.nodes +
+                 ": there is one host only so far; leave it out, and say "
+                 "with -n how many ranks run on it");
+  }
+  if (!raw.mapping.empty()) {
+    if (const auto error = read_mapping(raw, notices)) return *error;
+  }
+  if (!raw.c.empty()) read_c(raw, notices);
+  if (!raw.processors_each.empty()) {
+    const auto each = parse_processors_each("--cpus-per-rank", raw.processors_each);
+    if (!each.ok()) return each.error();
+    program.processors_each = each.value();
+  }
   const auto in_file = ranks_of_file(raw.host_file);
   if (!in_file.ok()) return in_file.error();
   const auto in_list = ranks_of_list(raw.hosts);
@@ -217,7 +284,8 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command) {
     if (!ranks.ok()) return ranks.error();
     if (program.ranks && ranks.value() > *program.ranks) {
       return usage("-n " + text + " with " + std::to_string(*program.ranks) +
-                   " on each host: there is one host only so far");
+                   " on each host: there is one host only so far (the number of hosts, srun's "
+                   "-N, is --nodes)");
     }
     program.ranks = ranks.value();
   }
@@ -285,6 +353,12 @@ Result<Command> finish(Raw& raw) {
       {"auto", "none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"});
   if (!binding.ok()) return binding.error();
   o.binding = static_cast<Binding>(binding.value());
+  const bool by_processors = o.binding <= Binding::kCore;
+  for (const ProgramOptions& program : o.programs) {
+    if (!program.processors_each || by_processors) continue;
+    return usage("--bind-to " + raw.binding +
+                 " beside --cpus-per-rank: both say where ranks run; leave one out");
+  }
   if (const auto error = finish_output(raw, o)) return *error;
   const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"stop", "warn"});
   if (!divergence.ok()) return divergence.error();
@@ -297,6 +371,14 @@ Result<Command> finish(Raw& raw) {
     const auto timeout = parse_timeout_s(raw.timeout);
     if (!timeout.ok()) return timeout.error();
     o.timeout_s = timeout.value();
+  }
+  if (!raw.heartbeat.empty()) {
+    char* end = nullptr;
+    o.heartbeat_s = std::strtod(raw.heartbeat.c_str(), &end);
+    if (*end != '\0' || !(o.heartbeat_s >= 1e-3) || !(o.heartbeat_s <= 1e9)) {
+      return usage("--heartbeat " + raw.heartbeat + ": not a time; give seconds from 0.001 on");
+    }
+    if (o.events_path.empty()) return usage("--heartbeat: say where with --events FILE");
   }
   if (o.resume && o.checkpoint_directory.empty()) {
     return usage("--resume: say where with --checkpoint-dir DIR");
@@ -369,7 +451,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
     return from_cli(error);
   }
   if (parts.value().command.empty()) return usage("there is no program behind :");
-  return finish_program(raw, std::move(parts.value().command));
+  return finish_program(raw, std::move(parts.value().command), notices);
 }
 
 // Of several programs each says its ranks.
@@ -412,7 +494,7 @@ Result<Command> parse_run(int argc, const char* const* argv) {
   if (words.value().command.empty()) {
     return usage("there is no program to run; write ftrun -n 4 PROGRAM ARGUMENTS");
   }
-  auto first = finish_program(raw.first, std::move(words.value().command));
+  auto first = finish_program(raw.first, std::move(words.value().command), words.value().notices);
   if (!first.ok()) return first.error();
   raw.options.programs.push_back(std::move(first.value()));
   raw.options.notices = std::move(words.value().notices);

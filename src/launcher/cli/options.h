@@ -26,6 +26,7 @@ struct ProgramOptions {
   std::vector<std::pair<std::string, std::optional<std::string>>>
       exports;  // -x; no value: inherited
   std::string working_directory;
+  std::optional<std::uint32_t> processors_each;  // for each of its ranks
 };
 
 struct RunOptions {
@@ -55,7 +56,9 @@ struct RunOptions {
   std::vector<KillOrder> kills;
   std::string events_path;
   bool core_dumps = false;
+  double heartbeat_s = 10;
   bool quiet = false;
+  bool verbose = false;
   std::vector<std::string> notices;  // what was passed over
 };
 

@@ -17,6 +17,10 @@ struct RawProgram {
   std::string host_file;
   std::vector<std::string> exports;
   std::string working_directory;
+  std::string processors_each;
+  std::string mapping;  // --map-by
+  std::string nodes;
+  std::string c;  // ranks, or processors_each
 };
 struct Raw {
   RunOptions options;
@@ -34,6 +38,7 @@ struct Raw {
   std::string standard_input;
   std::string processors;
   std::string timeout;
+  std::string heartbeat;
   bool no_restart = false;
   bool ignored = false;
 };

@@ -10,6 +10,18 @@ constexpr std::string_view kOrder =
 constexpr std::string_view kNoPmi = "ranks find each other through ftrun alone";
 constexpr std::string_view kNoDaemons = "there are no daemons to be found elsewhere";
 constexpr std::string_view kAlways = "ranks may be more than processors";
+constexpr std::string_view kOneHost = "all ranks run on this host";
+constexpr std::string_view kGpus =
+    "every rank sees every GPU; programs choose one by their rank, or -x CUDA_VISIBLE_DEVICES=0 "
+    "does";
+constexpr std::string_view kAllocation = "ftrun asks for no allocation; it uses the one it runs in";
+constexpr std::string_view kMemory = "ftrun limits no memory; the allocation does, or ulimit -v";
+constexpr std::string_view kCount = "-n says how many ranks there are, --bind-to where they run";
+constexpr std::string_view kFiles =
+    "write > FILE behind the command, or --output-filename DIR for files of each rank";
+constexpr std::string_view kTorch = "--torch sets torch.distributed's variables";
+constexpr std::string_view kTorchPlace =
+    "--torch sets 127.0.0.1 and 29500; -x MASTER_ADDR=... and -x MASTER_PORT=... set others";
 constexpr std::string_view kNoComponents = "there are no components to choose";
 
 constexpr Translation kTranslations[] = {
@@ -29,7 +41,8 @@ constexpr Translation kTranslations[] = {
     {"-oversubscribe", "--oversubscribe"},
     {"-allow-run-as-root", "--allow-run-as-root"},
     // The number of ranks
-    {"-c", "-n", 1},
+    {"-pernode", "--npernode=1"},
+    {"--pernode", "--npernode=1"},
     {"--ntasks", "-n", 1},
     {"--ntasks-per-node", "--npernode", 1},
     {"-N", "--npernode", 1},
@@ -43,7 +56,30 @@ constexpr Translation kTranslations[] = {
     {"-machinefile", "--hostfile", 1},
     {"--machinefile", "--hostfile", 1},
     {"-f", "--hostfile", 1},
+    {"--nproc_per_node", "--npernode", 1, kTorch},
+    {"--nproc-per-node", "--npernode", 1, kTorch},
+    {"--nnodes", "--nodes", 1},
+    {"--nodelist", "--host", 1},
+    {"-w", "--host", 1},
+    // Processors of each rank
+    {"--cpus-per-task", "--cpus-per-rank", 1},
+    {"-cpus-per-rank", "--cpus-per-rank", 1},
+    {"--cpus-per-proc", "--cpus-per-rank", 1},
+    {"-cpus-per-proc", "--cpus-per-rank", 1},
     // MPICH and Slurm
+    {"--chdir", "--wdir", 1},
+    {"-D", "--wdir", 1},
+    {"--max_restarts", "--max-restarts", 1},
+    {"--disable-recovery", "--no-restart"},
+    {"--enable-recovery", ""},
+    {"--unbuffered", ""},
+    {"-u", ""},
+    {"--overcommit", ""},
+    {"-O", ""},
+    {"--overlap", ""},
+    {"--standalone", ""},
+    {"--no_python", ""},
+    {"--no-python", ""},
     {"-l", "--tag-output"},
     {"--label", "--tag-output"},
     {"-prepend-rank", "--tag-output"},
@@ -71,10 +107,67 @@ constexpr Translation kTranslations[] = {
     {"-prefix", "", 1, kNoDaemons},
     {"--nooversubscribe", "", 0, kAlways},
     {"-nooversubscribe", "", 0, kAlways},
-    {"--map-by", "", 1, kOrder},
-    {"-map-by", "", 1, kOrder},
+    {"-map-by", "--map-by", 1},
     {"--rank-by", "", 1, kOrder},
     {"-rank-by", "", 1, kOrder},
+    {"--bynode", "", 0, kOrder},
+    {"-bynode", "", 0, kOrder},
+    {"--byslot", "", 0, kOrder},
+    {"-byslot", "", 0, kOrder},
+    {"--npersocket", "", 1, kCount},
+    {"-npersocket", "", 1, kCount},
+    {"--ntasks-per-socket", "", 1, kCount},
+    {"--ntasks-per-core", "", 1, kCount},
+    {"--distribution", "", 1, kOrder},
+    {"--cpu-bind", "", 1, "--bind-to says where ranks run"},
+    {"--hint", "", 1, "--bind-to says where ranks run"},
+    {"--nolocal", "", 0, kOneHost},
+    {"-nolocal", "", 0, kOneHost},
+    {"--preload-binary", "", 0, kOneHost},
+    {"--node_rank", "", 1, kOneHost},
+    {"--node-rank", "", 1, kOneHost},
+    {"--xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
+    {"-xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
+    {"--kill-on-bad-exit", "", 0,
+     "a death that cannot be repaired ends the job; --no-restart: any"},
+    {"-K", "", 0, "a death that cannot be repaired ends the job; --no-restart: any"},
+    {"--gpus", "", 1, kGpus},
+    {"-G", "", 1, kGpus},
+    {"--gpus-per-task", "", 1, kGpus},
+    {"--gpus-per-node", "", 1, kGpus},
+    {"--gpu-bind", "", 1, kGpus},
+    {"--gres", "", 1, kGpus},
+    {"--mem", "", 1, kMemory},
+    {"--mem-per-cpu", "", 1, kMemory},
+    {"--partition", "", 1, kAllocation},
+    {"-p", "", 1, kAllocation},
+    {"--account", "", 1, kAllocation},
+    {"-A", "", 1, kAllocation},
+    {"--qos", "", 1, kAllocation},
+    {"--exclusive", "", 0, kAllocation},
+    {"--time", "", 1, "--timeout SECONDS ends a job"},
+    {"-t", "", 1, "--timeout SECONDS ends a job"},
+    {"--export", "", 1, "ranks have all variables of ftrun; -x NAME=VALUE sets one"},
+    {"--rdzv_backend", "", 1, kNoPmi},
+    {"--rdzv-backend", "", 1, kNoPmi},
+    {"--rdzv_endpoint", "", 1, kNoPmi},
+    {"--rdzv-endpoint", "", 1, kNoPmi},
+    {"--rdzv_id", "", 1, kNoPmi},
+    {"--rdzv-id", "", 1, kNoPmi},
+    {"--master_addr", "", 1, kTorchPlace},
+    {"--master-addr", "", 1, kTorchPlace},
+    {"--master_port", "", 1, kTorchPlace},
+    {"--master-port", "", 1, kTorchPlace},
+    // What would be missed
+    {"-o", "", 1, kFiles, true},
+    {"--output", "", 1, kFiles, true},
+    {"-e", "", 1, kFiles, true},
+    {"--error", "", 1, kFiles, true},
+    {"-i", "", 1, "write < FILE behind the command", true},
+    {"--input", "", 1, "write < FILE behind the command", true},
+    {"--multi-prog", "", 0, "write -n 1 PROGRAM : -n 3 OTHER", true},
+    {"--app", "", 1, "write -n 1 PROGRAM : -n 3 OTHER", true},
+    {"-configfile", "", 1, "write -n 1 PROGRAM : -n 3 OTHER", true},
 };
 
 }  // namespace

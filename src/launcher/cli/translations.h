@@ -10,8 +10,9 @@ struct Translation {
   std::string_view theirs;
   std::string_view ours;  // empty: it has no meaning here, and is passed over
   unsigned values = 0;    // words that follow it; two of them become one, NAME=VALUE
-  // Why it is passed over, where a user would expect it to do something; empty: nothing is lost.
+  // What the user is told: why it is passed over, or what it is here; empty: nothing is lost.
   std::string_view notice = {};
+  bool refused = false;  // the job would not do what is asked for; the notice says what to write
 };
 
 std::span<const Translation> translations();

@@ -1,11 +1,16 @@
 #include "launcher/inspect/inspect.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
 #include "launcher/base/grammar.h"
 #include "launcher/inspect/symbolizer.h"
@@ -109,8 +114,8 @@ class TextPrinter : public JournalVisitor {
   void rank(const RankFacts& r) override {
     out_("rank " + std::to_string(r.rank) + ": " + counted(r.incarnations, "incarnation") + ", " +
          counted(r.communicators, "communicator") + ", " + counted(r.operations, "operation") +
-         ", " + counted(r.messages, "message") + " sent, " + std::to_string(r.observation_bytes) +
-         " bytes of observations, " + size_text(r.journal_bytes) + "\n");
+         ", " + counted(r.messages, "message") + " sent, " + counted(r.observation_bytes, "byte") +
+         " of observations, " + size_text(r.journal_bytes) + "\n");
     out_("rank " + std::to_string(r.rank) + " " + recovery_text(r.recovery) + "\n");
     for (const VersionFacts& v : r.versions) {
       out_("version " + std::to_string(v.number) + " of rank " + std::to_string(r.rank) +
@@ -176,7 +181,7 @@ class JsonPrinter : public JournalVisitor {
 
   void job(const JournalFacts& j) override {
     Json json = {
-        {"kind", "job"},    {"format", 1},        {"file", path_},    {"job", hexadecimal(j.job)},
+        {"kind", "job"},    {"format", 2},        {"file", path_},    {"job", hexadecimal(j.job)},
         {"ranks", j.ranks}, {"deaths", j.deaths}, {"bytes", j.bytes}, {"at_limit", j.full}};
     json["started"] = seconds(j.started_wall_ns);
     json["goes_back_to"] = word_for(j.goes_back_to);
@@ -280,12 +285,46 @@ class JsonPrinter : public JournalVisitor {
   const std::string& path_;
 };
 
+// The segment that a kept journal holds: what was not written is zero.
+class Segment {
+ public:
+  explicit Segment(const JournalParts& journal) : bytes_(journal.segment_bytes) {
+    void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return;
+    base_ = static_cast<char*>(p);
+    for (const JournalPart& part : journal.parts) {
+      memcpy(base_ + part.at, part.bytes.data(), part.bytes.size());
+    }
+  }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment() {
+    if (base_ != nullptr) munmap(base_, bytes_);
+  }
+  // Null: there is no memory.
+  const char* base() const { return base_; }
+
+ private:
+  std::size_t bytes_;
+  char* base_ = nullptr;
+};
+
 std::optional<Error> print_file(const std::string& path, const InspectOptions& options,
                                 const DescribeSite& describe) {
   const auto file = MappedFile::open(path);
   if (!file.ok()) return file.error();
   if (options.files.size() > 1 && !options.json) std::printf("%s:\n", one_line(path).c_str());
-  return print_journal(path, file.value().bytes(), options, describe,
+  const auto journal = parts_of(file.value().bytes());
+  if (!journal) {
+    return Error{path + " is no journal that --keep of this version has written, or is damaged"};
+  }
+  const Segment segment(*journal);
+  if (segment.base() == nullptr) {
+    return Error{path + ": cannot map " + size_text(journal->segment_bytes) + ": " +
+                 error_text(errno)};
+  }
+  return print_journal(path, {segment.base(), journal->segment_bytes}, options, describe,
                        [](const std::string& text) { std::fputs(text.c_str(), stdout); });
 }
 

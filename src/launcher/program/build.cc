@@ -2,10 +2,12 @@
 
 #define XXH_INLINE_ALL
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "launcher/base/file.h"
 #include "launcher/inspect/symbols_libdw.h"
+#include "launcher/program/elf.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -30,6 +32,23 @@ std::string build_id_of(const std::string& path, const std::string& library_dire
 }
 
 }  // namespace
+
+ProgramIdentity identity_of(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  ProgramIdentity identity = {info.st_dev, info.st_ino, info.st_size, info.st_mtim, {}};
+  if (const auto file = MappedFile::open(path); file.ok()) {
+    const std::string_view id = build_id_in(file.value().bytes());
+    identity.build_id = hexadecimal(reinterpret_cast<const std::uint8_t*>(id.data()), id.size());
+  }
+  return identity;
+}
+
+bool is_same(const ProgramIdentity& then, const ProgramIdentity& now) {
+  if (!then.build_id.empty() && !now.build_id.empty()) return then.build_id == now.build_id;
+  return then.device == now.device && then.file == now.file && then.bytes == now.bytes &&
+         then.written.tv_sec == now.written.tv_sec && then.written.tv_nsec == now.written.tv_nsec;
+}
 
 Result<std::string> build_of(const std::string& path, const std::string& library_directory) {
   const auto file = MappedFile::open(path);

@@ -1,11 +1,27 @@
 // Which build of a program a file is.
 #pragma once
 
+#include <sys/types.h>
+#include <time.h>
+
 #include <string>
 
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {
+
+// The program that lay at a path at some time.
+struct ProgramIdentity {
+  dev_t device = 0;
+  ino_t file = 0;
+  off_t bytes = 0;
+  timespec written = {};
+  std::string build_id;  // as its linker wrote it; empty: none
+};
+// Of a file that cannot be read: all zero.
+ProgramIdentity identity_of(const std::string& path);
+// By build id; where one has none, it must be the same file, not written since.
+bool is_same(const ProgramIdentity& then, const ProgramIdentity& now);
 
 // "build-id 4f3c…" of the file at `path`, as its linker wrote it; of one that has none (a script,
 // a program linked without) "hash 81d0…" of all its bytes (XXH3, 128 bits). libdw is loaded here,

@@ -122,6 +122,26 @@ bool has_windows_line_end(std::string_view image) {
   return image.starts_with("#!") && image.substr(0, image.find('\n')).ends_with('\r');
 }
 
+std::string_view build_id_in(std::string_view image) {
+  constexpr std::string_view kGnu("GNU", 4);
+  const auto header = header_of(image);
+  for (unsigned i = 0; header && i < header->e_phnum; ++i) {
+    const auto p = read_at<Elf64_Phdr>(image, header->e_phoff + i * sizeof(Elf64_Phdr));
+    if (!p || p->p_type != PT_NOTE || p->p_offset > image.size()) continue;
+    std::string_view notes = image.substr(p->p_offset, p->p_filesz);
+    while (const auto note = read_at<Elf64_Nhdr>(notes, 0)) {
+      const std::uint64_t id_at = sizeof *note + (std::uint64_t{note->n_namesz} + 3) / 4 * 4;
+      const std::uint64_t end = id_at + (std::uint64_t{note->n_descsz} + 3) / 4 * 4;
+      if (end > notes.size()) break;
+      if (note->n_type == NT_GNU_BUILD_ID && notes.substr(sizeof *note, note->n_namesz) == kGnu) {
+        return notes.substr(id_at, note->n_descsz);
+      }
+      notes.remove_prefix(end);
+    }
+  }
+  return {};
+}
+
 std::vector<std::string> imports_of(std::string_view image) {
   constexpr std::size_t kMostSymbol = 4096;
   const auto header = header_of(image);

@@ -30,6 +30,9 @@ bool has_windows_line_end(std::string_view image);
 // The symbols that such an image leaves to others, in the order of its table.
 std::vector<std::string> imports_of(std::string_view image);
 
+// The build id that the linker wrote into such an image; empty: none.
+std::string_view build_id_in(std::string_view image);
+
 // True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
 // libmpi.so.40, or Fortran bindings for such a one.
 bool is_foreign_mpi(std::string_view soname);

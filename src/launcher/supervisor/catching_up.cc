@@ -53,8 +53,8 @@ std::optional<CatchingUp::Line> CatchingUp::looked(std::uint32_t rank, std::uint
     line.text += "before its first MPI operation";
   } else {
     const std::uint64_t done = std::min(ordinal, r.known);
-    line.text += count_text(done) + " of " + count_text(r.known) +
-                 (r.known == 1 ? " operation (" : " operations (") +
+    line.text += (done == 0 ? "before operation #1" : "at operation #" + count_text(done)) +
+                 " of #" + count_text(r.known) + " (" +
                  std::to_string(static_cast<int>(100 * share(done, r.known))) + " %)";
   }
   if (line.left_ns) line.text += ", " + rough_text(*line.left_ns) + " left";

@@ -138,6 +138,8 @@ int EventLog::open_fifo() {
 std::string EventLog::to_line(Record& record) {
   record.text = sites_.expanded(record.text);
   if (record.position) record.position->site = sites_.expanded(record.position->site);
+  record.fault.site = sites_.expanded(record.fault.site);
+  for (std::string& frame : record.fault.stack) frame = sites_.expanded(frame);
   if (record.summary) {
     for (Summary::Place& place : record.summary->places) place.site = sites_.expanded(place.site);
   }

@@ -69,16 +69,17 @@ std::string place_text(const Summary::Place& p) {
 }  // namespace
 
 void Losses::died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, const Position& at,
-                  bool restarted) {
+                  const Fault& fault, bool restarted) {
   ++sum_.deaths;
   sum_.restarts += restarted;
-  const std::string where = where_text(at);
+  const std::string where = fault.site.empty() ? where_text(at) : "in the program";
+  const std::string& site = fault.site.empty() ? at.site : fault.site;
   const auto same = std::find_if(sum_.places.begin(), sum_.places.end(), [&](const auto& p) {
     return p.cause.same_as(cause) && p.cause.oom == cause.oom && p.where == where &&
-           place_in(p.site) == place_in(at.site);
+           place_in(p.site) == place_in(site);
   });
   if (same == sum_.places.end()) {
-    sum_.places.push_back({cause, where, at.site, 1, {{rank, 1}}});
+    sum_.places.push_back({cause, where, site, 1, {{rank, 1}}});
   } else {
     ++same->deaths;
     ++same->ranks[rank];

@@ -16,7 +16,7 @@ class Losses {
 
   // restarted: it is started again; else its death ends the job.
   void died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, const Position& at,
-            bool restarted);
+            const Fault& fault, bool restarted);
   // It has caught up, and what it went on from; or it will not.
   void is_back(std::uint32_t rank, std::uint64_t at_ns,
                std::optional<RecoveryPoint::Kind> from = {});

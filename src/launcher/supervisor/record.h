@@ -30,6 +30,13 @@ std::string to_text(const Cause& cause);
 // What a shell would report: the exit code, or 128 + signal; 1 if not known.
 int exit_code_of(const Cause& cause);
 
+// What a process has said of the signal that ended it.
+struct Fault {
+  std::string text;                // "address 0x10 is not mapped"; may be empty
+  std::string site;                // the program's, as in Position; empty: nothing was said
+  std::vector<std::string> stack;  // "#0 SITE", "#1 to #2 in Rejoin"; the innermost first
+};
+
 // Where a rank stands in its own program order.
 struct Position {
   std::uint64_t context = 0;
@@ -79,6 +86,14 @@ struct Totals {
   std::uint64_t journal_peak_bytes = 0;
   std::uint64_t snapshots = 0;         // that were kept for a time, of all ranks
   std::uint64_t snapshot_cost_ns = 0;  // of the rank that they cost most
+  std::uint64_t exposed_ns = 0;        // the longest that a rank went without a newer one
+};
+
+// How far a job is protected at one moment.
+struct Protection {
+  std::uint64_t snapshots = 0;      // so far
+  std::uint64_t oldest_ns = 0;      // the age of the oldest of the ranks' newest ones
+  std::uint32_t ranks_without = 0;  // that run and have none
 };
 
 // What deaths have cost a job.
@@ -86,7 +101,7 @@ struct Summary {
   struct Place {
     Cause cause;
     std::string where;                             // "in Allreduce"
-    std::string site;                              // as in Position, of the first
+    std::string site;                              // as in Position, of the first; or of a Fault
     std::uint32_t deaths = 0;                      // of the same cause at the same place
     std::map<std::uint32_t, std::uint32_t> ranks;  // deaths of each
   };
@@ -121,6 +136,7 @@ struct Record {
   std::int64_t pid = 0;  // 0 = none
   std::optional<Position> position = {};
   std::optional<Cause> cause = {};
+  Fault fault = {};  // with `cause`
   std::optional<std::uint64_t> replayed_operations = {};
   std::optional<double> took_ms = {};
   std::optional<Recovery> recovery = {};
@@ -130,6 +146,7 @@ struct Record {
   std::optional<Summary> summary = {};
   std::shared_ptr<const JobFacts> job = {};
   std::optional<Totals> totals = {};
+  std::optional<Protection> protection = {};
   std::optional<int> code = {};
   std::string text = {};
   std::optional<std::uint64_t> checkpoint = {};  // its number

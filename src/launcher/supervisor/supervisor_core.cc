@@ -22,6 +22,12 @@ std::string at_site(const Position& position) {
   return position.site.empty() ? "" : " at " + position.site;
 }
 
+// " at crash.c:12::step: address 0x10 is not mapped"; empty: nothing is known of it.
+std::string fault_text(const Fault& fault) {
+  if (fault.site.empty()) return {};
+  return ", at " + fault.site + (fault.text.empty() ? "" : ": " + fault.text);
+}
+
 std::string memory_text(const Cause& cause) {
   return !cause.oom || cause.peak_bytes == 0
              ? ""
@@ -30,6 +36,14 @@ std::string memory_text(const Cause& cause) {
 
 // What is worth a word beside the whole: not what nobody would see in it.
 bool is_notable(std::uint64_t part_ns, std::uint64_t whole_ns) { return part_ns * 100 >= whole_ns; }
+
+std::string protection_text(const Totals& totals) {
+  if (totals.snapshots == 0) return "no images of ranks were made";
+  return count_text(totals.snapshots) + (totals.snapshots == 1 ? " image" : " images") +
+         " of ranks, at most " + duration_text(totals.snapshot_cost_ns) +
+         " of a rank's time; a rank went at most " + duration_text(totals.exposed_ns) +
+         " without a newer one";
+}
 
 std::string times(std::uint32_t n) {
   return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
@@ -107,6 +121,10 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
     case Kind::kImagesWritten:
     case Kind::kCommitted:
       on_saved(e);
+      break;
+    case Kind::kSnapshot:
+    case Kind::kHeartbeat:
+      on_protected(e);
       break;
     case Kind::kCatchingUp:
       on_catching_up(e);
@@ -210,7 +228,7 @@ void SupervisorCore::on_ended(const Event& e) {
 void SupervisorCore::on_death(const Event& e) {
   Rank& r = ranks_[e.rank];
   const std::string why = objection(r, e);
-  losses_.died(e.rank, e.at_ns, e.cause, e.position, why.empty());
+  losses_.died(e.rank, e.at_ns, e.cause, e.position, e.fault, why.empty());
   if (why.empty()) {
     r.state = State::kStarting;
     act(Action::Kind::kRespawn, e.rank);
@@ -220,6 +238,7 @@ void SupervisorCore::on_death(const Event& e) {
   Record& line = record("death", e);
   line.pid = pid;
   line.cause = e.cause;
+  line.fault = e.fault;
   line.position = e.position;
   line.replayed_operations = e.position.replayed;
   const bool catching_up = r.incarnation > 0 && !e.position.live;
@@ -227,7 +246,9 @@ void SupervisorCore::on_death(const Event& e) {
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
     const int code = exit_code_of(e.cause);
-    stop(e, code == 0 ? kExitFailure : code, what + at_site(e.position) + "; " + why);
+    stop(e, code == 0 ? kExitFailure : code,
+         what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why);
+    tell_stack(r, e, Action::Kind::kTell);
     return;
   }
   ++r.incarnation;
@@ -241,8 +262,16 @@ void SupervisorCore::on_death(const Event& e) {
   r.died_at_ns = r.started_at_ns = e.at_ns;
   catching_up_.died(e.rank, e.at_ns, e.position);
   act(Action::Kind::kNews, e.rank,
-      what + memory_text(e.cause) + "; starting it again (" + std::to_string(restarts(r)) + " of " +
-          std::to_string(policy_.max_restarts) + ")");
+      what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
+          std::to_string(restarts(r)) + " of " + std::to_string(policy_.max_restarts) + ")");
+  tell_stack(r, e, Action::Kind::kNews);
+}
+
+// Once, if it dies like that again.
+void SupervisorCore::tell_stack(Rank& r, const Event& e, Action::Kind how) {
+  if (r.told_stack == e.fault.stack) return;
+  r.told_stack = e.fault.stack;
+  for (const std::string& frame : e.fault.stack) act(how, e.rank, "  " + frame);
 }
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
@@ -329,6 +358,16 @@ void SupervisorCore::on_saved(const Event& e) {
   line.stopped_ns = e.replay_ns;
 }
 
+void SupervisorCore::on_protected(const Event& e) {
+  const bool is_snapshot = e.kind == Event::Kind::kSnapshot;
+  record(is_snapshot ? "snapshot" : "heartbeat", e, false).protection = {
+      e.value, e.took_ns, static_cast<std::uint32_t>(e.code)};
+  if (!is_snapshot || std::exchange(told_protected_, true)) return;
+  act(Action::Kind::kDetail, 0,
+      "every rank has an image of its process, " + duration_text(e.at_ns) +
+          " after the start: from now on one that dies goes on from its newest image");
+}
+
 void SupervisorCore::on_all_over(const Event& e) {
   if (losses_.any()) {
     const Summary sum = losses_.at_end(e.at_ns, e.totals);
@@ -337,6 +376,7 @@ void SupervisorCore::on_all_over(const Event& e) {
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
     for (const std::string& line : lines) act(Action::Kind::kNews, 0, line);
   }
+  act(Action::Kind::kDetail, 0, protection_text(e.totals));
   act(Action::Kind::kFinish);
   actions_.back().code = exit_code_;
 }

@@ -48,19 +48,23 @@ struct Event {
     kInitialized,
     kLive,       // value = operations replayed; from, replay_ns
     kFinalized,  // position, replay_ns
-    kEnded,      // cause, position; the whole process tree is dead and its output read. text: why
-                 // its past cannot be repeated, if so
-    kAbort,      // code; text: what is wrong and where; empty: not told
-    kLost,       // text: perhaps why. The rank died, and there is nothing left to start it from
-    kDiverged,   // text: a replay went where its past did not; the rank does not go on
+    kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
+                // why its past cannot be repeated, if so
+    kAbort,     // code; text: what is wrong and where; empty: not told
+    kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
+    kDiverged,  // text: a replay went where its past did not; the rank does not go on
     kLimit,
     kNotice,         // text
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
                      // stopped
-    kCommitted,      // value = a checkpoint that all ranks have made
-    kCatchingUp,     // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,     // text = soname
-    kUnfired,        // text = the --kill; after the last rank ended
+    // value = images so far; took_ns = age of the oldest of the newest ones; code = ranks that
+    // have none
+    kSnapshot,    // since the last, every rank has made one
+    kHeartbeat,   // some time has passed
+    kCommitted,   // value = a checkpoint that all ranks have made
+    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
+    kForeignAbi,  // text = soname
+    kUnfired,     // text = the --kill; after the last rank ended
     // Every rank waits, and none is left that could wake another. text: empty, or the replay that
     // stands still because it does not do the same again.
     kDeadlock,
@@ -78,6 +82,7 @@ struct Event {
   std::string text = {};
   Cause cause = {};
   Position position = {};
+  Fault fault = {};
   RecoveryPoint from = {};      // what the rank went on from
   std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
   Totals totals = {};           // kAllOver
@@ -92,6 +97,7 @@ struct Action {
     kReport,   // print where every rank stands
     kNews,     // text for the user; silenced by --quiet
     kTell,     // text for the user
+    kDetail,   // text for the user, with -v
     kRecord,   // record for the event log
     kFinish,   // ftrun exits with `code`
   };
@@ -126,6 +132,7 @@ class SupervisorCore {
     bool faulted = false;
     Cause fault = {};  // of its newest death by a fault
     Position fault_at = {};
+    std::vector<std::string> told_stack = {};
     std::int64_t pid = 0;
   };
 
@@ -139,6 +146,7 @@ class SupervisorCore {
   void on_initialized(const Event& event);
   void on_ended(const Event& event);
   void on_death(const Event& event);
+  void tell_stack(Rank& rank, const Event& event, Action::Kind how);
   void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
   void on_abort(const Event& event);
   void on_signal(const Event& event);
@@ -148,6 +156,7 @@ class SupervisorCore {
   void on_unfired(const Event& event);
   void on_catching_up(const Event& event);
   void on_saved(const Event& event);
+  void on_protected(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
@@ -167,6 +176,7 @@ class SupervisorCore {
   bool stopping_ = false;
   bool interrupted_ = false;
   bool journal_full_ = false;
+  bool told_protected_ = false;
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;

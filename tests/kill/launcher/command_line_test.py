@@ -143,8 +143,22 @@ class CommandLine(LauncherTest):
         limit = f"ulimit -n 64; exec '{OPTIONS.ftrun}' -n 100 sleep 10"
         done = subprocess.run(["sh", "-c", limit], capture_output=True, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, rb"^rejoin: cannot start rank \d+, sleep \(pipe\): "
-                                      rb"Too many open files.*\n$")
+        self.assertRegex(done.stderr, rb"^rejoin: ulimit -n 64 is too low: ftrun needs \d+ descriptors "
+                                      rb"for 100 ranks; raise it, or use fewer ranks\n$")
+
+    def test_every_limit_on_descriptors_has_a_reason(self):
+        for limit in range(8, 56, 3):
+            command = f"ulimit -n {limit}; exec '{OPTIONS.ftrun}' -n 3 '{OPTIONS.fake}' init op finalize"
+            done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=LIMIT_S)
+            if done.returncode != 0:
+                self.assertRegex(done.stderr, rb"^rejoin: (ulimit -n \d+ is too low: |.*Too many open files)")
+
+    def test_no_file_may_be_written(self):
+        command = f"ulimit -f 0; exec '{OPTIONS.ftrun}' -n 2 true"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, rb"^rejoin: cannot make shared memory: File too large \(ulimit -f "
+                                      rb"limits it; raise that to unlimited: it is sparse\)\n$")
 
     def test_a_full_journal_directory(self):
         if os.geteuid() != 0:
@@ -199,6 +213,25 @@ class OtherLaunchers(LauncherTest):
         done = self.ftrun("-n", 1, "--torch", "sh", "-c", show,
                           env=dict(os.environ, MASTER_PORT="1234"))
         self.assertEqual(done.out, "0 0 1 127.0.0.1 1234\n")
+
+    def test_processors_of_each_rank(self):
+        here = sorted(os.sched_getaffinity(0))
+        if len(here) < 2:
+            self.skipTest("needs two processors")
+        done = self.ftrun("-n", 1, "-c", 2, "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+        self.assertEqual((done.code, done.err), (0, ""))
+        shown = done.out.split()[1].replace("-", ",").split(",")
+        self.assertEqual([int(shown[0]), int(shown[-1])], here[:2])
+        done = self.ftrun("-n", len(here), "--cpus-per-task", 2, "true")
+        self.assertEqual(done.code, 2)
+        self.assertEqual(done.err, f"rejoin: --cpus-per-rank: {len(here)} ranks need {2 * len(here)} processors, and "
+                                   f"{len(here)} can be used; use fewer, or --bind-to none\n")
+
+    def test_processors_that_are_not_there(self):
+        done = self.ftrun("--cpu-set", "0,1000-1001", "true")
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.err, r"^rejoin: --cpu-set: (0,)?1000-1001 cannot be used here; without it "
+                                   r"ranks may use [0-9,-]+\n$")
 
     def test_as_many_ranks_as_the_batch_system_was_asked_for(self):
         done = self.ftrun("echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
@@ -306,7 +339,7 @@ class OtherLaunchers(LauncherTest):
             self.assertEqual(done.out.split()[-1], done.err.split()[-1], what)
         done = self.ftrun("-n", 1, "--cpu-set", 1000, "true")
         self.assertEqual(done.code, 1)
-        self.assertRegex(done.err, "^rejoin: --cpu-set: none of these processors can be used.*\n$")
+        self.assertRegex(done.err, "^rejoin: --cpu-set: 1000 cannot be used here; without it ranks may use [0-9,-]+\n$")
 
     def test_events_on_standard_output(self):
         done = self.ftrun("-n", 1, "--events", "-", "true")
@@ -437,8 +470,8 @@ class Journal(LauncherTest):
         done = self.fake(2, "init", "op:3", "0/kill:9@0", "finalize", flags=["--keep", "-q"])
         self.assertEqual(done.code, 0, done.err)
         [journal] = self.kept()
-        self.assertRegex(done.err, rf"{os.path.basename(journal)} \(\d+ KiB on disk, sparse\)")
-        self.assertLess(os.stat(journal).st_blocks * 512, 64 << 20)
+        self.assertRegex(done.err, rf"{os.path.basename(journal)} \(\d+ KiB\); ")
+        self.assertLess(os.stat(journal).st_size, 1 << 20)
         shown = self.ftrun("inspect", journal)
         self.assertEqual(shown.code, 0, shown.err)
         self.assertRegex(shown.out, r"^job [0-9a-f]{16}: 2 ranks, 1 death,")
@@ -452,10 +485,20 @@ class Journal(LauncherTest):
         self.fake(1, "init", "op", "finalize", flags=["--keep"])
         [journal] = self.kept()
         with open(journal, "r+b") as file:
-            file.truncate(1 << 20)
+            file.truncate(os.stat(journal).st_size // 2)
         done = self.ftrun("inspect", journal)
         self.assertEqual(done.code, 1)
         self.assertIn("damaged", done.err)
+
+    def test_what_is_not_used_is_not_kept(self):
+        """Of a segment of more than the largest file that file systems can hold."""
+        done = self.fake(140, "init", "op:3", "finalize", flags=["--keep", "-q", "--journal-limit", "64G"])
+        self.assertEqual(done.code, 0, done.err)
+        [journal] = self.kept()
+        self.assertLess(os.stat(journal).st_size, 8 << 20)
+        shown = self.ftrun("inspect", journal)
+        self.assertEqual(shown.code, 0, shown.err)
+        self.assertIn("\nrank 139: 1 incarnation, ", shown.out)
 
     def test_a_directory_for_the_journal(self):
         os.mkdir(self.path("d"))

@@ -2,10 +2,12 @@
 """ftrun alone: restarts, how jobs end, and what becomes of process trees."""
 
 import os
+import shutil
 import signal
+import subprocess
 import time
 
-from launcher_case import OPTIONS, LauncherTest, main, standing
+from launcher_case import LIMIT_S, OPTIONS, Finished, LauncherTest, main, standing
 
 
 class Restart(LauncherTest):
@@ -59,7 +61,7 @@ class Restart(LauncherTest):
         done = self.fake(2, "init", "op:100", "1/kill:9@0", "1/sleep:2500@1", "op", "finalize",
                          flags=["--events", "events.jsonl"])
         self.assertEqual(done.code, 0, done.err)
-        line = r"rejoin: rank 1 has been catching up for [\d.]+ s: 100 of 100 operations \(100 %\)\n"
+        line = r"rejoin: rank 1 has been catching up for [\d.]+ s: at operation #100 of #100 \(100 %\)\n"
         self.assertRegex(done.err, line)
         told = [e for e in self.events() if e["event"] == "catching_up"]
         self.assertTrue(told)
@@ -162,6 +164,36 @@ class Restart(LauncherTest):
         # Printed again by the replacement: if it differed ftrun would have said so.
         self.assertEqual(len(done.out.splitlines()), 3)
         self.assertNotIn("did not print the same", done.err)
+
+
+    def replaced(self, program, replacement, *flags):
+        """Rank 0 dies after the program's file has been replaced."""
+        process = self.start("-n", 1, *flags, program, "init", "print:begun", "op", "line", "kill:9@0",
+                             "print:done", "finalize", stdin=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"begun\n")
+        os.rename(replacement, program)
+        out, err = process.communicate(b"go on\n", timeout=LIMIT_S)
+        return Finished(process.returncode, out.decode(), err.decode())
+
+    def script(self, name):
+        return self.write_file(name, f"#!/bin/sh\nexec {OPTIONS.fake} \"$@\"\n")
+
+    def test_a_program_that_was_replaced(self):
+        done = self.replaced(self.script("program"), self.script("new"))
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.err, r"rejoin: \S*/program has been replaced since the job began, and "
+                                   r"rank 0 is to run it from main, so the job ends; ")
+        done = self.replaced(self.script("program"), self.script("new"), "--on-divergence", "warn")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertRegex(done.err, "has been replaced .*: its replay may be another one")
+
+    def test_the_same_build_again_is_no_other_program(self):
+        program, new = self.path("program"), self.path("new")
+        shutil.copy(OPTIONS.fake, program)
+        shutil.copy(OPTIONS.fake, new)
+        done = self.replaced(program, new)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertNotIn("replaced", done.err)
 
 
 class Endings(LauncherTest):
@@ -323,6 +355,16 @@ class Trees(LauncherTest):
         process.wait()
         os.kill(guardian, signal.SIGKILL)
         self.assert_nothing_left()
+
+    def test_the_end_of_the_guardian_is_told(self):
+        process = self.start("-n", 2, "sh", "-c", "echo; read line; exit 0", stdin=subprocess.PIPE)
+        process.stdout.readline()
+        guardian = self.guardian_of(process)
+        os.kill(guardian, signal.SIGKILL)
+        told = process.stderr.readline().decode()
+        self.assertRegex(told, rf"^rejoin: the guardian of this job \(process {guardian}\) has ended; the job goes on")
+        _, err = process.communicate(b"\n", timeout=LIMIT_S)
+        self.assertEqual((process.returncode, err), (0, b""))
 
     def test_ftrun_is_killed_and_a_child_hides(self):
         hidden = "setsid env -i sh -c 'echo; sleep 600' & sleep 600; true"

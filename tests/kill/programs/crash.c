@@ -1,14 +1,66 @@
 // crash HOW [rank=R] [at=K] [count=N]: rank R fails in the same way each time it has done K of N
 // operations; a crash that no restart can repair.
-//   HOW: segv  abort  exit (with code 7)  init (exits with 7 before MPI_Init)
+//   HOW: segv  abort  divide  call (of no code)  deep (the stack is full)  kill (by another
+//   process)
+//        exit (with code 7)  init (exits with 7 before MPI_Init)
+//        handled: by handlers of the program, which finds no others; nothing fails
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "program.h"
 
 static int* volatile nowhere;
 
-static void fail_by(const char* how) {
+static void (*volatile no_code)(void);
+static volatile int zero;  // always
+static sigjmp_buf back;
+
+__attribute__((noinline)) static int recurse(volatile char* above) {
+  volatile char here[4096];
+  here[0] = above[0];
+  if (zero) return 0;
+  return recurse(here) + here[0];
+}
+
+static void kill_from_outside(void) {
+  const pid_t self = getpid(), child = fork();
+  if (child == 0) _exit(kill(self, SIGSEGV));
+  for (;;) pause();
+}
+
+static void jump_back(int number) { siglongjmp(back, number); }
+
+static void handle_fault(int flags) {
+  struct sigaction seen, mine = {.sa_handler = jump_back, .sa_flags = flags};
+  stack_t stack;
+  check_i64("sigaltstack", 0, sigaltstack(NULL, &stack));
+  check_i64("a stack", SS_DISABLE, stack.ss_flags);
+  check_i64("sigaction", 0, sigaction(SIGSEGV, NULL, &seen));
+  check_i64("default", 1, seen.sa_handler == SIG_DFL);
+  check_i64("signal", 1, signal(SIGFPE, SIG_IGN) == SIG_DFL);
+  check_i64("ignored", 1, signal(SIGFPE, SIG_DFL) == SIG_IGN);
+  check_i64("sigaction", 0, sigaction(SIGSEGV, &mine, &seen));
+  check_i64("default", 1, seen.sa_handler == SIG_DFL);
+  const int number = sigsetjmp(back, 1);
+  if (number == 0) *nowhere = 1;
+  check_i64("handled", SIGSEGV, number);
+  check_i64("sigaction", 0, sigaction(SIGSEGV, &seen, NULL));
+}
+
+__attribute__((noinline)) static void fail_by(const char* how) {
   if (strcmp(how, "segv") == 0) *nowhere = 1;
   if (strcmp(how, "abort") == 0) abort();
+  if (strcmp(how, "divide") == 0) zero = 100 / zero;
+  if (strcmp(how, "call") == 0) no_code();
+  if (strcmp(how, "deep") == 0) exit(recurse((volatile char*)how));
+  if (strcmp(how, "kill") == 0) kill_from_outside();
+  if (strcmp(how, "handled") == 0) {
+    handle_fault(0);
+    return handle_fault(SA_ONSTACK);
+  }
   exit(7);
 }
 

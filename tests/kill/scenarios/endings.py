@@ -102,6 +102,56 @@ def crash_loop(t):
                 require(word in last, f"the report does not say '{word}'", result)
 
 
+FAULTS = {
+    "segv": (11, "address 0x0 is not mapped"),
+    "abort": (6, None),
+    "divide": (8, "an integer was divided by zero"),
+    "call": (11, "address 0x0 is not mapped"),
+    "deep": (11, "the stack is full (ulimit -s)"),
+}
+
+
+@scenario(how=list(FAULTS))
+def fault_report(t, how):
+    """A crash is reported where it happened, with its stack, which is shown once."""
+    number, reason = FAULTS[how]
+    result = t.run(2, "crash", how, "rank=1", "at=20")
+    require(result.code == 128 + number, f"exit code {result.code}", result)
+    place = r"\S*crash\.c:\d+::" + ("recurse" if how == "deep" else "fail_by")
+    where = rf", at {place}" + (f": {re.escape(reason)}" if reason else "")
+    died = [line for line in messages(result) if "rank 1 died" in line]
+    require(len(died) == 2, "other deaths", result)
+    for line in died:
+        require(re.search(rf"\(signal {number}, .*\) after Allreduce #20.*{where}; ", line),
+                f"'{line}' does not say '{where}'", result)
+    stack = [line for line in messages(result) if re.match(r"rejoin:   #\d+ ", line)]
+    frames = [line.split()[-1] for line in stack if "crash.c:" in line]
+    wanted = {"deep": ["recurse"], "call": ["fail_by"]}.get(how, ["fail_by", "main"])
+    require([f.split("::")[1] for f in frames][: len(wanted)] == wanted, f"{stack}", result)
+    require(len(stack) <= 16 and stack[-1].split()[1][1:] == str(len(stack) - 1), "twice", result)
+    for death in result.named("death"):
+        require(re.search(place, death["fault"]["site"]), f"{death}", result)
+        require(len(death["fault"]["stack"]) == len(stack), f"{death}", result)
+    require(stack and messages(result).index(stack[0]) == messages(result).index(died[0]) + 1,
+            "the stack is elsewhere", result)
+
+
+@scenario()
+def fault_from_outside(t):
+    """A signal that another process has sent is no fault of the program."""
+    result = t.run(2, "crash", "kill", "rank=1", "at=20")
+    require(result.code == SEGV, f"exit code {result.code}", result)
+    require(not any("fault" in death for death in result.named("death")), "a fault", result)
+
+
+@scenario()
+def faults_that_are_handled(t):
+    """A program's own handlers see the faults, and neither our handler nor our stack."""
+    for flags in ([], ["--snapshots", "0.001"], ["--libc-recording", "off"]):
+        t.undisturbed(2, "crash", "handled", "at=20", flags=flags)
+    t.recovers(2, "crash", "handled", "at=20", kills=[Kill(1, 30), Kill(0, 25)])
+
+
 @scenario()
 def crash_loop_after_a_kill(t):
     """A kill from outside between two crashes does not hide that they are the same."""

@@ -60,6 +60,9 @@ class Place:
         while (left := processes_with(self.mark)) and not beside:
             require(time.monotonic() < end_s, f"left behind: {left}", result)
             time.sleep(0.01)
+        if os.path.isdir(self.sets) and not beside:
+            parts = [name for name in os.listdir(self.sets) if name.endswith(".part")]
+            require(not parts, f"left behind: {parts}", result)
         return result
 
     def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
@@ -329,6 +332,22 @@ def written_images_while_written(t, who):
         require_whole(where, result, expected, n)
         parts = [name for name in os.listdir(where.sets) if name.endswith(".part")]
         require(not parts, f"left behind: {parts}", result)
+
+
+@scenario(how=["SIGKILL", "SIGTERM"])
+def an_interrupted_set(t, how):
+    """A set that is being written when ftrun ends leaves nothing half written."""
+    with place(t) as where:
+
+        def interfere(job):
+            where.whole(job, 1)
+            begun = lambda: any(name.endswith(".part") for name in os.listdir(where.sets))
+            job.until(begun, "a set is being written")
+            job.process.send_signal(getattr(signal, how))
+
+        where.run(2, "frozen", "messages", "steps=900", "pause_us=5000", "resident=48",
+                  interfere=interfere)
+        require(sets_in(where.sets), "no set", where.sets)
 
 
 # -------------------------------------------------------------------------------------------- refusals
