@@ -147,6 +147,12 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
 std::string certain_trouble(const std::string& name, const std::string& path) {
   const auto image = MappedFile::open(path);
   if (!image.ok()) return {};
+  for (const std::string& soname : needed_of(image.value().bytes())) {
+    if (!soname.starts_with("libtsan.so")) continue;
+    return name +
+           " is instrumented by ThreadSanitizer, which leaves no addresses for the journal: "
+           "compile it without -fsanitize=thread";
+  }
   switch (kind_of(image.value().bytes())) {
     case ElfKind::kStatic:
       return name +

@@ -108,7 +108,7 @@ class CommandLine(LauncherTest):
                          flags=["--libc-recording", "off"])
         self.assertRegex(done.out, r"REJOIN_LIBC_RECORDING=off\nLD_PRELOAD=[^:]*/libmpi.so.40\n")
         done = self.fake(1, "env:LD_PRELOAD", env=dict(os.environ, LD_PRELOAD="libm.so.6"))
-        self.assertRegex(done.out, r"=[^:]*/librejoin_libc.so:[^:]*/libmpi.so.40:libm.so.6\n")
+        self.assertRegex(done.out, r"=libm.so.6:[^:]*/librejoin_libc.so:[^:]*/libmpi.so.40\n")
 
     def test_binding(self):
         done = self.ftrun("-n", 2, "--bind-to", "core", "sh", "-c",
