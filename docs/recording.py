@@ -3,43 +3,65 @@
 
     docs/recording.py [--build BUILD]
 
-The run is a real one, of examples/jacobi; only the prompt is drawn, and paths begin at the checkout.
+The run is a real one, of Debian's LAMMPS as it is; only the prompt is drawn.
 """
 
 import argparse
 import html
 import os
-import shlex
 import subprocess
+import tempfile
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COMMAND = "ftrun -n 4 --snapshots 0.1 --kill 2@3000 --kill 0@5000 jacobi -s 6000 -e 0 -n 400"
+COMMAND = "ftrun -n 4 --snapshots 0.1 --kill 2@3000 --kill 0@9000 lmp -in in.melt | sed -un '/^Step/,/^Loop/p'"
 COLUMNS, LINE, CHARACTER, MARGIN = 112, 18, 8.0, 14
+INPUT = """
+units           lj
+atom_style      atomic
+lattice         fcc 0.8
+region          all block 0 10 0 10 0 10
+create_box      1 all
+create_atoms    1 box
+mass            1 1.0
+velocity        all create 2.5 4711 loop geom
+pair_style      lj/cut 2.4
+pair_coeff      1 1 1.0 1.0
+neighbor        0.4 bin
+fix             move all nve
+thermo          500
+run             1500
+"""
 
 
 def record(build):
     """Returns the lines that the command prints."""
-    words = shlex.split(COMMAND)
     environment = dict(os.environ, PATH=f"{build}/bin:{os.environ['PATH']}")
-    done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=300, check=True)  # fmt: skip
-    here = os.path.dirname(HERE) + os.sep  # of whoever records it
-    return [f"$ {COMMAND}", *done.stdout.replace(here, "").splitlines()]
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "in.melt"), "w", encoding="utf-8") as script:
+            script.write(INPUT)
+        done = subprocess.run(["bash", "-c", COMMAND], cwd=directory, env=environment, text=True, timeout=300,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              check=True)  # fmt: skip
+    return [f"$ {COMMAND}", *done.stdout.splitlines()]
+
+
+def colour_of(line):
+    return "#7fd17f" if line.startswith("$") else "#f0c674" if line.startswith("rejoin:") else "#e0e0e0"
 
 
 def wrapped(lines):
+    """Yields lines that fit, each with the colour of the whole one."""
     for line in lines:
-        yield from textwrap.wrap(line, COLUMNS, subsequent_indent="    ") or [""]
+        for part in textwrap.wrap(line, COLUMNS, subsequent_indent="    ") or [""]:
+            yield part, colour_of(line)
 
 
 def svg(lines):
     lines = list(wrapped(lines))
     width, height = COLUMNS * CHARACTER + 2 * MARGIN, len(lines) * LINE + 2 * MARGIN
     rows = []
-    for number, line in enumerate(lines):
-        colour = "#7fd17f" if line.startswith("$") else "#e0e0e0"
-        colour = "#f0c674" if line.startswith(("rejoin:", "    ")) else colour
+    for number, (line, colour) in enumerate(lines):
         y = MARGIN + number * LINE + 13
         rows.append(f'<text x="{MARGIN}" y="{y}" fill="{colour}" xml:space="preserve">{html.escape(line)}</text>')
     return "\n".join([

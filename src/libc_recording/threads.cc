@@ -48,7 +48,7 @@ constinit pid_t* first_id = nullptr;
 
 [[gnu::constructor]] void note_first() {
   int* cleared = nullptr;
-  if (prctl(PR_GET_TID_ADDRESS, &cleared) != 0)
+  if (prctl(PR_GET_TID_ADDRESS, &cleared, 0, 0, 0) != 0)
     return;  // the kernel lacks CONFIG_CHECKPOINT_RESTORE
   first = pthread_self();
   first_id = cleared;

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "journal/snapshot_cost.h"
+#include "journal/valgrind.h"
 #include "journal/waiting.h"
 #include "libc_recording/file_log.h"
 #include "libc_recording/observations.h"
@@ -45,6 +46,7 @@ using wire::MessageType;
 constexpr std::size_t kHelperStackBytes = 64 * 1024;
 constexpr std::size_t kProbePages = 16;
 constexpr const char* kTooOldKernel = "runs on a kernel that is too old for it";
+constexpr const char* kUnderValgrind = "runs under valgrind, whose own state a clone would share";
 
 // --- What the kernel does not hand on to a clone
 
@@ -75,10 +77,10 @@ constexpr const char* kOomScore = "/proc/self/oom_score_adj";
 
 // False: this kernel does not tell.
 bool read_kernel(Kernel* k) {
-  prctl(PR_GET_NAME, k->name);
+  prctl(PR_GET_NAME, k->name, 0, 0, 0);
   read_text(kOomScore, k->oom_score_adj, sizeof k->oom_score_adj);
   return syscall(SYS_get_robust_list, 0, &k->robust_list, &k->robust_bytes) == 0 &&
-         prctl(PR_GET_TID_ADDRESS, &k->thread_id) == 0;
+         prctl(PR_GET_TID_ADDRESS, &k->thread_id, 0, 0, 0) == 0;
 }
 
 // The C library goes on with the thread id that it knows: by that one mutexes in the program's
@@ -152,6 +154,7 @@ class Freezer final : public engine::ProcessImage {
     begun_ns_ = processor_ns();
     char why[400];
     if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
+    if (journal::runs_under_valgrind()) return refuse(number, kUnderValgrind);
     if (!read_kernel(&kernel_)) return refuse(number, kTooOldKernel);
     if (!can_be_cloned(why, sizeof why) ||
         !files_.note(rank_.host().agent_socket(), why, sizeof why) || !can_move(why, sizeof why) ||
@@ -170,8 +173,10 @@ class Freezer final : public engine::ProcessImage {
       snprintf(why, size, "has no memory for the stack of a clone");
       return false;
     }
-    if (!read_kernel(&kernel_)) {
-      snprintf(why, size, "%s", kTooOldKernel);
+    const char* impossible = journal::runs_under_valgrind() ? kUnderValgrind : nullptr;
+    if (impossible == nullptr && !read_kernel(&kernel_)) impossible = kTooOldKernel;
+    if (impossible != nullptr) {
+      snprintf(why, size, "%s", impossible);
       return false;
     }
     if (cannot_move_) return say_cannot_move(why, size);

@@ -18,6 +18,7 @@
 #include "engine/transport/shm/memory.h"
 #include "journal/layout.h"
 #include "journal/system_call.h"
+#include "journal/valgrind.h"
 #include "wire/messages.h"
 
 namespace rejoin::recovery {
@@ -63,6 +64,13 @@ struct {
 
 alignas(Attachment) std::byte attachment_memory[sizeof(Attachment)];
 Attachment* attachment = nullptr;
+
+// From memcheck.
+struct {
+  const std::byte* records;
+  std::size_t record_bytes;
+  std::byte* arena;
+} hidden;
 
 void* map_at(std::uintptr_t address, std::size_t bytes, int flags, int fd) {
   void* hint = reinterpret_cast<void*>(address);
@@ -158,19 +166,45 @@ void advise(void* base, std::uint64_t bytes) {
   const auto address = reinterpret_cast<long>(base), length = static_cast<long>(bytes);
   journal::system_call(SYS_madvise, address, length, MADV_DONTFORK);
   journal::system_call(SYS_madvise, address, length, MADV_DONTDUMP);
+  // Futexes, of which memcheck reports all, are in front.
+  const std::uint64_t front = engine::header_of(static_cast<std::byte*>(base))->first_region;
+  hidden.records = static_cast<std::byte*>(base) + front;
+  hidden.record_bytes = bytes - front;
+  journal::hide_from_memcheck(hidden.records, hidden.record_bytes);
 }
 
 bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bool format) {
   void* base = map_at(kSegmentAddress, bytes, MAP_SHARED, segment);
   void* memory = map_at(kArenaAddress, kArenaBytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (base == MAP_FAILED || memory == MAP_FAILED) return false;
+  if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
   advise(base, bytes);
   madvise(memory, kArenaBytes, MADV_DONTDUMP);
-  if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
+  journal::hide_from_memcheck(memory, kArenaBytes);
+  hidden.arena = static_cast<std::byte*>(memory);
   engine::advise_segment(static_cast<std::byte*>(base), rank);
   attachment = new (attachment_memory)
       Attachment(static_cast<std::byte*>(base), rank, socket, static_cast<std::byte*>(memory));
   return true;
+}
+
+// Memcheck takes reports that are disabled at the end for an oversight. Runs in forked children,
+// too, which have no segment.
+[[gnu::destructor]] void end_hiding() {
+  if (attachment == nullptr || !journal::runs_under_valgrind()) return;
+  journal::report_to_memcheck(hidden.records, hidden.record_bytes);
+  journal::report_to_memcheck(hidden.arena, kArenaBytes);
+  // The program's memory may be known by an attribute alone. Most of what the arena has handed out
+  // was never written to.
+  constexpr std::size_t kPage = 4096, kAtOnce = 1024;
+  unsigned char resident[kAtOnce];
+  std::byte* const end = hidden.arena + attachment->arena.used_bytes();
+  for (std::byte* at = hidden.arena; at < end; at += kAtOnce * kPage) {
+    if (mincore(at, kAtOnce * kPage, resident) != 0) return;
+    for (std::size_t page = 0; page < kAtOnce; ++page) {
+      if ((resident[page] & 1) != 0) journal::show_to_memcheck(at + page * kPage, kPage);
+    }
+  }
 }
 
 // What other launchers tell a process: how many of them there are.

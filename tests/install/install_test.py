@@ -5,6 +5,7 @@ and the Python module. Run one theme: install_test.py --build BUILD ... Prefix
 
 import argparse
 import glob
+import json
 import os
 import re
 import shlex
@@ -185,9 +186,30 @@ class Prefix(InstallTest):
         job.kill()
         out, _ = job.communicate(timeout=LIMIT_S)
         self.assertEqual((job.returncode, out), (-9, ""))
+        self.check_inspect(ftrun)
         again, err = self.succeeds(ftrun, "-n", 2, *often, "--resume", *program)
         self.assertIn("going on from", err)
         self.assertEqual(again, expected)
+
+    def check_inspect(self, ftrun):
+        """What it says of the sets in the directory, and of one that is damaged."""
+        shown, _ = self.succeeds(ftrun, "inspect", "sets")
+        self.assertRegex(shown, r"images-\d+\.rejoin: set \d+, 2 ranks, \d+ \w+, cut at \S+ \S+, \d+ s ago\n")
+        self.assertRegex(shown, r"\n    program   loop, build build-id [0-9a-f]+\n")
+        self.assertRegex(shown, r"\n    image-1 +\d+ KiB, checksum right\n")
+        self.assertIn("--resume  can go on from it here\n", shown)
+        shutil.copytree(self.path("sets"), self.path("damaged"))
+        for image in glob.glob(self.path("damaged", "images-*.rejoin", "image-0")):
+            with open(image, "r+b") as file:
+                file.seek(5000)
+                file.write(b"other")
+        done = subprocess.run([ftrun, "inspect", "--json", "damaged"], cwd=self.directory, check=False,
+                              capture_output=True, text=True)  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no whole set", done.stderr)
+        for line in done.stdout.splitlines():
+            self.assertEqual({file["name"]: file["fault"] for file in json.loads(line)["files"]}["image-0"],
+                             "has a wrong checksum")  # fmt: skip
 
     def test_man_pages_and_completion(self):
         prefix = self.install("prefix")

@@ -140,23 +140,26 @@ std::string read_set(const std::string& directory, std::uint64_t number, ImageSe
   return complete ? "" : "has not as many images as ranks";
 }
 
+// Empty: nothing is wrong with the file.
+std::string fault_of_file(const ImageSet& set, const ImageSet::File& file) {
+  auto mapped = MappedFile::open(set.path + "/" + file.name);
+  const std::string_view bytes = mapped.ok() ? mapped.value().bytes() : std::string_view();
+  if (bytes.size() < file.bytes) return "is cut off";
+  const bool same =
+      bytes.size() == file.bytes && XXH3_64bits(bytes.data(), bytes.size()) == file.sum;
+  return same ? "" : "has a wrong checksum";
+}
+
 std::string fault_of_files(const ImageSet& set) {
   for (const ImageSet::File& f : set.files) {
-    auto mapped = MappedFile::open(set.path + "/" + f.name);
-    const std::string_view bytes = mapped.ok() ? mapped.value().bytes() : std::string_view();
-    if (bytes.size() < f.bytes) return "is damaged: " + f.name + " is cut off";
-    if (bytes.size() != f.bytes || XXH3_64bits(bytes.data(), bytes.size()) != f.sum) {
-      return "is damaged: " + f.name + " has a wrong checksum";
-    }
+    const std::string fault = fault_of_file(set, f);
+    if (!fault.empty()) return "is damaged: " + f.name + " " + fault;
   }
   return {};
 }
 
-// Why this job does not go on from it here; empty: it may.
-std::string objection(const ImageSet& set, const CheckpointOwner& owner,
-                      const std::string& library_directory) {
-  std::string why = refusal(set.path, set.owner, owner);
-  if (!why.empty()) return why;
+// Why no job goes on from it here; empty: one may.
+std::string objection_here(const ImageSet& set, const std::string& library_directory) {
   const std::string lacks = lacking(set.machine, machine_mark());
   if (!lacks.empty()) {
     return "--resume: " + set.path + " was written on a machine with " + lacks +
@@ -175,6 +178,13 @@ std::string objection(const ImageSet& set, const CheckpointOwner& owner,
            "cannot be given again";
   }
   return {};
+}
+
+// Why this job does not go on from it here; empty: it may.
+std::string objection(const ImageSet& set, const CheckpointOwner& owner,
+                      const std::string& library_directory) {
+  const std::string why = refusal(set.path, set.owner, owner);
+  return why.empty() ? objection_here(set, library_directory) : why;
 }
 
 bool write_all(int fd, const void* data, std::size_t bytes) {
@@ -303,6 +313,26 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
     return set;
   }
   return Error{"--resume: there is no whole set of images in " + directory};
+}
+
+std::vector<FoundImageSet> image_sets_in(const std::string& directory,
+                                         const std::string& library_directory) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(directory, error);
+  std::vector<FoundImageSet> found;
+  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
+    FoundImageSet& one = found.emplace_back();
+    one.fault = read_set(absolute, number, &one.set);
+    one.set.path = path_in(absolute, number, kSuffix);
+    one.set.number = number;
+    if (!one.fault.empty()) continue;
+    for (const ImageSet::File& f : one.set.files) {
+      one.file_faults.push_back(fault_of_file(one.set, f));
+    }
+    one.fault = fault_of_files(one.set);
+    one.objection = objection_here(one.set, library_directory);
+  }
+  return found;
 }
 
 // --- Writing

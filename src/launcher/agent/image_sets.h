@@ -84,6 +84,17 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
                                   const std::string& library_directory,
                                   std::vector<std::string>& notices);
 
+// What `ftrun inspect` shows of one.
+struct FoundImageSet {
+  ImageSet set;                          // with a fault perhaps only its path and number
+  std::string fault;                     // empty: it is whole; else the predicate of a sentence
+  std::vector<std::string> file_faults;  // by file of the set; empty: its checksum is right
+  std::string objection;                 // why it cannot be resumed here; empty: it can
+};
+// All with their names, the newest first. Reads every byte of them.
+std::vector<FoundImageSet> image_sets_in(const std::string& directory,
+                                         const std::string& library_directory);
+
 // Writes sets in a thread of its own, at the lowest priority: all but the images, which write
 // themselves. Removes what a writer that was killed has left half written. One set at a time.
 class ImageSetWriter {

@@ -508,11 +508,15 @@ Result<Command> parse_run(int argc, const char* const* argv) {
 }
 
 Result<Command> parse_inspect(int argc, const char* const* argv) {
-  CLI::App app("ftrun inspect - print the journals of a job that was run with --keep");
+  CLI::App app(
+      "ftrun inspect - print the journals of a job that was run with --keep, or sets of written "
+      "images");
   InspectOptions options;
   app.name("ftrun inspect");
   app.set_help_flag("-h,--help", "print this");
-  app.add_option("FILE", options.files, "rejoin-JOB.journal; several are printed in turn")
+  app.add_option(
+         "FILE", options.files,
+         "rejoin-JOB.journal, or the directory of --checkpoint-dir; several are printed in turn")
       ->required();
   app.add_option("--rank", options.rank, "only this rank")->type_name("R");
   app.add_option("--limit", options.limit, "at most so many records of each communicator")

@@ -83,9 +83,9 @@ bool is_python(std::string_view name) {
   return name.substr(name.rfind('/') + 1).starts_with("python");
 }
 
-// The libraries that a program is linked against and that call MPI themselves.
-void add_libraries(const std::string& path, Imports& imports) {
-  for (const std::string& library : libraries_of(path)) {
+// Of a program's libraries those that call MPI themselves.
+void add_libraries(const std::vector<std::string>& libraries, Imports& imports) {
+  for (const std::string& library : libraries) {
     const auto image = MappedFile::open(library);
     if (!image.ok()) continue;
     const auto needed = needed_of(image.value().bytes());
@@ -93,6 +93,23 @@ void add_libraries(const std::string& path, Imports& imports) {
     if (library.substr(library.rfind('/') + 1).starts_with("libmpi")) continue;  // MPI's own
     imports.add(image.value().bytes());
   }
+}
+
+// The modules mpi and mpi_f08 are Open MPI's, with its libraries. True: all that it needs are
+// there.
+bool check_fortran_modules(const std::vector<std::string>& needed,
+                           const std::vector<std::string>& there) {
+  bool all = true;
+  for (const std::string& soname : needed) {
+    if (!soname.starts_with("libmpi_usempi")) continue;
+    const bool found = std::any_of(there.begin(), there.end(), [&](const std::string& library) {
+      return library.ends_with("/" + soname);
+    });
+    say("uses a Fortran module of Open MPI, whose " + soname + " it needs at run time" +
+        (found ? "" : ": it is missing (Debian's package libopenmpi3 has it)"));
+    all &= found;
+  }
+  return all;
 }
 
 int check_elf(const std::string& name, const std::string& path, std::string_view image) {
@@ -113,7 +130,9 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   Imports imports;
   imports.add(image);
   const std::string linker = interpreter_of(image);
-  if (linker.substr(linker.rfind('/') + 1).starts_with("ld-linux")) add_libraries(path, imports);
+  const bool is_glibc = linker.substr(linker.rfind('/') + 1).starts_with("ld-linux");
+  const auto libraries = is_glibc ? libraries_of(path) : std::vector<std::string>();
+  add_libraries(libraries, imports);
   if (std::find(needed.begin(), needed.end(), "libmpi_cxx.so.40") != needed.end()) {
     imports.excuse_cxx();
   }
@@ -139,7 +158,8 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
     say("can start threads: a rank of which several threads have called MPI cannot be started "
         "again, and a process with threads is not frozen (docs/fault-model.md)");
   }
-  return imports.unsupported.empty() ? 0 : kExitFailure;
+  const bool whole = !is_glibc || check_fortran_modules(needed, libraries);
+  return whole && imports.unsupported.empty() ? 0 : kExitFailure;
 }
 
 }  // namespace
@@ -147,6 +167,12 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
 std::string certain_trouble(const std::string& name, const std::string& path) {
   const auto image = MappedFile::open(path);
   if (!image.ok()) return {};
+  for (const std::string& soname : needed_of(image.value().bytes())) {
+    if (!soname.starts_with("libtsan.so")) continue;
+    return name +
+           " is instrumented by ThreadSanitizer, which leaves no addresses for the journal: "
+           "compile it without -fsanitize=thread";
+  }
   switch (kind_of(image.value().bytes())) {
     case ElfKind::kStatic:
       return name +

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/job_segment.h"
@@ -15,6 +16,7 @@
 #include "launcher/base/grammar.h"
 #include "launcher/inspect/symbolizer.h"
 #include "launcher/inspect/values.h"
+#include "launcher/inspect/written_sets.h"
 #include "launcher/program/program.h"
 
 namespace rejoin::launcher {
@@ -312,6 +314,11 @@ class Segment {
 
 std::optional<Error> print_file(const std::string& path, const InspectOptions& options,
                                 const DescribeSite& describe) {
+  std::error_code no_matter;
+  if (std::filesystem::is_directory(path, no_matter)) {
+    return print_image_sets(path, options.json,
+                            [](const std::string& text) { std::fputs(text.c_str(), stdout); });
+  }
   const auto file = MappedFile::open(path);
   if (!file.ok()) return file.error();
   if (options.files.size() > 1 && !options.json) std::printf("%s:\n", one_line(path).c_str());

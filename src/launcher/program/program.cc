@@ -107,27 +107,37 @@ std::string for_dynamic_linker(const std::string& directory) {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(kept);
 }
 
-// Our libraries, then whatever was preloaded anyway. A job inside a job preloads them once.
+bool needs_asan(const std::string& path) {
+  const auto image = MappedFile::open(path);
+  if (!image.ok()) return false;
+  const auto needed = needed_of(image.value().bytes());
+  return std::any_of(needed.begin(), needed.end(),
+                     [](const std::string& n) { return n.starts_with("libasan.so"); });
+}
+
+// `others`, then our libraries: what others define, a profiler's MPI_Send, calls ours, and not the
+// other way round. A job inside a job preloads ours once.
 Result<std::string> preload_of(const std::string& directory, bool libc_recording,
                                const std::string& others) {
-  std::string list;
+  std::string ours;
   for (const char* file : {"librejoin_libc.so", "libmpi.so.40"}) {
     if (!libc_recording && file == std::string_view("librejoin_libc.so")) continue;
     const std::string path = directory + "/" + file;
     if (access(path.c_str(), R_OK) != 0) {
       return Error{path + " is missing; it belongs to this ftrun: build or install them together"};
     }
-    list += (list.empty() ? "" : ":") + path;
+    ours += (ours.empty() ? "" : ":") + path;
   }
+  std::string list;
   for (std::size_t at = 0; at < others.size();) {
     const std::size_t end = std::min(others.find_first_of(" :", at), others.size());
     const std::string other = others.substr(at, end - at);
-    if (!other.empty() && (":" + list + ":").find(":" + other + ":") == std::string::npos) {
-      list += ":" + other;
+    if (!other.empty() && (":" + list + ours + ":").find(":" + other + ":") == std::string::npos) {
+      list += other + ":";
     }
     at = end + 1;
   }
-  return list;
+  return list + ours;
 }
 
 }  // namespace
@@ -210,10 +220,19 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
+  // AddressSanitizer stops where it is not the first library. Behind ours, which define none of its
+  // functions for memory, it works as well.
+  const ProgramOptions& mine = options.programs[program];
+  const auto file = check_program(mine.command[0], mine.working_directory);
+  if (file.ok() && needs_asan(file.value())) {
+    const std::string* given = find_variable(environment, "ASAN_OPTIONS");
+    const std::string before = given != nullptr ? given->substr(13) + ":" : "";
+    set_variable(environment, "ASAN_OPTIONS", before + "verify_asan_link_order=0");
+  }
   // Where programs that want it find libmpi_cxx.so.40: ours, not one that needs another MPI.
   const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
-  const std::string others = path != nullptr ? ":" + path->substr(16) : "";
-  set_variable(environment, "LD_LIBRARY_PATH", all.lib_directory + others);
+  const std::string paths = path != nullptr ? ":" + path->substr(16) : "";
+  set_variable(environment, "LD_LIBRARY_PATH", all.lib_directory + paths);
   // Without the second, ranks would replace compiled modules that other ranks have just read.
   for (const auto& [name, value] :
        {std::pair{"PYTHONHASHSEED", "0"}, std::pair{"PYTHONDONTWRITEBYTECODE", "1"}}) {

@@ -108,7 +108,7 @@ class CommandLine(LauncherTest):
                          flags=["--libc-recording", "off"])
         self.assertRegex(done.out, r"REJOIN_LIBC_RECORDING=off\nLD_PRELOAD=[^:]*/libmpi.so.40\n")
         done = self.fake(1, "env:LD_PRELOAD", env=dict(os.environ, LD_PRELOAD="libm.so.6"))
-        self.assertRegex(done.out, r"=[^:]*/librejoin_libc.so:[^:]*/libmpi.so.40:libm.so.6\n")
+        self.assertRegex(done.out, r"=libm.so.6:[^:]*/librejoin_libc.so:[^:]*/libmpi.so.40\n")
 
     def test_binding(self):
         done = self.ftrun("-n", 2, "--bind-to", "core", "sh", "-c",
@@ -394,6 +394,20 @@ class Preflight(LauncherTest):
         done = self.ftrun("check", program)
         self.assertEqual(done.code, 1)
         self.assertIn("where they are called: MPI_Win_create\n", done.out)
+
+    def test_the_library_of_a_fortran_module(self):
+        name = "libmpi_usempif08_test.so.40"
+        module = self.write_file("module.c", "int module;")
+        subprocess.run(["cc", "-shared", "-o", self.path(name), module, f"-Wl,-soname,{name}"], check=True)
+        program = self.compile("fortran", "int main() { return 0; }", "-Wl,--no-as-needed", self.path(name),
+                               f"-Wl,-rpath,{self.directory}")
+        done = self.ftrun("check", program)
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertIn(f"whose {name} it needs at run time\n", done.out)
+        os.remove(self.path(name))
+        done = self.ftrun("check", program)
+        self.assertEqual(done.code, 1)
+        self.assertIn(f"whose {name} it needs at run time: it is missing", done.out)
 
     def test_a_library_that_calls_mpi(self):
         mpi = self.stand_in()

@@ -1,0 +1,23 @@
+// `ftrun inspect DIRECTORY`: the sets of written images that --checkpoint-dir has made.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+// Writes what is known of each set, piece by piece to `out`: as text or, with `json`, as one object
+// a line. Never trusts the files. Errors: there is no set, or none that is whole.
+//
+//     saved/images-7.rejoin: set 7, 2 ranks, 12 MiB, cut at 2026-11-24 03:15:00, 42 s ago
+//         program   a.out 8000, build 0123456789abcdef
+//         image-0   5.8 MiB, checksum right
+//         needs     this machine's kernel and processor features, 6 files that are mapped
+//         --resume  can go on from it here
+std::optional<Error> print_image_sets(const std::string& directory, bool json,
+                                      const std::function<void(const std::string&)>& out);
+
+}  // namespace rejoin::launcher
