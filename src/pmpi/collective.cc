@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pmpi/comm.h"
 #include "pmpi/fortran.h"
+#include "pmpi/group.h"
 
 namespace rejoin::pmpi {
 
@@ -37,6 +39,15 @@ const void* Kept::copy_bytes(const void* from, std::size_t bytes) {
 
 Collective::~Collective() {
   if (text_ != nullptr) release(text_, kTextBytes);
+  if (own_ != nullptr) close(own_);
+}
+
+void Collective::separate(const char* function) {
+  constexpr std::uint32_t kPersistent = 0x80000001;  // no colour of MPI_Comm_split
+  const std::uint64_t count = count_creation(function, comm_, kPersistent);
+  const std::uint64_t id = engine::derive_context(comm_->comm->members.context, count, kPersistent);
+  own_ = is_inter(comm_) ? open_inter(comm_, id, first_group(comm_), second_group(comm_))
+                         : open_child(comm_, id, ranks_of(comm_));
 }
 
 recovery::Call Collective::call_from(const recovery::Signature& signature, const void* site) {

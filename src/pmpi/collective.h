@@ -65,6 +65,10 @@ class Collective : public recovery::Nonblocking {
   virtual void begin(const void* site) = 0;
   virtual void destroy() = 0;
 
+  // It is persistent. All members call this in the same order, and may begin it in any order among
+  // the others of the communicator (MPI 4.0, section 6.13): so it has a context of its own.
+  void separate(const char* function);
+
   // Of one that is over: MPI_SUCCESS, or the class of an error that was not raised yet.
   int code() const { return code_; }
   // Raises that error.
@@ -73,6 +77,9 @@ class Collective : public recovery::Nonblocking {
  protected:
   Collective(MPI_Comm comm, OpKind kind) : comm_(comm), kind_(kind) {}
   ~Collective();
+
+  // On which its operations run.
+  Rank::Comm& operations_comm() const { return *(own_ != nullptr ? own_ : comm_)->comm; }
 
   // As it is passed to the recovery layer: with a hint that lasts.
   recovery::Call call_from(const recovery::Signature& signature, const void* site);
@@ -85,6 +92,7 @@ class Collective : public recovery::Nonblocking {
 
  private:
   static constexpr std::size_t kTextBytes = 768;
+  MPI_Comm own_ = nullptr;  // a hidden duplicate of comm_, or none
   recovery::Hint hint_;
   int code_ = MPI_SUCCESS;
   char* text_ = nullptr;  // of the error
@@ -121,9 +129,10 @@ class PlannedCollective final : public Collective {
     call_.emplace(call_from(plan_.signature(kind_), site));
     auto& operations = context->rank->operations();
     if constexpr (Replicated<Run>) {
-      operation_.emplace(operations, *comm_->comm, *call_, run_->spec, &outcome_, true);
+      operation_.emplace(operations, operations_comm(), *call_, run_->spec, &outcome_, true);
     } else {
-      operation_.emplace(operations, *comm_->comm, *call_, run_->input, run_->input_bytes, true);
+      operation_.emplace(operations, operations_comm(), *call_, run_->input, run_->input_bytes,
+                         true);
     }
     entered(operation_->standing());
     context->rank->start(*this);
@@ -221,6 +230,7 @@ int make_planned(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
     c->destroy();
     return code;
   }
+  if (persistent) c->separate(name);
   *request = make_collective_request(comm, kind, c, persistent);
   return MPI_SUCCESS;
 }

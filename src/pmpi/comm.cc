@@ -72,11 +72,12 @@ std::uint64_t count_creation(const char* name, MPI_Comm comm, std::uint64_t colo
   Rank& rank = *context->rank;
   if (rank.loaded_version() != 0 && !context->hinted) {
     char text[320];
-    snprintf(text, sizeof text,
-             "rank %u has loaded version %llu, and cannot know how often %s was called before it: "
-             "make this communicator before the load, mark the call (rejoin_bootstrap), or use "
-             "MPI_Comm_split or MPI_Comm_create",
-             rank.rank(), static_cast<unsigned long long>(rank.loaded_version()), name);
+    snprintf(
+        text, sizeof text,
+        "rank %u has loaded version %llu, and cannot know how often %s was called before it: "
+        "call it before the load, or mark the call (rejoin_bootstrap); a communicator can also "
+        "be made by MPI_Comm_split or MPI_Comm_create",
+        rank.rank(), static_cast<unsigned long long>(rank.loaded_version()), name);
     rank.diverged(text);
   }
   GroupCreations* g = comm->creations;

@@ -57,6 +57,7 @@ struct Kernel {
   void* robust_list;
   std::size_t robust_bytes;
   int* thread_id;  // where the C library has it
+  int nice;
 };
 
 void write_text(const char* path, const char* text) {
@@ -78,6 +79,8 @@ constexpr const char* kOomScore = "/proc/self/oom_score_adj";
 // False: this kernel does not tell.
 bool read_kernel(Kernel* k) {
   prctl(PR_GET_NAME, k->name, 0, 0, 0);
+  errno = 0;
+  k->nice = getpriority(PRIO_PROCESS, 0);
   read_text(kOomScore, k->oom_score_adj, sizeof k->oom_score_adj);
   return syscall(SYS_get_robust_list, 0, &k->robust_list, &k->robust_bytes) == 0 &&
          prctl(PR_GET_TID_ADDRESS, &k->thread_id, 0, 0, 0) == 0;
@@ -490,12 +493,27 @@ class Freezer final : public engine::ProcessImage {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, kernel_.name);
     write_text(kOomScore, kernel_.oom_score_adj);
+    // Less than it is now may be refused; then it stays.
+    if (getpriority(PRIO_PROCESS, 0) != kernel_.nice) setpriority(PRIO_PROCESS, 0, kernel_.nice);
     hold_lifeline();
     char why[400];
     snprintf(why, sizeof why, "%s", reason);
+    // The journal is mapped again, which a limit that came later than its first mapping forbids.
+    rlimit addresses = {};
+    getrlimit(RLIMIT_AS, &addresses);
+    const rlimit widest = {addresses.rlim_max, addresses.rlim_max};
+    setrlimit(RLIMIT_AS, &widest);
+    if (why[0] == '\0' && addresses.rlim_max != RLIM_INFINITY) {
+      snprintf(
+          why, sizeof why,
+          "has a limit of %llu MiB of addresses (RLIMIT_AS, ulimit -v), under which the journal "
+          "cannot be mapped again",
+          static_cast<unsigned long long>(addresses.rlim_max >> 20));
+    }
     if (why[0] == '\0') files_.restore(pipes, why, sizeof why);
     const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation, why);
     if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
+    setrlimit(RLIMIT_AS, &addresses);
     recovery::renote_standard_pipes(pipes);
     for (int i = 0; i < 3; ++i) close(pipes[i]);
   }

@@ -74,6 +74,8 @@ void KernelState::note() {
   }
   umask_ = umask(0);
   umask(umask_);
+  timer_slack_ns_ = static_cast<unsigned long>(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0));
+  no_new_privileges_ = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
   const long bytes = syscall(SYS_getcwd, directory_, sizeof directory_);
   if (bytes <= 0) directory_[0] = '\0';
   asm volatile("stmxcsr %0" : "=m"(mxcsr_));
@@ -101,6 +103,9 @@ bool KernelState::give_back(const char** what) const {
     if (syscall(SYS_prlimit64, 0, i, &then, nullptr) != 0) return false;
   }
   umask(umask_);
+  prctl(PR_SET_TIMERSLACK, timer_slack_ns_, 0, 0, 0);
+  *what = "that it gains no privileges (no_new_privs)";
+  if (no_new_privileges_ && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   *what = "its working directory";
   if (chdir(directory_) != 0) return false;
   asm volatile("ldmxcsr %0" : : "m"(mxcsr_));

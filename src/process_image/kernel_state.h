@@ -41,6 +41,8 @@ class KernelState {
   AlternateStack stack_;
   rlimit limit_[RLIM_NLIMITS];
   mode_t umask_;
+  unsigned long timer_slack_ns_;
+  bool no_new_privileges_;
   char directory_[4096];
   std::uint32_t mxcsr_;
   std::uint16_t x87_;

@@ -12,18 +12,21 @@ namespace rejoin::process_image {
 // ftrun's lifeline (launcher/agent/lifeline.h).
 inline void hold_lifeline() {
   constexpr int kHighDescriptor = 899;
-  for (int fd = kHighDescriptor; fd >= 0; --fd) {
-    if (fcntl(fd, F_GETSIG) != SIGKILL) continue;
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    const int own = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (own < 0 || dup2(own, fd) != fd) return;
-    close(own);
-    fcntl(fd, F_SETSIG, SIGKILL);
-    fcntl(fd, F_SETOWN, -getpgrp());
-    fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK);
-    return;
-  }
+  int held = kHighDescriptor;
+  while (held >= 0 && fcntl(held, F_GETSIG) != SIGKILL) --held;
+  if (held < 0) return;
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", held);
+  const int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (opened < 0) return;
+  // The program may have set its limit on descriptors below the one that was held.
+  close(held);
+  int own = held;
+  while (own > opened && (fcntl(own, F_GETFD) >= 0 || dup3(opened, own, O_CLOEXEC) != own)) --own;
+  if (own != opened) close(opened);
+  fcntl(own, F_SETSIG, SIGKILL);
+  fcntl(own, F_SETOWN, -getpgrp());
+  fcntl(own, F_SETFL, O_ASYNC | O_NONBLOCK);
 }
 
 }  // namespace rejoin::process_image

@@ -15,8 +15,8 @@ struct Threading {
   const char* setting;
 };
 constexpr Threading kThreading[] = {
-    {"libgomp", "OMP_NUM_THREADS=1"},    {"libomp", "OMP_NUM_THREADS=1"},
-    {"libiomp5", "OMP_NUM_THREADS=1"},   {"libopenblas", "OPENBLAS_NUM_THREADS=1"},
+    {"libgomp", "OMP_NUM_THREADS=1"},  {"libomp", "OMP_NUM_THREADS=1"},
+    {"libiomp5", "OMP_NUM_THREADS=1"}, {"libopenblas", "OPENBLAS_NUM_THREADS=1"},
     {"libmkl_", "MKL_NUM_THREADS=1"},
 };
 

@@ -219,8 +219,7 @@ const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t 
       "checkpoint %llu of rank %u: the replay gives another global model than the first execution "
       "did; %s",
       number(version), rank,
-      stops ? "--on-divergence warn goes on nevertheless"
-            : "further differences are not shown");
+      stops ? "--on-divergence warn goes on nevertheless" : "further differences are not shown");
 }
 
 void Diagnostics::mismatch(bool earlier, std::uint32_t rank, std::uint32_t now, std::uint32_t other,

@@ -1,6 +1,6 @@
 // Conformance of the persistent collectives, which Open MPI 4.1 has as extensions: begun again and
-// again with other data, in every order of completion, beside persistent messages. With an argument
-// also what Open MPI crashes in.
+// again with other data, in other orders at each rank, in every order of completion, beside
+// persistent messages. With an argument also what Open MPI crashes in.
 
 #include <mpi.h>
 // clang-format off: mpi-ext.h needs mpi.h
@@ -67,7 +67,8 @@ static void start(int round, int count, MPI_Request* requests) {
     OK(MPI_Startall(count, requests));
     return;
   }
-  for (int i = 0; i < count; ++i) OK(MPI_Start(&requests[i]));
+  // Collectives of one communicator, in another order at every rank.
+  for (int i = 0; i < count; ++i) OK(MPI_Start(&requests[(i + check_state.rank) % count]));
 }
 
 static void complete(int round, int count, MPI_Request* requests) {

@@ -147,9 +147,9 @@ class Agent {
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
   Loop::Timer heartbeat_timer_;
-  bool makes_checkpoints_ = false;     // the program does
+  bool makes_checkpoints_ = false;  // the program does
   std::uint64_t ranks_began_ns_ = 0;
-  bool told_price_ = false;  // that the period that was asked for is dear
+  bool told_price_ = false;            // that the period that was asked for is dear
   std::vector<bool> told_not_frozen_;  // by rank
   bool told_image_taken_ = false;
   Standstill standstill_;

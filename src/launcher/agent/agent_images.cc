@@ -280,7 +280,8 @@ std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   const MemoryUse use = memory_use(pid);
   const engine::RankControl& control = *engine::control_of(segment_.base(), rank);
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
-  if (clone_ns == 0) return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
+  if (clone_ns == 0)
+    return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
   // No page is copied twice; others come and go.
   const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
   return clone_ns + copied * journal::page_copy_ns(control);
