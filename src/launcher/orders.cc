@@ -37,6 +37,7 @@ Report to_report(const Event& event) {
   totals.set_journal_peak_bytes(event.totals.journal_peak_bytes);
   totals.set_snapshots(event.totals.snapshots);
   totals.set_snapshot_cost_ns(event.totals.snapshot_cost_ns);
+  totals.set_exposed_ns(event.totals.exposed_ns);
   return report;
 }
 
@@ -70,6 +71,7 @@ std::optional<Event> to_event(const Report::Happened& h) {
   event.totals.journal_peak_bytes = h.totals().journal_peak_bytes();
   event.totals.snapshots = h.totals().snapshots();
   event.totals.snapshot_cost_ns = h.totals().snapshot_cost_ns();
+  event.totals.exposed_ns = h.totals().exposed_ns();
   return event;
 }
 

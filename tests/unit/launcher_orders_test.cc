@@ -18,7 +18,7 @@ Event full_event() {
   event.fault = {"address 0x10 is not mapped", "{3:0:2a}", {"#0 {3:0:2a}", "#1 in Rejoin"}};
   event.from = {RecoveryPoint::Kind::kCheckpoint, 3};
   event.replay_ns = std::uint64_t{1} << 41;
-  event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43};
+  event.totals = {std::uint64_t{1} << 42, 12, std::uint64_t{1} << 43, std::uint64_t{1} << 44};
   return event;
 }
 
@@ -55,6 +55,7 @@ TEST(Orders, AnEventComesBackWhole) {
   EXPECT_TRUE(back->from == event.from);
   EXPECT_EQ(back->replay_ns, event.replay_ns);
   EXPECT_EQ(back->totals.journal_peak_bytes, event.totals.journal_peak_bytes);
+  EXPECT_EQ(back->totals.exposed_ns, event.totals.exposed_ns);
   EXPECT_EQ(back->totals.snapshots, event.totals.snapshots);
   EXPECT_EQ(back->totals.snapshot_cost_ns, event.totals.snapshot_cost_ns);
 }

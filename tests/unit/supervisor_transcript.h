@@ -119,6 +119,8 @@ inline std::string to_text(const Action& a) {
       return "report";
     case Action::Kind::kNews:
       return "news: " + a.text;
+    case Action::Kind::kDetail:
+      return "detail: " + a.text;
     case Action::Kind::kTell:
       return "tell: " + a.text;
     case Action::Kind::kRecord:
@@ -132,7 +134,9 @@ inline std::string to_text(const Action& a) {
 inline void expect_transcript(const Policy& policy, const std::string& transcript) {
   SupervisorCore core(policy);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
-    for (const Action& action : core.step(parse_event(line))) out << to_text(action) << "\n";
+    for (const Action& action : core.step(parse_event(line))) {
+      if (action.kind != Action::Kind::kDetail) out << to_text(action) << "\n";
+    }
   });
 }
 

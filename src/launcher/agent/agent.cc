@@ -52,6 +52,11 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       look_timer_(loop, [this] { look_around(); }),
       snapshots_(plan_.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
+      heartbeat_timer_(loop,
+                       [this] {
+                         reporter_.happened(protection(Event::Kind::kHeartbeat));
+                         heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+                       }),
       told_not_frozen_(plan_.ranks, false),
       newest_snapshot_(plan_.ranks),
       faults_(plan_.ranks),
@@ -82,6 +87,7 @@ void Agent::order(const Order& order) {
       look_timer_.set(loop_.now_ns() + kLookEveryNs);
       snapshots_.began(loop_.now_ns());
       set_snapshot_timer();
+      if (plan_.heartbeat_ns > 0) heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
       break;
     case Order::kRespawn: {
       const std::uint32_t rank = order.respawn().rank();
@@ -177,6 +183,7 @@ void Agent::stop() {
   kill_timer_.set(loop_.now_ns() + kGraceNs);
   look_timer_.clear();
   snapshot_timer_.clear();
+  heartbeat_timer_.clear();
   cut_timer_.clear();
   carry_out(core_.stop());
 }
@@ -187,7 +194,9 @@ void Agent::idle() {
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);
+  heartbeat_timer_.clear();
   report_unfired();
+  for (std::uint32_t r = 0; r < plan_.ranks; ++r) count_exposed(r);
   Event over = event(Event::Kind::kAllOver, 0);
   over.totals = totals_;
   over.totals.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
@@ -357,6 +366,7 @@ void Agent::print_where_all_stand(bool wait_for_it) {
   if (reporter == 0) {
     sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
     print_standing(all, [this](std::uint32_t rank) { return where(rank); });
+    fputs(ages_text().c_str(), stderr);
     _exit(0);
   }
   if (reporter < 0) return;

@@ -84,6 +84,11 @@ class Agent {
   void image_lost();
   void journal_grown();
   void look_at_wakes();
+  Event protection(Event::Kind kind) const;
+  void count_exposed(std::uint32_t rank);
+  void tell_snapshot();
+  void rank_is_over(std::uint32_t rank);
+  std::string ages_text() const;
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
 
@@ -140,12 +145,15 @@ class Agent {
   Loop::Timer look_timer_;
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
+  Loop::Timer heartbeat_timer_;
   bool makes_checkpoints_ = false;     // the program does
   std::vector<bool> told_not_frozen_;  // by rank
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
-    std::uint64_t at_ns = 0;       // when the newest was whole
+    std::uint64_t at_ns = 0;       // when the newest was whole; 0: there was none
+    bool fresh = false;            // it was made since the last kSnapshot
+    bool over = false;             // the rank has finalized
     RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };

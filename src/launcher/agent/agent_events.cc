@@ -100,6 +100,7 @@ RankMessages::Calls Agent::message_calls() {
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.report = [this](Event said) {
     const bool is_back = said.kind == Event::Kind::kLive || said.kind == Event::Kind::kFinalized;
+    if (said.kind == Event::Kind::kFinalized) rank_is_over(said.rank);
     const bool from_main = said.from.kind == RecoveryPoint::Kind::kMain;
     if (is_back && from_main) said.from = newest_snapshot_[said.rank].woken;
     reporter_.happened(said);

@@ -147,11 +147,67 @@ void Agent::keep_image(const AgentAction& a) {
   outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
   if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
   engine::control_of(segment_.base(), a.rank)->kept_image.store(a.number);
+  count_exposed(a.rank);
   newest_snapshot_[a.rank].at_ns = loop_.now_ns();
+  newest_snapshot_[a.rank].fresh = true;
   if (core_.all_made_at_checkpoint()) snapshots_.half_came();
   ++totals_.snapshots;
+  tell_snapshot();
   remove_superseded_sets();
   segment_.header()->notices.fetch_add(1, std::memory_order_release);
+}
+
+// --- How far the job is protected
+
+// From its newest image, or the start of the job, until now it was without a newer one.
+void Agent::count_exposed(std::uint32_t rank) {
+  const Snapshot& s = newest_snapshot_[rank];
+  if (s.over) return;
+  totals_.exposed_ns = std::max(totals_.exposed_ns, loop_.now_ns() - s.at_ns);
+}
+
+// Once all ranks that go on have made a new one.
+void Agent::tell_snapshot() {
+  const auto waits = [](const Snapshot& s) { return !s.fresh && !s.over; };
+  if (std::any_of(newest_snapshot_.begin(), newest_snapshot_.end(), waits)) return;
+  for (Snapshot& s : newest_snapshot_) s.fresh = false;
+  reporter_.happened(protection(Event::Kind::kSnapshot));
+}
+
+void Agent::rank_is_over(std::uint32_t rank) {
+  count_exposed(rank);
+  newest_snapshot_[rank].over = true;
+}
+
+Event Agent::protection(Event::Kind kind) const {
+  Event now = event(kind, 0);
+  now.value = totals_.snapshots;
+  for (const Snapshot& s : newest_snapshot_) {
+    if (s.over) continue;
+    const auto rank = static_cast<std::uint32_t>(&s - newest_snapshot_.data());
+    if (!core_.has_image(rank)) {
+      ++now.code;
+    } else {
+      now.took_ns = std::max(now.took_ns, now.at_ns - s.at_ns);
+    }
+  }
+  return now;
+}
+
+// "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
+std::string Agent::ages_text() const {
+  constexpr std::uint32_t kMostNamed = 16;
+  if (plan_.snapshots.when == SnapshotOptions::When::kOff) return {};
+  std::string text = "rejoin: newest images:";
+  for (std::uint32_t r = 0; r < std::min(plan_.ranks, kMostNamed); ++r) {
+    const std::uint64_t age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
+    text += (r == 0 ? " rank " : ", rank ") + std::to_string(r) + " " +
+            (core_.has_image(r) ? duration_text(age_ns) + " old" : "none");
+  }
+  if (plan_.ranks <= kMostNamed) return text + "\n";
+  const Event all = protection(Event::Kind::kHeartbeat);
+  return text + "; of all the oldest " + duration_text(all.took_ns) + " old, " +
+         std::to_string(all.code) + " ranks have none\n";
 }
 
 // Those of a rank whose wrapper holds them, too. What it does not hold is made anew.

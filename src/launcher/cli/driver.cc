@@ -185,6 +185,9 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   plan.checkpoint_directory = options.checkpoint_directory;
   plan.faults = options.kills;
   plan.snapshots = options.snapshots;
+  if (!options.events_path.empty()) {
+    plan.heartbeat_ns = static_cast<std::uint64_t>(options.heartbeat_s * 1e9);
+  }
   for (const ProgramOptions& each : options.programs) {
     const std::uint32_t its_ranks = options.programs.size() > 1 ? *each.ranks : ranks;
     auto program = make_program(each, its_ranks, !plan.checkpoint_directory.empty());
@@ -264,6 +267,7 @@ Result<Plans> make_plans(const RunOptions& options) {
   plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
   plans.job.timeout_s = options.timeout_s;
   plans.job.quiet = options.quiet;
+  plans.job.verbose = options.verbose;
   plans.job.events_path = options.events_path;
   plans.job.lib_directory = plans.host.lib_directory;
   for (const Program& program : plans.host.programs) {

@@ -235,7 +235,8 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
     whole = whole || parts.size() == 2;
   }
   if (!whole) {
-    notices.push_back("--map-by " + raw.mapping + (raw.processors_each.empty() ? "" : " but for pe") +
+    notices.push_back("--map-by " + raw.mapping +
+                      (raw.processors_each.empty() ? "" : " but for pe") +
                       " has no effect: ranks of one host are numbered in their order; --bind-to "
                       "says where they run");
   }
@@ -370,6 +371,14 @@ Result<Command> finish(Raw& raw) {
     const auto timeout = parse_timeout_s(raw.timeout);
     if (!timeout.ok()) return timeout.error();
     o.timeout_s = timeout.value();
+  }
+  if (!raw.heartbeat.empty()) {
+    char* end = nullptr;
+    o.heartbeat_s = std::strtod(raw.heartbeat.c_str(), &end);
+    if (*end != '\0' || !(o.heartbeat_s >= 1e-3) || !(o.heartbeat_s <= 1e9)) {
+      return usage("--heartbeat " + raw.heartbeat + ": not a time; give seconds from 0.001 on");
+    }
+    if (o.events_path.empty()) return usage("--heartbeat: say where with --events FILE");
   }
   if (o.resume && o.checkpoint_directory.empty()) {
     return usage("--resume: say where with --checkpoint-dir DIR");

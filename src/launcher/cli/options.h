@@ -56,7 +56,9 @@ struct RunOptions {
   std::vector<KillOrder> kills;
   std::string events_path;
   bool core_dumps = false;
+  double heartbeat_s = 10;
   bool quiet = false;
+  bool verbose = false;
   std::vector<std::string> notices;  // what was passed over
 };
 

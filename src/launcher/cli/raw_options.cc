@@ -161,6 +161,11 @@ void describe_watching(CLI::App& app, Raw& raw) {
   app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
       ->type_name("FILE")
       ->group(watching);
+  app.add_option("--heartbeat", raw.heartbeat,
+                 "and how far the job is protected, so often (default:\n"
+                 "10)")
+      ->type_name("SECONDS")
+      ->group(watching);
   app.add_flag("--log-ops", o.log_ops,
                "print a line for every operation when it is over:\n"
                "[RANK] OPERATION (FILE:LINE::FUNCTION#ELEMENTxCOUNT)\n"
@@ -178,6 +183,10 @@ void describe_watching(CLI::App& app, Raw& raw) {
       ->allow_extra_args(false)
       ->group(watching);
   app.add_flag("--core-dumps", o.core_dumps, "let ranks dump core (delays recovery)")
+      ->group(watching);
+  app.add_flag("-v,--verbose", o.verbose,
+               "say when ranks are protected by images, and at the end\n"
+               "what these have cost")
       ->group(watching);
   app.add_flag("-q,--quiet", o.quiet, "say nothing about deaths and returns")->group(watching);
 }

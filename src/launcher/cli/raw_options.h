@@ -38,6 +38,7 @@ struct Raw {
   std::string standard_input;
   std::string processors;
   std::string timeout;
+  std::string heartbeat;
   bool no_restart = false;
   bool ignored = false;
 };

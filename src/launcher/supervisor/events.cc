@@ -48,6 +48,7 @@ void put_totals(Json& json, const Totals& totals) {
   json["journal_peak_bytes"] = totals.journal_peak_bytes;
   json["snapshots"] = totals.snapshots;
   json["snapshot_cost_ms"] = milliseconds(totals.snapshot_cost_ns);
+  json["longest_exposed_ms"] = milliseconds(totals.exposed_ns);
 }
 
 void put_job(Json& json, const JobFacts& job) {
@@ -128,6 +129,11 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.summary) put_summary(json, *r.summary);
   if (r.job) put_job(json, *r.job);
   if (r.totals) put_totals(json, *r.totals);
+  if (r.protection) {
+    json["snapshots"] = r.protection->snapshots;
+    json["oldest_ms"] = milliseconds(r.protection->oldest_ns);
+    json["ranks_without"] = r.protection->ranks_without;
+  }
   if (r.code) json["code"] = *r.code;
   if (r.checkpoint) json["checkpoint"] = *r.checkpoint;
   if (r.bytes) json["bytes"] = *r.bytes;

@@ -86,6 +86,14 @@ struct Totals {
   std::uint64_t journal_peak_bytes = 0;
   std::uint64_t snapshots = 0;         // that were kept for a time, of all ranks
   std::uint64_t snapshot_cost_ns = 0;  // of the rank that they cost most
+  std::uint64_t exposed_ns = 0;        // the longest that a rank went without a newer one
+};
+
+// How far a job is protected at one moment.
+struct Protection {
+  std::uint64_t snapshots = 0;      // so far
+  std::uint64_t oldest_ns = 0;      // the age of the oldest of the ranks' newest ones
+  std::uint32_t ranks_without = 0;  // that run and have none
 };
 
 // What deaths have cost a job.
@@ -138,6 +146,7 @@ struct Record {
   std::optional<Summary> summary = {};
   std::shared_ptr<const JobFacts> job = {};
   std::optional<Totals> totals = {};
+  std::optional<Protection> protection = {};
   std::optional<int> code = {};
   std::string text = {};
   std::optional<std::uint64_t> checkpoint = {};  // its number

@@ -184,6 +184,9 @@ void Supervisor::carry_out(const Action& a) {
     case Action::Kind::kNews:
       if (!plan_.quiet) tell(a.text);
       break;
+    case Action::Kind::kDetail:
+      if (plan_.verbose) tell(a.text);
+      break;
     case Action::Kind::kTell:
       tell(a.text);
       break;

@@ -21,6 +21,7 @@ namespace rejoin::launcher {
 struct JobPlan {
   Policy policy;
   std::optional<double> timeout_s;
+  bool verbose = false;
   bool quiet = false;
   std::string events_path;
   std::string lib_directory;

@@ -37,6 +37,14 @@ std::string memory_text(const Cause& cause) {
 // What is worth a word beside the whole: not what nobody would see in it.
 bool is_notable(std::uint64_t part_ns, std::uint64_t whole_ns) { return part_ns * 100 >= whole_ns; }
 
+std::string protection_text(const Totals& totals) {
+  if (totals.snapshots == 0) return "no images of ranks were made";
+  return count_text(totals.snapshots) + (totals.snapshots == 1 ? " image" : " images") +
+         " of ranks, at most " + duration_text(totals.snapshot_cost_ns) +
+         " of a rank's time; a rank went at most " + duration_text(totals.exposed_ns) +
+         " without a newer one";
+}
+
 std::string times(std::uint32_t n) {
   return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
 }
@@ -110,12 +118,12 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
     case Kind::kAllOver:
       on_all_over(e);
       break;
+    case Kind::kSnapshot:
+    case Kind::kHeartbeat:
     case Kind::kImagesWritten:
     case Kind::kCommitted:
-      on_saved(e);
-      break;
     case Kind::kCatchingUp:
-      on_catching_up(e);
+      on_progress(e);
       break;
   }
   return std::move(actions_);
@@ -334,6 +342,13 @@ void SupervisorCore::on_catching_up(const Event& e) {
   act(Action::Kind::kNews, e.rank, told->text);
 }
 
+void SupervisorCore::on_progress(const Event& e) {
+  using Kind = Event::Kind;
+  if (e.kind == Kind::kCatchingUp) return on_catching_up(e);
+  if (e.kind == Kind::kSnapshot || e.kind == Kind::kHeartbeat) return on_protected(e);
+  on_saved(e);
+}
+
 void SupervisorCore::on_saved(const Event& e) {
   if (e.kind == Event::Kind::kCommitted) {
     record("checkpoint", e, false).checkpoint = e.value;
@@ -346,6 +361,16 @@ void SupervisorCore::on_saved(const Event& e) {
   line.stopped_ns = e.replay_ns;
 }
 
+void SupervisorCore::on_protected(const Event& e) {
+  const bool is_snapshot = e.kind == Event::Kind::kSnapshot;
+  record(is_snapshot ? "snapshot" : "heartbeat", e, false).protection = {
+      e.value, e.took_ns, static_cast<std::uint32_t>(e.code)};
+  if (!is_snapshot || std::exchange(told_protected_, true)) return;
+  act(Action::Kind::kDetail, 0,
+      "every rank has an image of its process, " + duration_text(e.at_ns) +
+          " after the start: from now on one that dies goes on from its newest image");
+}
+
 void SupervisorCore::on_all_over(const Event& e) {
   if (losses_.any()) {
     const Summary sum = losses_.at_end(e.at_ns, e.totals);
@@ -354,6 +379,7 @@ void SupervisorCore::on_all_over(const Event& e) {
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
     for (const std::string& line : lines) act(Action::Kind::kNews, 0, line);
   }
+  act(Action::Kind::kDetail, 0, protection_text(e.totals));
   act(Action::Kind::kFinish);
   actions_.back().code = exit_code_;
 }

@@ -57,10 +57,14 @@ struct Event {
     kNotice,         // text
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
                      // stopped
-    kCommitted,      // value = a checkpoint that all ranks have made
-    kCatchingUp,     // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,     // text = soname
-    kUnfired,        // text = the --kill; after the last rank ended
+    // value = images so far; took_ns = age of the oldest of the newest ones; code = ranks that
+    // have none
+    kSnapshot,    // since the last, every rank has made one
+    kHeartbeat,   // some time has passed
+    kCommitted,   // value = a checkpoint that all ranks have made
+    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
+    kForeignAbi,  // text = soname
+    kUnfired,     // text = the --kill; after the last rank ended
     // Every rank waits, and none is left that could wake another. text: empty, or the replay that
     // stands still because it does not do the same again.
     kDeadlock,
@@ -93,6 +97,7 @@ struct Action {
     kReport,   // print where every rank stands
     kNews,     // text for the user; silenced by --quiet
     kTell,     // text for the user
+    kDetail,   // text for the user, with -v
     kRecord,   // record for the event log
     kFinish,   // ftrun exits with `code`
   };
@@ -150,7 +155,9 @@ class SupervisorCore {
   void on_diverged(const Event& event);
   void on_unfired(const Event& event);
   void on_catching_up(const Event& event);
+  void on_progress(const Event& event);
   void on_saved(const Event& event);
+  void on_protected(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
   // Why a death cannot be answered by a restart; empty if it can.
@@ -170,6 +177,7 @@ class SupervisorCore {
   bool stopping_ = false;
   bool interrupted_ = false;
   bool journal_full_ = false;
+  bool told_protected_ = false;
   bool somebody_initialized_ = false;
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;

@@ -453,3 +453,40 @@ def snapshots_mpi4py(t):
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
         raise Skip("no mpi4py")
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT))
+
+
+# ------------------------------------------------------------------------------- whether it is on
+
+
+@scenario()
+def protection_is_told(t):
+    """With -v two lines; events of each round and now and then; ages in the report of SIGUSR1."""
+    flags = ["-v", "--snapshots", "0.05", "--heartbeat", "0.1"]
+
+    def interfere(job):
+        job.until_event("snapshot")
+        job.process.send_signal(signal.SIGUSR1)
+        job.until(lambda: "newest images" in job.err(), "the report")
+
+    result = t.run(2, "steps", "count=1500", "pause_us=1000", flags=flags, interfere=interfere)
+    require(result.code == 0, f"exit code {result.code}", result)
+    for pattern in (
+        r"(?m)^rejoin: every rank has an image of its process, [\d.]+ m?s after the start: from now on",
+        r"(?m)^rejoin: newest images: rank 0 [\d.]+ m?s old, rank 1 [\d.]+ m?s old$",
+        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; a rank went at most "
+        r"[\d.]+ m?s without a newer one$",
+    ):
+        require(len(re.findall(pattern, result.err)) == 1, f"no '{pattern}'", result)
+    rounds, beats = result.named("snapshot"), result.named("heartbeat")
+    require(len(rounds) >= 3 and len(beats) >= 3, f"{len(rounds)}, {len(beats)}", result)
+    require(all(e["ranks_without"] == 0 and e["oldest_ms"] >= 0 for e in rounds), "a rank without", result)
+    require(beats[-1]["snapshots"] >= 2, "not counted", result)
+    require(result.events[-1]["longest_exposed_ms"] > 0, "no exposure", result)
+
+
+@scenario()
+def no_protection_is_told(t):
+    """-v of a job without images."""
+    result = t.run(2, "steps", "count=3", flags=["-v", "--snapshots", "off"])
+    require("\nrejoin: no images of ranks were made\n" in "\n" + result.err, "not told", result)
+    require(not result.named("snapshot"), "a snapshot", result)
