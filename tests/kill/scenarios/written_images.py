@@ -334,6 +334,22 @@ def written_images_while_written(t, who):
         require(not parts, f"left behind: {parts}", result)
 
 
+@scenario(how=["SIGKILL", "SIGTERM"])
+def an_interrupted_set(t, how):
+    """A set that is being written when ftrun ends leaves nothing half written."""
+    with place(t) as where:
+
+        def interfere(job):
+            where.whole(job, 1)
+            begun = lambda: any(name.endswith(".part") for name in os.listdir(where.sets))
+            job.until(begun, "a set is being written")
+            job.process.send_signal(getattr(signal, how))
+
+        where.run(2, "frozen", "messages", "steps=900", "pause_us=5000", "resident=48",
+                  interfere=interfere)
+        require(sets_in(where.sets), "no set", where.sets)
+
+
 # -------------------------------------------------------------------------------------------- refusals
 
 LONG = ("frozen", "messages", "steps=900", "pause_us=2000")
