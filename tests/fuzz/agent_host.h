@@ -410,6 +410,7 @@ class Host {
         case launcher::Action::Kind::kReport:
         case launcher::Action::Kind::kNews:
         case launcher::Action::Kind::kTell:
+        case launcher::Action::Kind::kDetail:
         case launcher::Action::Kind::kRecord:
           break;
       }

@@ -276,7 +276,9 @@ void Agent::decide() {
     Event e = *event;
     const bool well = e.kind == Event::Kind::kEnded && e.cause.same_as({Cause::Kind::kExit, 0});
     if (breaks(Mutant::kRestartsFinalized) && well) e.cause = {Cause::Kind::kSignal, 9};
-    for (CoreAction& action : supervisor_.step(e)) actions_.push_back(std::move(action));
+    for (CoreAction& action : supervisor_.step(e)) {
+      actions_.emplace_back(std::in_place_type<CoreAction>, std::move(action));
+    }
   } else if (!supervisor_.stopping()) {
     push_front(core_.spawn(std::get<Spawn>(next).rank));
   }
@@ -347,6 +349,7 @@ bool Agent::carry_out(CoreAction& a) {
       return true;
     case CoreAction::Kind::kReport:
     case CoreAction::Kind::kNews:
+    case CoreAction::Kind::kDetail:
     case CoreAction::Kind::kRecord:
       break;
   }

@@ -118,16 +118,12 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
     case Kind::kAllOver:
       on_all_over(e);
       break;
-    case Kind::kImagesWritten:
-    case Kind::kCommitted:
-      on_saved(e);
-      break;
     case Kind::kSnapshot:
     case Kind::kHeartbeat:
-      on_protected(e);
-      break;
+    case Kind::kImagesWritten:
+    case Kind::kCommitted:
     case Kind::kCatchingUp:
-      on_catching_up(e);
+      on_progress(e);
       break;
   }
   return std::move(actions_);
@@ -344,6 +340,13 @@ void SupervisorCore::on_catching_up(const Event& e) {
   line.known_operations = told->known;
   line.left_ns = told->left_ns;
   act(Action::Kind::kNews, e.rank, told->text);
+}
+
+void SupervisorCore::on_progress(const Event& e) {
+  using Kind = Event::Kind;
+  if (e.kind == Kind::kCatchingUp) return on_catching_up(e);
+  if (e.kind == Kind::kSnapshot || e.kind == Kind::kHeartbeat) return on_protected(e);
+  on_saved(e);
 }
 
 void SupervisorCore::on_saved(const Event& e) {

@@ -155,6 +155,7 @@ class SupervisorCore {
   void on_diverged(const Event& event);
   void on_unfired(const Event& event);
   void on_catching_up(const Event& event);
+  void on_progress(const Event& event);
   void on_saved(const Event& event);
   void on_protected(const Event& event);
   void on_all_over(const Event& event);
