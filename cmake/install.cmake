@@ -1,10 +1,33 @@
 # What `cmake --install` and `cpack` give beside programs and libraries: headers, what other builds
-# find Rejoin by, man pages, bash completion, documents. All of it works from wherever it is moved to.
+# find Rejoin by, man pages, completions, a modulefile, the Python module, documents. All of it works from wherever it is moved to.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/ DESTINATION include/rejoin)
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION share/doc/rejoin)
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION share/doc/rejoin)
+# What the documents link to.
+install(FILES src/recovery/PROTOCOL.md DESTINATION share/doc/rejoin/src/recovery)
+install(FILES src/libc_recording/observation_log.h DESTINATION share/doc/rejoin/src/libc_recording)
+install(FILES tests/hostile/README.md DESTINATION share/doc/rejoin/tests/hostile)
 install(DIRECTORY docs/ DESTINATION share/doc/rejoin/docs)
 install(DIRECTORY examples DESTINATION share/doc/rejoin PATTERN __pycache__ EXCLUDE)
 install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME ftrun)
+install(FILES cmake/completion.zsh DESTINATION share/zsh/site-functions RENAME _ftrun)
+install(FILES cmake/completion.zsh DESTINATION share/zsh/vendor-completions RENAME _ftrun)  # Debian's
+install(FILES cmake/completion.fish DESTINATION share/fish/vendor_completions.d RENAME ftrun.fish)
+# Where Debian's Python looks in /usr.
+install(DIRECTORY python/rabit DESTINATION lib/python3/dist-packages PATTERN __pycache__ EXCLUDE)
+
+# The names of other MPIs, for those who ask for them: modules, and CMake's FindMPI by MPI_HOME.
+configure_file(cmake/modulefile.in ${CMAKE_BINARY_DIR}/installed/modulefile @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/installed/modulefile DESTINATION share/modulefiles/rejoin
+        RENAME ${PROJECT_VERSION})
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/installed/bin)
+foreach(pair mpirun=ftrun mpiexec=ftrun mpicc=ftmpicc mpicxx=ftmpicxx mpic++=ftmpicxx
+             mpifort=ftmpifort mpif77=ftmpifort mpif90=ftmpifort)
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 name)
+  list(GET pair 1 program)
+  file(CREATE_LINK ../../../bin/${program} ${CMAKE_BINARY_DIR}/installed/bin/${name} SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/installed/bin/${name} DESTINATION ${REJOIN_LIBRARIES}/bin)
+endforeach()
 
 # Open MPI's headers are needed to compile programs.
 execute_process(COMMAND ${MPICC_OPENMPI} --showme:incdirs OUTPUT_VARIABLE REJOIN_MPI_INCLUDE_DIRS

@@ -132,7 +132,7 @@ class Sanitizers(DebuggersTest):
     def test_asan_and_leaks(self):
         self.compile("-fsanitize=address", "-o", "program", "program.c")
         _, err = self.run_job("./program", 5, code=1)
-        self.assertIn("77 byte(s) leaked", err)
+        self.assertIn("Direct leak of 77 byte(s)", err)
 
     def test_tsan_is_refused_by_name(self):
         self.compile("-fsanitize=thread", "-o", "program", "program.c")

@@ -95,6 +95,16 @@ enable_testing()
 add_test(NAME hello COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3 $<TARGET_FILE:hello_mpi>)
 set_tests_properties(hello PROPERTIES PASS_REGULAR_EXPRESSION "sum 6")
 """
+PROJECT_OF_ANY_MPI = """
+cmake_minimum_required(VERSION 3.25)
+project(consumer C)
+find_package(MPI REQUIRED C)
+add_executable(hello_mpi hello_mpi.c)
+target_link_libraries(hello_mpi MPI::MPI_C)
+enable_testing()
+add_test(NAME hello COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3 $<TARGET_FILE:hello_mpi>)
+set_tests_properties(hello PROPERTIES PASS_REGULAR_EXPRESSION "sum 6")
+"""
 
 
 def environment(**more):
@@ -226,6 +236,72 @@ class Prefix(InstallTest):
         out, _ = self.succeeds("bash", "-c", script)
         self.assertEqual(options - set(out.splitlines()), set())
 
+    def completions(self, shell, line):
+        """What a shell offers behind `line`."""
+        prefix = self.path("prefix")
+        there = {"PATH": f"{prefix}/bin:{os.environ['PATH']}"}
+        if shutil.which(shell) is None:
+            self.skipTest(f"{shell} is not installed")
+        if shell == "bash":
+            words = shlex.split(line) + [""] * line.endswith(" ")
+            script = (f"source '{prefix}/share/bash-completion/completions/ftrun'; COMP_WORDS=({shlex.join(words)}); "
+                      f"COMP_CWORD={len(words) - 1}; _ftrun; " 'printf "%s\\n" "${COMPREPLY[@]}"')  # fmt: skip
+            return self.succeeds("bash", "-c", script, env=there)[0].split()
+        if shell == "fish":
+            script = f"source '{prefix}/share/fish/vendor_completions.d/ftrun.fish'; complete -C {shlex.quote(line)}"
+            out, _ = self.succeeds("fish", "--no-config", "-c", script, env=there)
+            return [said.split("\t")[0] for said in out.splitlines()]
+        # It has no way to ask but a terminal; what would be added is printed instead.
+        words = shlex.split(line) + [""] * line.endswith(" ")
+        script = ("compdef() { }; compadd() { shift; print -l -- $@ }; _files() { }; _command_names() { }; "
+                  f"words=({shlex.join(words)}); CURRENT={len(words)}; "
+                  f"source '{prefix}/share/zsh/site-functions/_ftrun'")  # fmt: skip
+        return self.succeeds("zsh", "-f", "-c", script, env=there)[0].split()
+
+    def test_completion_of_subcommands(self):
+        self.install("prefix")
+        for shell in ("bash", "zsh", "fish"):
+            with self.subTest(shell=shell):
+                self.assertIn("inspect", self.completions(shell, "ftrun in"))
+                self.assertIn("check", self.completions(shell, "ftrun ch"))
+                self.assertIn("--kill", self.completions(shell, "ftrun --k"))
+                offered = self.completions(shell, "ftrun inspect --j")
+                self.assertIn("--json", offered)
+                self.assertNotIn("--kill", offered)
+
+    def test_the_names_of_other_mpis(self):
+        prefix = self.install("a prefix")
+        names = f"{prefix}/lib/rejoin/bin"
+        self.write("hello.c", HELLO_C)
+        self.succeeds(f"{names}/mpicc", "-o", "hello", "hello.c")
+        out, _ = self.succeeds(f"{names}/mpirun", "-n", 3, "./hello")
+        self.assertRegex(out, "^sum 6,")
+
+    def test_the_modulefile_and_the_python_module(self):
+        prefix = self.install("a prefix")
+        modules = "/usr/share/modules/init/bash"
+        if not os.path.exists(modules):
+            self.skipTest("environment-modules is not installed")
+        script = (f". {modules}; module use {shlex.quote(prefix)}/share/modulefiles; module load rejoin; "
+                  f"mpirun -n 2 /usr/bin/python3 -c {shlex.quote(Python.PROGRAM)}")  # fmt: skip
+        out, _ = self.succeeds("bash", "-c", script)
+        self.assertEqual(out, "2\n2\n")
+
+    def test_links_of_the_documents(self):
+        there = os.path.join(self.install("prefix"), "share/doc/rejoin")
+        links, dead = 0, []
+        for page in glob.glob(f"{there}/**/*.md", recursive=True):
+            with open(page) as file:
+                text = re.sub(r"```.*?```|`[^`]*`", "", file.read(), flags=re.DOTALL)
+            for target in re.findall(r"\]\(([^)#\s]+)", text):
+                if not target.startswith("http"):
+                    links += 1
+                    where = os.path.normpath(os.path.join(os.path.dirname(page), target))
+                    if not (os.path.exists(where) and where.startswith(there)):
+                        dead.append(f"{os.path.relpath(page, there)}: {target}")
+        self.assertEqual(dead, [])
+        self.assertGreater(links, 40)
+
     def test_the_version_names_the_revision(self):
         out, _ = self.succeeds(f"{OPTIONS.build}/bin/ftrun", "--version")
         self.assertRegex(out, r"^ftrun \(Rejoin\) \d+\.\d+\.\d+(, revision [0-9a-f]{10})?\n$")
@@ -278,6 +354,17 @@ class Builds(InstallTest):
         out, _ = self.succeeds(os.path.join(os.path.dirname(OPTIONS.cmake), "ctest"), "--test-dir", "out")
         self.assertIn("100% tests passed, 0 tests failed out of 1", out)
 
+    def test_cmake_with_mpi_home(self):
+        self.write("CMakeLists.txt", PROJECT_OF_ANY_MPI)
+        self.write("hello_mpi.c", HELLO_C.replace("#include <rejoin.h>", "").replace(
+            ", version %d", "").replace(", rejoin_version()", ""))  # fmt: skip
+        self.succeeds(OPTIONS.cmake, "-S", ".", "-B", "out", f"-DMPI_HOME={self.prefix}/lib/rejoin")
+        self.succeeds(OPTIONS.cmake, "--build", "out")
+        linked, _ = self.succeeds("ldd", "out/hello_mpi")
+        self.assertIn(f"libmpi.so.40 => {self.prefix}/lib/rejoin/libmpi.so.40", linked)
+        out, _ = self.succeeds(os.path.join(os.path.dirname(OPTIONS.cmake), "ctest"), "--test-dir", "out")
+        self.assertIn("100% tests passed, 0 tests failed out of 1", out)
+
     def test_what_mpichs_wrappers_print(self):
         for flag in ("-compile_info", "-link_info"):
             out, _ = self.succeeds(f"{self.prefix}/bin/ftmpicc", flag)
@@ -304,6 +391,7 @@ class Package(InstallTest):
             self.succeeds("dpkg", f"--root={root}", "--force-depends", "--force-script-chrootless",
                           "--install", package)  # fmt: skip
         self.check_recovery(f"{root}/usr")
+        self.assertTrue(os.path.exists(f"{root}/usr/lib/python3/dist-packages/rabit/__init__.py"))
         self.assertEqual(glob.glob(f"{root}/usr/lib/*.so*"), [], "the system's linker would find it")
 
 

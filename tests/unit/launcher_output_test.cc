@@ -6,6 +6,7 @@
 
 #include "launcher/output/input.h"
 #include "launcher/output/output.h"
+#include "launcher/output/terminal.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -197,6 +198,14 @@ TEST(OutputStream, GoesOnFromTheMarkThatIsKept) {
   stream.feed("d\n", shown);
   EXPECT_EQ(shown, before + "d\n");
   EXPECT_FALSE(stream.take_difference(true));
+}
+
+TEST(Wrapped, BreaksAtWords) {
+  EXPECT_EQ(wrapped("ab cd", 5), "ab cd");
+  EXPECT_EQ(wrapped("ab cd ef", 7), "ab cd\n    ef");
+  EXPECT_EQ(wrapped("  ab cd", 6), "  ab\n    cd");
+  EXPECT_EQ(wrapped("µµ µµ", 5), "µµ µµ");
+  EXPECT_EQ(wrapped("abcdefgh ij", 6), "abcdefgh\n    ij");
 }
 
 TEST(Input, OfARankThatReadsNoMoreIsNotReadEither) {

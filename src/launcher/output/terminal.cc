@@ -1,8 +1,14 @@
 #include "launcher/output/terminal.h"
 
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <sstream>
 #include <utility>
 
 namespace rejoin::launcher {
@@ -10,7 +16,54 @@ namespace {
 
 constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our reader
 
+// Of UTF-8, each as wide as another.
+std::size_t width_of(const std::string& text) {
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));
+}
+
+std::size_t columns_of_terminal() {
+  constexpr std::size_t kMost = 100, kLeast = 40;
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kMost;
+  return std::clamp<std::size_t>(size.ws_col, kLeast, kMost);
+}
+
+bool is_coloured() {
+  const char* none = getenv("NO_COLOR");
+  const char* term = getenv("TERM");
+  return (none == nullptr || *none == '\0') && term != nullptr && strcmp(term, "dumb") != 0;
+}
+
 }  // namespace
+
+std::string wrapped(const std::string& line, std::size_t columns) {
+  if (width_of(line) <= columns) return line;
+  const std::size_t first = line.find_first_not_of(' ');
+  std::string all = line.substr(0, std::min(first, line.size()));
+  std::istringstream words(line);
+  std::size_t width = all.size();
+  bool begun = false;
+  for (std::string word; words >> word; begun = true) {
+    const bool fits = width + 1 + width_of(word) <= columns;
+    const std::string before = !begun ? "" : fits ? " " : "\n    ";
+    width = (fits ? width : 0) + before.size() - (begun && !fits ? 1 : 0) + width_of(word);
+    all += before + word;
+  }
+  return all;
+}
+
+std::string message_for_terminal(const std::string& lines) {
+  static const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  if (!is_terminal) return lines;
+  std::istringstream source(lines);
+  std::string all;
+  for (std::string line; std::getline(source, line);) {
+    const std::string text = wrapped(line, columns_of_terminal());
+    all += (is_coloured() ? "\033[33m" + text + "\033[0m" : text) + "\n";
+  }
+  return all;
+}
 
 Terminal::Terminal(Loop& loop, Calls calls)
     : calls_(std::move(calls)), streams_{{Writer(1), {}}, {Writer(2), {}}} {

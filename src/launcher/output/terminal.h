@@ -2,13 +2,23 @@
 // end.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "launcher/base/loop.h"
 #include "launcher/output/writer.h"
 
 namespace rejoin::launcher {
+
+// Lines of ftrun's own as standard error shows them, each ended. Where that is a terminal they fit
+// into 100 columns, or fewer if it has fewer, and are coloured unless NO_COLOR is set or TERM is
+// dumb; elsewhere they are as they are.
+std::string message_for_terminal(const std::string& lines);
+// `line` in several lines of at most `columns` characters, broken at spaces, the later ones
+// indented. A word that is longer stays whole.
+std::string wrapped(const std::string& line, std::size_t columns);
 
 class Terminal {
  public:

@@ -260,7 +260,7 @@ void Supervisor::read_input() {
 // --- Messages and the event log
 
 void Supervisor::tell(const std::string& text) {
-  terminal_.add(1, "rejoin: " + sites_.expanded(text) + "\n");
+  terminal_.add(1, message_for_terminal("rejoin: " + sites_.expanded(text) + "\n"));
 }
 
 void Supervisor::log(const Record& record) {

@@ -6,7 +6,9 @@ import json
 import os
 import pty
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 from launcher_case import LIMIT_S, OPTIONS, LauncherTest, main, standing
@@ -158,6 +160,43 @@ class Output(LauncherTest):
             script = f"exec '{OPTIONS.ftrun}' -n 2 '{OPTIONS.fake}' init op {prints} finalize {closed}"
             done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, timeout=LIMIT_S)
             self.assertEqual((done.returncode, done.stderr), (code, err))
+
+
+class Messages(LauncherTest):
+    """ftrun's own, where standard error is a terminal and where it is not."""
+
+    def shown(self, columns=120, **variables):
+        """What a terminal is given by a job in which a rank dies."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.environ.update(variables)
+            time.sleep(0.1)  # until the terminal has its size
+            os.execv(OPTIONS.ftrun, [OPTIONS.ftrun, "-n", "1", "--kill", "0@3", OPTIONS.fake, "init", "op:9", "finalize"])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        said = b""
+        try:
+            while piece := os.read(terminal, 4096):
+                said += piece
+        except OSError:
+            pass  # all others have closed it
+        os.close(terminal)
+        os.waitpid(child, 0)
+        return said.decode().replace("\r\n", "\n")
+
+    def test_colours(self):
+        self.assertRegex(self.shown(TERM="xterm", NO_COLOR=""), r"\033\[33mrejoin: rank 0 died [^\033]*\033\[0m\n")
+        for plain in ({"TERM": "dumb", "NO_COLOR": ""}, {"TERM": "xterm", "NO_COLOR": "1"}):
+            said = self.shown(**plain)
+            self.assertRegex(said, r"(?m)^rejoin: rank 0 died ")
+            self.assertNotIn("\033", said)
+
+    def test_lines_fit(self):
+        said = self.shown(60, TERM="dumb")
+        self.assertRegex(said, r"\nrejoin: rank 0 is back .*\n    \S")
+        self.assertLessEqual(max(len(line) for line in said.split("\n")), 60)
+        done = self.fake(1, "init", "op:9", "finalize", flags=["--kill", "0@3"], env={**os.environ, "TERM": "xterm"})
+        self.assertNotIn("\033", done.err)
+        self.assertNotIn("\n    ", done.err)
 
 
 class StandardInput(LauncherTest):
