@@ -113,6 +113,11 @@ std::uint64_t processor_ns() {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
+bool has_addresses(std::size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at != MAP_FAILED && munmap(at, bytes) == 0;
+}
+
 std::uint64_t page_faults() {
   rusage u = {};
   syscall(SYS_getrusage, RUSAGE_SELF, &u);
@@ -191,6 +196,7 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     number_ = number;
     thread_id_ = *kernel_.thread_id;
+    segment_bytes_ = engine::header_of(rank_.host().base())->segment_bytes;
     incarnation_ = rank_.incarnation();
     libc_recording::log_files_since_image(number);
     sigset_t all;
@@ -503,7 +509,7 @@ class Freezer final : public engine::ProcessImage {
     getrlimit(RLIMIT_AS, &addresses);
     const rlimit widest = {addresses.rlim_max, addresses.rlim_max};
     setrlimit(RLIMIT_AS, &widest);
-    if (why[0] == '\0' && addresses.rlim_max != RLIM_INFINITY) {
+    if (why[0] == '\0' && !has_addresses(segment_bytes_)) {
       snprintf(
           why, sizeof why,
           "has a limit of %llu MiB of addresses (RLIMIT_AS, ulimit -v), under which the journal "
@@ -528,6 +534,7 @@ class Freezer final : public engine::ProcessImage {
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
+  std::size_t segment_bytes_ = 0;
   bool cannot_move_ = false;
   std::uint64_t begun_ns_ = 0;  // when the newest was asked for, in this process's time
   std::uint64_t clone_ns_ = 0;  // what it has taken, of this process and its helper

@@ -14,8 +14,9 @@
 //             image, from step S (default: the start) up to step S (default: the end)
 //   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
 //   itself    devices that stay open, functions that are given the calling thread; and it closes
-//   all
-//             descriptors that it does not know
+//             all descriptors that it does not know
+//   limits    descriptors below those that the job holds, a nice value, timer slack, no_new_privs
+//   addresses, addresses_hard: 64 MiB more of addresses than it has, by the soft limit and by both
 //   deadlines waits until times of two clocks, in each way that there is
 //   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
 //             that images make of themselves
@@ -38,6 +39,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -522,6 +524,54 @@ static void wait_until_times(clockid_t clock) {
   close(timer);
 }
 
+enum { kNicer = 3, kSlack_ns = 123456, kDescriptors = 64 };
+static int nice_before;
+static rlim_t addresses;
+
+/** Pages of addresses. */
+static long address_pages(void) {
+  long pages = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  if (f == NULL || fscanf(f, "%ld", &pages) != 1) check_fail("statm", "a number", "none");
+  fclose(f);
+  return pages;
+}
+
+static void limit(int resource, rlim_t soft, int hard_too) {
+  struct rlimit l;
+  getrlimit(resource, &l);
+  l.rlim_cur = soft;
+  if (hard_too) l.rlim_max = soft;
+  check_i64("setrlimit", 0, setrlimit(resource, &l));
+}
+
+static void set_limits(void) {
+  if (is("limits")) {
+    limit(RLIMIT_NOFILE, kDescriptors, 1);
+    nice_before = getpriority(PRIO_PROCESS, 0);
+    check_i64("nice", nice_before + kNicer, nice(kNicer));
+    check_i64("slack", 0, prctl(PR_SET_TIMERSLACK, kSlack_ns, 0, 0, 0));
+    check_i64("privileges", 0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+  } else if (is("addresses") || is("addresses_hard")) {
+    addresses = (rlim_t)address_pages() * 4096 + (64 << 20);
+    limit(RLIMIT_AS, addresses, is("addresses_hard"));
+  }
+}
+
+static void look_at_limits(void) {
+  struct rlimit l;
+  if (is("limits")) {
+    getrlimit(RLIMIT_NOFILE, &l);
+    check_i64("descriptors", kDescriptors, (long long)l.rlim_cur);
+    check_i64("nice", nice_before + kNicer, getpriority(PRIO_PROCESS, 0));
+    check_i64("slack", kSlack_ns, prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0));
+    check_i64("privileges", 1, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+  } else if (is("addresses") || is("addresses_hard")) {
+    getrlimit(RLIMIT_AS, &l);
+    check_i64("addresses", (long long)addresses, (long long)l.rlim_cur);
+  }
+}
+
 /** In place of the C library's. Later than MPI_Init only clones of a rank call it. */
 static volatile int clones_die;
 
@@ -559,8 +609,10 @@ int main(int argc, char** argv) {
   if (with_files) open_files();
   touch(argument_number(argc, argv, "resident", 0));
   if (resident != NULL) dirty_pages = (size_t)argument_number(argc, argv, "dirty", 0);
+  set_limits();
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
+    look_at_limits();
     if (step == from) forbid();
     if (step == until) allow();
     receiver_stops = is("stops");

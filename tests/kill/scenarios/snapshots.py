@@ -140,6 +140,12 @@ def snapshots_itself(t):
     goes_on(t, 2, "frozen", "itself", "steps=200")
 
 
+@scenario(how=["limits", "addresses", "addresses_hard"])
+def snapshots_limits(t, how):
+    """A rank that was woken has the limits that it has set itself."""
+    goes_on(t, 2, "frozen", how, "steps=200")
+
+
 @scenario(sweeps=True)
 def snapshots_random_program(t):
     """Generated programs: whatever they have outstanding when an image is made."""

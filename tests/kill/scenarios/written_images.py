@@ -172,6 +172,12 @@ def written_images_itself(t):
     goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
 
 
+@scenario(limit_s=300)
+def written_images_limits(t):
+    """What it has set itself: fewer descriptors than the job holds, a nice value, timer slack."""
+    goes_on(t, 2, "frozen", "limits", "steps=900", "pause_us=2000")
+
+
 @scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
     """Generated programs."""

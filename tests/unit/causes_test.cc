@@ -1,0 +1,42 @@
+// What is said of a replay that differs: the threads of the process, and what helps.
+#include "recovery/causes.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+namespace rejoin::test {
+namespace {
+
+std::string likely_cause() {
+  char text[256];
+  recovery::put_likely_cause(text, sizeof text);
+  return text;
+}
+
+TEST(LikelyCause, OfOneThreadIsMemoryOrTheCycleCounter) {
+  EXPECT_EQ(likely_cause(),
+            "likely causes: memory that was never set, or the processor's cycle counter");
+}
+
+TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
+  std::atomic<bool> over = false;
+  std::thread other([&] { over.wait(false); });
+  const std::string of_threads = likely_cause();
+  void* library = dlopen("libgomp.so.1", RTLD_NOW);
+  const std::string of_library = likely_cause();
+  over = true;
+  over.notify_all();
+  other.join();
+  EXPECT_NE(of_threads.find("2 threads"), std::string::npos) << of_threads;
+  ASSERT_NE(library, nullptr) << dlerror();
+  EXPECT_NE(of_library.find("libgomp"), std::string::npos) << of_library;
+  EXPECT_NE(of_library.find("OMP_NUM_THREADS=1"), std::string::npos) << of_library;
+  dlclose(library);
+}
+
+}  // namespace
+}  // namespace rejoin::test
