@@ -28,6 +28,10 @@ void put_call_site(char* to, std::size_t bytes);
 // Whether this process is a rank of a job; else it is a world of one.
 bool has_agent();
 
+// Shows the user a line about the whole job: the first one that any rank has to say of `subject`. A
+// process that is no rank shows each.
+void tell_once(const char* subject, const char* text);
+
 // Ends the job with exit code `code` and one line for the user (none if empty): the agent prints it
 // if there is one, else the process does.
 [[noreturn]] void end_job(int code, const char* text);

@@ -169,6 +169,8 @@ def coverage(sections):
         "PMPI name. *Works*: does what MPI 3.1 says. *Answers with an error*: returns the class",
         "`MPI_ERR_UNSUPPORTED_OPERATION` through the error handler of its communicator (without one:",
         "of `MPI_COMM_WORLD`), and the text names the function; nothing is sent to another MPI library.",
+        "Where the handler lets the program go on, `ftrun` prints one line for each such function, once",
+        "in the job.",
         "A configure script that looks for a function by name (`AC_CHECK_FUNCS`, CMake's",
         "`check_function_exists`) therefore finds every one of them: that it exists says nothing about",
         "whether it works here. Tell such a script what this page says (`ac_cv_func_MPI_Put=no`), or let",

@@ -85,6 +85,29 @@ def wrong_returned(t, how):
         t.recovers(2, "wrong", how, "returns", kills=[Kill(0, point, "after")])
 
 
+@scenario()
+def unsupported_returned(t):
+    """A function that is not supported is named once in the job, also by a second incarnation."""
+    for kills in ([], [Kill(1, 2)]):
+        result = t.run(3, "unsupported", kills=kills)
+        require(result.code == 0, f"exit code {result.code}", result)
+        for name in ("MPI_File_open", "MPI_Win_create"):
+            said = [line for line in messages(result) if name in line]
+            require(len(said) == 1, f"{len(said)} lines name {name}", result)
+            wanted = rf"rejoin: {name} at \S*unsupported\.c:\d+::main: this function is not supported"
+            require(re.match(wanted, said[0]), "the line does not say what and where", result)
+        check_deaths(result, kills)
+
+
+@scenario()
+def unsupported_fatal(t):
+    """Where that ends the job, the line that says so is the only one."""
+    result = t.run(1, "unsupported", "fatal")
+    require(0 < result.code < 128, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "MPI_File_open" in line]
+    require(len(said) == 1, f"{len(said)} lines name it", result)
+
+
 # -------------------------------------------------------------------------------- crashing for ever
 
 
