@@ -160,6 +160,13 @@ int call_handler(MPI_Comm comm, int code) {
   end_by_error(code, owner);
 }
 
+int call_file_handler(int code) {
+  MPI_Errhandler handler = context->file_errhandler;
+  if (handler == nullptr) return code;  // MPI's default for files
+  if (handler->kind == ErrhandlerKind::kFatal) end_by_error(code, "MPI_FILE_NULL");
+  return call_handler_of(MPI_FILE_NULL, handler, file_c2f, code);
+}
+
 // Sets what MPI_Error_string says of `code`.
 void describe_failure(const char* function, int code, const char* what) {
   char where[64] = "";
@@ -228,6 +235,12 @@ int fail(const char* function, MPI_Comm comm, int code, const char* format, ...)
   return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
 }
 
+int fail_file(const char* function, int code, const char* what) {
+  require_active(function);
+  describe_failure(function, code, what);
+  return call_file_handler(code);
+}
+
 int fail_comm(const char* function, MPI_Comm comm) {
   if (is_inter(comm)) {
     return fail(function, comm, MPI_ERR_COMM, "it does not work on an intercommunicator");
@@ -293,6 +306,13 @@ int unsupported(const char* function, MPI_Comm comm) {
   const MPI_Comm asked = is_any_comm(comm) ? comm : MPI_COMM_WORLD;
   describe_unsupported(function, asked->errhandler);
   return call_handler(asked, MPI_ERR_UNSUPPORTED_OPERATION);
+}
+
+int unsupported_of_file(const char* function, MPI_Comm comm) {
+  require_active(function);
+  if (context->file_errhandler == nullptr) return unsupported(function, comm);
+  describe_unsupported(function, context->file_errhandler);
+  return call_file_handler(MPI_ERR_UNSUPPORTED_OPERATION);
 }
 
 // Takes the first " at {...}" out of a text. False: there is none.

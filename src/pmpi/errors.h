@@ -16,6 +16,9 @@ namespace rejoin::pmpi {
 // the kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
+// The same for the error handler of MPI_FILE_NULL.
+[[gnu::cold, gnu::noinline]] int fail_file(const char* function, int code, const char* what);
+
 // The error class of how an operation of the recovery layer has ended.
 int class_of(recovery::Status status);
 // An operation of the recovery layer that did not end in kOk.

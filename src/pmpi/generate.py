@@ -80,7 +80,8 @@ def api(sections):
             site = ["const void* site"] if f.status == "call" else []
             lines.append(f"{f.result} {f.implementation}({', '.join(site + f.implementation_parameters)});")
     lines += ["", "// Ends every function that is not supported. Returns the error code.",
-              "int unsupported(const char* function, MPI_Comm comm);", "",
+              "int unsupported(const char* function, MPI_Comm comm);",
+              "int unsupported_of_file(const char* function, MPI_Comm comm);", "",
               "}  // namespace rejoin::pmpi"]
     return lines
 
@@ -100,7 +101,8 @@ def wrapper(f):
     if f.status == "error":
         # Only the communicator is used: its error handler is asked.
         comm = next((p.split()[-1] for p in f.parameters if re.fullmatch(r"MPI_Comm \w+", p)), None)
-        body = f'const Entered entered; return rejoin::pmpi::unsupported("{f.name}", {comm or "MPI_COMM_WORLD"});'
+        end = "unsupported_of_file" if f.name.startswith("MPI_File_") else "unsupported"
+        body = f'const Entered entered; return rejoin::pmpi::{end}("{f.name}", {comm or "MPI_COMM_WORLD"});'
         parameters = [p if p.split()[-1] == comm else re.sub(r"\w+((\[\d*\])*)$", r"\1", p)
                       for p in f.parameters]
     else:
@@ -170,7 +172,9 @@ def coverage(sections):
         "`MPI_ERR_UNSUPPORTED_OPERATION` through the error handler of its communicator (without one:",
         "of `MPI_COMM_WORLD`), and the text names the function; nothing is sent to another MPI library.",
         "Where the handler lets the program go on, `ftrun` prints one line for each such function, once",
-        "in the job.",
+        "in the job. Functions of files ask the handler that the program has set for `MPI_FILE_NULL`; while",
+        "it has set none, they ask as all others do, because many programs do not look at what",
+        "`MPI_File_open` returns.", "",
         "A configure script that looks for a function by name (`AC_CHECK_FUNCS`, CMake's",
         "`check_function_exists`) therefore finds every one of them: that it exists says nothing about",
         "whether it works here. Tell such a script what this page says (`ac_cv_func_MPI_Put=no`), or let",
