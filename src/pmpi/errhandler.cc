@@ -19,10 +19,6 @@ void drop(MPI_Errhandler handler) {
 static int create(const char* name, MPI_Comm_errhandler_function* function,
                   MPI_Errhandler* errhandler, bool of_files = false) {
   require_active(name);
-  if (function == nullptr || errhandler == nullptr) {
-    return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the %s is a null pointer",
-                function == nullptr ? "function" : "place for the handle");
-  }
   *errhandler = make<ompi_errhandler_t>();
   **errhandler = {Magic::kErrhandler,    function, 1,       kNoFortranHandle,
                   ErrhandlerKind::kUser, false,    of_files};

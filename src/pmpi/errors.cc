@@ -315,6 +315,15 @@ int unsupported_of_file(const char* function, MPI_Comm comm) {
   return call_file_handler(MPI_ERR_UNSUPPORTED_OPERATION);
 }
 
+int fail_null(const char* function, MPI_Comm comm, int code, const char* name) {
+  constexpr const char* kWhat = "the argument %s is a null pointer";
+  if (active()) return fail(function, comm, code, kWhat, name);
+  char what[200], text[300];  // a function that may be called before MPI_Init
+  snprintf(what, sizeof what, kWhat, name);
+  snprintf(text, sizeof text, "%s: %s", function, what);
+  end_job(code, text);
+}
+
 // Takes the first " at {...}" out of a text. False: there is none.
 static bool drop_place(char* text) {
   char* brace = strchr(text, '{');

@@ -167,7 +167,6 @@ int graph_create(const void* site, MPI_Comm comm_old, int nnodes, const int inde
                  const int edges[], int reorder, MPI_Comm* comm_graph) {
   constexpr const char* kName = "MPI_Graph_create";
   if (const int code = check_graph(kName, comm_old, nnodes, index, edges)) return code;
-  if (const int code = check_pointers(kName, comm_old, {comm_graph})) return code;
   const Ints ends = ints(index, nnodes), all = ints(edges, nnodes > 0 ? index[nnodes - 1] : 0);
   return create_with_topology(kName, site, comm_old, OpKind::kGraphCreate,
                               digest(digest(reorder != 0, ends), all), nnodes, MPI_GRAPH,
@@ -178,7 +177,6 @@ int graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], i
   constexpr const char* kName = "MPI_Graph_map";
   if (const int code = check_graph(kName, comm, nnodes, index, edges)) return code;
   if (nnodes == 0) return fail(kName, comm, MPI_ERR_ARG, "the graph has no nodes");
-  if (const int code = check_pointers(kName, comm, {newrank})) return code;
   *newrank = comm->rank() < nnodes ? comm->rank() : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }
@@ -186,7 +184,6 @@ int graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], i
 int graphdims_get(MPI_Comm comm, int* nnodes, int* nedges) {
   constexpr const char* kName = "MPI_Graphdims_get";
   if (const int code = check_topology(kName, comm, MPI_GRAPH)) return code;
-  if (const int code = check_pointers(kName, comm, {nnodes, nedges})) return code;
   *nnodes = static_cast<int>(comm->topology->index().size());
   *nedges = static_cast<int>(comm->topology->edges().size());
   return MPI_SUCCESS;
@@ -211,7 +208,6 @@ int graph_neighbors_count(MPI_Comm comm, int rank, int* nneighbors) {
   constexpr const char* kName = "MPI_Graph_neighbors_count";
   if (const int code = check_topology(kName, comm, MPI_GRAPH)) return code;
   if (const int code = check_rank(kName, comm, rank)) return code;
-  if (const int code = check_pointers(kName, comm, {nneighbors})) return code;
   const Topology& t = *comm->topology;
   *nneighbors = static_cast<int>(neighbours_of(t.index(), t.edges(), rank).size());
   return MPI_SUCCESS;
@@ -241,7 +237,6 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
   if (const int code = check_edges(kName, comm, indegree, sources, sourceweights)) return code;
   if (const int code = check_edges(kName, comm, outdegree, destinations, destweights)) return code;
   if (const int code = check_info(kName, comm, info)) return code;
-  if (const int code = check_pointers(kName, comm, {comm_dist_graph})) return code;
   const Ints from = ints(sources, indegree), to = ints(destinations, outdegree);
   const int me = comm->rank();
   if (std::count(from.begin(), from.end(), me) != std::count(to.begin(), to.end(), me)) {
@@ -287,7 +282,6 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
   }
   if (const int code = check_edges(kName, comm, count, targets, weights)) return code;
   if (const int code = check_info(kName, comm, info)) return code;
-  if (const int code = check_pointers(kName, comm, {newcomm})) return code;
   *newcomm = MPI_COMM_NULL;
   Scratch list(static_cast<std::size_t>(count) * sizeof(Edge) + 1);
   auto* edges = list.as<Edge>();
@@ -305,9 +299,6 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
 int dist_graph_neighbors_count(MPI_Comm comm, int* inneighbors, int* outneighbors, int* weighted) {
   constexpr const char* kName = "MPI_Dist_graph_neighbors_count";
   if (const int code = check_topology(kName, comm, MPI_DIST_GRAPH)) return code;
-  if (const int code = check_pointers(kName, comm, {inneighbors, outneighbors, weighted})) {
-    return code;
-  }
   *inneighbors = static_cast<int>(comm->topology->sources().size());
   *outneighbors = static_cast<int>(comm->topology->destinations().size());
   *weighted = comm->topology->weighted;
