@@ -93,10 +93,13 @@ class AttemptSlots {
       unproven_ = i;
       unproven_call_ = call;
     }
-    if (chain == chain_) [[likely]]
+    if (chain == chain_ && chain != kUnlinked) [[likely]]
       return AttemptState::kComplete;
     host_.step(Step::kValidate);
     if (s->tag.load(std::memory_order_acquire) != tag_) return AttemptState::kBroken;
+    if ((chain == kUnlinked || chain_ == kUnlinked) && is_same_call(i, call)) {
+      return AttemptState::kComplete;
+    }
     disagreeing_ = i;
     disagreeing_call_ = call;
     return AttemptState::kMismatch;
@@ -138,6 +141,11 @@ class AttemptSlots {
   }
 
  private:
+  bool is_same_call(std::uint32_t i, std::uint32_t call) const {
+    const journal::CallEntry* theirs = peers_.call(m_.world[i], call & journal::kCallIndex);
+    const journal::CallEntry* own = peers_.call(m_.world[m_.rank], call_ & journal::kCallIndex);
+    return theirs != nullptr && own != nullptr && theirs->hash == own->hash;
+  }
   // Together with what tells it from another attempt's.
   std::uint64_t counted(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
 

@@ -312,6 +312,10 @@ constexpr Tag make_tag(std::uint64_t sequence, std::uint32_t generation) {
   return (sequence & 0xffffffffu) << 32 | std::uint64_t{generation & 0xffffu} << 16 | 1u;
 }
 
+// The chain of a member that was told of a disagreement in this context: what it has done so far
+// differs from what others have, and it is not told again. Only the calls themselves are compared.
+inline constexpr std::uint32_t kUnlinked = ~std::uint32_t{0};
+
 // A member's contribution to an attempt. A seqlock: tag := none; contents; tag := (s, g).
 // The owner writes. `staged` and `reduced` hold half of the attempt's owner_of() and a count.
 struct alignas(kLine) Slot {

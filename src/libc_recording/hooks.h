@@ -99,7 +99,10 @@ int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then,
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
-// The same about something that makes this replay untrue. Does not return unless ftrun was told to
-// go on (--on-divergence warn).
+// One line for the user about the replay of this rank, the first of this subject in the whole job.
+// The text is a predicate.
+void rejoin_libc_tell_of_replay(const char* subject, const char* text) REJOIN_LIBC_HOOK;
+// As rejoin_libc_tell, about something that makes this replay untrue. Does not return unless ftrun
+// was told to go on (--on-divergence warn).
 void rejoin_libc_untrue(const char* name, const char* text) REJOIN_LIBC_HOOK;
 }

@@ -64,13 +64,18 @@ Origin origin_of(Series s) {
 }  // namespace
 
 const char* name_of(ObservationKind kind) {
-  static constexpr const char* kNames[] = {
-      "preparation", "access", "stat",   "statx", "open",    "unlink",  "remove",
-      "rmdir",       "rename", "mkdir",  "link",  "symlink", "mkstemp", "random or system bytes",
-      "gethostname", "uname",  "opendir"};
+  static constexpr const char* kNames[] = {"preparation", "access",
+                                           "stat",        "statx",
+                                           "open",        "unlink",
+                                           "remove",      "rmdir",
+                                           "rename",      "mkdir",
+                                           "link",        "symlink",
+                                           "mkstemp",     "random or system bytes",
+                                           "gethostname", "uname",
+                                           "opendir",     "a child process"};
   constexpr auto kFirst = static_cast<std::size_t>(ObservationKind::kAbout);
   static_assert(kFirst + std::size(kNames) ==
-                static_cast<std::size_t>(ObservationKind::kDirectory) + 1);
+                static_cast<std::size_t>(ObservationKind::kChild) + 1);
   const std::size_t i = static_cast<std::size_t>(kind) - kFirst;
   return i < std::size(kNames) ? kNames[i] : "(unknown)";
 }

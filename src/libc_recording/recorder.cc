@@ -283,6 +283,14 @@ void rejoin_libc_tell(const char* name, const char* text) {
   the_recorder->observations.rank().notice(line);
 }
 
+void rejoin_libc_tell_of_replay(const char* subject, const char* text) {
+  const Busy busy;
+  rejoin::recovery::Rank& rank = the_recorder->observations.rank();
+  char line[1024];
+  snprintf(line, sizeof line, "the replay of rank %u %.900s", rank.rank(), text);
+  rank.notice_once(subject, line);
+}
+
 void rejoin_libc_untrue(const char* name, const char* text) {
   const Busy busy;
   rejoin::recovery::Rank& rank = the_recorder->observations.rank();

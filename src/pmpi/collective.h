@@ -221,9 +221,6 @@ template <class Plan, class... Arguments>
 template <class Plan, class... Arguments>
 int make_planned(const char* name, MPI_Comm comm, OpKind kind, bool persistent,
                  MPI_Request* request, Arguments... arguments) {
-  if (request == nullptr) {
-    return fail(name, comm, MPI_ERR_ARG, "the place for the request is a null pointer");
-  }
   *request = MPI_REQUEST_NULL;
   auto* c = new (allocate(sizeof(PlannedCollective<Plan>))) PlannedCollective<Plan>(comm, kind);
   if (const int code = c->check(name, arguments...)) {

@@ -222,9 +222,6 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
 // has come.
 int comm_idup(const void* site, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
   constexpr const char* kName = "MPI_Comm_idup";
-  if (is_any_comm(comm) && newcomm == nullptr) {
-    return fail(kName, comm, MPI_ERR_ARG, "the place for the communicator is a null pointer");
-  }
   if (const int code =
           begin_collective<MeetingPlan>(kName, site, comm, OpKind::kCommIdup, request)) {
     return code;

@@ -12,10 +12,6 @@ int type_get_envelope(MPI_Datatype type, int* num_integers, int* num_addresses, 
                       int* combiner) {
   constexpr const char* kName = "MPI_Type_get_envelope";
   if (const int code = check_type(kName, type)) return code;
-  if (num_integers == nullptr || num_addresses == nullptr || num_datatypes == nullptr ||
-      combiner == nullptr) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
-  }
   const Contents* c = type->contents;
   *num_integers = c == nullptr ? 0 : c->integer_count;
   *num_addresses = c == nullptr ? 0 : c->address_count;
@@ -70,9 +66,6 @@ int type_set_name(MPI_Datatype type, const char* type_name) {
 int type_get_name(MPI_Datatype type, char* type_name, int* resultlen) {
   constexpr const char* kName = "MPI_Type_get_name";
   if (const int code = check_type(kName, type)) return code;
-  if (type_name == nullptr || resultlen == nullptr) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
-  }
   *resultlen = give_text(type_name, MPI_MAX_OBJECT_NAME, type->name);
   return MPI_SUCCESS;
 }

@@ -25,15 +25,13 @@ int check_part(const char* name, MPI_Datatype type) {
 }
 
 // What most of them have. Arrays may be null if count is 0.
-int check_old(const char* name, int count, MPI_Datatype old, const MPI_Datatype* newtype) {
+int check_old(const char* name, int count, MPI_Datatype old) {
   require_active(name);
   if (count < 0) {
     return fail(name, MPI_COMM_WORLD, MPI_ERR_COUNT, "the count is %d; it must be 0 or more",
                 count);
   }
-  if (const int code = check_part(name, old)) return code;
-  if (newtype != nullptr) return MPI_SUCCESS;
-  return fail(name, MPI_COMM_WORLD, MPI_ERR_TYPE, "the place for the new type is a null pointer");
+  return check_part(name, old);
 }
 
 int check_array(const char* name, const char* what, int count, const void* array) {
@@ -80,7 +78,7 @@ bool scale(int displacement, MPI_Datatype old, std::int64_t* bytes) {
 
 int make_vector(const char* name, int combiner, int count, int block, MPI_Aint stride,
                 MPI_Datatype old, MPI_Datatype* newtype) {
-  if (const int code = check_old(name, count, old, newtype)) return code;
+  if (const int code = check_old(name, count, old)) return code;
   if (block < 0) return fail_argument(name, "block length", block);
   const bool in_bytes = combiner == MPI_COMBINER_HVECTOR;
   Contents* c = contents_of(combiner, in_bytes ? 2 : 3, in_bytes ? 1 : 0, old);
@@ -117,7 +115,7 @@ datatypes::Type* make_indexed(int count, MPI_Datatype old, Length length,
 
 int make_hindexed(const char* name, int count, const int lengths[], const MPI_Aint displacements[],
                   MPI_Datatype old, MPI_Datatype* newtype) {
-  if (const int code = check_old(name, count, old, newtype)) return code;
+  if (const int code = check_old(name, count, old)) return code;
   if (const int code = check_lengths(name, count, lengths)) return code;
   if (const int code = check_array(name, "displacements", count, displacements)) return code;
   Contents* c = contents_of(MPI_COMBINER_HINDEXED, 1 + count, count, old);
@@ -134,7 +132,7 @@ int make_hindexed(const char* name, int count, const int lengths[], const MPI_Ai
 
 int make_struct(const char* name, int count, const int lengths[], const MPI_Aint displacements[],
                 const MPI_Datatype types[], MPI_Datatype* newtype) {
-  if (const int code = check_old(name, count, MPI_BYTE, newtype)) return code;
+  if (const int code = check_old(name, count, MPI_BYTE)) return code;
   if (const int code = check_lengths(name, count, lengths)) return code;
   if (const int code = check_array(name, "displacements", count, displacements)) return code;
   if (const int code = check_array(name, "datatypes", count, types)) return code;
@@ -204,7 +202,7 @@ int block_of(int size, int kind, int argument, int processes) {
 
 int type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_contiguous";
-  if (const int code = check_old(kName, count, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, count, oldtype)) return code;
   Contents* c = contents_of(MPI_COMBINER_CONTIGUOUS, 1, 0, oldtype);
   Integers(c) << count;
   return make_type(kName, datatypes::make_contiguous(kTypeMemory, plain(count), map_of(oldtype)), c,
@@ -230,7 +228,7 @@ int type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldty
 int type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[],
                  MPI_Datatype oldtype, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_indexed";
-  if (const int code = check_old(kName, count, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, count, oldtype)) return code;
   if (const int code = check_lengths(kName, count, array_of_blocklengths)) return code;
   if (const int code = check_array(kName, "displacements", count, array_of_displacements)) {
     return code;
@@ -259,7 +257,7 @@ int type_hindexed(int count, int array_of_blocklengths[], MPI_Aint array_of_disp
 int type_create_indexed_block(int count, int blocklength, const int array_of_displacements[],
                               MPI_Datatype oldtype, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_indexed_block";
-  if (const int code = check_old(kName, count, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, count, oldtype)) return code;
   if (blocklength < 0) return fail_argument(kName, "block length", blocklength);
   if (const int code = check_array(kName, "displacements", count, array_of_displacements)) {
     return code;
@@ -275,7 +273,7 @@ int type_create_indexed_block(int count, int blocklength, const int array_of_dis
 int type_create_hindexed_block(int count, int blocklength, const MPI_Aint array_of_displacements[],
                                MPI_Datatype oldtype, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_hindexed_block";
-  if (const int code = check_old(kName, count, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, count, oldtype)) return code;
   if (blocklength < 0) return fail_argument(kName, "block length", blocklength);
   if (const int code = check_array(kName, "displacements", count, array_of_displacements)) {
     return code;
@@ -308,7 +306,7 @@ int type_create_subarray(int ndims, const int size_array[], const int subsize_ar
                          const int start_array[], int order, MPI_Datatype oldtype,
                          MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_subarray";
-  if (const int code = check_old(kName, 0, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, 0, oldtype)) return code;
   if (const int code = check_dimensions(kName, ndims)) return code;
   if (const int code = check_order(kName, order)) return code;
   if (const int code = check_array(kName, "sizes", ndims, size_array)) return code;
@@ -335,7 +333,7 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
                        const int distrib_array[], const int darg_array[], const int psize_array[],
                        int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_darray";
-  if (const int code = check_old(kName, 0, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, 0, oldtype)) return code;
   if (const int code = check_dimensions(kName, ndims)) return code;
   if (const int code = check_order(kName, order)) return code;
   for (const int* array : {gsize_array, distrib_array, darg_array, psize_array}) {
@@ -381,7 +379,7 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
 
 int type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_resized";
-  if (const int code = check_old(kName, 0, oldtype, newtype)) return code;
+  if (const int code = check_old(kName, 0, oldtype)) return code;
   Contents* c = contents_of(MPI_COMBINER_RESIZED, 0, 2, oldtype);
   c->addresses[0] = lb;
   c->addresses[1] = extent;
@@ -391,7 +389,7 @@ int type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_
 
 int type_dup(MPI_Datatype type, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_dup";
-  if (const int code = check_old(kName, 0, type, newtype)) return code;
+  if (const int code = check_old(kName, 0, type)) return code;
   Contents* c = contents_of(MPI_COMBINER_DUP, 0, 0, type);
   if (const int code =
           make_type(kName, datatypes::make_dup(kTypeMemory, map_of(type)), c, newtype)) {

@@ -82,9 +82,6 @@ int create(const char* name, int combiner, int precision, int range, MPI_Datatyp
 int create_floating(const char* name, int combiner, int precision, int range,
                     MPI_Datatype* newtype) {
   require_active(name);
-  if (newtype == nullptr) {
-    return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the place for the type is a null pointer");
-  }
   const bool nothing = precision == MPI_UNDEFINED && range == MPI_UNDEFINED;
   const Kind* k = nothing ? nullptr : find_kind(precision, range);
   if (k == nullptr) {
@@ -107,10 +104,8 @@ int type_create_f90_complex(int p, int r, MPI_Datatype* newtype) {
 int type_create_f90_integer(int r, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_f90_integer";
   require_active(kName);
-  if (newtype == nullptr || r > 18) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
-                newtype == nullptr ? "the place for the type is a null pointer"
-                                   : "there is no integer of so many digits");
+  if (r > 18) {
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "there is no integer of so many digits");
   }
   const MPI_Datatype base = r > 9   ? MPI_INTEGER8
                             : r > 4 ? MPI_INTEGER4

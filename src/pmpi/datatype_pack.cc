@@ -14,8 +14,8 @@ namespace {
 template <class Integer>
 int check_room(const char* name, MPI_Comm comm, const void* packed, std::size_t each, int count,
                Integer room, const Integer* position, std::size_t* bytes) {
-  if (position == nullptr || (packed == nullptr && room > 0)) {
-    return fail(name, comm, MPI_ERR_ARG, "an argument is a null pointer");
+  if (packed == nullptr && room > 0) {
+    return fail(name, comm, MPI_ERR_ARG, "the buffer for packed data is a null pointer");
   }
   if (room < 0 || *position < 0 || *position > room) {
     return fail(name, comm, MPI_ERR_ARG, "position %lld is outside the %lld bytes of the buffer",
@@ -78,9 +78,6 @@ int pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int* size) {
   constexpr const char* kName = "MPI_Pack_size";
   if (!is_any_comm(comm)) return fail_comm(kName);
   if (const int code = check_values(kName, comm, kName, incount, datatype)) return code;
-  if (size == nullptr) {
-    return fail(kName, comm, MPI_ERR_ARG, "the place for the size is a null pointer");
-  }
   const std::size_t each = datatype->size_bytes;
   const bool fits = each == 0 || static_cast<std::size_t>(incount) <= INT_MAX / each;
   *size = fits ? static_cast<int>(static_cast<std::size_t>(incount) * each) : MPI_UNDEFINED;
@@ -136,9 +133,6 @@ int pack_external_size(const char datarep[], int incount, MPI_Datatype datatype,
   require_active(kName);
   if (const int code = check_representation(kName, datarep)) return code;
   if (const int code = check_values(kName, MPI_COMM_WORLD, kName, incount, datatype)) return code;
-  if (size == nullptr) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "the place for the size is a null pointer");
-  }
   *size = static_cast<MPI_Aint>(map_of(datatype).external_bytes()) * incount;
   return MPI_SUCCESS;
 }

@@ -17,22 +17,19 @@ void drop(MPI_Errhandler handler) {
 }
 
 static int create(const char* name, MPI_Comm_errhandler_function* function,
-                  MPI_Errhandler* errhandler) {
+                  MPI_Errhandler* errhandler, bool of_files = false) {
   require_active(name);
-  if (function == nullptr || errhandler == nullptr) {
-    return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the %s is a null pointer",
-                function == nullptr ? "function" : "place for the handle");
-  }
   *errhandler = make<ompi_errhandler_t>();
-  **errhandler = {Magic::kErrhandler, function, 1, kNoFortranHandle, ErrhandlerKind::kUser, false};
+  **errhandler = {Magic::kErrhandler,    function, 1,       kNoFortranHandle,
+                  ErrhandlerKind::kUser, false,    of_files};
   return MPI_SUCCESS;
 }
 
 static int set(const char* name, MPI_Comm comm, MPI_Errhandler errhandler) {
   if (!is_any_comm(comm)) return fail_comm(name);
-  if (!is_errhandler(errhandler)) {
+  if (!is_errhandler(errhandler) || errhandler->of_files) {
     return fail(name, comm, MPI_ERR_ARG,
-                "the error handler is MPI_ERRHANDLER_NULL, or it was freed");
+                "the error handler is MPI_ERRHANDLER_NULL, was freed, or is one of files");
   }
   ++errhandler->references;
   drop(comm->errhandler);
@@ -75,6 +72,47 @@ int errhandler_free(MPI_Errhandler* errhandler) {
   }
   drop(*errhandler);
   *errhandler = MPI_ERRHANDLER_NULL;
+  return MPI_SUCCESS;
+}
+
+// --- Files: there is none but MPI_FILE_NULL
+
+static int check_file(const char* name, MPI_File file) {
+  require_active(name);
+  if (file == MPI_FILE_NULL) return MPI_SUCCESS;
+  return fail_file(name, MPI_ERR_FILE, "the file is not MPI_FILE_NULL; no other can be opened");
+}
+
+int file_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
+  void* any = reinterpret_cast<void*>(function);
+  return create("MPI_File_create_errhandler", reinterpret_cast<MPI_Comm_errhandler_function*>(any),
+                errhandler, true);
+}
+
+int file_set_errhandler(MPI_File file, MPI_Errhandler errhandler) {
+  constexpr const char* kName = "MPI_File_set_errhandler";
+  if (const int code = check_file(kName, file)) return code;
+  if (!is_errhandler(errhandler) || !(errhandler->of_files || errhandler->predefined)) {
+    return fail_file(kName, MPI_ERR_ARG,
+                     "the error handler is MPI_ERRHANDLER_NULL, was freed, or is none of files");
+  }
+  ++errhandler->references;
+  if (context->file_errhandler != nullptr) drop(context->file_errhandler);
+  context->file_errhandler = errhandler;
+  return MPI_SUCCESS;
+}
+
+int file_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
+  if (const int code = check_file("MPI_File_get_errhandler", file)) return code;
+  *errhandler = context->file_errhandler != nullptr ? context->file_errhandler : MPI_ERRORS_RETURN;
+  ++(*errhandler)->references;
+  return MPI_SUCCESS;
+}
+
+int file_call_errhandler(MPI_File fh, int errorcode) {
+  constexpr const char* kName = "MPI_File_call_errhandler";
+  if (const int code = check_file(kName, fh)) return code;
+  fail_file(kName, errorcode, "called by the program");
   return MPI_SUCCESS;
 }
 

@@ -125,27 +125,55 @@ void text_of(int code, char* text, std::size_t bytes) {
   snprintf(text, bytes, "%s: %s", c.name, newest ? context->last_text : c.text);
 }
 
-int call_handler(MPI_Comm comm, int code) {
-  MPI_Errhandler handler = comm->errhandler;
-  if (handler->kind == ErrhandlerKind::kReturn) return code;
-  if (handler->kind == ErrhandlerKind::kUser) {
-    handler->function(&comm, &code, nullptr);
-    return code;
-  }
-  if (handler->kind == ErrhandlerKind::kFortran) {
-    MPI_Fint handle = comm_c2f(comm), error = code;
-    void* function = reinterpret_cast<void*>(handler->function);
-    reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(function)(&handle, &error);
-    return code;
-  }
+// `owner` in words, for the line that ends the job.
+[[noreturn]] void end_by_error(int code, const char* owner) {
   char what[1200], text[1500], where[64] = "";
   text_of(code, what, sizeof what);
   if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);
-  snprintf(text, sizeof text, "%s%s%s%s (communicator %s)",
+  snprintf(text, sizeof text, "%s%s%s%s (%s)",
            added(code) != nullptr ? "an error of the program's own: " : "", what,
-           where[0] != '\0' ? kAt : "", where,
-           comm->name[0] != '\0' ? comm->name : "without a name");
+           where[0] != '\0' ? kAt : "", where, owner);
   end_job(code, text);
+}
+
+// Lets `handler`, which is not fatal, deal with an error of `object`, a communicator or a file.
+template <class Object>
+int call_handler_of(Object object, MPI_Errhandler handler, MPI_Fint (*to_fortran)(Object),
+                    int code) {
+  void* function = reinterpret_cast<void*>(handler->function);
+  if (handler->kind == ErrhandlerKind::kUser) {
+    reinterpret_cast<void (*)(Object*, int*, ...)>(function)(&object, &code, nullptr);
+  } else if (handler->kind == ErrhandlerKind::kFortran) {
+    MPI_Fint handle = to_fortran(object), error = code;
+    reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(function)(&handle, &error);
+  }
+  return code;
+}
+
+int call_handler(MPI_Comm comm, int code) {
+  if (comm->errhandler->kind != ErrhandlerKind::kFatal) {
+    return call_handler_of(comm, comm->errhandler, comm_c2f, code);
+  }
+  char owner[MPI_MAX_OBJECT_NAME + 32];
+  snprintf(owner, sizeof owner, "communicator %s",
+           comm->name[0] != '\0' ? comm->name : "without a name");
+  end_by_error(code, owner);
+}
+
+int call_file_handler(int code) {
+  MPI_Errhandler handler = context->file_errhandler;
+  if (handler == nullptr) return code;  // MPI's default for files
+  if (handler->kind == ErrhandlerKind::kFatal) end_by_error(code, "MPI_FILE_NULL");
+  return call_handler_of(MPI_FILE_NULL, handler, file_c2f, code);
+}
+
+// Sets what MPI_Error_string says of `code`.
+void describe_failure(const char* function, int code, const char* what) {
+  char where[64] = "";
+  if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);  // else it names it itself
+  snprintf(context->last_text, sizeof context->last_text, "%s%s%s: %s", function,
+           where[0] != '\0' ? kAt : "", where, what);
+  context->last_code = code;
 }
 
 }  // namespace
@@ -178,6 +206,13 @@ void end_job(int code, const char* text) {
   _exit(code);
 }
 
+void tell_once(const char* subject, const char* text) {
+  if (has_agent()) return context->rank->notice_once(subject, text);
+  char whole[1600];
+  context->rank->copy_text(text, whole, sizeof whole);
+  fprintf(stderr, "rejoin: %s\n", whole);
+}
+
 void require_active(const char* function) {
   if (active()) return;
   char text[256], where[64] = "";
@@ -191,16 +226,19 @@ void require_active(const char* function) {
 
 int fail(const char* function, MPI_Comm comm, int code, const char* format, ...) {
   require_active(function);
-  char what[800], where[64] = "";
+  char what[800];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
-  if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);  // else it names it itself
-  snprintf(context->last_text, sizeof context->last_text, "%s%s%s: %s", function,
-           where[0] != '\0' ? kAt : "", where, what);
-  context->last_code = code;
+  describe_failure(function, code, what);
   return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
+}
+
+int fail_file(const char* function, int code, const char* what) {
+  require_active(function);
+  describe_failure(function, code, what);
+  return call_file_handler(code);
 }
 
 int fail_comm(const char* function, MPI_Comm comm) {
@@ -242,9 +280,48 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
   return fail(function, comm, class_of(status), "%s", what);
 }
 
+// Shows the user, once in the job, that the program was returned an error of `function`: many
+// programs do not look at it.
+static void tell_of_unsupported(const char* function) {
+  constexpr int kMost = 256;  // more than there are such functions
+  static const char* told[kMost];
+  static int count = 0;
+  for (int i = 0; i < count; ++i) {
+    if (strcmp(told[i], function) == 0) return;
+  }
+  if (count < kMost) told[count++] = function;
+  char text[sizeof context->last_text + 64];
+  snprintf(text, sizeof text, "%s; the program was returned an error", context->last_text);
+  tell_once(function, text);
+}
+
+static void describe_unsupported(const char* function, MPI_Errhandler asked) {
+  describe_failure(function, MPI_ERR_UNSUPPORTED_OPERATION,
+                   "this function is not supported; docs/coverage.md lists those that are");
+  if (asked->kind != ErrhandlerKind::kFatal) tell_of_unsupported(function);
+}
+
 int unsupported(const char* function, MPI_Comm comm) {
-  return fail(function, comm, MPI_ERR_UNSUPPORTED_OPERATION,
-              "this function is not supported; docs/coverage.md lists those that are");
+  require_active(function);
+  const MPI_Comm asked = is_any_comm(comm) ? comm : MPI_COMM_WORLD;
+  describe_unsupported(function, asked->errhandler);
+  return call_handler(asked, MPI_ERR_UNSUPPORTED_OPERATION);
+}
+
+int unsupported_of_file(const char* function, MPI_Comm comm) {
+  require_active(function);
+  if (context->file_errhandler == nullptr) return unsupported(function, comm);
+  describe_unsupported(function, context->file_errhandler);
+  return call_file_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+}
+
+int fail_null(const char* function, MPI_Comm comm, int code, const char* name) {
+  constexpr const char* kWhat = "the argument %s is a null pointer";
+  if (active()) return fail(function, comm, code, kWhat, name);
+  char what[200], text[300];  // a function that may be called before MPI_Init
+  snprintf(what, sizeof what, kWhat, name);
+  snprintf(text, sizeof text, "%s: %s", function, what);
+  end_job(code, text);
 }
 
 // Takes the first " at {...}" out of a text. False: there is none.

@@ -16,6 +16,9 @@ namespace rejoin::pmpi {
 // the kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
+// The same for the error handler of MPI_FILE_NULL.
+[[gnu::cold, gnu::noinline]] int fail_file(const char* function, int code, const char* what);
+
 // The error class of how an operation of the recovery layer has ended.
 int class_of(recovery::Status status);
 // An operation of the recovery layer that did not end in kOk.
@@ -27,6 +30,10 @@ int class_of(recovery::Status status);
 void put_call_site(char* to, std::size_t bytes);
 // Whether this process is a rank of a job; else it is a world of one.
 bool has_agent();
+
+// Shows the user a line about the whole job: the first one that any rank has to say of `subject`. A
+// process that is no rank shows each.
+void tell_once(const char* subject, const char* text);
 
 // Ends the job with exit code `code` and one line for the user (none if empty): the agent prints it
 // if there is one, else the process does.

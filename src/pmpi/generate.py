@@ -20,6 +20,24 @@ STATUSES = ("call", "works", "error")
 OBJECTS = ("ompi_*", "OMPI_C_*", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE", "mpi_fortran_*",
            "rejoin_*")
 
+# Which parameters are places for results, or functions to call. The wrapper refuses null pointers
+# there, with Open MPI's error classes, so that no implementation has to look.
+NOT_NULL = re.compile(r"(int|char|MPI_(?!Status)\w+)\* \w+|void\* baseptr")
+ERROR_CLASSES = (
+    (re.compile("MPI_I?[bsr]?(send|recv)(_init)?|MPI_Imrecv", re.IGNORECASE), "MPI_Request", "MPI_ERR_REQUEST"),
+    (re.compile(".*"), "MPI_Datatype", "MPI_ERR_TYPE"))
+# Exceptions: handles that are given and replaced, which the implementation checks, and pointers that
+# may be null.
+UNCHECKED = re.compile(
+    r"MPI_Init(_thread)?|MPI_\w+_free(_keyval)?|MPI_Keyval_free|MPI_Comm_disconnect|"
+    r"MPI_Cancel|MPI_Start|MPI_Wait|MPI_Mrecv|MPI_Type_commit|MPI_T_\w+_(get_info|get_item|handle_alloc)")
+MAY_BE_NULL = {"MPI_Test": "request", "MPI_Imrecv": "message"}
+# Arrays of results, and how many elements they have: without any, they may be null.
+LENGTHS = {("MPI_Waitsome", "array_of_indices"): "incount",
+           ("MPI_Testsome", "array_of_indices"): "incount",
+           ("MPI_Group_translate_ranks", "ranks2"): "n",
+           ("MPI_Info_get_string", "value"): "*buflen"}
+
 
 @dataclass
 class Function:
@@ -42,6 +60,28 @@ class Function:
         """Of the implementation: those that nobody has named are in one list."""
         return ["arguments" if p == "..." else re.search(r"(\w+)(\[\d*\])*$", p)[1]
                 for p in self.parameters]
+
+    def not_null(self):
+        """(name, condition under which it may not be null or "", error class) of each parameter."""
+        if UNCHECKED.fullmatch(self.name):
+            return []
+        found = []
+        for p, name in zip(self.parameters, self.argument_names()):
+            length = LENGTHS.get((self.name, name), "")
+            of_status = self.name.startswith("MPI_Status_") and p.startswith("MPI_Status* ")
+            gives_pointer = re.fullmatch(r"MPI_(\w+_get_attr|Attr_get|Buffer_detach)", self.name)
+            of_pointer = gives_pointer and p.startswith("void* ")
+            listed = NOT_NULL.fullmatch(p) or length or of_status or of_pointer
+            if listed and name != MAY_BE_NULL.get(self.name):
+                classes = (code for function, kind, code in ERROR_CLASSES
+                           if function.fullmatch(self.name) and p.startswith(f"{kind}* "))
+                found.append((name, length and f"{length} > 0", next(classes, "MPI_ERR_ARG")))
+        return found
+
+    def comm(self):
+        """The parameter whose error handler is asked."""
+        return next((p.split()[-1] for p in self.parameters if re.fullmatch(r"MPI_Comm \w+", p)),
+                    "MPI_COMM_WORLD")
 
     @property
     def implementation_parameters(self):
@@ -80,7 +120,10 @@ def api(sections):
             site = ["const void* site"] if f.status == "call" else []
             lines.append(f"{f.result} {f.implementation}({', '.join(site + f.implementation_parameters)});")
     lines += ["", "// Ends every function that is not supported. Returns the error code.",
-              "int unsupported(const char* function, MPI_Comm comm);", "",
+              "int unsupported(const char* function, MPI_Comm comm);",
+              "int unsupported_of_file(const char* function, MPI_Comm comm);",
+              "// Ends a call whose argument `name` must not be null and is. Returns the error code.",
+              "int fail_null(const char* function, MPI_Comm comm, int code, const char* name);", "",
               "}  // namespace rejoin::pmpi"]
     return lines
 
@@ -96,12 +139,20 @@ def calls(sections):
             'extern "C" __attribute__((visibility("default"))) const rejoin_call_table rejoin_calls;']
 
 
+def refuse_null(f, name, condition, code):
+    test = f"{name} == nullptr" + (f" && {condition}" if condition else "")
+    if f.name.startswith("MPI_T_"):  # they ask no error handler
+        return f"if ({test}) [[unlikely]] return MPI_T_ERR_INVALID; "
+    call = f'rejoin::pmpi::fail_null("{f.name}", {f.comm()}, {code}, "{name}")'
+    return f"if ({test}) [[unlikely]] {{ const Entered entered; return {call}; }} "
+
+
 def wrapper(f):
     if f.status == "error":
         # Only the communicator is used: its error handler is asked.
-        comm = next((p.split()[-1] for p in f.parameters if re.fullmatch(r"MPI_Comm \w+", p)), None)
-        body = f'const Entered entered; return rejoin::pmpi::unsupported("{f.name}", {comm or "MPI_COMM_WORLD"});'
-        parameters = [p if p.split()[-1] == comm else re.sub(r"\w+((\[\d*\])*)$", r"\1", p)
+        end = "unsupported_of_file" if f.name.startswith("MPI_File_") else "unsupported"
+        body = f'const Entered entered; return rejoin::pmpi::{end}("{f.name}", {f.comm()});'
+        parameters = [p if p.split()[-1] == f.comm() else re.sub(r"\w+((\[\d*\])*)$", r"\1", p)
                       for p in f.parameters]
     else:
         parameters = f.parameters
@@ -111,7 +162,8 @@ def wrapper(f):
             watched = f"return enter_{f.implementation}({', '.join(site + f.argument_names())});"
         else:
             watched = f"{{ const Entered entered; return {call}; }}"
-        body = f"if (is_watched) [[unlikely]] {watched} return {call};"
+        body = "".join(refuse_null(f, *p) for p in f.not_null())
+        body += f"if (is_watched) [[unlikely]] {watched} return {call};"
         if "..." in parameters:
             body = (f"va_list arguments; va_start(arguments, {f.argument_names()[-2]}); "
                     f"const Entered entered; const {f.result} result = {call}; va_end(arguments); "
@@ -169,6 +221,10 @@ def coverage(sections):
         "PMPI name. *Works*: does what MPI 3.1 says. *Answers with an error*: returns the class",
         "`MPI_ERR_UNSUPPORTED_OPERATION` through the error handler of its communicator (without one:",
         "of `MPI_COMM_WORLD`), and the text names the function; nothing is sent to another MPI library.",
+        "Where the handler lets the program go on, `ftrun` prints one line for each such function, once",
+        "in the job. Functions of files ask the handler that the program has set for `MPI_FILE_NULL`; while",
+        "it has set none, they ask as all others do, because many programs do not look at what",
+        "`MPI_File_open` returns.", "",
         "A configure script that looks for a function by name (`AC_CHECK_FUNCS`, CMake's",
         "`check_function_exists`) therefore finds every one of them: that it exists says nothing about",
         "whether it works here. Tell such a script what this page says (`ac_cv_func_MPI_Put=no`), or let",
@@ -190,7 +246,9 @@ def coverage(sections):
         "program did the first time. Like other requests, one that is outstanding forbids a checkpoint.", "",
         "A handle that is null, was freed, or is of another kind of object is an error of the class that MPI",
         "names. A pointer to no object at all is one only if memory can be read there; else the rank crashes,",
-        "and since its next incarnation dies in the same place, the job ends, and says so.", "",
+        "and since its next incarnation dies in the same place, the job ends, and says so.",
+        "A null pointer where MPI writes a result is an error of the class `MPI_ERR_ARG`",
+        "(`MPI_ERR_REQUEST` for the request of a message, `MPI_ERR_TYPE` for a datatype, as in Open MPI).", "",
         "Intercommunicators carry messages and all collectives that MPI defines for them: blocking,",
         "nonblocking and persistent. No info key means anything to a communicator: what `MPI_Comm_set_info`",
         "and `MPI_Comm_dup_with_info` are given is dropped.", "",

@@ -1,5 +1,8 @@
 // MPI_Graph_*, MPI_Graphdims_get and MPI_Dist_graph_*.
+#include <stdio.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "api.h"
 #include "pmpi/call.h"
@@ -100,10 +103,11 @@ Ints weight_list(const int weights[], int count, const Scratch& ones) {
   return ints(weights == MPI_UNWEIGHTED ? ones.as<int>() : weights, count);
 }
 
-// What each rank gives to MPI_Dist_graph_create before the edges themselves.
+// What each rank gives before the edges themselves.
 struct Given {
   std::uint32_t edges;
   std::uint32_t weights;
+  std::uint64_t ends;  // see sum_of_ends()
 };
 
 // A second operation of the same call: marked as the first one is.
@@ -117,35 +121,121 @@ recovery::Call second_of(recovery::Call call, recovery::Hint* hint, std::size_t 
   return call;
 }
 
-int dist_graph_create(const char* name, const recovery::Call& call, MPI_Comm comm,
-                      const Given& mine, const Edge* edges, MPI_Comm* newcomm) {
-  const std::uint32_t n = comm->comm->members.size;
+// What all ranks have given together, and where the edges of each begin among those of all, in
+// bytes.
+struct AllGiven {
+  explicit AllGiven(MPI_Comm comm)
+      : size(comm->comm->members.size), offsets((size + 1) * sizeof(std::size_t)) {}
+  const std::uint32_t size;
+  const Scratch offsets;
+  std::uint32_t weights = 0;
+  std::uint64_t ends = 0;
+  std::size_t* begin() const { return offsets.as<std::size_t>(); }
+};
+
+recovery::Outcome exchange_given(MPI_Comm comm, const recovery::Call& call, const Given& mine,
+                                 AllGiven* all) {
   recovery::ReplicatedSpec spec;
   spec.input = &mine;
   spec.input_bytes = sizeof mine;
-  spec.result_bytes = n * sizeof mine;
-  recovery::Outcome o = context->rank->replicated(*comm->comm, call, spec);
-  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
+  spec.result_bytes = all->size * sizeof mine;
+  const recovery::Outcome o = context->rank->replicated(*comm->comm, call, spec);
+  if (o.status != Status::kOk) return o;
   const auto* given = reinterpret_cast<const Given*>(o.data());
-  Scratch offsets((n + 1) * sizeof(std::size_t));
-  auto* begin = offsets.as<std::size_t>();
-  begin[0] = 0;
-  std::uint32_t weights = 0;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    begin[i + 1] = begin[i] + given[i].edges * sizeof(Edge);
-    weights |= given[i].weights;
+  all->begin()[0] = 0;
+  for (std::uint32_t i = 0; i < all->size; ++i) {
+    all->begin()[i + 1] = all->begin()[i] + given[i].edges * sizeof(Edge);
+    all->weights |= given[i].weights;
+    all->ends += given[i].ends;
   }
-  if (const int code = check_weights(name, comm, weights)) return code;
-  spec = {};
-  spec.input = edges;
-  spec.input_bytes = mine.edges * sizeof(Edge);
-  spec.result_bytes = begin[n];
-  spec.blocks = begin;
+  return o;
+}
+
+// The second operation of `call`: every rank gets the edges of all.
+recovery::Outcome exchange_edges(MPI_Comm comm, const recovery::Call& call, const AllGiven& all,
+                                 const Edge* mine, std::size_t edges,
+                                 std::span<const Edge>* edges_of_all) {
+  const std::size_t bytes = all.begin()[all.size];
+  recovery::ReplicatedSpec spec;
+  spec.input = mine;
+  spec.input_bytes = edges * sizeof(Edge);
+  spec.result_bytes = bytes;
+  spec.blocks = all.begin();
   recovery::Hint hint;
-  const std::uint32_t layout = recovery::hash_bytes(begin, (n + 1) * sizeof *begin);
-  o = context->rank->replicated(*comm->comm, second_of(call, &hint, begin[n], layout), spec);
+  const std::uint32_t layout =
+      recovery::hash_bytes(all.begin(), (all.size + 1) * sizeof *all.begin());
+  const recovery::Outcome o =
+      context->rank->replicated(*comm->comm, second_of(call, &hint, bytes, layout), spec);
+  if (o.status == Status::kOk) {
+    *edges_of_all = {reinterpret_cast<const Edge*>(o.data()), bytes / sizeof(Edge)};
+  }
+  return o;
+}
+
+// --- Of MPI_Dist_graph_create_adjacent, where each edge is given by the ranks at both of its ends
+
+// Together with those of all other ranks it is 0, if every edge is given at both ends.
+std::uint64_t sum_of_ends(int me, Ints sources, Ints destinations) {
+  const auto hash = [](int source, int destination) {
+    const auto from = static_cast<std::uint32_t>(source);
+    return engine::mix(std::uint64_t{from} << 32 | static_cast<std::uint32_t>(destination));
+  };
+  std::uint64_t sum = 0;
+  for (const int to : destinations) sum += hash(me, to);
+  for (const int from : sources) sum -= hash(from, me);
+  return sum;
+}
+
+// Shows the user an edge that the ranks at its ends do not agree about. `weight`: 1 of an edge that
+// its source has given, -1 of one that its destination has.
+void tell_of_contradiction(const char* name, std::span<const Edge> all) {
+  Scratch memory(all.size() * sizeof(Edge) + 1);
+  const std::span<Edge> edges(memory.as<Edge>(), all.size());
+  std::copy(all.begin(), all.end(), edges.begin());
+  const auto ends = [](const Edge& e) { return std::pair(e.from, e.to); };
+  std::ranges::sort(edges, {}, ends);
+  for (auto first = edges.begin(); first != edges.end();) {
+    int given[2] = {};  // by its source, by its destination
+    auto last = first;
+    for (; last != edges.end() && ends(*last) == ends(*first); ++last) ++given[last->weight < 0];
+    if (given[0] != given[1]) {
+      char where[64], text[500];
+      put_call_site(where, sizeof where);
+      snprintf(text, sizeof text,
+               "%s%s%s: rank %d lists rank %d %d times as a destination, but rank %d lists rank %d "
+               "%d times as a source. Neighbourhood collectives on this communicator lose "
+               "messages, or wait for ever",
+               name, where[0] != '\0' ? " at " : "", where, first->from, first->to, given[0],
+               first->to, first->from, given[1]);
+      return tell_once(name, text);
+    }
+    first = last;
+  }
+}
+
+// Collective, where the ranks do not agree about the edges: shows the user one.
+recovery::Outcome find_contradiction(const char* name, const recovery::Call& call, MPI_Comm comm,
+                                     const AllGiven& all, Ints sources, Ints destinations) {
+  Scratch memory((sources.size() + destinations.size()) * sizeof(Edge) + 1);
+  auto* const mine = memory.as<Edge>();
+  std::size_t count = 0;
+  for (const int to : destinations) mine[count++] = {comm->rank(), to, 1};
+  for (const int from : sources) mine[count++] = {from, comm->rank(), -1};
+  std::span<const Edge> edges;
+  const recovery::Outcome o = exchange_edges(comm, call, all, mine, count, &edges);
+  if (o.status == Status::kOk && comm->rank() == 0) tell_of_contradiction(name, edges);
+  return o;
+}
+
+int dist_graph_create(const char* name, const recovery::Call& call, MPI_Comm comm,
+                      const Given& mine, const Edge* edges, MPI_Comm* newcomm) {
+  AllGiven given(comm);
+  recovery::Outcome o = exchange_given(comm, call, mine, &given);
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
-  const std::span<const Edge> all(reinterpret_cast<const Edge*>(o.data()), begin[n] / sizeof(Edge));
+  if (const int code = check_weights(name, comm, given.weights)) return code;
+  std::span<const Edge> all;
+  o = exchange_edges(comm, call, given, edges, mine.edges, &all);
+  if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   const int rank = comm->rank();
   const std::size_t in = in_degree(all, rank), out = out_degree(all, rank);
   Scratch lists(2 * (in + out) * sizeof(int) + 1);
@@ -153,7 +243,7 @@ int dist_graph_create(const char* name, const recovery::Call& call, MPI_Comm com
   const Neighbours mine_of_all = {
       {list, in}, {list + in, in}, {list + 2 * in, out}, {list + 2 * in + out, out}};
   collect_neighbours(all, rank, mine_of_all);
-  *newcomm = open_graph(comm, o.sequence, is_weighted(weights), mine_of_all.sources,
+  *newcomm = open_graph(comm, o.sequence, is_weighted(given.weights), mine_of_all.sources,
                         mine_of_all.source_weights, mine_of_all.destinations,
                         mine_of_all.destination_weights);
   return MPI_SUCCESS;
@@ -167,7 +257,6 @@ int graph_create(const void* site, MPI_Comm comm_old, int nnodes, const int inde
                  const int edges[], int reorder, MPI_Comm* comm_graph) {
   constexpr const char* kName = "MPI_Graph_create";
   if (const int code = check_graph(kName, comm_old, nnodes, index, edges)) return code;
-  if (const int code = check_pointers(kName, comm_old, {comm_graph})) return code;
   const Ints ends = ints(index, nnodes), all = ints(edges, nnodes > 0 ? index[nnodes - 1] : 0);
   return create_with_topology(kName, site, comm_old, OpKind::kGraphCreate,
                               digest(digest(reorder != 0, ends), all), nnodes, MPI_GRAPH,
@@ -178,7 +267,6 @@ int graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], i
   constexpr const char* kName = "MPI_Graph_map";
   if (const int code = check_graph(kName, comm, nnodes, index, edges)) return code;
   if (nnodes == 0) return fail(kName, comm, MPI_ERR_ARG, "the graph has no nodes");
-  if (const int code = check_pointers(kName, comm, {newrank})) return code;
   *newrank = comm->rank() < nnodes ? comm->rank() : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }
@@ -186,7 +274,6 @@ int graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], i
 int graphdims_get(MPI_Comm comm, int* nnodes, int* nedges) {
   constexpr const char* kName = "MPI_Graphdims_get";
   if (const int code = check_topology(kName, comm, MPI_GRAPH)) return code;
-  if (const int code = check_pointers(kName, comm, {nnodes, nedges})) return code;
   *nnodes = static_cast<int>(comm->topology->index().size());
   *nedges = static_cast<int>(comm->topology->edges().size());
   return MPI_SUCCESS;
@@ -211,7 +298,6 @@ int graph_neighbors_count(MPI_Comm comm, int rank, int* nneighbors) {
   constexpr const char* kName = "MPI_Graph_neighbors_count";
   if (const int code = check_topology(kName, comm, MPI_GRAPH)) return code;
   if (const int code = check_rank(kName, comm, rank)) return code;
-  if (const int code = check_pointers(kName, comm, {nneighbors})) return code;
   const Topology& t = *comm->topology;
   *nneighbors = static_cast<int>(neighbours_of(t.index(), t.edges(), rank).size());
   return MPI_SUCCESS;
@@ -241,28 +327,30 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
   if (const int code = check_edges(kName, comm, indegree, sources, sourceweights)) return code;
   if (const int code = check_edges(kName, comm, outdegree, destinations, destweights)) return code;
   if (const int code = check_info(kName, comm, info)) return code;
-  if (const int code = check_pointers(kName, comm, {comm_dist_graph})) return code;
   const Ints from = ints(sources, indegree), to = ints(destinations, outdegree);
   const int me = comm->rank();
   if (std::count(from.begin(), from.end(), me) != std::count(to.begin(), to.end(), me)) {
     return fail(kName, comm, MPI_ERR_ARG,
                 "this rank is not as often among its sources as among its destinations");
   }
-  const std::uint32_t mine =
-      weights_of(indegree, sourceweights) | weights_of(outdegree, destweights);
-  const recovery::Outcome o =
-      meet(site, comm, OpKind::kDistGraphCreateAdjacent, &mine, sizeof mine, reorder != 0 ? 1 : 0);
+  const Given mine = {static_cast<std::uint32_t>(from.size() + to.size()),
+                      weights_of(indegree, sourceweights) | weights_of(outdegree, destweights),
+                      sum_of_ends(me, from, to)};
+  const recovery::Call call = call_of(site, OpKind::kDistGraphCreateAdjacent, -1,
+                                      sizeof mine * comm->comm->members.size, reorder != 0 ? 1 : 0);
+  AllGiven given(comm);
+  recovery::Outcome o = exchange_given(comm, call, mine, &given);
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   *comm_dist_graph = MPI_COMM_NULL;
-  std::uint32_t weights = 0;
-  for (int i = 0; i < comm->size(); ++i) {
-    weights |= reinterpret_cast<const std::uint32_t*>(o.data())[i];
+  if (const int code = check_weights(kName, comm, given.weights)) return code;
+  if (given.ends != 0) {  // accepted, as other MPIs do
+    o = find_contradiction(kName, call, comm, given, from, to);
+    if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   }
-  if (const int code = check_weights(kName, comm, weights)) return code;
   const auto most = static_cast<std::size_t>(std::max(indegree, outdegree));
   Scratch ones(most * sizeof(int) + 1);
   std::fill_n(ones.as<int>(), most, 1);
-  *comm_dist_graph = open_graph(comm, o.sequence, is_weighted(weights), from,
+  *comm_dist_graph = open_graph(comm, o.sequence, is_weighted(given.weights), from,
                                 weight_list(sourceweights, indegree, ones), to,
                                 weight_list(destweights, outdegree, ones));
   return MPI_SUCCESS;
@@ -287,7 +375,6 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
   }
   if (const int code = check_edges(kName, comm, count, targets, weights)) return code;
   if (const int code = check_info(kName, comm, info)) return code;
-  if (const int code = check_pointers(kName, comm, {newcomm})) return code;
   *newcomm = MPI_COMM_NULL;
   Scratch list(static_cast<std::size_t>(count) * sizeof(Edge) + 1);
   auto* edges = list.as<Edge>();
@@ -296,7 +383,7 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
       edges[k] = {nodes[i], targets[k], weights == MPI_UNWEIGHTED ? 1 : weights[k]};
     }
   }
-  const Given mine = {static_cast<std::uint32_t>(count), weights_of(count, weights)};
+  const Given mine = {static_cast<std::uint32_t>(count), weights_of(count, weights), 0};
   const recovery::Call call = call_of(site, OpKind::kDistGraphCreate, -1,
                                       sizeof mine * comm->comm->members.size, reorder != 0 ? 1 : 0);
   return dist_graph_create(kName, call, comm, mine, edges, newcomm);
@@ -305,9 +392,6 @@ int dist_graph_create(const void* site, MPI_Comm comm_old, int n, const int node
 int dist_graph_neighbors_count(MPI_Comm comm, int* inneighbors, int* outneighbors, int* weighted) {
   constexpr const char* kName = "MPI_Dist_graph_neighbors_count";
   if (const int code = check_topology(kName, comm, MPI_DIST_GRAPH)) return code;
-  if (const int code = check_pointers(kName, comm, {inneighbors, outneighbors, weighted})) {
-    return code;
-  }
   *inneighbors = static_cast<int>(comm->topology->sources().size());
   *outneighbors = static_cast<int>(comm->topology->destinations().size());
   *weighted = comm->topology->weighted;

@@ -180,7 +180,9 @@ int init(int*, char***) {
 }
 
 int init_thread(int*, char***, int required, int* provided) {
-  start("MPI_Init_thread", required < MPI_THREAD_MULTIPLE ? required : MPI_THREAD_MULTIPLE);
+  constexpr const char* kName = "MPI_Init_thread";
+  start(kName, required < MPI_THREAD_MULTIPLE ? required : MPI_THREAD_MULTIPLE);
+  if (provided == nullptr) return fail_null(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "provided");
   *provided = context->thread_level;
   wipe_dead_stack();
   return MPI_SUCCESS;

@@ -101,7 +101,7 @@ consteval ompi_predefined_datatype_t predefined(int fortran, const char* name, T
 }
 
 consteval ompi_predefined_errhandler_t predefined(ErrhandlerKind kind, Magic magic, int fortran) {
-  return {{{magic, nullptr, 1, fortran, kind, true}, {}}};
+  return {{{magic, nullptr, 1, fortran, kind, true, false}, {}}};
 }
 
 enum Fortran {

@@ -14,9 +14,6 @@ static int fail_op(const char* function) {
 int op_create(MPI_User_function* function, int commute, MPI_Op* op) {
   constexpr const char* kName = "MPI_Op_create";
   require_active(kName);
-  if (function == nullptr || op == nullptr) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "an argument is a null pointer");
-  }
   *op = make<ompi_op_t>();
   **op = {Magic::kOp,   function,        nullptr, 0, engine::Operator::kUser,
           commute != 0, kNoFortranHandle};

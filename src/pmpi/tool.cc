@@ -202,6 +202,7 @@ int t_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void*,
   if (const int code = check(pvar_index, kCounterCount)) return code;
   Session* s = session_of(session);
   if (s == nullptr) return MPI_T_ERR_INVALID_SESSION;
+  if (handle == nullptr || count == nullptr) return MPI_T_ERR_INVALID;
   for (Handle& h : tool.handles) {
     if (h.session != nullptr) continue;
     h = {s, pvar_index};

@@ -172,7 +172,6 @@ int cart_create(const void* site, MPI_Comm old_comm, int ndims, const int dims[]
                 const int periods[], int reorder, MPI_Comm* comm_cart) {
   constexpr const char* kName = "MPI_Cart_create";
   if (const int code = check_grid(kName, old_comm, ndims, dims, periods)) return code;
-  if (const int code = check_pointers(kName, old_comm, {comm_cart})) return code;
   const Ints sizes = ints(dims, ndims), wraps = ints(periods, ndims);
   // Any number but 0 says that a dimension is periodic.
   std::uint32_t given = digest(reorder != 0, sizes);
@@ -193,7 +192,6 @@ int cart_sub(const void* site, MPI_Comm comm, const int remain_dims[], MPI_Comm*
   constexpr const char* kName = "MPI_Cart_sub";
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
   const Topology& t = *comm->topology;
-  if (const int code = check_pointers(kName, comm, {new_comm})) return code;
   if (const int code = check_lists(kName, comm, t.ndims(), {remain_dims})) return code;
   return cart_sub(kName, site, comm, t, ints(remain_dims, t.ndims()), new_comm);
 }
@@ -201,7 +199,6 @@ int cart_sub(const void* site, MPI_Comm comm, const int remain_dims[], MPI_Comm*
 int cartdim_get(MPI_Comm comm, int* ndims) {
   constexpr const char* kName = "MPI_Cartdim_get";
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
-  if (const int code = check_pointers(kName, comm, {ndims})) return code;
   *ndims = comm->topology->ndims();
   return MPI_SUCCESS;
 }
@@ -234,7 +231,6 @@ int cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
 int cart_rank(MPI_Comm comm, const int coords[], int* rank) {
   constexpr const char* kName = "MPI_Cart_rank";
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
-  if (const int code = check_pointers(kName, comm, {rank})) return code;
   const Topology& t = *comm->topology;
   if (const int code = check_lists(kName, comm, t.ndims(), {coords})) return code;
   const int found = rank_at(t.grid(), ints(coords, t.ndims()));
@@ -250,7 +246,6 @@ int cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int* ra
   constexpr const char* kName = "MPI_Cart_shift";
   if (const int code = check_topology(kName, comm, MPI_CART)) return code;
   if (const int code = check_dimension(kName, comm, direction)) return code;
-  if (const int code = check_pointers(kName, comm, {rank_source, rank_dest})) return code;
   const Grid grid = comm->topology->grid();
   *rank_source = null_or_rank(shifted(grid, comm->rank(), direction, -std::int64_t{disp}));
   *rank_dest = null_or_rank(shifted(grid, comm->rank(), direction, disp));

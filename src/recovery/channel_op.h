@@ -45,8 +45,9 @@ class ChannelOp {
   template <class Body>
   Progress advance(bool thorough, Body&& body) {
     thorough_ = thorough;
-    if (!moved_ && outcome_.status == Status::kOk) {
-      const Progress p = body();
+    const bool may_move = outcome_.status == Status::kOk || outcome_.status == Status::kTruncated;
+    if (!moved_ && may_move) {
+      const Progress p = other_.found() ? settle() : body();
       if (p == Progress::kPending) return p;
       moved_ = true;
     }
@@ -121,12 +122,11 @@ class ChannelOp {
     if (theirs == nullptr || theirs->hash != e_.signature_hash) return fail({peer, m.call});
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
-    if (m.bytes > max_bytes) {
+    if (m.bytes > max_bytes) {  // the rest is sent and received: the others wait for it
       r_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
-      return Progress::kFailed;
     }
-    *bytes = m.bytes;
+    *bytes = std::min<std::size_t>(m.bytes, max_bytes);
     *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&m.value)
                                              : r_.host.base() + m.value;
     return Progress::kDone;
@@ -160,12 +160,19 @@ class ChannelOp {
   }
 
   Progress fail(const typename Agreement<H>::Other& other) {
+    other_ = other;
+    return settle();
+  }
+
+  // Records the disagreement, when the operations before this one have their records.
+  Progress settle() {
     if (e_.record != nullptr) {  // it was over once: what it was given then is gone or another
       r_.diagnostics.recorded_mismatch();
       outcome_.status = Status::kMismatch;
-    } else {
-      outcome_.status = ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other);
+      return Progress::kFailed;
     }
+    if (c_.records.tail() != e_.sequence) return Progress::kPending;
+    outcome_.status = ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other_);
     return Progress::kFailed;
   }
 
@@ -187,6 +194,7 @@ class ChannelOp {
     if (live && outcome_.status == Status::kOk) {
       ops_.bootstrap.note_live(e_.call);
     }
+    if (outcome_.status == Status::kMismatch) c_.chain = engine::kUnlinked;
     if (!nonblocking_) r_.leave(outcome_.status);
     return outcome_.status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }
@@ -201,6 +209,7 @@ class ChannelOp {
   const std::uint32_t fingerprint_;
   const bool nonblocking_;
   Outcome outcome_;
+  typename Agreement<H>::Other other_;  // a member that does something else here
   bool thorough_ = false;
   bool moved_ = false;       // all messages are sent and received
   Arrived* held_ = nullptr;  // the message that is being read

@@ -222,13 +222,32 @@ const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t 
       stops ? "--on-divergence warn goes on nevertheless" : "further differences are not shown");
 }
 
+namespace {
+
+// Why two calls disagree that read alike.
+const char* what_differs(const journal::CallEntry* a, const journal::CallEntry* b) {
+  if (a == nullptr || b == nullptr) return "";
+  const Signature &s = a->signature, &t = b->signature;
+  if (s.kind != t.kind || s.bytes != t.bytes || s.root != t.root) return "";
+  if (s.type != t.type) return ", with another datatype";
+  if (s.operation != t.operation) return ", with another reduction operation";
+  if (s.layout != t.layout) {
+    return ", with other values in arguments that all must pass alike (counts, dimensions, edges, "
+           "info)";
+  }
+  return ", which has failed there because other members disagree";
+}
+
+}  // namespace
+
 void Diagnostics::mismatch(bool earlier, std::uint32_t rank, std::uint32_t now, std::uint32_t other,
                            std::uint32_t other_call) {
   set_error(
-      "%srank %u calls %s where rank %u calls %s: all members of a communicator must make the same "
-      "collective calls in the same order",
+      "%srank %u calls %s where rank %u calls %s%s: all members of a communicator must make the "
+      "same collective calls in the same order",
       earlier ? "in an earlier operation, " : "", rank, call(rank, now).text, other,
-      call(other, other_call).text);
+      call(other, other_call).text,
+      what_differs(peers_.call(rank, now), peers_.call(other, other_call)));
 }
 
 void Diagnostics::mismatch_at_checkpoint(std::uint64_t version, std::uint32_t rank,

@@ -68,8 +68,10 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
     if (found.marked != nullptr || !e.entered()) return e;
   }
   e.sequence = c.next_sequence++;
-  c.chain =
-      static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
+  if (c.chain != engine::kUnlinked) [[likely]] {
+    c.chain =
+        static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
+  }
   e.chain = c.chain;
   // Of what a rank does alone nothing is recorded: an incarnation that has loaded a version repeats
   // its bootstrap phase, and is further on then than it was.

@@ -206,6 +206,7 @@ class BasicRank {
   }
   // One line for the user; the caller bounds how often.
   void notice(const char* text) { rooms_.notice(text); }
+  void notice_once(const char* subject, const char* text) { rooms_.notice_once(subject, text); }
 
   // Reads every cached cursor of the segment again.
   void rebase() {

@@ -212,7 +212,8 @@ class ReplicatedOp {
     } else {
       value_ = 0;
     }
-    attempt_->begin(e_.sequence, r_.comms.generation(c_), e_.chain, e_.call, staging_, out, extent);
+    const std::uint32_t chain = c_.chain == engine::kUnlinked ? engine::kUnlinked : e_.chain;
+    attempt_->begin(e_.sequence, r_.comms.generation(c_), chain, e_.call, staging_, out, extent);
     state_ = State::kAttempt;
   }
 
@@ -419,6 +420,7 @@ class ReplicatedOp {
     if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
       status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
     }
+    if (status == Status::kMismatch) c_.chain = engine::kUnlinked;
     outcome_.status = status;
     if (!nonblocking_) [[likely]]
       r_.leave(status);

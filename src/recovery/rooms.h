@@ -13,6 +13,7 @@
 #include "recovery/diagnostics.h"
 #include "recovery/divergence.h"
 #include "recovery/fault_injection.h"
+#include "recovery/hash.h"
 #include "recovery/mail.h"
 #include "recovery/nonblocking.h"
 #include "recovery/operation_log.h"
@@ -103,6 +104,11 @@ struct Rooms {
 
   void notice(const char* text) {
     host.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));
+  }
+  // About the whole job: the user is shown the first such line that any rank sends of a subject.
+  void notice_once(const char* subject, const char* text) {
+    const std::uint64_t number = std::uint64_t{1} << 32 | hash_bytes(subject, std::strlen(subject));
+    host.tell(wire::MessageType::kNotice, 0, number, text, std::strlen(text));
   }
 
   // Of an operation that has just been entered; for diagnostics and agreement.

@@ -22,7 +22,9 @@
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
 //   kLimit        rank -> agent  the journal is full
-//   kNotice       rank -> agent  one line for the user (text)
+//   kNotice       rank -> agent  one line for the user (text). value = 0: it concerns this rank;
+//                                else a number of what it concerns in the whole job, of which the
+//                                user is shown the first line alone
 //   kLog          rank -> agent  one line about an operation that is over (--log-ops), shown as it
 //                                is (text)
 //   kMark         rank -> agent  the rank has printed all that it prints before checkpoint

@@ -194,6 +194,41 @@ static void test_user_handlers(void) {
   check_section("user-made handlers");
 }
 
+static int file_handler_calls;
+static void count_file_error(MPI_File* file, int* code, ...) {
+  file_handler_calls += *file == MPI_FILE_NULL && *code != MPI_SUCCESS;
+}
+
+/** The handler of MPI_FILE_NULL is that of files which are opened later. */
+static void test_file_handlers(void) {
+  check_context("handlers of files");
+  MPI_Errhandler mine = MPI_ERRHANDLER_NULL;
+  MPI_Errhandler got = MPI_ERRHANDLER_NULL;
+  MPI_Errhandler of_comm = MPI_ERRHANDLER_NULL;
+  OK(MPI_File_get_errhandler(MPI_FILE_NULL, &got));
+  check_true("errors of files return at first", got == MPI_ERRORS_RETURN);
+  OK(MPI_Errhandler_free(&got));
+  OK(MPI_File_create_errhandler(count_file_error, &mine));
+  OK(MPI_File_set_errhandler(MPI_FILE_NULL, mine));
+  OK(MPI_File_get_errhandler(MPI_FILE_NULL, &got));
+  check_true("the handler that was set", got == mine);
+  OK(MPI_Errhandler_free(&got));
+  REFUSED(MPI_ERR_ARG, MPI_Comm_set_errhandler(MPI_COMM_SELF, mine));
+  OK(MPI_Errhandler_free(&mine));
+  MPI_File file = MPI_FILE_NULL;
+  const char* nowhere = "/nonexistent/file";
+  check_true("nothing to open", MPI_File_open(MPI_COMM_SELF, nowhere, MPI_MODE_RDONLY,
+                                              MPI_INFO_NULL, &file) != MPI_SUCCESS);
+  check_i64("a file that cannot be opened", 1, file_handler_calls);
+  OK(MPI_Comm_create_errhandler(count_error, &of_comm));
+  REFUSED(MPI_ERR_ARG, MPI_File_set_errhandler(MPI_FILE_NULL, of_comm));
+  REFUSED(MPI_ERR_ARG, MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRHANDLER_NULL));
+  check_i64("errors about handlers of files", 3, file_handler_calls);
+  OK(MPI_Errhandler_free(&of_comm));
+  OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+  check_section("handlers of files");
+}
+
 static void test_roots(void) {
   check_context("roots");
   int n = check_state.size;
@@ -322,6 +357,7 @@ int main(int argc, char** argv) {
   test_classes();
   test_inheritance();
   test_user_handlers();
+  test_file_handlers();
   test_roots();
   test_counts();
   test_types_and_ops();

@@ -372,6 +372,21 @@ record stop epoch 0 code 8
 )");
 }
 
+TEST(Supervisor, ALineAboutTheJobIsShownOnceForEachOfItsNumbers) {
+  expect_transcript(ranks(2), R"(
+> 1 notice 0 : it is about me
+record notice rank 0 incarnation 0 epoch 0
+tell: rank 0: it is about me
+> 2 notice 1 value=7 : it is about all
+record notice epoch 0
+tell: it is about all
+> 3 notice 0 value=7 : it is about all, too
+> 4 notice 0 value=8 : another
+record notice epoch 0
+tell: another
+)");
+}
+
 TEST(Supervisor, SignalsEndTheJobTheSecondAtOnce) {
   expect_transcript(ranks(1), R"(
 > 1 signal 0 code=2

@@ -57,6 +57,7 @@ inline Event parse_event(const std::string& line) {
     if (key == "oom") event.cause.oom = true;
     if (key == "peak") event.cause.peak_bytes = static_cast<std::uint64_t>(number);
     if (key == "code") event.code = number;
+    if (key == "value") event.value = static_cast<std::uint64_t>(number);
     if (key == "replayed") {
       event.value = event.position.replayed = static_cast<std::uint64_t>(number);
     }

@@ -146,8 +146,10 @@ void SupervisorCore::on_finalized(const Event& e) {
 }
 
 void SupervisorCore::on_notice(const Event& e) {
-  record("notice", e).text = e.text;
-  act(Action::Kind::kTell, e.rank, rank_text(e.rank) + ": " + e.text);
+  const bool of_job = e.value != 0;
+  if (of_job && !told_of_job_.insert(e.value).second) return;
+  record("notice", e, !of_job).text = e.text;
+  act(Action::Kind::kTell, e.rank, of_job ? e.text : rank_text(e.rank) + ": " + e.text);
 }
 
 void SupervisorCore::on_timeout(const Event& e) {

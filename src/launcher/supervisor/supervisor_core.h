@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ struct Event {
     kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
     kDiverged,  // text: a replay went where its past did not; the rank does not go on
     kLimit,
-    kNotice,         // text
+    kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
                      // stopped
     // value = images so far; took_ns = age of the oldest of the newest ones; code = ranks that
@@ -179,6 +180,7 @@ class SupervisorCore {
   bool journal_full_ = false;
   bool told_protected_ = false;
   bool somebody_initialized_ = false;
+  std::set<std::uint64_t> told_of_job_;      // values of kNotice
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;
   CatchingUp catching_up_;

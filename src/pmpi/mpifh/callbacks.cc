@@ -58,6 +58,14 @@ void ompi_comm_create_errhandler_f(MPI_Comm_errhandler_function* function, MPI_F
   give(ierr, code);
 }
 REJOIN_NAMES(mpi, MPI, comm_create_errhandler, Comm_create_errhandler, COMM_CREATE_ERRHANDLER)
+void ompi_file_create_errhandler_f(MPI_File_errhandler_function* function, MPI_Fint* errhandler,
+                                   MPI_Fint* ierr) {
+  Handle<MPI_Errhandler> made(errhandler);
+  const int code = PMPI_File_create_errhandler(function, &made.handle);
+  if (code == MPI_SUCCESS) rejoin_errhandler_set_fortran(made.handle);
+  give(ierr, code);
+}
+REJOIN_NAMES(mpi, MPI, file_create_errhandler, File_create_errhandler, FILE_CREATE_ERRHANDLER)
 void ompi_errhandler_create_f(MPI_Comm_errhandler_function* function, MPI_Fint* errhandler,
                               MPI_Fint* ierr) {
   ompi_comm_create_errhandler_f(function, errhandler, ierr);

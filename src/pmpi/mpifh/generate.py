@@ -17,7 +17,7 @@ from generate import TABLE, parse  # noqa: E402
 BY_HAND = """
     MPI_Init MPI_Init_thread MPI_Pcontrol MPI_Wtick MPI_Wtime MPI_Aint_add MPI_Aint_diff
     MPI_Buffer_detach MPI_Info_get MPI_Address MPI_Type_extent MPI_Type_lb MPI_Type_ub MPI_Type_hvector MPI_Type_hindexed MPI_Type_struct
-    MPI_Op_create MPI_Comm_create_errhandler MPI_Errhandler_create
+    MPI_Op_create MPI_Comm_create_errhandler MPI_Errhandler_create MPI_File_create_errhandler
     MPI_Keyval_create MPI_Attr_get MPI_Attr_put
     MPI_Comm_create_keyval MPI_Comm_get_attr MPI_Comm_set_attr
     MPI_Type_create_keyval MPI_Type_get_attr MPI_Type_set_attr MPI_Win_create_keyval

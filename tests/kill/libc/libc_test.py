@@ -217,6 +217,19 @@ def shared(options):
         run.require(run.notices or not twice, "lines are there twice, and nobody said so")
 
 
+def children(options):
+    """What a child does is done as often as it is started; a line says so, once in the job."""
+    expected = Run(options)
+    for kills in single_deaths(steps_of(expected)) + [["0@4#0", "0@4#1"]]:
+        run = Run(options, kills, flags=["--snapshots", "off"])
+        run.require(run.out == expected.out, "another output")
+        pattern = r"^rejoin: the replay of rank 0 starts a child process again: (\w+)\("
+        told = re.findall(pattern, run.err, re.MULTILINE)
+        twice = len(run.files["children"]) > len(expected.files["children"])
+        run.require(told == ([options.scene] if twice else []), "told something else")
+        run.require(twice == (kills[0] not in ("0@init", "0@1")), "the file is another")
+
+
 def random_programs(options):
     """Files made, renamed and removed at random; deaths at steps, and at any moment."""
     rng = random.Random(1)
@@ -264,7 +277,8 @@ def main():
     parser.add_argument("scene")
     parser.add_argument("--off", action="store_true", help="with --libc-recording off")
     options = parser.parse_args()
-    tests = {"gaps": gaps, "versions": versions, "shared": shared, "random_files": random_programs}
+    tests = {"gaps": gaps, "versions": versions, "shared": shared,
+             "random_files": random_programs, "children": children}
     test = switched_off if options.off else tests.get(options.program, replays)
     try:
         test(options)

@@ -85,6 +85,68 @@ def wrong_returned(t, how):
         t.recovers(2, "wrong", how, "returns", kills=[Kill(0, point, "after")])
 
 
+@scenario()
+def unsupported_returned(t):
+    """A function that is not supported is named once in the job, also by a second incarnation."""
+    for kills in ([], [Kill(1, 2)]):
+        result = t.run(3, "unsupported", kills=kills)
+        require(result.code == 0, f"exit code {result.code}", result)
+        for name in ("MPI_File_open", "MPI_Win_create"):
+            said = [line for line in messages(result) if name in line]
+            require(len(said) == 1, f"{len(said)} lines name {name}", result)
+            wanted = rf"rejoin: {name} at \S*unsupported\.c:\d+::main: this function is not supported"
+            require(re.match(wanted, said[0]), "the line does not say what and where", result)
+        check_deaths(result, kills)
+
+
+@scenario()
+def unsupported_fatal(t):
+    """Where that ends the job, the line that says so is the only one."""
+    result = t.run(1, "unsupported", "fatal")
+    require(0 < result.code < 128, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "MPI_File_open" in line]
+    require(len(said) == 1, f"{len(said)} lines name it", result)
+
+
+@scenario(how=["gather", "scatter", "reduce", "order"])
+def unmatched(t, how):
+    """Calls that do not match are named as the program's fault, in whatever order they are found."""
+    result = t.run(4, "unmatched", how)
+    require(0 < result.code < 128, f"exit code {result.code}", result)
+    require("defect of Rejoin" not in result.err, "it is called a defect of Rejoin", result)
+    both = r"rank \d+ calls MPI_\w+ of .* where rank \d+ calls MPI_\w+ of .* must make the same"
+    named = [line for line in messages(result) if re.search(both, line)]
+    require(named, "no line names both calls", result)
+
+
+@scenario()
+def unmatched_count(t):
+    """A disagreement that was returned is not found again by later calls, nor by a replay."""
+    for kills in ([], [Kill(1, 2, "before")], [Kill(0, 2)]):
+        result = t.run(3, "unmatched", "count", kills=kills)
+        require(result.code == 0, f"exit code {result.code}", result)
+        lines = sorted(line for line in result.out.split("\n") if line.startswith("rank"))
+        wanted = [f"rank {r}: {what}" for r in range(3)
+                  for what in ("allreduce: not the same", "barrier: well")]
+        require(lines == wanted, "it was told something else", result)
+        check_deaths(result, kills)
+
+
+@scenario()
+def unmatched_room(t):
+    """A message that is too long is an error where it is received, and nowhere else."""
+    for kills in ([], [Kill(0, 1, "after")], [Kill(0, 2)], [Kill(2, 2, "before")]):
+        result = t.run(3, "unmatched", "room", kills=kills)
+        require(result.code == 0, f"exit code {result.code}", result)
+        lines = sorted(line for line in result.out.split("\n") if line.startswith("rank"))
+        wrong = ["rank 0: alltoall: truncated", "rank 0: gather: truncated",
+                 "rank 2: alltoall: truncated"]
+        require([line for line in lines if not line.endswith(": well")] == wrong,
+                "it was told something else", result)
+        require(len(lines) == 9, f"{len(lines)} lines", result)
+        check_deaths(result, kills)
+
+
 # -------------------------------------------------------------------------------- crashing for ever
 
 

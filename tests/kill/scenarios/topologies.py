@@ -1,6 +1,8 @@
 """A field on a grid of ranks: messages between neighbours, and the communicators of topologies."""
 
-from harness import Kill, scenario
+import re
+
+from harness import Kill, require, scenario
 
 
 @scenario(n=[2, 4, 6], sweeps=True)
@@ -16,3 +18,15 @@ def topology_errors(t, n):
     last = t.undisturbed(n, *program).operations(n - 1)
     for ordinal in range(1, last + 1):
         t.recovers(n, *program, kills=[Kill(n - 1, ordinal)])
+
+
+@scenario()
+def lopsided(t):
+    """A graph whose edges are not the same at both ends is accepted, and one line says so."""
+    for kills in ([], [Kill(1, 2, "after")], [Kill(0, 1)]):
+        result = t.run(3, "lopsided", kills=kills)
+        require(result.code == 0, f"exit code {result.code}", result)
+        pattern = (r"rejoin: MPI_Dist_graph_create_adjacent at \S*lopsided\.c:\d+::main: rank 0 lists "
+                   r"rank 1 1 times as a destination, but rank 1 lists rank 0 0 times as a source")
+        found = re.findall(pattern, result.err)
+        require(len(found) == 1, f"{len(found)} lines", result)
