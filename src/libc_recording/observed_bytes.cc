@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ REJOIN_REAL(sysinfo);
 REJOIN_REAL(getloadavg);
 REJOIN_REAL(sysconf);
 REJOIN_REAL(sched_getcpu);
+constinit Real<struct mallinfo2()> real_mallinfo2("mallinfo2");
+constinit Real<struct mallinfo()> real_mallinfo("mallinfo");
 REJOIN_REAL(fileno);
 constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
 constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
@@ -285,6 +288,26 @@ REJOIN_REPLACES long sysconf(int name) noexcept {
     return static_cast<ssize_t>(sizeof pages);
   });
   return pages;
+}
+
+REJOIN_REPLACES struct mallinfo mallinfo() noexcept {
+  if (!observing(REJOIN_CALLER)) return real_mallinfo();
+  struct mallinfo info = {};
+  observe_bytes(&info, sizeof info, [&] {
+    info = real_mallinfo();
+    return static_cast<ssize_t>(sizeof info);
+  });
+  return info;
+}
+
+REJOIN_REPLACES struct mallinfo2 mallinfo2() noexcept {
+  if (!observing(REJOIN_CALLER)) return real_mallinfo2();
+  struct mallinfo2 info = {};
+  observe_bytes(&info, sizeof info, [&] {
+    info = real_mallinfo2();
+    return static_cast<ssize_t>(sizeof info);
+  });
+  return info;
 }
 
 REJOIN_REPLACES int sched_getcpu() noexcept {

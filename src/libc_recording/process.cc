@@ -147,6 +147,11 @@ const char* own_proc_path(const void* caller, const char* path, char* room) {
   return snprintf(room, PATH_MAX, "/proc/%d%s", p.pid, rest) < PATH_MAX ? room : path;
 }
 
+bool is_own_process(const void* caller, pid_t id) {
+  Pids p;
+  return pids(caller, &p) && (id == p.first_pid || id == p.pid);
+}
+
 }  // namespace rejoin::libc_recording
 
 using namespace rejoin::libc_recording;

@@ -1,10 +1,15 @@
-// Process ids in paths.
+// Process ids in paths and in the ids of clocks.
 #pragma once
+
+#include <sys/types.h>
 
 namespace rejoin::libc_recording {
 
 // A path in /proc that names this rank by the process id that its program knows: with the one that
 // it has, in room[PATH_MAX]. Any other path: the same.
 const char* own_proc_path(const void* caller, const char* path, char* room);
+
+// Whether an id names this process, as the program or as the kernel knows it.
+bool is_own_process(const void* caller, pid_t id);
 
 }  // namespace rejoin::libc_recording

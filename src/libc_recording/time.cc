@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "libc_recording/process.h"
 #include "libc_recording/real.h"
 
 namespace {
@@ -18,6 +19,7 @@ using rejoin::libc_recording::Series;
 
 REJOIN_REAL(time);
 REJOIN_REAL(clock_gettime);
+REJOIN_REAL(clock_getcpuclockid);
 REJOIN_REAL(clock);
 REJOIN_REAL(times);
 REJOIN_REAL(getrusage);
@@ -43,6 +45,17 @@ void read_clock(clockid_t id, timespec* out) {
     ns = out->tv_sec * kSecond_ns + out->tv_nsec;
   });
   *out = {ns / kSecond_ns, ns % kSecond_ns};
+}
+
+// The id of a clock of processor time is made of a process or thread id, 0 for the caller's (the
+// kernel's posix-timers.h). Returns the constant id of such a clock of this process or thread,
+// which is recorded and goes on in later incarnations; any other id: the same.
+clockid_t constant_clock(const void* caller, clockid_t id) {
+  constexpr int kPlace = 3, kKind = 3, kScheduled = 2, kOfThread = 4;
+  if (id >= 0 || (id & kKind) != kScheduled) return id;
+  const pid_t of = ~(id >> kPlace);
+  if (of != 0 && !rejoin::libc_recording::is_own_process(caller, of)) return id;
+  return (id & kOfThread) != 0 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID;
 }
 
 timeval from_us(std::int64_t us) { return {us / kSecond_us, us % kSecond_us}; }
@@ -71,9 +84,21 @@ REJOIN_REPLACES int gettimeofday(timeval* out, void* zone) noexcept {
   return 0;
 }
 
-REJOIN_REPLACES int clock_gettime(clockid_t id, timespec* out) noexcept {
-  if (id < 0 || id >= kClocks || !observing(REJOIN_CALLER)) return real_clock_gettime(id, out);
+REJOIN_REPLACES int clock_gettime(clockid_t given, timespec* out) noexcept {
+  const void* caller = REJOIN_CALLER;
+  if (given >= kClocks || !observing(caller)) return real_clock_gettime(given, out);
+  const clockid_t id = constant_clock(caller, given);
+  if (id < 0) return real_clock_gettime(id, out);
   read_clock(id, out);
+  return 0;
+}
+
+REJOIN_REPLACES int clock_getcpuclockid(pid_t process, clockid_t* id) noexcept {
+  constexpr clockid_t kOfCaller = -6;  // it names whatever process asks, in later incarnations too
+  if (!rejoin::libc_recording::is_own_process(REJOIN_CALLER, process)) {
+    return real_clock_getcpuclockid(process, id);
+  }
+  *id = kOfCaller;
   return 0;
 }
 

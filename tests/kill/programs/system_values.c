@@ -4,15 +4,25 @@
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "program.h"
 
-enum { kValues = 9, kMiB = 1 << 20 };
+enum { kValues = 12, kMiB = 1 << 20 };
+
+/** Seconds of the processor, by a clock that is named by a process or a thread. */
+static double seconds_of(clockid_t clock) {
+  struct timespec t;
+  check_i64("clock_gettime", 0, clock_gettime(clock, &t));
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /** What stands behind `key` in a file of the system. */
 static double number_in(const char* path, const char* key, int flags) {
@@ -55,6 +65,12 @@ static void look(double* values) {
   values[i++] = sched_getcpu();
   values[i++] = characters("/etc/mtab");
   check_i64("getloadavg", 1, getloadavg(&values[i++], 1));
+  clockid_t of_process, of_thread;
+  check_i64("clock_getcpuclockid", 0, clock_getcpuclockid(getpid(), &of_process));
+  check_i64("pthread_getcpuclockid", 0, pthread_getcpuclockid(pthread_self(), &of_thread));
+  values[i++] = seconds_of(of_process);
+  values[i++] = seconds_of(of_thread);
+  values[i++] = (double)mallinfo2().uordblks;
   check_i64("values", kValues, i);
 }
 
