@@ -15,6 +15,7 @@
 
 #include "libc_recording/hooks.h"
 #include "recovery/attach.h"
+#include "recovery/causes.h"
 
 namespace rejoin::process_image {
 namespace {
@@ -27,7 +28,13 @@ bool has_threads(char* why, std::size_t size) {
   }
   const auto threads = static_cast<unsigned>(s.st_nlink) - 2;
   if (threads == 1) return false;
-  snprintf(why, size, "has %u threads, of which a clone would have only one", threads);
+  const recovery::Threading* of = recovery::loaded_threading();
+  const int bytes =
+      snprintf(why, size, "has %u threads, of which a clone would have only one", threads);
+  if (of != nullptr && bytes > 0 && static_cast<std::size_t>(bytes) < size) {
+    snprintf(why + bytes, size - static_cast<std::size_t>(bytes),
+             " (they are probably those of %s: with %s there are none)", of->library, of->setting);
+  }
   return true;
 }
 

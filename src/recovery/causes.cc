@@ -9,11 +9,6 @@
 namespace rejoin::recovery {
 namespace {
 
-// Libraries that start threads to compute, and what lets them use one.
-struct Threading {
-  const char* library;  // its name begins so
-  const char* setting;
-};
 constexpr Threading kThreading[] = {
     {"libgomp", "OMP_NUM_THREADS=1"},  {"libomp", "OMP_NUM_THREADS=1"},
     {"libiomp5", "OMP_NUM_THREADS=1"}, {"libopenblas", "OPENBLAS_NUM_THREADS=1"},
@@ -39,9 +34,14 @@ int threads_now() {
 
 }  // namespace
 
+const Threading* loaded_threading() {
+  const Threading* found = nullptr;
+  dl_iterate_phdr(find_threading, &found);
+  return found;
+}
+
 void put_likely_cause(char* text, std::size_t bytes) {
-  const Threading* threading = nullptr;
-  dl_iterate_phdr(find_threading, &threading);
+  const Threading* threading = loaded_threading();
   const int threads = threads_now();
   if (threads < 2) {
     std::snprintf(text, bytes,

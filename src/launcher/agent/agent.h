@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -149,8 +150,9 @@ class Agent {
   Loop::Timer heartbeat_timer_;
   bool makes_checkpoints_ = false;  // the program does
   std::uint64_t ranks_began_ns_ = 0;
-  bool told_price_ = false;            // that the period that was asked for is dear
-  std::vector<bool> told_not_frozen_;  // by rank
+  bool told_price_ = false;             // that the period that was asked for is dear
+  std::vector<bool> told_not_frozen_;   // by rank
+  std::set<std::string> told_reasons_;  // for that, of any rank
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {

@@ -364,9 +364,12 @@ void Agent::not_frozen(std::uint32_t rank, const Message& message) {
   AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
   said.number = message.value;
   feed(said);
+  const std::string reason = text_of(message);
   if (told_not_frozen_[rank]) return;
   told_not_frozen_[rank] = true;
-  tell(rank, "no snapshot can be made of it now, because it " + text_of(message) +
+  if (!told_reasons_.insert(reason).second) return;
+  tell(rank, "no snapshot can be made of it now, because it " + reason +
+                 (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
                  "; until one is, it goes back to " +
                  (core_.has_image(rank) ? "the last one" : "the start of the program") +
                  " if it dies" +
