@@ -45,7 +45,9 @@ enum class FileChange : std::uint32_t {
   kRenamed,           // `path`, `file`, to `other`; what lay there was `other_file`, `kept`, or a
                       // directory: then `flags` is its mode
   kExchanged,         // `path`, `file`, with `other`, `other_file`
-  kUndone,  // ftrun's: entries in front of it, behind `position`, are of a past that was lost
+  kUndone,   // ftrun's: entries in front of it, behind `position`, are of a past that was lost
+  kPutBack,  // ftrun's, while it undoes: the change whose order is `size_bytes`, and all between it
+             // and this, are undone
 };
 
 struct FileEntryHead {

@@ -117,11 +117,10 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
     const bool ghost = head.change == FileChange::kGhost;
     const bool before = head.position < observations + (ghost ? 0 : 1);
     of.newest_order = std::max(of.newest_order, head.order);
-    if (head.change != FileChange::kUndone && (head.change == FileChange::kOpened || before)) {
-      continue;
-    }
+    const bool of_ftrun = head.change == FileChange::kUndone || head.change == FileChange::kPutBack;
+    if (!of_ftrun && (head.change == FileChange::kOpened || before)) continue;
     if (head.change == FileChange::kRemovedDirectory) removed_directories_.insert(head.file);
-    of.changes.push_back({head, reader.path(), reader.other(), reader.kept(), log});
+    of.changes.push_back({head, reader.path(), reader.other(), reader.kept(), log, ""});
   }
 }
 
@@ -131,12 +130,15 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
                    [](const Change& a, const Change& b) { return a.head.order < b.head.order; });
   std::vector<Change> left;
   for (Change& c : of.changes) {
-    if (c.head.change != FileChange::kUndone) {
+    if (c.head.change == FileChange::kUndone) {
+      const std::uint64_t from = c.head.position;
+      std::erase_if(left, [from](const Change& undone) { return undone.head.position > from; });
+    } else if (c.head.change == FileChange::kPutBack) {
+      const std::uint64_t from = c.head.size_bytes;
+      std::erase_if(left, [from](const Change& undone) { return undone.head.order >= from; });
+    } else {
       left.push_back(std::move(c));
-      continue;
     }
-    const std::uint64_t from = c.head.position;
-    std::erase_if(left, [from](const Change& undone) { return undone.head.position > from; });
   }
   of.changes = std::move(left);
   const auto add = [](const std::string& log, wire::FileEntryHead head, const std::string& path) {
@@ -153,6 +155,13 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
     made.head.order = ++of.newest_order;
     before_.push_back(add(made.log, made.head, made.path));
     of.changes.push_back(std::move(made));
+  }
+  for (std::size_t i = of.changes.size(); i-- > 0;) {
+    wire::FileEntryHead put_back = {};
+    put_back.change = FileChange::kPutBack;
+    put_back.order = ++of.newest_order;
+    put_back.size_bytes = of.changes[i].head.order;
+    of.changes[i].put_back = add("", put_back, "").entry;
   }
   wire::FileEntryHead undone = {};
   undone.change = FileChange::kUndone;
@@ -189,7 +198,7 @@ std::optional<Error> FileChanges::check() const {
   return {};
 }
 
-std::optional<Error> FileChanges::undo(std::vector<std::string>& notices) const {
+std::optional<Error> FileChanges::undo(std::vector<std::string>& notices, std::size_t most) const {
   for (const CutOff& c : cut_off_) {
     const int result =
         c.bytes == 0 ? unlink(c.log.c_str()) : truncate(c.log.c_str(), static_cast<off_t>(c.bytes));
@@ -197,19 +206,24 @@ std::optional<Error> FileChanges::undo(std::vector<std::string>& notices) const 
   }
   if (const auto error = append(before_)) return error;
   for (const Change& c : changes_) {
+    if (most-- == 0) return {};
     const std::string fault = undo(c, notices);
     if (!fault.empty()) return Error{"--resume: " + fault};
+    if (most-- == 0) return {};
+    if (auto error = append(c.log, c.put_back)) return error;
   }
   return append(behind_);
 }
 
+std::optional<Error> FileChanges::append(const std::string& log, const std::string& entry) {
+  const Descriptor file(open(log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const auto bytes = static_cast<ssize_t>(entry.size());
+  if (file.open() && write(file.get(), entry.data(), entry.size()) == bytes) return {};
+  return Error{"--resume: " + log + ": " + error_text(errno)};
+}
 std::optional<Error> FileChanges::append(const std::vector<Addition>& additions) {
   for (const Addition& a : additions) {
-    const Descriptor log(open(a.log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    const auto bytes = static_cast<ssize_t>(a.entry.size());
-    if (!log.open() || write(log.get(), a.entry.data(), a.entry.size()) != bytes) {
-      return Error{"--resume: " + a.log + ": " + error_text(errno)};
-    }
+    if (auto error = append(a.log, a.entry)) return error;
   }
   return {};
 }
@@ -229,6 +243,7 @@ std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices
     case FileChange::kOpened:
     case FileChange::kMaking:
     case FileChange::kUndone:
+    case FileChange::kPutBack:
       break;
     case FileChange::kGhost:
     case FileChange::kMade: {

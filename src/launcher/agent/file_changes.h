@@ -3,8 +3,9 @@
 //
 // What ranks have done is in their file logs (wire/file_log.h). An entry is behind the cut if the
 // rank's observation log was longer then than it is in the set's journal; what is in front of it
-// the replay repeats. Undoing looks at what lies at each name, so it can be begun again after it
-// was interrupted, and an entry whose change never happened is left out.
+// the replay repeats. Undoing looks at what lies at each name, so an entry whose change never
+// happened is left out; and how far it came is written down behind each change, so it can be begun
+// again after it was interrupted, with at most one change that is undone already.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,10 @@ class FileChanges {
                                   const std::vector<std::uint64_t>& observations);
 
   // Puts everything back, the newest change first. Errors: what the system refused. notices: what
-  // had to stay.
-  std::optional<Error> undo(std::vector<std::string>& notices) const;
+  // had to stay. most: it is interrupted behind so many steps, as if ftrun had been killed there:
+  // each change is one, and writing it down is another.
+  std::optional<Error> undo(std::vector<std::string>& notices,
+                            std::size_t most = ~std::size_t{0}) const;
 
   std::size_t size() const { return changes_.size(); }
 
@@ -37,7 +40,8 @@ class FileChanges {
   struct Change {
     wire::FileEntryHead head;
     std::string path, other, kept;
-    std::string log;  // that says so
+    std::string log;       // that says so
+    std::string put_back;  // the entry that says that it is undone
   };
   struct Rank {
     std::vector<Change> changes;  // oldest first
@@ -55,6 +59,7 @@ class FileChanges {
   std::optional<Error> read_log(const std::string& directory, std::uint32_t rank,
                                 std::uint64_t image, std::uint64_t observations, Rank& of);
   void complete(Rank& of, std::uint64_t observations);
+  static std::optional<Error> append(const std::string& log, const std::string& entry);
   static std::optional<Error> append(const std::vector<Addition>& additions);
   std::optional<Error> check() const;
   std::string undo(const Change& change, std::vector<std::string>& notices) const;
