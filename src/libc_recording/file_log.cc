@@ -90,25 +90,30 @@ int open_log(const char* name) {
   return -1;
 }
 
-// Calls f(reader) for each entry of a log, until it returns true.
+constexpr std::size_t kWhole = ~std::size_t{0};
+
+// Calls f(reader) for each entry of a log, until it returns true. Returns where an entry is cut
+// off, or kWhole.
 template <class F>
-void each_entry(std::uint32_t rank, std::uint64_t number, F&& f) {
+std::size_t each_entry(std::uint32_t rank, std::uint64_t number, F&& f) {
   char name[PATH_MAX];
   name_of(rank, number, name);
   const int log = open(name, O_RDONLY | O_CLOEXEC);
-  if (log < 0) return;
+  if (log < 0) return kWhole;
   struct stat s = {};
   fstat(log, &s);
   const auto size = static_cast<std::size_t>(s.st_size);
   void* bytes = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, log, 0) : MAP_FAILED;
   close(log);
-  if (bytes == MAP_FAILED) return;
+  if (bytes == MAP_FAILED) return kWhole;
   FileLogReader reader(static_cast<const char*>(bytes), size);
+  auto found = FileLogReader::Found::kEnd;
   if (reader.begins(rank, number)) {
-    while (reader.next() == FileLogReader::Found::kEntry && !f(reader)) {
+    while ((found = reader.next()) == FileLogReader::Found::kEntry && !f(reader)) {
     }
   }
   munmap(bytes, size);
+  return found == FileLogReader::Found::kCutOff ? reader.at() : kWhole;
 }
 
 // Calls f(rank, image) for each log in the directory.
@@ -124,7 +129,8 @@ void each_log(F&& f) {
   closedir(all);
 }
 
-// The next number in the order of all entries of this rank, also those of former processes.
+// The next number in the order of all entries of this rank, also those of former processes. Where
+// one of those was killed as it wrote, its entry is removed: the change did not happen.
 std::uint64_t next_order() {
   static std::uint64_t newest;
   static long of_process;  // a clone has the memory of its image, not what was written since
@@ -134,10 +140,14 @@ std::uint64_t next_order() {
     const std::uint32_t me = this_rank()->rank();
     each_log([&](std::uint32_t rank, std::uint64_t of) {
       if (rank != me) return;
-      each_entry(me, of, [](const FileLogReader& entry) {
+      const std::size_t end = each_entry(me, of, [](const FileLogReader& entry) {
         if (entry.head().order > newest) newest = entry.head().order;
         return false;
       });
+      if (end == kWhole) return;
+      char name[PATH_MAX];
+      name_of(me, of, name);
+      if (truncate(name, static_cast<off_t>(end)) != 0) rejoin_libc_tell(name, "cannot be cut");
     });
   }
   return ++newest;

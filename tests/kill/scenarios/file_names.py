@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 
@@ -100,6 +101,37 @@ def file_names_damaged(t):
         shutil.copytree(saved, logs)
         result = where.run(2, *command("rotate"), resume=True)
         require(result.code == 0, f"exit code {result.code}", result)
+
+
+@scenario(limit_s=300)
+def file_names_torn(t):
+    """A rank is killed in the middle of an entry: the next process goes on behind the last whole one."""
+    expected = undisturbed(t, "rotate")
+    with place(t) as where:
+        where.often = ["--snapshots", "0.05", "--checkpoint-every", "0.4"]
+        where.killed(2, *command("rotate"), count=1)
+
+        def tear(job):
+            job.run_for(0.3)
+            job.signal(1, signal.SIGSTOP)
+            logs = [f"{where.sets}/opened/{n}" for n in os.listdir(f"{where.sets}/opened")]
+            newest = max((log for log in logs if "/rank-1-" in log), key=os.path.getmtime)
+            with open(newest, "rb+") as log:
+                head_bytes, part = 32, 60  # of the log's head; less than the head of an entry
+                log.seek(head_bytes)
+                begin_of_first = log.read(part)
+                require(len(begin_of_first) == part, "the log is empty", job)
+                log.seek(0, os.SEEK_END)
+                log.write(begin_of_first)
+            job.kill(1)
+            job.run_for(0.4)
+            job.process.kill()
+
+        where.often = ["--snapshots", "0.05", "--checkpoint-every", "1000"]
+        where.run(2, *command("rotate"), resume=True, interfere=tear)
+        result = where.run(2, *command("rotate"), resume=True)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require(tree(where.work) == expected, "files are not as undisturbed", result)
 
 
 @scenario(limit_s=300)
