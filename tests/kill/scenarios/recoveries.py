@@ -21,8 +21,8 @@ def long_recovery(t):
     result = t.run(2, *program, kills=[Kill(1, count)], flags=["--snapshots", "off"])
     require(result.code == 0, f"exit code {result.code}", result)
     said = re.findall(
-        rf"^rejoin: rank 1 has been catching up for ([\d.]+) s: ([\d,]+) of {count:,} operations "
-        r"\((\d+) %\)(, about \d+ s left)?$",
+        rf"^rejoin: rank 1 has been catching up for ([\d.]+) s: at operation #([\d,]+) of "
+        rf"#{count:,} \((\d+) %\)(, about \d+ s left)?$",
         result.err,
         re.M,
     )
