@@ -28,7 +28,8 @@ def courses(t, how):
     require(len(lines) == 1, f"{len(lines)} lines", result)
     require(re.search(pattern, lines[0]), f"the line has no '{pattern}'", result)
     require("docs/fault-model.md" in lines[0], "it names no page", result)
-    require("likely causes: memory that was never set" in lines[0], "it names no cause", result)
+    if how != "waits":  # that is what ftrun finds, which does not know the process
+        require("likely causes: memory that was never set" in lines[0], "it names no cause", result)
 
 
 @scenario()

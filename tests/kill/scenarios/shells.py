@@ -46,6 +46,7 @@ def shell_with_children(t):
 
     def interfere(job):
         job.until_event("init", rank=1)
+        job.until_event("init", rank=0)  # so its script has started all of its tree
         job.run_for(0.02)
         tree = job.processes(rank=1)
         require(len(tree) == 4, f"the tree is {tree}", job)
