@@ -111,13 +111,19 @@ def file_names_torn(t):
         where.often = ["--snapshots", "0.05", "--checkpoint-every", "0.4"]
         where.killed(2, *command("rotate"), count=1)
 
-        def tear(job):
-            job.run_for(0.3)
-            job.signal(1, signal.SIGSTOP)
+        head_bytes, part = 32, 60  # of the log's head; less than the head of an entry
+
+        def newest_log():
             logs = [f"{where.sets}/opened/{n}" for n in os.listdir(f"{where.sets}/opened")]
-            newest = max((log for log in logs if "/rank-1-" in log), key=os.path.getmtime)
+            return max((log for log in logs if "/rank-1-" in log), key=os.path.getmtime)
+
+        def tear(job):
+            job.until_event("live", 1)
+            job.run_for(0.2)
+            job.until(lambda: os.path.getsize(newest_log()) > head_bytes + part, "there is an entry")
+            job.signal(1, signal.SIGSTOP)
+            newest = newest_log()
             with open(newest, "rb+") as log:
-                head_bytes, part = 32, 60  # of the log's head; less than the head of an entry
                 log.seek(head_bytes)
                 begin_of_first = log.read(part)
                 require(len(begin_of_first) == part, "the log is empty", job)
