@@ -75,12 +75,12 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(1, 51, 100);
-  EXPECT_EQ(policy.due_ns(), kSecond + 4 * kMs);
-  EXPECT_EQ(policy.look(kSecond + 4 * kMs, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.due_ns(), kSecond + 2 * kMs);
+  EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
   policy.grown(2, 51, 100);  // used again since then
-  EXPECT_EQ(policy.due_ns(), 2 * kSecond + 4 * kMs);
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond + 2 * kMs);
   policy.grown(1001, 0, 0);
-  EXPECT_EQ(policy.due_ns(), kSecond + 24 * kMs);
+  EXPECT_EQ(policy.due_ns(), kSecond + 22 * kMs);
 }
 
 TEST(SnapshotPolicy, TheJobPaysMoreThanItsDearestRank) {

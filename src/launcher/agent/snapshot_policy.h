@@ -99,7 +99,7 @@ class SnapshotPolicy {
   static constexpr std::uint64_t kShortestNs = 1'000'000'000;
   static constexpr std::uint64_t kCostsOfPeriod = 100;
   static constexpr std::uint64_t kCostsBetween = 20;
-  static constexpr std::uint64_t kCostsWhenFull = 4;
+  static constexpr std::uint64_t kCostsWhenFull = 2;
   static constexpr std::uint64_t kCostsOfFirst = 50;
 
   std::uint64_t period_ns() const {
