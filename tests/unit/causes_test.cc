@@ -26,7 +26,7 @@ TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
   std::atomic<bool> over = false;
   std::thread other([&] { over.wait(false); });
   const std::string of_threads = likely_cause();
-  void* library = dlopen("libgomp.so.1", RTLD_NOW);
+  const void* library = dlopen("libgomp.so.1", RTLD_NOW);  // stays: it leaks when it is closed
   const std::string of_library = likely_cause();
   over = true;
   over.notify_all();
@@ -35,7 +35,6 @@ TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
   ASSERT_NE(library, nullptr) << dlerror();
   EXPECT_NE(of_library.find("libgomp"), std::string::npos) << of_library;
   EXPECT_NE(of_library.find("OMP_NUM_THREADS=1"), std::string::npos) << of_library;
-  dlclose(library);
 }
 
 }  // namespace
