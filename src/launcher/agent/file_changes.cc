@@ -134,17 +134,16 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
       const std::uint64_t from = c.head.position;
       std::erase_if(left, [from](const Change& undone) { return undone.head.position > from; });
     } else if (c.head.change == FileChange::kPutBack) {
-      const std::uint64_t from = c.head.size_bytes;
-      std::erase_if(left, [from](const Change& undone) { return undone.head.order >= from; });
+      while (!left.empty() && left.back().head.order >= c.head.size_bytes) left.pop_back();
     } else {
       left.push_back(std::move(c));
     }
   }
   of.changes = std::move(left);
   const auto add = [](const std::string& log, wire::FileEntryHead head, const std::string& path) {
-    std::string bytes(sizeof head + wire::kMostFileEntryText, '\0');
-    bytes.resize(wire::put_file_entry(head, path.c_str(), "", "", bytes.data()));
-    return Addition{log, bytes};
+    char bytes[sizeof head + wire::kMostFileEntryText];
+    const std::size_t size = wire::put_file_entry(head, path.c_str(), "", "", bytes);
+    return Addition{log, std::string(bytes, size)};
   };
   // The rank was killed before it could say what it had made: whatever lies there now. Its log is
   // to say so, before anything is undone: when this is begun again, another file may lie there.
