@@ -29,7 +29,7 @@ typedef struct {
   double min_time_s;  // of one repetition
   double warm_up_s;
   int repetitions;
-  int offset_step_bytes;  // 0: buffers lie where malloc puts them
+  int offset_step_bytes;  // 0: use the addresses that malloc returns
 } Options;
 
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
   int count;  // doubles a rank contributes
   double* send;
   double* receive;
-  void* receive_memory;  // in which it lies
+  void* receive_memory;  // the allocation that contains `receive`
 } Buffers;
 
 typedef struct {
@@ -199,7 +199,7 @@ static void* new_memory(size_t bytes) {
   return memory;
 }
 
-// The receive buffer begins so many bytes behind a page.
+// Places the receive buffer page_offset bytes behind a page boundary.
 static void place_receive_buffer(Buffers* b, int page_offset) {
   uintptr_t page = ((uintptr_t)b->receive_memory + kPageBytes - 1) / kPageBytes * kPageBytes;
   b->receive = (double*)(page + (uintptr_t)page_offset);
@@ -287,8 +287,8 @@ static void measure(const Operation* operation, size_t size_bytes, const Options
   free_buffers(&b);
 }
 
-// Each offset counts by the fastest of its repetitions, which are far apart in time: what else runs
-// on the machine slows down a few of them, an offset all.
+// The time of an offset is the fastest of its repetitions, which are spread over the whole run:
+// other load on the machine slows down some of them, a bad offset slows down all.
 static void measure_offsets(const Operation* operation, size_t size_bytes, const Options* options) {
   Buffers b = new_buffers(operation, size_bytes);
   int step = options->offset_step_bytes;

@@ -1,6 +1,6 @@
-// Copies of payload by size and by where the destination lies, modulo the page size: nanoseconds of
-// the C library's memcpy, and of copy_payload. The fastest of many runs, in the nearest cache that
-// holds both.
+// Measures copies by size and by the distance from source to destination modulo the page size:
+// nanoseconds of the C library's memcpy and of copy_payload. Each figure is the fastest of many
+// runs with both buffers in the cache.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMost = 1 << 20, kPage = 4096;
 
-// The compiler must not know what it copies, nor leave it out.
+// Volatile, so that the compiler neither inlines the copy nor removes it.
 void* (*volatile library_copy)(void*, const void*, std::size_t) = std::memcpy;
 
 template <class Copy>

@@ -1,5 +1,4 @@
-// How payload is copied, everywhere in the library: between the program's buffers, the journal and
-// staging memory.
+// The copy function for payload: between the program's buffers, the journal and staging memory.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +9,28 @@ namespace rejoin {
 
 namespace copying {
 
-// From this size on the C library copies by `rep movsb` on processors that say that it is fast.
+// The smallest copy for which glibc uses `rep movsb` on processors that report ERMS (enhanced `rep
+// movsb`). glibc's own threshold is 2112 bytes.
 inline constexpr std::size_t kLeastStringCopy = 2048;
 
-// Some processors (AMD Zen 2 to 4) need 10 to 20 times as long for `rep movsb` when the destination
-// begins less than a cache line behind the source modulo the page size. That is an ordinary case: a
-// large block of malloc() begins 16 bytes behind a page, payload in the journal at one.
+// Returns whether `rep movsb` would be slow: some processors (measured: an AMD EPYC) take 10 to 30
+// times as long if the destination begins less than a cache line behind the source modulo the page
+// size. This is common: large blocks of malloc() begin 16 bytes behind a page boundary, payload in
+// the journal at one.
 inline bool aliases(const void* to, const void* from) {
   const auto distance =
       reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
   return distance % 4096 - 1 < 63;
 }
 
-// By vector loads and stores, forwards. REQUIRES bytes >= 128, and that `to` does not lie in
+// Copies upwards with vector loads and stores. Requires bytes >= 128 and that `to` is not inside
 // from[0, bytes).
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace copying
 
-// memmove, but as fast at every alignment as at the best ones (bench/copies). Pointers may be null
-// if there are no bytes.
+// Same contract as memmove, with the same speed at every alignment (bench/copies). Pointers may be
+// null if bytes is 0.
 inline void copy_payload(void* to, const void* from, std::size_t bytes) {
   if (bytes >= copying::kLeastStringCopy && copying::aliases(to, from)) [[unlikely]] {
     const auto distance =

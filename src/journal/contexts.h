@@ -82,8 +82,8 @@ inline const std::uint64_t* sent_of(std::byte* base, const Marks& v) {
 inline const std::uint64_t* received_of(std::byte* base, const Marks& v) {
   return sent_of(base, v) + header_of(base)->ranks;
 }
-// The slot of an image may be written again while it is read: then what the next two give does not
-// count, but they read nothing outside of the buffer.
+// An image's slot may be reused while a peer reads it. The caller then discards what the next two
+// functions return; they only guarantee that they read inside the buffer.
 inline std::uint64_t contexts_of(const Marks& v) {
   return std::min(v.contexts, v.cursors.capacity / sizeof(Cursor));
 }
@@ -95,7 +95,7 @@ inline const Cursor* cursor_of(std::byte* base, const Marks& v, std::uint64_t co
   }
   return nullptr;
 }
-// Word i of those behind the cursors: sent[ranks], received[ranks].
+// Returns word i of the array that follows the cursors: sent[ranks], received[ranks].
 inline std::uint64_t message_mark(std::byte* base, const Marks& v, std::uint64_t i) {
   const std::uint64_t at = contexts_of(v) * sizeof(Cursor) / sizeof(std::uint64_t) + i;
   if (at >= v.cursors.capacity / sizeof(std::uint64_t)) return 0;

@@ -190,7 +190,8 @@ struct RankControl {
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
   std::atomic<std::uint64_t> journal_faults_at_clone;
-  std::atomic<std::uint64_t> page_copy_ns;  // of one page behind a clone, as measured; 0: not yet
+  std::atomic<std::uint64_t> page_copy_ns;  // cost of one copy-on-write fault, as measured by this
+                                            // rank; 0: not measured yet
   std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // The helper that clones it: the process of the newest image; behind that, its number.
   std::atomic<std::int64_t> image_pid;
@@ -312,8 +313,9 @@ constexpr Tag make_tag(std::uint64_t sequence, std::uint32_t generation) {
   return (sequence & 0xffffffffu) << 32 | std::uint64_t{generation & 0xffffu} << 16 | 1u;
 }
 
-// The chain of a member that was told of a disagreement in this context: what it has done so far
-// differs from what others have, and it is not told again. Only the calls themselves are compared.
+// Value of the chain of a member that has been told of a disagreement in this context. Its history
+// differs from the others', so only the calls themselves are compared from then on, and the
+// disagreement is not reported again.
 inline constexpr std::uint32_t kUnlinked = ~std::uint32_t{0};
 
 // A member's contribution to an attempt. A seqlock: tag := none; contents; tag := (s, g).

@@ -69,7 +69,7 @@ class StoreChoice {
 // same either way. Not thread-safe.
 class PayloadStores {
  public:
-  // Less than this is written through the cache, always.
+  // Smaller payload is always written through the cache.
   static constexpr std::size_t kLeastCopied = 4 * 1024;
   static constexpr std::size_t kLeastReduced = 16 * 1024;
 

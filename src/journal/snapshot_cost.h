@@ -10,8 +10,9 @@
 namespace rejoin::journal {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
-// What a rank pays for a page at its first write behind a clone: what it has measured, else a
-// guess. It depends on the machine and on how many ranks copy at that time (1 to 15 us were seen).
+// Returns the cost, in ns, of the first write to a page after a clone: the rank's own measurement,
+// or a default before its first one. It varies between 1 and 15 us with the machine and with how
+// many ranks are copying.
 inline std::uint64_t page_copy_ns(const RankControl& control) {
   constexpr std::uint64_t kGuessNs = 2500;
   const std::uint64_t measured = control.page_copy_ns.load(std::memory_order_relaxed);

@@ -1,7 +1,7 @@
-// What a rank asks valgrind, if it runs under it. Elsewhere a request does nothing.
+// Client requests to valgrind. They have no effect in a process that does not run under valgrind.
 //
-// Valgrind's stable interface: a request is six words in memory, shown by a sequence of
-// instructions that changes nothing on a processor; a tool's own begin at its two letters.
+// A request is valgrind's stable ABI: six words in memory, announced by an instruction sequence
+// that is a no-op on the processor. Numbers of a tool's own requests begin at its two letters.
 #pragma once
 
 #include <cstddef>
@@ -28,22 +28,22 @@ inline bool runs_under_valgrind() { return valgrind_request(0x1001) != 0; }
 
 inline constexpr std::uint64_t kMemcheck = std::uint64_t{'M'} << 24 | std::uint64_t{'C'} << 16;
 
-// Memcheck's leak check reads all memory that can be addressed; of a journal that would be
-// hundreds of GiB to which nothing was ever written. Makes it pass over the range, and memcheck
-// not report accesses there.
+// Excludes the range from memcheck's leak check, which would read hundreds of GiB of an untouched
+// journal, and from its reports of invalid accesses.
 inline void hide_from_memcheck(const void* base, std::size_t bytes) {
   constexpr std::uint64_t kMakeNoAccess = kMemcheck, kDisableReports = kMemcheck + 14;
   valgrind_request(kDisableReports, reinterpret_cast<std::uintptr_t>(base), bytes);
   valgrind_request(kMakeNoAccess, reinterpret_cast<std::uintptr_t>(base), bytes);
 }
 
-// Memcheck reports accesses there again; its leak check still passes over the range.
+// Enables reports of invalid accesses again. The leak check still skips the range.
 inline void report_to_memcheck(const void* base, std::size_t bytes) {
   constexpr std::uint64_t kEnableReports = kMemcheck + 13;
   valgrind_request(kEnableReports, reinterpret_cast<std::uintptr_t>(base), bytes);
 }
 
-// The leak check looks there for pointers.
+// Makes the leak check treat the range as a root: blocks to which it points are not reported as
+// lost.
 inline void show_to_memcheck(const void* base, std::size_t bytes) {
   constexpr std::uint64_t kMakeDefined = kMemcheck + 2;
   valgrind_request(kMakeDefined, reinterpret_cast<std::uintptr_t>(base), bytes);

@@ -1,8 +1,9 @@
 // Child processes: system, popen, fork, vfork and posix_spawn.
 //
-// A replay starts a child again, and the child does its work again: it cannot be left out, because
-// the program reads its output and its exit code, and what it prints is counted as the rank's. So
-// each start is recorded before it is made, and the user is told when a replay repeats one.
+// A replay has to start the same children again, because the program reads their output and exit
+// codes and because ftrun counts their output as the rank's. Their effects on files are then
+// repeated. Each start is recorded before it is made, and the user is told when a replay repeats
+// one.
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ const char* name_of(Starter starter) {
   return kNames[static_cast<std::size_t>(starter)];
 }
 
-// To be called before a child is started. what: the command; null: it is this program.
+// Records the start of a child, or reports that a replay repeats it. To be called before the child
+// is started. `what`: the command; null for a copy of this program.
 void note_start(const void* caller, Starter starter, const char* what) {
   if (!observing(caller)) return;
   Event e{ObservationKind::kChild};
@@ -79,8 +81,8 @@ REJOIN_REPLACES int posix_spawnp(pid_t* pid, const char* file,
   return real_posix_spawnp(pid, file, actions, attributes, arguments, environment);
 }
 
-// vfork() returns twice on the same stack, so its caller must get there by a jump, with nothing of
-// ours left on the stack.
+// vfork() returns twice on the same stack, so it has to be reached by a jump, with no frame of this
+// library on the stack.
 extern "C" __attribute__((visibility("hidden"))) void* rejoin_begin_vfork(const void* caller) {
   static void* real;
   note_start(caller, Starter::kVfork, nullptr);

@@ -1,8 +1,8 @@
-// What a rank's own fault was, told to the agent before the signal ends the process.
+// Reports a rank's own fault to the agent before the signal ends the process.
 //
-// The handler only reports: afterwards the signal has its default action, with the context and the
-// siginfo of the fault. It is not installed over a handler of the program, and one that the program
-// installs later replaces it.
+// The handler only reports. The signal is then delivered again with its default action and the
+// siginfo of the fault. The handler is installed only where the program has none, and a handler
+// that the program installs later replaces it.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unwind.h>
 
@@ -31,10 +32,10 @@ constexpr std::size_t kStackBytes = 64 * 1024;
 constexpr unsigned kMostFrames = 16;
 constexpr long kKernelMaskBytes = 8;
 
-// Static: stacks may be small.
+// Static because the stack of the handler may be small.
 alignas(64) std::byte alternate_stack[kStackBytes];
-long reporter = 0;         // the thread that reports; the first fault only
-sigjmp_buf out_of_memory;  // back from reading memory that is not there
+long reporter = 0;         // the thread whose fault is being reported; only the first fault is
+sigjmp_buf out_of_memory;  // where a second fault, while the stack is read, returns to
 wire::Message report;
 engine::ModuleEntry module;
 
@@ -50,7 +51,7 @@ void put(const char* format, ...) {
   }
 }
 
-// A frame that returns to `address`.
+// Appends a line for the frame that returns to `address`.
 void put_frame(std::uintptr_t address) {
   std::uint64_t place = 0;
   recovery::attached_rank()->host().locate(reinterpret_cast<const void*>(address), &module, &place);
@@ -72,7 +73,7 @@ _Unwind_Reason_Code put_next(_Unwind_Context* frame, void* data) {
   Walk& walk = *static_cast<Walk*>(data);
   int is_exact = 0;
   const std::uintptr_t address = _Unwind_GetIPInfo(frame, &is_exact);
-  if (walk.frames == 0 && address != walk.fault) return _URC_NO_REASON;  // of the handler
+  if (walk.frames == 0 && address != walk.fault) return _URC_NO_REASON;  // a frame of the handler
   if (walk.frames > 0 && address == 0) return _URC_END_OF_STACK;
   put_frame(is_exact != 0 ? address + 1 : address);
   return ++walk.frames < kMostFrames ? _URC_NO_REASON : _URC_END_OF_STACK;
@@ -82,13 +83,13 @@ void put_stack(const mcontext_t& machine) {
   Walk walk = {static_cast<std::uintptr_t>(machine.gregs[REG_RIP]), 0};
   if (sigsetjmp(out_of_memory, 0) == 0) _Unwind_Backtrace(put_next, &walk);
   if (walk.frames == 0) put_frame(walk.fault + 1);
-  // The program has called what is no code: its caller is on top of the stack.
+  // The program has jumped to an address without code: the caller's address is on top of the stack.
   if (walk.frames <= 1 && module.path[0] == '\0' && sigsetjmp(out_of_memory, 0) == 0) {
     put_frame(*reinterpret_cast<const std::uintptr_t*>(machine.gregs[REG_RSP]));
   }
 }
 
-// A signal that another process has sent is no fault of the program.
+// Returns whether the signal was raised by the program itself, not sent by another process.
 bool is_own(const siginfo_t& info, int pid) { return info.si_code > 0 || info.si_pid == pid; }
 
 void send_report(int signal, const siginfo_t& info, const ucontext_t& context, int socket) {
@@ -103,7 +104,32 @@ void send_report(int signal, const siginfo_t& info, const ucontext_t& context, i
               MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// The same signal again, with its default action, as soon as the handler has returned.
+// Ends this process by SIGKILL if the report takes too long: the fault may have happened while the
+// dynamic linker's lock was held, which the report needs. The kernel's timer needs no thread.
+class Deadline {
+ public:
+  Deadline() {
+    sigevent event = {};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGKILL;
+    const itimerspec after = {{0, 0}, {kSeconds, 0}};
+    set_ = system_call(SYS_timer_create, CLOCK_MONOTONIC, reinterpret_cast<long>(&event),
+                       reinterpret_cast<long>(&timer_)) == 0 &&
+           system_call(SYS_timer_settime, timer_, 0, reinterpret_cast<long>(&after), 0) == 0;
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+  ~Deadline() {
+    if (set_) system_call(SYS_timer_delete, timer_);
+  }
+
+ private:
+  static constexpr time_t kSeconds = 2;
+  int timer_ = 0;  // the kernel's type
+  bool set_;
+};
+
+// Queues the signal again with its default action. It is delivered when the handler returns.
 void repeat(int signal, siginfo_t* info, long pid, long thread) {
   constexpr std::uint64_t kDefaultAction[4] = {};  // the kernel's struct sigaction
   const std::uint64_t mask = std::uint64_t{1} << (signal - 1);
@@ -122,6 +148,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   if (socket >= 0 && rank_pid == pid && is_own(*info, rank_pid) &&
       __atomic_compare_exchange_n(&reporter, &nobody, thread, false, __ATOMIC_RELAXED,
                                   __ATOMIC_RELAXED)) {
+    const Deadline deadline;
     send_report(signal, *info, *static_cast<const ucontext_t*>(context), socket);
   }
   repeat(signal, info, pid, thread);
@@ -131,7 +158,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 void report_faults() {
   int pid = 0;
-  // Without librejoin_libc.so the program would find the handler.
+  // Without librejoin_libc.so the handler could not be hidden from the program.
   if (rejoin_libc_catch_faults == nullptr || rejoin_libc_socket(nullptr, &pid) < 0) return;
   rejoin_libc_catch_faults(kFaults, std::size(kFaults), on_fault, alternate_stack,
                            sizeof alternate_stack);

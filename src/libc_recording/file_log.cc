@@ -92,8 +92,8 @@ int open_log(const char* name) {
 
 constexpr std::size_t kWhole = ~std::size_t{0};
 
-// Calls f(reader) for each entry of a log, until it returns true. Returns where an entry is cut
-// off, or kWhole.
+// Calls f(reader) for each entry of a log, until it returns true. Returns the offset of a truncated
+// last entry, or kWhole.
 template <class F>
 std::size_t each_entry(std::uint32_t rank, std::uint64_t number, F&& f) {
   char name[PATH_MAX];
@@ -129,8 +129,8 @@ void each_log(F&& f) {
   closedir(all);
 }
 
-// The next number in the order of all entries of this rank, also those of former processes. Where
-// one of those was killed as it wrote, its entry is removed: the change did not happen.
+// Returns the next order number of this rank, counting the entries of its former processes. Also
+// removes an entry that a former process was killed while writing: its change was not made.
 std::uint64_t next_order() {
   static std::uint64_t newest;
   static long of_process;  // a clone has the memory of its image, not what was written since

@@ -79,10 +79,10 @@ int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJ
 // the recording has begun. Any thread; no system call.
 int rejoin_libc_socket(const void* caller, int* pid) REJOIN_LIBC_HOOK;
 
-// The other way round, what librejoin_libc.so has for the shim; null where it is not loaded.
+// Functions of librejoin_libc.so that the shim calls; null if the library is not loaded.
 //
-// Handles those of these signals that the program has left at their default, the first thread's on
-// this stack if it has none of its own. The program sees neither the handler nor the stack.
+// Installs the handler for those of the signals whose action is the default. If the calling thread
+// has no alternate stack, it is given `stack`. The program sees neither the handler nor the stack.
 using RejoinFaultHandler = void (*)(int, siginfo_t*, void*);
 void rejoin_libc_catch_faults(const int* signals, int count, RejoinFaultHandler handler,
                               void* stack, std::size_t stack_bytes) REJOIN_LIBC_HOOK;
@@ -99,8 +99,8 @@ int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then,
 
 // One line for the user about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
-// One line for the user about the replay of this rank, the first of this subject in the whole job.
-// The text is a predicate.
+// Shows the user one line about the replay of this rank; only the first line about `subject` in the
+// whole job is shown. `text` is a predicate.
 void rejoin_libc_tell_of_replay(const char* subject, const char* text) REJOIN_LIBC_HOOK;
 // As rejoin_libc_tell, about something that makes this replay untrue. Does not return unless ftrun
 // was told to go on (--on-divergence warn).

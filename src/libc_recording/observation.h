@@ -32,7 +32,7 @@ enum class ObservationKind : std::uint8_t {
   kHostName,    // Answer: the name
   kSystemName,  // Answer: struct utsname
   kDirectory,   // what opendir() found. Answer: struct dirent*, each as long as it says
-  kChild,       // a child process is about to be started. detail: the function that does it
+  kChild,       // start of a child process. detail: the function that starts it
   kSeries = 0x40,
 };
 

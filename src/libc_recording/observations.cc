@@ -31,7 +31,8 @@ std::int64_t ticks_per_us(Series s) {
   }
 }
 
-// Series that are read from one clock of the kernel, and one that is read alone.
+// The kernel's clock from which a series is read. Series of kAlone share theirs with no other
+// series.
 enum class Source : std::uint8_t { kRealTime, kMonotonic, kProcessTime, kAlone };
 
 struct Origin {
@@ -171,7 +172,8 @@ bool Observations::recall_slowly(Series series, std::int64_t* values) {
   if (!peek()) return false;
   if (current_.series != series) return !skipped_ && fit(series, values);
   std::memcpy(values, reader_.values(series), fields_of(series) * sizeof *values);
-  // No step back behind a value that was fitted; one that was recorded is given again.
+  // After an interpolated value the clock does not go back. Otherwise a recorded step back is
+  // repeated.
   const std::int64_t fitted = clocks_[static_cast<std::size_t>(series)].fitted;
   if (fitted != 0) values[0] = std::max(values[0], fitted);
   --left_;
@@ -195,10 +197,11 @@ bool Observations::fit(Series series, std::int64_t* values) {
     values[0] = std::max(values[0], reader_.values(other)[0] * origin.unit_ns / own.unit_ns);
   }
   fitted = values[0];
-  return values[0] != 0;  // else that clock was never read
+  return values[0] != 0;  // 0: no series of this clock has been read
 }
 
-// Readings of clocks that the first execution made, and this one does not.
+// Skips readings of clocks: they may be left out in a replay. Returns whether there is another
+// record.
 bool Observations::peek_event() {
   while (peek()) {
     if (skipped_ || current_.kind != ObservationKind::kSeries) return true;
@@ -261,7 +264,7 @@ void Observations::record(Series series, std::int64_t* values) {
   const std::size_t fields = fields_of(series);
   if (!clock.live) continue_clock(series, clock, values);
   for (std::size_t i = 0; i < fields; ++i) values[i] += clock.offset[i];
-  if (!live_) clock.live = false;  // it goes on where the records end, not here
+  if (!live_) clock.live = false;  // the offset is computed again when the replay has ended
   if (fields == kMaxFields) {
     values[kLargestResident] = std::max(values[kLargestResident], last[kLargestResident]);
   }

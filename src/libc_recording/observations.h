@@ -8,13 +8,13 @@
 //
 //     if (!recall(question)) { ask the system; record(question, answer); }
 //
-// recall() is true as long as there are records of former incarnations. A question that is not the
-// recorded one ends the job (BasicRank::diverged), but for readings of clocks: those are one kind
-// of question. One that was recorded of another clock, or not at all, is given a value that fits
-// between what was read before and after; one that is not made again is passed over. What a program
-// shows to others because of that is compared as everything is. A record is a handful of bytes; the
-// same answer again is a counter changed in place, so that a loop that polls does not flood the
-// journal. Main thread only; another thread may be inside MPI meanwhile. Nothing blocks.
+// recall() is true as long as there are records of former incarnations. A question that differs
+// from the recorded one ends the job (BasicRank::diverged), except for readings of clocks. If
+// another clock was recorded, or none, the program is given a value between the neighbouring
+// readings; recorded readings that are left out are skipped. Their effects on messages and
+// contributions are compared like all others. A record takes a few bytes; a repeated answer
+// increments a counter in place, so that a polling loop does not flood the journal. Main thread
+// only; another thread may be inside MPI meanwhile. Nothing blocks.
 #pragma once
 
 #include <atomic>
@@ -96,7 +96,7 @@ class Observations {
     std::uint32_t polls;      // reads without a pause between them
     std::int64_t poll_began;  // of the first of them
     std::int64_t previous;    // what the system said last
-    std::int64_t fitted;      // the newest value that was given and not recorded; 0: none
+    std::int64_t fitted;      // newest interpolated value that was given; 0: none
   };
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After

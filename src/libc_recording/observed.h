@@ -11,9 +11,8 @@ double observed_wtime();
 // functions are asked first. REQUIRES that no other thread is inside MPI.
 void start_recording();
 
-// From now on a signal that ends this process because of a fault of its own (SIGSEGV, abort() ...)
-// is reported to the agent first, with its stack, if the program has no handler for it. Main thread
-// only.
+// Starts reporting faults: a signal such as SIGSEGV or SIGABRT that would end this process is first
+// reported to the agent, with the stack, unless the program handles it. Main thread only.
 void report_faults();
 
 // While one exists nothing is observed on the thread that has made it. To be put around calls of

@@ -63,6 +63,17 @@ ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
   return e.data_bytes;
 }
 
+// The value that `really` returns: the recorded one, else the system's.
+template <class Really>
+auto observe_value(Really&& really) {
+  auto value = decltype(really()){};
+  observe_bytes(&value, sizeof value, [&] {
+    value = really();
+    return static_cast<ssize_t>(sizeof value);
+  });
+  return value;
+}
+
 bool is_of_system(const struct statfs& f) {
   return f.f_type == PROC_SUPER_MAGIC || f.f_type == SYSFS_MAGIC;
 }
@@ -281,41 +292,18 @@ REJOIN_REPLACES int getloadavg(double* loads, int count) noexcept {
 }
 
 REJOIN_REPLACES long sysconf(int name) noexcept {
-  if (name != _SC_AVPHYS_PAGES || !observing(REJOIN_CALLER)) return real_sysconf(name);
-  long pages = -1;
-  observe_bytes(&pages, sizeof pages, [&] {
-    pages = real_sysconf(name);
-    return static_cast<ssize_t>(sizeof pages);
-  });
-  return pages;
+  const bool observed = name == _SC_AVPHYS_PAGES && observing(REJOIN_CALLER);
+  return observed ? observe_value([name] { return real_sysconf(name); }) : real_sysconf(name);
 }
 
 REJOIN_REPLACES struct mallinfo mallinfo() noexcept {
-  if (!observing(REJOIN_CALLER)) return real_mallinfo();
-  struct mallinfo info = {};
-  observe_bytes(&info, sizeof info, [&] {
-    info = real_mallinfo();
-    return static_cast<ssize_t>(sizeof info);
-  });
-  return info;
+  return observing(REJOIN_CALLER) ? observe_value(real_mallinfo) : real_mallinfo();
 }
 
 REJOIN_REPLACES struct mallinfo2 mallinfo2() noexcept {
-  if (!observing(REJOIN_CALLER)) return real_mallinfo2();
-  struct mallinfo2 info = {};
-  observe_bytes(&info, sizeof info, [&] {
-    info = real_mallinfo2();
-    return static_cast<ssize_t>(sizeof info);
-  });
-  return info;
+  return observing(REJOIN_CALLER) ? observe_value(real_mallinfo2) : real_mallinfo2();
 }
 
 REJOIN_REPLACES int sched_getcpu() noexcept {
-  if (!observing(REJOIN_CALLER)) return real_sched_getcpu();
-  int processor = -1;
-  observe_bytes(&processor, sizeof processor, [&] {
-    processor = real_sched_getcpu();
-    return static_cast<ssize_t>(sizeof processor);
-  });
-  return processor;
+  return observing(REJOIN_CALLER) ? observe_value(real_sched_getcpu) : real_sched_getcpu();
 }

@@ -9,7 +9,8 @@ namespace rejoin::libc_recording {
 // it has, in room[PATH_MAX]. Any other path: the same.
 const char* own_proc_path(const void* caller, const char* path, char* room);
 
-// Whether an id names this process, as the program or as the kernel knows it.
+// Returns whether `id` is this process: its first incarnation's pid, which the program knows, or
+// its current pid.
 bool is_own_process(const void* caller, pid_t id);
 
 }  // namespace rejoin::libc_recording

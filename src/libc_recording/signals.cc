@@ -1,6 +1,5 @@
-// Hides from the program that the shim handles signals of faults (fault_report.cc): where it asks
-// for their action it is told the default, and of the alternate stack that there is none. What it
-// sets itself replaces the shim's.
+// Hides the shim's handlers for faults (fault_report.cc) from the program: a query returns the
+// default action, and no alternate stack. A handler that the program sets replaces the shim's.
 #include <signal.h>
 #include <string.h>
 
@@ -43,7 +42,8 @@ bool has_hidden_stack() {
 }
 
 int set_action(int number, const struct sigaction* action, struct sigaction* old) {
-  // On the stack that it had without us: the thread's.
+  // The handler asks for an alternate stack without having set one: without the shim it runs on the
+  // thread's own stack.
   if (action != nullptr && (action->sa_flags & SA_ONSTACK) != 0 && has_hidden_stack()) {
     const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
     real_sigaltstack(&none, nullptr);

@@ -47,9 +47,10 @@ void read_clock(clockid_t id, timespec* out) {
   *out = {ns / kSecond_ns, ns % kSecond_ns};
 }
 
-// The id of a clock of processor time is made of a process or thread id, 0 for the caller's (the
-// kernel's posix-timers.h). Returns the constant id of such a clock of this process or thread,
-// which is recorded and goes on in later incarnations; any other id: the same.
+// Maps the id of a clock of processor time to CLOCK_PROCESS_CPUTIME_ID or CLOCK_THREAD_CPUTIME_ID
+// if it denotes this process or thread: those are recorded and continue in later incarnations.
+// Returns other ids unchanged. The id encodes a process or thread id, 0 for the caller's (the
+// kernel's posix-timers.h).
 clockid_t constant_clock(const void* caller, clockid_t id) {
   constexpr int kPlace = 3, kKind = 3, kScheduled = 2, kOfThread = 4;
   if (id >= 0 || (id & kKind) != kScheduled) return id;
@@ -94,7 +95,8 @@ REJOIN_REPLACES int clock_gettime(clockid_t given, timespec* out) noexcept {
 }
 
 REJOIN_REPLACES int clock_getcpuclockid(pid_t process, clockid_t* id) noexcept {
-  constexpr clockid_t kOfCaller = -6;  // it names whatever process asks, in later incarnations too
+  constexpr clockid_t kOfCaller =
+      -6;  // the clock of the calling process, so valid in later incarnations
   if (!rejoin::libc_recording::is_own_process(REJOIN_CALLER, process)) {
     return real_clock_getcpuclockid(process, id);
   }

@@ -65,8 +65,9 @@ class Collective : public recovery::Nonblocking {
   virtual void begin(const void* site) = 0;
   virtual void destroy() = 0;
 
-  // It is persistent. All members call this in the same order, and may begin it in any order among
-  // the others of the communicator (MPI 4.0, section 6.13): so it has a context of its own.
+  // Gives a persistent collective a context of its own, so that the members may start the
+  // collectives of a communicator in different orders (MPI 4.0, section 6.13). All members call
+  // this in the same order. `function`: for messages.
   void separate(const char* function);
 
   // Of one that is over: MPI_SUCCESS, or the class of an error that was not raised yet.
@@ -78,7 +79,7 @@ class Collective : public recovery::Nonblocking {
   Collective(MPI_Comm comm, OpKind kind) : comm_(comm), kind_(kind) {}
   ~Collective();
 
-  // On which its operations run.
+  // The communicator on which its operations run.
   Rank::Comm& operations_comm() const { return *(own_ != nullptr ? own_ : comm_)->comm; }
 
   // As it is passed to the recovery layer: with a hint that lasts.
@@ -92,7 +93,7 @@ class Collective : public recovery::Nonblocking {
 
  private:
   static constexpr std::size_t kTextBytes = 768;
-  MPI_Comm own_ = nullptr;  // a hidden duplicate of comm_, or none
+  MPI_Comm own_ = nullptr;  // hidden duplicate of comm_; null: not persistent
   recovery::Hint hint_;
   int code_ = MPI_SUCCESS;
   char* text_ = nullptr;  // of the error

@@ -21,10 +21,10 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members);
 // The program has freed it; what is under way on it goes on.
 void close(MPI_Comm c);
 
-// How often this process has asked for a communicator or a persistent collective of `comm` with
-// that colour: what the members of one that is made without a word to each other have in common.
-// Ends the job if it cannot be known: behind a load, unless the call is marked as one of the
-// bootstrap phase, which starts with 0 everywhere.
+// Returns how often this process has created a communicator or a persistent collective of `comm`
+// with that colour before. Members that create one without communication derive its context from
+// this count. Ends the job if the count is not known: after a load, unless the call is marked as
+// part of the bootstrap phase, in which all ranks begin at 0.
 std::uint64_t count_creation(const char* name, MPI_Comm comm, std::uint64_t colour);
 
 // The colour of a part of a communicator that is known by its members.

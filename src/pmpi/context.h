@@ -63,7 +63,7 @@ struct Context {
   Keyval* keyvals;
   int keyval_count;
   int keyval_capacity;
-  MPI_Errhandler file_errhandler;  // of MPI_FILE_NULL; null: the program has set none
+  MPI_Errhandler file_errhandler;  // handler of MPI_FILE_NULL; null: not set by the program
   AddedError* errors;
   int error_count;
   int error_capacity;

@@ -75,7 +75,7 @@ int errhandler_free(MPI_Errhandler* errhandler) {
   return MPI_SUCCESS;
 }
 
-// --- Files: there is none but MPI_FILE_NULL
+// --- Files: MPI_FILE_NULL is the only one
 
 static int check_file(const char* name, MPI_File file) {
   require_active(name);

@@ -125,7 +125,7 @@ void text_of(int code, char* text, std::size_t bytes) {
   snprintf(text, bytes, "%s: %s", c.name, newest ? context->last_text : c.text);
 }
 
-// `owner` in words, for the line that ends the job.
+// Ends the job because of an error. `owner`: the object whose handler is fatal, for the message.
 [[noreturn]] void end_by_error(int code, const char* owner) {
   char what[1200], text[1500], where[64] = "";
   text_of(code, what, sizeof what);
@@ -136,7 +136,7 @@ void text_of(int code, char* text, std::size_t bytes) {
   end_job(code, text);
 }
 
-// Lets `handler`, which is not fatal, deal with an error of `object`, a communicator or a file.
+// Calls `handler`, which is not fatal, for an error of `object`, a communicator or a file.
 template <class Object>
 int call_handler_of(Object object, MPI_Errhandler handler, MPI_Fint (*to_fortran)(Object),
                     int code) {
@@ -162,15 +162,16 @@ int call_handler(MPI_Comm comm, int code) {
 
 int call_file_handler(int code) {
   MPI_Errhandler handler = context->file_errhandler;
-  if (handler == nullptr) return code;  // MPI's default for files
+  if (handler == nullptr) return code;  // MPI_ERRORS_RETURN, the default for files
   if (handler->kind == ErrhandlerKind::kFatal) end_by_error(code, "MPI_FILE_NULL");
   return call_handler_of(MPI_FILE_NULL, handler, file_c2f, code);
 }
 
-// Sets what MPI_Error_string says of `code`.
+// Sets the text that MPI_Error_string returns for `code`.
 void describe_failure(const char* function, int code, const char* what) {
   char where[64] = "";
-  if (strchr(what, '{') == nullptr) put_call_site(where, sizeof where);  // else it names it itself
+  if (strchr(what, '{') == nullptr)
+    put_call_site(where, sizeof where);  // else `what` contains the call site
   snprintf(context->last_text, sizeof context->last_text, "%s%s%s: %s", function,
            where[0] != '\0' ? kAt : "", where, what);
   context->last_code = code;
@@ -280,10 +281,10 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
   return fail(function, comm, class_of(status), "%s", what);
 }
 
-// Shows the user, once in the job, that the program was returned an error of `function`: many
-// programs do not look at it.
+// Reports, once in the job, that an error of `function` was returned to the program: many programs
+// ignore it.
 static void tell_of_unsupported(const char* function) {
-  constexpr int kMost = 256;  // more than there are such functions
+  constexpr int kMost = 256;  // larger than the number of unsupported functions
   static const char* told[kMost];
   static int count = 0;
   for (int i = 0; i < count; ++i) {
@@ -318,7 +319,7 @@ int unsupported_of_file(const char* function, MPI_Comm comm) {
 int fail_null(const char* function, MPI_Comm comm, int code, const char* name) {
   constexpr const char* kWhat = "the argument %s is a null pointer";
   if (active()) return fail(function, comm, code, kWhat, name);
-  char what[200], text[300];  // a function that may be called before MPI_Init
+  char what[200], text[300];  // reached only by functions that may be called before MPI_Init
   snprintf(what, sizeof what, kWhat, name);
   snprintf(text, sizeof text, "%s: %s", function, what);
   end_job(code, text);

@@ -16,7 +16,7 @@ namespace rejoin::pmpi {
 // the kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
-// The same for the error handler of MPI_FILE_NULL.
+// As fail(), with the error handler of MPI_FILE_NULL.
 [[gnu::cold, gnu::noinline]] int fail_file(const char* function, int code, const char* what);
 
 // The error class of how an operation of the recovery layer has ended.
@@ -31,8 +31,8 @@ void put_call_site(char* to, std::size_t bytes);
 // Whether this process is a rank of a job; else it is a world of one.
 bool has_agent();
 
-// Shows the user a line about the whole job: the first one that any rank has to say of `subject`. A
-// process that is no rank shows each.
+// Shows the user one line about the whole job: of all ranks' lines about `subject` only the first
+// is shown. A process that is not a rank shows each line.
 void tell_once(const char* subject, const char* text);
 
 // Ends the job with exit code `code` and one line for the user (none if empty): the agent prints it

@@ -20,19 +20,19 @@ STATUSES = ("call", "works", "error")
 OBJECTS = ("ompi_*", "OMPI_C_*", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE", "mpi_fortran_*",
            "rejoin_*")
 
-# Which parameters are places for results, or functions to call. The wrapper refuses null pointers
-# there, with Open MPI's error classes, so that no implementation has to look.
+# Parameters that point to results or functions. The wrapper refuses null pointers there with Open
+# MPI's error classes, so that implementations need not check.
 NOT_NULL = re.compile(r"(int|char|MPI_(?!Status)\w+)\* \w+|void\* baseptr")
 ERROR_CLASSES = (
     (re.compile("MPI_I?[bsr]?(send|recv)(_init)?|MPI_Imrecv", re.IGNORECASE), "MPI_Request", "MPI_ERR_REQUEST"),
     (re.compile(".*"), "MPI_Datatype", "MPI_ERR_TYPE"))
-# Exceptions: handles that are given and replaced, which the implementation checks, and pointers that
-# may be null.
+# Exceptions: handles that are both input and output, which the implementation checks, and pointers
+# that may be null.
 UNCHECKED = re.compile(
     r"MPI_Init(_thread)?|MPI_\w+_free(_keyval)?|MPI_Keyval_free|MPI_Comm_disconnect|"
     r"MPI_Cancel|MPI_Start|MPI_Wait|MPI_Mrecv|MPI_Type_commit|MPI_T_\w+_(get_info|get_item|handle_alloc)")
 MAY_BE_NULL = {"MPI_Test": "request", "MPI_Imrecv": "message"}
-# Arrays of results, and how many elements they have: without any, they may be null.
+# Arrays of results and their numbers of elements. An empty array may be null.
 LENGTHS = {("MPI_Waitsome", "array_of_indices"): "incount",
            ("MPI_Testsome", "array_of_indices"): "incount",
            ("MPI_Group_translate_ranks", "ranks2"): "n",
@@ -122,7 +122,7 @@ def api(sections):
     lines += ["", "// Ends every function that is not supported. Returns the error code.",
               "int unsupported(const char* function, MPI_Comm comm);",
               "int unsupported_of_file(const char* function, MPI_Comm comm);",
-              "// Ends a call whose argument `name` must not be null and is. Returns the error code.",
+              "// Raises the error that the argument `name` is a null pointer. Returns its code.",
               "int fail_null(const char* function, MPI_Comm comm, int code, const char* name);", "",
               "}  // namespace rejoin::pmpi"]
     return lines

@@ -103,7 +103,7 @@ Ints weight_list(const int weights[], int count, const Scratch& ones) {
   return ints(weights == MPI_UNWEIGHTED ? ones.as<int>() : weights, count);
 }
 
-// What each rank gives before the edges themselves.
+// Contribution of a rank to the first exchange, before the edges themselves.
 struct Given {
   std::uint32_t edges;
   std::uint32_t weights;
@@ -121,8 +121,8 @@ recovery::Call second_of(recovery::Call call, recovery::Hint* hint, std::size_t 
   return call;
 }
 
-// What all ranks have given together, and where the edges of each begin among those of all, in
-// bytes.
+// Result of the first exchange: sums over all ranks, and the offset of each rank's edges in bytes
+// among those of all.
 struct AllGiven {
   explicit AllGiven(MPI_Comm comm)
       : size(comm->comm->members.size), offsets((size + 1) * sizeof(std::size_t)) {}
@@ -151,7 +151,7 @@ recovery::Outcome exchange_given(MPI_Comm comm, const recovery::Call& call, cons
   return o;
 }
 
-// The second operation of `call`: every rank gets the edges of all.
+// Second operation of `call`: gives every rank the edges of all ranks.
 recovery::Outcome exchange_edges(MPI_Comm comm, const recovery::Call& call, const AllGiven& all,
                                  const Edge* mine, std::size_t edges,
                                  std::span<const Edge>* edges_of_all) {
@@ -172,9 +172,10 @@ recovery::Outcome exchange_edges(MPI_Comm comm, const recovery::Call& call, cons
   return o;
 }
 
-// --- Of MPI_Dist_graph_create_adjacent, where each edge is given by the ranks at both of its ends
+// --- MPI_Dist_graph_create_adjacent: each edge is passed by the ranks at both of its ends
 
-// Together with those of all other ranks it is 0, if every edge is given at both ends.
+// A checksum of this rank's ends of edges. Summed over all ranks it is 0 if each edge was passed at
+// both ends.
 std::uint64_t sum_of_ends(int me, Ints sources, Ints destinations) {
   const auto hash = [](int source, int destination) {
     const auto from = static_cast<std::uint32_t>(source);
@@ -186,8 +187,8 @@ std::uint64_t sum_of_ends(int me, Ints sources, Ints destinations) {
   return sum;
 }
 
-// Shows the user an edge that the ranks at its ends do not agree about. `weight`: 1 of an edge that
-// its source has given, -1 of one that its destination has.
+// Reports one edge on which the ranks at its ends disagree. `weight` is 1 for an edge passed by its
+// source and -1 for one passed by its destination.
 void tell_of_contradiction(const char* name, std::span<const Edge> all) {
   Scratch memory(all.size() * sizeof(Edge) + 1);
   const std::span<Edge> edges(memory.as<Edge>(), all.size());
@@ -195,7 +196,7 @@ void tell_of_contradiction(const char* name, std::span<const Edge> all) {
   const auto ends = [](const Edge& e) { return std::pair(e.from, e.to); };
   std::ranges::sort(edges, {}, ends);
   for (auto first = edges.begin(); first != edges.end();) {
-    int given[2] = {};  // by its source, by its destination
+    int given[2] = {};  // number of times: by the source, by the destination
     auto last = first;
     for (; last != edges.end() && ends(*last) == ends(*first); ++last) ++given[last->weight < 0];
     if (given[0] != given[1]) {
@@ -213,7 +214,8 @@ void tell_of_contradiction(const char* name, std::span<const Edge> all) {
   }
 }
 
-// Collective, where the ranks do not agree about the edges: shows the user one.
+// Collective. Exchanges the edges after the checksums have shown a disagreement, and reports one of
+// them.
 recovery::Outcome find_contradiction(const char* name, const recovery::Call& call, MPI_Comm comm,
                                      const AllGiven& all, Ints sources, Ints destinations) {
   Scratch memory((sources.size() + destinations.size()) * sizeof(Edge) + 1);
@@ -343,7 +345,7 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   *comm_dist_graph = MPI_COMM_NULL;
   if (const int code = check_weights(kName, comm, given.weights)) return code;
-  if (given.ends != 0) {  // accepted, as other MPIs do
+  if (given.ends != 0) {  // accepted, as Open MPI and MPICH do
     o = find_contradiction(kName, call, comm, given, from, to);
     if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   }

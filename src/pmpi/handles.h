@@ -138,7 +138,7 @@ struct ompi_errhandler_t {
   int fortran;
   rejoin::pmpi::ErrhandlerKind kind;
   bool predefined;
-  bool of_files;  // its function is given a file, not a communicator
+  bool of_files;  // made by MPI_File_create_errhandler
 };
 
 struct ompi_info_t {

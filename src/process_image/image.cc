@@ -247,7 +247,8 @@ class Freezer final : public engine::ProcessImage {
     control.clone_ns.store(clone_ns_, std::memory_order_release);
   }
 
-  // Writes into pages of its own, each of which the kernel copies now.
+  // Measures the cost of a copy-on-write fault: writes to private pages, each of which the kernel
+  // copies.
   void measure_page_copy() {
     if (probe_ == nullptr) return;
     const std::uint64_t begin = processor_ns();
@@ -499,12 +500,13 @@ class Freezer final : public engine::ProcessImage {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, kernel_.name);
     write_text(kOomScore, kernel_.oom_score_adj);
-    // Less than it is now may be refused; then it stays.
+    // Lowering the nice value may be refused; the current one is then kept.
     if (getpriority(PRIO_PROCESS, 0) != kernel_.nice) setpriority(PRIO_PROCESS, 0, kernel_.nice);
     hold_lifeline();
     char why[400];
     snprintf(why, sizeof why, "%s", reason);
-    // The journal is mapped again, which a limit that came later than its first mapping forbids.
+    // Mapping the journal again would fail under a limit that the program set after the first
+    // mapping.
     rlimit addresses = {};
     getrlimit(RLIMIT_AS, &addresses);
     const rlimit widest = {addresses.rlim_max, addresses.rlim_max};
@@ -528,7 +530,7 @@ class Freezer final : public engine::ProcessImage {
   void (*const woken_)();
   OpenFiles files_;
   std::byte* const helper_stack_;
-  std::byte* const probe_;  // kProbePages, or null: no price is measured
+  std::byte* const probe_;  // kProbePages pages; null: no memory, so the cost is not measured
   Kernel kernel_ = {};
   int thread_id_ = 0;  // as the C library has it, when the newest clone was asked for
   jmp_buf image_;

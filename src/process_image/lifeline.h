@@ -19,7 +19,7 @@ inline void hold_lifeline() {
   snprintf(path, sizeof path, "/proc/self/fd/%d", held);
   const int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (opened < 0) return;
-  // The program may have set its limit on descriptors below the one that was held.
+  // The program may have lowered its limit on descriptors below the number of the inherited one.
   close(held);
   int own = held;
   while (own > opened && (fcntl(own, F_GETFD) >= 0 || dup3(opened, own, O_CLOEXEC) != own)) --own;

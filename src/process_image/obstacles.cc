@@ -21,20 +21,18 @@ namespace rejoin::process_image {
 namespace {
 
 bool has_threads(char* why, std::size_t size) {
-  struct stat s;
-  if (stat("/proc/self/task", &s) != 0) {
+  const int threads = recovery::thread_count();
+  if (threads == 0) {
     snprintf(why, size, "cannot look at /proc/self");
     return true;
   }
-  const auto threads = static_cast<unsigned>(s.st_nlink) - 2;
   if (threads == 1) return false;
-  const recovery::Threading* of = recovery::loaded_threading();
-  const int bytes =
-      snprintf(why, size, "has %u threads, of which a clone would have only one", threads);
-  if (of != nullptr && bytes > 0 && static_cast<std::size_t>(bytes) < size) {
-    snprintf(why + bytes, size - static_cast<std::size_t>(bytes),
-             " (they are probably those of %s: with %s there are none)", of->library, of->setting);
+  char library[160] = "";
+  if (const recovery::Threading* of = recovery::loaded_threading()) {
+    snprintf(library, sizeof library, " (they are probably those of %s: with %s there are none)",
+             of->prefix, of->setting);
   }
+  snprintf(why, size, "has %d threads, of which a clone would have only one%s", threads, library);
   return true;
 }
 

@@ -65,7 +65,7 @@ struct {
 alignas(Attachment) std::byte attachment_memory[sizeof(Attachment)];
 Attachment* attachment = nullptr;
 
-// From memcheck.
+// The ranges that are hidden from memcheck.
 struct {
   const std::byte* records;
   std::size_t record_bytes;
@@ -166,7 +166,7 @@ void advise(void* base, std::uint64_t bytes) {
   const auto address = reinterpret_cast<long>(base), length = static_cast<long>(bytes);
   journal::system_call(SYS_madvise, address, length, MADV_DONTFORK);
   journal::system_call(SYS_madvise, address, length, MADV_DONTDUMP);
-  // Futexes, of which memcheck reports all, are in front.
+  // The part in front contains the futexes, whose accesses memcheck reports in any case.
   const std::uint64_t front = engine::header_of(static_cast<std::byte*>(base))->first_region;
   hidden.records = static_cast<std::byte*>(base) + front;
   hidden.record_bytes = bytes - front;
@@ -188,14 +188,14 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   return true;
 }
 
-// Memcheck takes reports that are disabled at the end for an oversight. Runs in forked children,
-// too, which have no segment.
+// Memcheck warns about ranges whose reports are still disabled at exit. This destructor also runs
+// in forked children, which have not mapped the segment.
 [[gnu::destructor]] void end_hiding() {
   if (attachment == nullptr || !journal::runs_under_valgrind()) return;
   journal::report_to_memcheck(hidden.records, hidden.record_bytes);
   journal::report_to_memcheck(hidden.arena, kArenaBytes);
-  // The program's memory may be known by an attribute alone. Most of what the arena has handed out
-  // was never written to.
+  // An MPI attribute in the arena may hold the only pointer to a block of the program. Only
+  // resident pages are scanned, because most of the arena was never written to.
   constexpr std::size_t kPage = 4096, kAtOnce = 1024;
   unsigned char resident[kAtOnce];
   std::byte* const end = hidden.arena + attachment->arena.used_bytes();

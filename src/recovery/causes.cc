@@ -19,20 +19,19 @@ int find_threading(dl_phdr_info* info, std::size_t, void* found) {
   const char* slash = std::strrchr(info->dlpi_name, '/');
   const char* name = slash != nullptr ? slash + 1 : info->dlpi_name;
   for (const Threading& t : kThreading) {
-    if (std::strncmp(name, t.library, std::strlen(t.library)) != 0) continue;
+    if (std::strncmp(name, t.prefix, std::strlen(t.prefix)) != 0) continue;
     *static_cast<const Threading**>(found) = &t;
     return 1;
   }
   return 0;
 }
 
-// A directory has two links and one more for each directory in it.
-int threads_now() {
-  struct stat tasks;
-  return stat("/proc/self/task", &tasks) == 0 ? static_cast<int>(tasks.st_nlink) - 2 : 1;
-}
-
 }  // namespace
+
+int thread_count() {
+  struct stat tasks;  // a directory has 2 links, and one for each subdirectory
+  return stat("/proc/self/task", &tasks) == 0 ? static_cast<int>(tasks.st_nlink) - 2 : 0;
+}
 
 const Threading* loaded_threading() {
   const Threading* found = nullptr;
@@ -42,7 +41,7 @@ const Threading* loaded_threading() {
 
 void put_likely_cause(char* text, std::size_t bytes) {
   const Threading* threading = loaded_threading();
-  const int threads = threads_now();
+  const int threads = thread_count();
   if (threads < 2) {
     std::snprintf(text, bytes,
                   "likely causes: memory that was never set, or the processor's cycle counter");
@@ -50,7 +49,7 @@ void put_likely_cause(char* text, std::size_t bytes) {
     std::snprintf(text, bytes,
                   "a likely cause: the rank has %d threads (%s), which add in another order each "
                   "time; %s helps",
-                  threads, threading->library, threading->setting);
+                  threads, threading->prefix, threading->setting);
   } else {
     std::snprintf(text, bytes,
                   "a likely cause: the rank has %d threads, which do their work in another order "

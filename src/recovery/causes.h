@@ -1,20 +1,23 @@
-// Why a replay of this process may differ from its first execution, as far as the process shows it.
+// Finds likely causes for a replay that differs from the first execution.
 #pragma once
 
 #include <cstddef>
 
 namespace rejoin::recovery {
 
-// A library that starts threads to compute.
+// A library that computes with several threads.
 struct Threading {
-  const char* library;  // its name begins so
-  const char* setting;  // which lets it use one thread
+  const char* prefix;   // prefix of its file name
+  const char* setting;  // environment setting that limits it to one thread
 };
-// The first one that is loaded, or null.
+// Returns the first such library that is loaded, or null.
 const Threading* loaded_threading();
 
-// Puts a clause for the end of a sentence at `text`: the likely cause, and what helps. Looks at the
-// process's threads and libraries; allocates nothing.
+// Returns the number of threads of this process, or 0 if /proc cannot be read.
+int thread_count();
+
+// Writes a clause that names the likely cause and a remedy. Looks at the threads and libraries of
+// the process; allocates nothing.
 void put_likely_cause(char* text, std::size_t bytes);
 
 }  // namespace rejoin::recovery

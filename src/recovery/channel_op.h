@@ -122,7 +122,7 @@ class ChannelOp {
     if (theirs == nullptr || theirs->hash != e_.signature_hash) return fail({peer, m.call});
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
-    if (m.bytes > max_bytes) {  // the rest is sent and received: the others wait for it
+    if (m.bytes > max_bytes) {  // go on: the other members still need this one
       r_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
     }
@@ -164,7 +164,7 @@ class ChannelOp {
     return settle();
   }
 
-  // Records the disagreement, when the operations before this one have their records.
+  // Records the disagreement once all earlier operations of the context have their records.
   Progress settle() {
     if (e_.record != nullptr) {  // it was over once: what it was given then is gone or another
       r_.diagnostics.recorded_mismatch();
@@ -209,7 +209,7 @@ class ChannelOp {
   const std::uint32_t fingerprint_;
   const bool nonblocking_;
   Outcome outcome_;
-  typename Agreement<H>::Other other_;  // a member that does something else here
+  typename Agreement<H>::Other other_;  // the member that disagrees, if one was found
   bool thorough_ = false;
   bool moved_ = false;       // all messages are sent and received
   Arrived* held_ = nullptr;  // the message that is being read

@@ -12,7 +12,7 @@ namespace rejoin::recovery {
 namespace {
 
 unsigned long long number(std::uint64_t n) { return n; }
-// "%llu byte%s"
+// For "%llu byte%s".
 const char* plural(std::uint64_t n) { return n == 1 ? "" : "s"; }
 
 }  // namespace
@@ -224,7 +224,7 @@ const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t 
 
 namespace {
 
-// Why two calls disagree that read alike.
+// Returns what differs between two calls whose descriptions are equal.
 const char* what_differs(const journal::CallEntry* a, const journal::CallEntry* b) {
   if (a == nullptr || b == nullptr) return "";
   const Signature &s = a->signature, &t = b->signature;

@@ -77,7 +77,8 @@ class Diagnostics {
 
  private:
   const char* put(const char* format, ...) __attribute__((format(printf, 2, 3)));
-  // Of a replay: with the likely cause and the page that explains it.
+  // Formats a difference between a replay and the first execution; appends the likely cause and the
+  // page that explains it.
   const char* put_difference(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   const journal::PeerView& peers_;

@@ -105,7 +105,8 @@ struct Rooms {
   void notice(const char* text) {
     host.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));
   }
-  // About the whole job: the user is shown the first such line that any rank sends of a subject.
+  // Sends a notice about the whole job. Of all ranks' notices about `subject` the user is shown the
+  // first.
   void notice_once(const char* subject, const char* text) {
     const std::uint64_t number = std::uint64_t{1} << 32 | hash_bytes(subject, std::strlen(subject));
     host.tell(wire::MessageType::kNotice, 0, number, text, std::strlen(text));

@@ -46,8 +46,8 @@ enum class FileChange : std::uint32_t {
                       // directory: then `flags` is its mode
   kExchanged,         // `path`, `file`, with `other`, `other_file`
   kUndone,   // ftrun's: entries in front of it, behind `position`, are of a past that was lost
-  kPutBack,  // ftrun's, while it undoes: the change whose order is `size_bytes`, and all between it
-             // and this, are undone
+  kPutBack,  // written by ftrun while it undoes changes: that with order `size_bytes`, and all
+             // between it and this entry, are undone
 };
 
 struct FileEntryHead {

@@ -133,8 +133,7 @@ inline constexpr const char* kEnvLibcRecording =
     "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
 // Of a process that is to become a written image (process_image/restorer.cc): "INCARNATION PATH".
 inline constexpr const char* kEnvRestore = "REJOIN_RESTORE";
-// The directory in which it writes down what it does to files (wire/file_log.h). Not there: nothing
-// is written down.
+// The directory of the rank's file log (wire/file_log.h). Not set: changes of files are not logged.
 inline constexpr const char* kEnvFileLog = "REJOIN_FILE_LOG";
 
 }  // namespace rejoin::wire

@@ -1,8 +1,7 @@
 // Conformance of null pointers where MPI writes a result: an error of the class that Open MPI
 // gives, through the communicator's error handler, and the job goes on.
 //
-// null_arguments [all]: with `all` also the calls that Open MPI does not check: wrapped in HERE,
-// they are for the library that this is the test of.
+// null_arguments [all]: `all` adds the calls that Open MPI does not check; they are marked by HERE.
 
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-// What is said of a replay that differs: the threads of the process, and what helps.
+// Likely causes of a replay that differs: threads of the process, and the remedy.
 #include "recovery/causes.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
   std::atomic<bool> over = false;
   std::thread other([&] { over.wait(false); });
   const std::string of_threads = likely_cause();
-  const void* library = dlopen("libgomp.so.1", RTLD_NOW);  // stays: it leaks when it is closed
+  const void* library = dlopen("libgomp.so.1", RTLD_NOW);  // not closed: libgomp leaks memory then
   const std::string of_library = likely_cause();
   over = true;
   over.notify_all();

@@ -1,4 +1,4 @@
-// Copies of payload: the same bytes as memmove at every alignment, and none beside them.
+// copy_payload copies the same bytes as memmove at every alignment and writes no others.
 #include "copy/copy.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<std::byte> pattern(std::size_t bytes) {
   return p;
 }
 
-// In one block of memory, whatever lies around, and if they overlap.
+// Compares the whole surrounding memory. Source and destination may overlap.
 void copies_as_memmove(std::size_t from, std::size_t to, std::size_t bytes) {
   std::vector<std::byte> expected = pattern(6 * kPage), got = expected;
   std::memmove(expected.data() + to, expected.data() + from, bytes);
@@ -52,7 +52,7 @@ TEST(CopyPayload, ByVectorsOfEveryLength) {
 
 TEST(CopyPayload, OfNothingNeedsNoAddress) { copy_payload(nullptr, nullptr, 0); }
 
-// Where `rep movsb` is slow, and only there.
+// The condition under which `rep movsb` is slow.
 TEST(CopyPayload, LessThanALineBehindModuloAPageAliases) {
   const auto* page = reinterpret_cast<const std::byte*>(16 * kPage);
   EXPECT_FALSE(copying::aliases(page, page + 5 * kPage));

@@ -1,4 +1,4 @@
-// What is made of a rank's report of its own fault, whatever that holds.
+// Parsing of a rank's report of its own fault, with valid and invalid contents.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <string.h>

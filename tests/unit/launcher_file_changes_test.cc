@@ -1,4 +1,4 @@
-// What a job has done to names of files is undone, also if that is interrupted behind any change.
+// Undoing of changes of file names, with interruptions after every step.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ namespace {
 
 using wire::FileChange;
 
-constexpr std::uint64_t kImage = 3;      // of the only rank
-constexpr std::uint64_t kAtTheCut = 10;  // elements of its observation log
+constexpr std::uint64_t kImage = 3;      // the image of the only rank
+constexpr std::uint64_t kAtTheCut = 10;  // length of its observation log in elements
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
@@ -29,14 +29,14 @@ std::uint32_t file_at(const std::string& path) {
   return libc_recording::find_file(statx, AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW).file.file;
 }
 
-// A directory in which a rank works, and its log beside it.
+// A rank's working directory and its file log.
 class Work {
  public:
   Work() {
     char name[] = "/tmp/rejoin-names-XXXXXX";
     root_ = mkdtemp(name);
     std::filesystem::create_directory(logs());
-    std::filesystem::create_directory(root_ + "/work");
+    std::filesystem::create_directory(root_ + "/tree");
     wire::FileLogHead head = {};
     std::memcpy(head.magic, wire::kFileLogMagic, sizeof head.magic);
     head.image = kImage;
@@ -49,11 +49,11 @@ class Work {
   }
   ~Work() { std::filesystem::remove_all(root_); }
 
-  std::string at(const std::string& name) const { return root_ + "/work/" + name; }
+  std::string at(const std::string& name) const { return root_ + "/tree/" + name; }
   std::string logs() const { return root_ + "/logs"; }
   std::string log() const { return file_log_in(logs(), 0, kImage); }
 
-  // --- What the rank does, each as it writes it down
+  // --- Changes by the rank, with their log entries in the order in which a rank writes them
 
   void remove(const std::string& name) {
     const std::string kept = keep(name);
@@ -90,7 +90,7 @@ class Work {
 
   std::map<std::string, std::string> contents() const {
     std::map<std::string, std::string> found;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_ + "/work")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_ + "/tree")) {
       std::ostringstream text;
       if (entry.is_regular_file()) text << std::ifstream(entry.path()).rdbuf();
       found[entry.path().lexically_relative(root_)] = text.str();
@@ -133,7 +133,7 @@ class Work {
   int kept_ = 0;
 };
 
-// Names are used again and again, so that what lies at one says little by itself.
+// Reuses the same names, so that the file at a name does not identify the step.
 void work(Work& w) {
   w.remove("a");
   w.make("a", "second a");

@@ -271,7 +271,7 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
       "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for unlink");
 }
 
-// --- Readings of clocks that a replay makes otherwise
+// --- A replay that reads clocks in another order
 
 using libc_recording::series_of_clock;
 
@@ -324,8 +324,8 @@ TEST_F(ObservationsTest, ReadingsThatWereNotMadeThenTakeNothing) {
   });
 }
 
-// Of a clock that was never read: what the system says, not recorded, and no step back when the
-// rank is live.
+// A clock that was never read gives the system's time, which is not recorded; other clocks do not
+// step back when the rank goes live.
 TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
   const auto boot = series_of_clock(CLOCK_BOOTTIME);
   incarnation([](Observations& o) {
@@ -354,7 +354,7 @@ TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
   });
 }
 
-// A value that was fitted is never followed by a smaller one, recorded or live.
+// After an interpolated value neither a recorded nor a live reading is smaller.
 TEST_F(ObservationsTest, AFittedValueIsNoStepAhead) {
   incarnation([](Observations& o) {
     record(o, kRealTime, 1000 * kSecond);

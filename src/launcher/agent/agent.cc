@@ -130,7 +130,8 @@ void Agent::spawn_from(std::uint32_t rank) {
   loop_.post([this, rank] { spawn_from(rank + 1); });
 }
 
-// The replay of another program would be another one.
+// Returns whether the program's file was replaced since the job began: a journal can be replayed
+// only by the program that wrote it.
 bool Agent::refuses_program(std::uint32_t rank) {
   const Program& program = plan_.program_of(rank);
   if (is_same(program.identity, identity_of(program.path))) return false;

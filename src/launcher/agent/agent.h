@@ -148,22 +148,22 @@ class Agent {
   SnapshotPolicy snapshots_;
   Loop::Timer snapshot_timer_;
   Loop::Timer heartbeat_timer_;
-  bool makes_checkpoints_ = false;  // the program does
+  bool makes_checkpoints_ = false;  // whether the program makes checkpoints
   std::uint64_t ranks_began_ns_ = 0;
-  bool told_price_ = false;             // that the period that was asked for is dear
-  std::vector<bool> told_not_frozen_;   // by rank
-  std::set<std::string> told_reasons_;  // for that, of any rank
+  bool told_price_ = false;  // whether the cost of the user's --snapshots period was reported
+  std::vector<bool> told_not_frozen_;   // by rank: whether the reason was reported
+  std::set<std::string> told_reasons_;  // reasons already reported for any rank
   bool told_image_taken_ = false;
   Standstill standstill_;
   struct Snapshot {
-    std::uint64_t at_ns = 0;       // when the newest was whole; 0: there was none
-    bool fresh = false;            // it was made since the last kSnapshot
+    std::uint64_t at_ns = 0;       // completion time of the newest one; 0: none
+    bool fresh = false;            // completed since the last kSnapshot event
     bool over = false;             // the rank has finalized
     RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
-  std::vector<FaultReport> faults_;        // by rank; of this incarnation
+  std::vector<FaultReport> faults_;        // by rank: what the current incarnation reported
 
   // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;

@@ -157,16 +157,18 @@ void Agent::keep_image(const AgentAction& a) {
   segment_.header()->notices.fetch_add(1, std::memory_order_release);
 }
 
-// --- How far the job is protected
+// --- Reports of how far the job is protected
 
-// From its newest image, or the start of the job, until now it was without a newer one.
+// Updates the longest interval that any rank has gone without a newer image. Called when such an
+// interval ends.
 void Agent::count_exposed(std::uint32_t rank) {
   const Snapshot& s = newest_snapshot_[rank];
   if (s.over) return;
   totals_.exposed_ns = std::max(totals_.exposed_ns, loop_.now_ns() - s.at_ns);
 }
 
-// Once all ranks that go on have made a new one.
+// Reports kSnapshot when every rank that has not finalized has completed a new image since the last
+// report.
 void Agent::tell_snapshot() {
   const auto waits = [](const Snapshot& s) { return !s.fresh && !s.over; };
   if (std::any_of(newest_snapshot_.begin(), newest_snapshot_.end(), waits)) return;
@@ -194,7 +196,7 @@ Event Agent::protection(Event::Kind kind) const {
   return now;
 }
 
-// "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
+// Example: "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
 std::string Agent::ages_text() const {
   constexpr std::uint32_t kMostNamed = 16;
   if (plan_.snapshots.when == SnapshotOptions::When::kOff) return {};
@@ -296,7 +298,8 @@ void Agent::look_for_checkpoints() {
   set_snapshot_timer();
 }
 
-// A period that the user has given is kept, whatever it costs. That it costs much is said once.
+// Reports once that the --snapshots period given by the user takes a large share of the ranks'
+// time. The period itself is never changed.
 void Agent::tell_price() {
   constexpr std::uint64_t kLeastNs = 2'000'000'000, kShare = 4;
   const std::uint64_t lasted_ns = loop_.now_ns() - ranks_began_ns_;

@@ -28,10 +28,10 @@ Owner owner_of(const engine::ModuleEntry& module) {
 
 struct Frame {
   std::uint64_t place;
-  std::uint32_t module;  // in FaultReport::modules
+  std::uint32_t module;  // index into FaultReport::modules
 };
 
-// A number of at most that many bytes in hexadecimal; returns how many there are.
+// Parses hexadecimal digits into `id`. Returns the number of bytes read.
 std::uint32_t read_id(std::string_view text, std::uint8_t (&id)[20]) {
   std::uint32_t bytes = 0;
   for (; bytes < sizeof id && 2 * bytes + 2 <= text.size(); ++bytes) {
@@ -43,7 +43,7 @@ std::uint32_t read_id(std::string_view text, std::uint8_t (&id)[20]) {
   return bytes;
 }
 
-// "PLACE BUILD-ID PATH"
+// Parses a line "PLACE BUILD-ID PATH".
 bool read_frame(const std::string& line, FaultReport& report, std::vector<Frame>& frames) {
   unsigned long long place = 0;
   char id[64] = "";
@@ -64,8 +64,8 @@ bool read_frame(const std::string& line, FaultReport& report, std::vector<Frame>
   return true;
 }
 
-// What runs before main, or before a thread's function: frames of libc at the end, and the
-// program's first instructions, which call them.
+// Removes the outermost frames, which run before main or before a thread's function: those of libc,
+// and the program's entry code that calls libc.
 void drop_callers_of_main(const FaultReport& report, std::vector<Frame>& frames) {
   const auto is_libc = [&](const Frame& f) {
     return owner_of(report.modules[f.module]) == Owner::kLibc;
@@ -85,13 +85,14 @@ std::string hexadecimal(unsigned long long value) {
   return text;
 }
 
-// What the kernel says of the fault, in words. Empty: no more than the signal's name.
+// Describes the fault from the kernel's si_code and address. Returns an empty string if they add
+// nothing to the signal's name.
 std::string text_of(int signal, int code, unsigned long long address,
                     unsigned long long stack_pointer) {
   constexpr unsigned long long kNear = 64 * 1024;
   const std::string name = "address " + hexadecimal(address);
   if (signal == SIGSEGV && code == SEGV_MAPERR) {
-    // Of memory that is mapped, the stack ends where it is not.
+    // An unmapped address next to the stack pointer means that the stack has reached its limit.
     const bool is_stack = address + kNear > stack_pointer && address < stack_pointer + kNear;
     return is_stack ? "the stack is full (ulimit -s)" : name + " is not mapped";
   }

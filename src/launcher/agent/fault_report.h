@@ -1,4 +1,4 @@
-// What a rank says of the signal that is about to end it (MessageType::kFault).
+// Parses a rank's report of the signal that is about to end it (MessageType::kFault).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace rejoin::launcher {
 struct FaultReport {
   int signal = 0;
   Fault fault;
-  // Sites of the fault speak of element i as module kFirstFaultModule + i.
+  // Call sites in `fault` refer to element i as module kFirstFaultModule + i.
   std::vector<engine::ModuleEntry> modules;
 };
-// Behind those of a rank's call sites.
+// Larger than any module index of a rank's call sites.
 inline constexpr std::uint32_t kFirstFaultModule = 0x80000000u;
 
-// Whatever the message holds: without frames, the fault has no site. The site is that of the
-// innermost frame that is neither the C library's nor Rejoin's; frames of Rejoin, and those that
-// call main or a thread's function, are not named.
+// Accepts any bytes; a message without frames gives a fault without a site. The site is the
+// innermost frame that belongs neither to the C library nor to Rejoin. Frames of Rejoin, and the
+// callers of main or of a thread's function, are not named.
 FaultReport fault_report(std::uint32_t rank, const wire::Message& message);
 
 }  // namespace rejoin::launcher

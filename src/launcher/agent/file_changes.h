@@ -3,9 +3,9 @@
 //
 // What ranks have done is in their file logs (wire/file_log.h). An entry is behind the cut if the
 // rank's observation log was longer then than it is in the set's journal; what is in front of it
-// the replay repeats. Undoing looks at what lies at each name, so an entry whose change never
-// happened is left out; and how far it came is written down behind each change, so it can be begun
-// again after it was interrupted, with at most one change that is undone already.
+// the replay repeats. Undoing an entry first checks what is at each name, so an entry whose change
+// never happened has no effect. Progress is logged after each change, so undoing can be repeated
+// after an interruption, with at most one change that was undone but not logged.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class FileChanges {
   struct Change {
     wire::FileEntryHead head;
     std::string path, other, kept;
-    std::string log;       // that says so
-    std::string put_back;  // the entry that says that it is undone
+    std::string log;       // the log that contains the entry
+    std::string put_back;  // the kPutBack entry to append after undoing it
   };
   struct Rank {
     std::vector<Change> changes;  // oldest first

@@ -24,7 +24,7 @@ namespace rejoin::launcher {
 
 struct Guardian::Page {
   char path[PATH_MAX];
-  char directory[PATH_MAX];  // of checkpoints
+  char directory[PATH_MAX];  // of checkpoints and sets of images
 };
 
 namespace {
@@ -101,7 +101,7 @@ void Guardian::guard(int pipe, const Page& page, const std::string& socket,
   char byte;
   while (read(pipe, &byte, 1) < 0 && errno == EINTR) {
   }
-  // Before another job can have made it anew.
+  // Removed first, before another job can create files with the same names.
   if (page.path[0] != '\0') unlink(page.path);
   if (page.directory[0] != '\0') remove_parts(page.directory);
   // A process may be born while the list is read, so read it again.

@@ -13,10 +13,10 @@ namespace rejoin::launcher {
 
 class Guardian {
  public:
-  // Forks it. As soon as this process is gone, it kills every process whose environment names
-  // `socket` or that holds `lifeline`, and removes what unlink_on_death() and
-  // remove_parts_on_death() say before that. Those that
-  // neither left their rank's process group nor closed the lifeline are dead by then.
+  // Forks the guardian. When this process ends, the guardian removes the files given to
+  // unlink_on_death() and remove_parts_on_death(), then kills every process whose environment names
+  // `socket` or that holds `lifeline`. Processes that neither left their rank's process group nor
+  // closed the lifeline are dead by then.
   Guardian(const std::string& socket, Lifeline& lifeline);
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
@@ -24,10 +24,10 @@ class Guardian {
   ~Guardian();
 
   pid_t pid() const { return pid_; }
-  // Its process has ended, and its number may be another one's.
+  // Called when the guardian's process has ended; its pid may be reused.
   void lost() { pid_ = -1; }
   void unlink_on_death(const std::string& path) const;  // empty: nothing
-  // Checkpoints and sets of images there that are not whole.
+  // `directory`: where incomplete checkpoints and sets of images are to be removed.
   void remove_parts_on_death(const std::string& directory) const;
 
  private:

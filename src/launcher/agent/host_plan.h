@@ -55,7 +55,7 @@ struct HostPlan {
   std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
   std::uint32_t first_incarnation = 0;      // of each rank
   SnapshotOptions snapshots;
-  std::uint64_t heartbeat_ns = 0;  // between two; 0: there are none
+  std::uint64_t heartbeat_ns = 0;  // interval of heartbeat events; 0: no events
   std::vector<KillOrder> faults;
   Inherited inherited;
 

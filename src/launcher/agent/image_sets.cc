@@ -140,7 +140,7 @@ std::string read_set(const std::string& directory, std::uint64_t number, ImageSe
   return complete ? "" : "has not as many images as ranks";
 }
 
-// Empty: nothing is wrong with the file.
+// Returns what is wrong with the file, or an empty string.
 std::string fault_of_file(const ImageSet& set, const ImageSet::File& file) {
   auto mapped = MappedFile::open(set.path + "/" + file.name);
   const std::string_view bytes = mapped.ok() ? mapped.value().bytes() : std::string_view();
@@ -158,7 +158,7 @@ std::string fault_of_files(const ImageSet& set) {
   return {};
 }
 
-// Why no job goes on from it here; empty: one may.
+// Returns why no job can resume from the set on this machine, or an empty string.
 std::string objection_here(const ImageSet& set, const std::string& library_directory) {
   const std::string lacks = lacking(set.machine, machine_mark());
   if (!lacks.empty()) {
@@ -180,7 +180,7 @@ std::string objection_here(const ImageSet& set, const std::string& library_direc
   return {};
 }
 
-// Why this job does not go on from it here; empty: it may.
+// Returns why the job of `owner` cannot resume from the set here, or an empty string.
 std::string objection(const ImageSet& set, const CheckpointOwner& owner,
                       const std::string& library_directory) {
   const std::string why = refusal(set.path, set.owner, owner);
@@ -349,7 +349,7 @@ ImageSetWriter::ImageSetWriter(std::string directory, std::string library_direct
   thread_ = std::thread([this] { run(); });
 }
 
-// Of sets that were begun and are not whole.
+// Removes sets whose writing was interrupted.
 void ImageSetWriter::remove_parts() const {
   std::error_code error;
   for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {

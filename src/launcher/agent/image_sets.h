@@ -84,14 +84,14 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
                                   const std::string& library_directory,
                                   std::vector<std::string>& notices);
 
-// What `ftrun inspect` shows of one.
+// Result of `ftrun inspect` for one set.
 struct FoundImageSet {
-  ImageSet set;                          // with a fault perhaps only its path and number
-  std::string fault;                     // empty: it is whole; else the predicate of a sentence
-  std::vector<std::string> file_faults;  // by file of the set; empty: its checksum is right
-  std::string objection;                 // why it cannot be resumed here; empty: it can
+  ImageSet set;       // if there is a fault, only path and number may be set
+  std::string fault;  // predicate of a sentence about the set; empty: it is complete
+  std::vector<std::string> file_faults;  // by file; empty: the checksum is correct
+  std::string objection;                 // why it cannot be resumed here; empty: it can be
 };
-// All with their names, the newest first. Reads every byte of them.
+// Returns all sets in the directory, the newest first. Reads and checks every byte of them.
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,
                                          const std::string& library_directory);
 

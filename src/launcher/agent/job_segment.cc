@@ -36,7 +36,8 @@ void set_times(engine::SegmentHeader* header) {
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
 }
 
-// Why a file of the segment's size cannot be: the segment is sparse, so the size costs nothing.
+// Returns the reason, and the remedy, for failing to create a file of the segment's size. The file
+// is sparse, so a large size by itself costs nothing.
 std::string size_error_text(int error) {
   rlimit limit = {};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -132,7 +133,7 @@ void add_page(std::vector<SegmentPiece>& pieces, std::uint64_t at) {
   }
 }
 
-// The head of such a file and the list of its pieces.
+// Writes a JournalHead and the list of pieces.
 bool write_list(int file, std::uint64_t segment_bytes, const std::vector<SegmentPiece>& pieces) {
   JournalHead head = {};
   memcpy(head.magic, kJournalMagic, sizeof head.magic);

@@ -29,14 +29,15 @@ struct JournalHead {
   std::uint64_t pieces;
 };
 struct JournalPart {
-  std::uint64_t at;  // in the segment
+  std::uint64_t at;  // offset in the segment
   std::string_view bytes;
 };
 struct JournalParts {
   std::uint64_t segment_bytes;
   std::vector<JournalPart> parts;
 };
-// Of such a file; they lie in the segment. Nothing: it is another file, or not whole.
+// Parses such a file. Every part is inside the segment. Returns nothing if the file has another
+// format or is incomplete.
 std::optional<JournalParts> parts_of(std::string_view file);
 
 class SegmentCopy {
@@ -117,16 +118,16 @@ class JobSegment {
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
-  // Writes the pages that are not all zero to `path`, as above, and returns how many bytes that
-  // were. `interrupted` is asked now and then. Nothing is left at `path` if it fails; what was
-  // there before stays, and is an error.
+  // Writes the non-zero pages to `path` in the format above and returns how many bytes that took.
+  // Polls `interrupted`. On failure nothing is left at `path`; an existing file there is an error
+  // and is not touched.
   Result<std::uint64_t> keep(const std::string& path,
                              const std::function<bool()>& interrupted) const;
 
  private:
   static Result<JobSegment> map(const std::string& directory, std::uint64_t bytes);
   void ring(std::uint32_t rank) const;
-  // What is backed by memory.
+  // Returns the ranges that are backed by memory.
   std::vector<SegmentPiece> populated() const;
 
   JobSegment(Descriptor file, std::byte* base, std::uint64_t bytes)

@@ -22,8 +22,8 @@ std::uint64_t default_journal_limit_bytes(const std::string& directory);
 // OOM killer has killed so far.
 std::uint64_t out_of_memory_kills();
 
-// That many processors for each rank, of those that this process may use, in their order. Empty:
-// there are not enough.
+// Assigns counts[i] processors to rank i, in order, from those that this process may use. Returns
+// an empty list if there are too few.
 std::vector<cpu_set_t> processors_each(const std::vector<std::uint32_t>& counts);
 // For ranks that fill more than half of the processors that this process may use, but not more than
 // all: a processor each. The kernel would now and then put two of them on one, where they can only

@@ -49,7 +49,7 @@ class Processes {
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
     // A clone of an image that wrote it has ended.
     std::function<void(pid_t pid, const Cause& cause)> writer_ended;
-    // One that was told by add_helper().
+    // A process registered with add_helper() has ended.
     std::function<void(pid_t pid)> helper_ended;
     // A child that is nobody known: perhaps an image that has not registered.
     std::function<void(pid_t pid)> stranger_ended;

@@ -20,7 +20,8 @@ class Reporter {
 
   void send(Report report) const { send_(std::move(report)); }
   void happened(const Event& event);
-  // Of a fault that is about to be told with an event.
+  // Sends the modules to which the sites of `fault` refer. To be called before the event that
+  // contains the fault.
   void fault_modules(std::uint32_t rank, const FaultReport& fault) const;
   void log_line(const std::string& line);  // of --log-ops
   void tell(const std::string& line) const;

@@ -104,7 +104,7 @@ std::optional<Error> check_options(const RunOptions& options, std::uint32_t rank
   return check_kept_directory(options);
 }
 
-// --cpus-per-rank: processors for each rank, in their order.
+// Implements --cpus-per-rank: assigns consecutive processors to ranks.
 std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, HostPlan& plan) {
   std::vector<std::uint32_t> each;
   std::uint32_t all = 0;
@@ -477,7 +477,7 @@ Inherited prepare_process(std::uint32_t ranks) {
   }
   sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // what is too large cannot be written, and that is said
+  signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead, which is reported
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 
   constexpr rlim_t kDescriptorsOfARank = 8;
@@ -489,17 +489,19 @@ Inherited prepare_process(std::uint32_t ranks) {
   return inherited;
 }
 
-// Counts what is open in this process.
+// Returns the number of open descriptors of this process.
 rlim_t open_descriptors() {
   std::error_code error;
   const std::filesystem::directory_iterator all("/proc/self/fd", error);
   return static_cast<rlim_t>(std::distance(begin(all), end(all)));
 }
 
-// Before the first process is started: what cannot be accepted later could not even be told.
+// Checks the limit on descriptors before any process is started: later a connection could not be
+// accepted, and so not be reported.
 std::optional<Error> check_descriptors(std::uint32_t ranks) {
-  constexpr rlim_t kOfARank = 4;  // its output, its connection and its process
-  constexpr rlim_t kOfAJob = 20;  // what the agent opens, and what is open while a rank is started
+  constexpr rlim_t kOfARank =
+      5;  // two pipes of output, its connection, its pidfd, its image's connection
+  constexpr rlim_t kOfAJob = 16;  // opened by the agent, and while a rank is started
   const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);

@@ -214,8 +214,8 @@ Result<std::uint32_t> parse_processors_each(const std::string& option, const std
   return usage(option + " " + text + ": not a number of processors for each rank");
 }
 
-// --map-by ppr:2:node:pe=4, slot:PE=2, core: what it says of ranks and their processors on one
-// host; the rest says where ranks go, and they are numbered in their order.
+// Reads --map-by, for example ppr:2:node:pe=4 or slot:PE=2: the number of ranks of this host and
+// the processors of each. The other parts describe placement, which is always in order on one host.
 std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& notices) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= raw.mapping.size();) {
@@ -243,7 +243,8 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
   return {};
 }
 
-// mpirun's -c is the number of ranks, srun's that of processors for each of them.
+// Reads -c, which is the number of ranks for mpirun and the number of processors of each rank for
+// srun.
 void read_c(RawProgram& raw, std::vector<std::string>& notices) {
   if (raw.ranks.empty() && raw.on_each_host.empty() && getenv("SLURM_NTASKS") == nullptr) {
     raw.ranks = raw.c;

@@ -26,7 +26,7 @@ struct ProgramOptions {
   std::vector<std::pair<std::string, std::optional<std::string>>>
       exports;  // -x; no value: inherited
   std::string working_directory;
-  std::optional<std::uint32_t> processors_each;  // for each of its ranks
+  std::optional<std::uint32_t> processors_each;  // number of processors of each rank
 };
 
 struct RunOptions {

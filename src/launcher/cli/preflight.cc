@@ -83,7 +83,7 @@ bool is_python(std::string_view name) {
   return name.substr(name.rfind('/') + 1).starts_with("python");
 }
 
-// Of a program's libraries those that call MPI themselves.
+// Adds the imports of those of the program's libraries that call MPI themselves.
 void add_libraries(const std::vector<std::string>& libraries, Imports& imports) {
   for (const std::string& library : libraries) {
     const auto image = MappedFile::open(library);
@@ -95,8 +95,8 @@ void add_libraries(const std::vector<std::string>& libraries, Imports& imports) 
   }
 }
 
-// The modules mpi and mpi_f08 are Open MPI's, with its libraries. True: all that it needs are
-// there.
+// Checks the libraries of Open MPI that programs with Fortran's modules mpi and mpi_f08 need.
+// Returns whether all of them are installed.
 bool check_fortran_modules(const std::vector<std::string>& needed,
                            const std::vector<std::string>& there) {
   bool all = true;

@@ -20,7 +20,7 @@ struct RawProgram {
   std::string processors_each;
   std::string mapping;  // --map-by
   std::string nodes;
-  std::string c;  // ranks, or processors_each
+  std::string c;  // value of -c: ranks or processors_each, see read_c()
 };
 struct Raw {
   RunOptions options;

@@ -10,9 +10,11 @@ struct Translation {
   std::string_view theirs;
   std::string_view ours;  // empty: it has no meaning here, and is passed over
   unsigned values = 0;    // words that follow it; two of them become one, NAME=VALUE
-  // What the user is told: why it is passed over, or what it is here; empty: nothing is lost.
+  // Message for the user: why the option is ignored, or its equivalent. Empty: nothing is lost by
+  // ignoring it.
   std::string_view notice = {};
-  bool refused = false;  // the job would not do what is asked for; the notice says what to write
+  bool refused = false;  // an error, because the job would not do what is asked for; `notice` names
+                         // the alternative
 };
 
 std::span<const Translation> translations();

@@ -287,7 +287,7 @@ class JsonPrinter : public JournalVisitor {
   const std::string& path_;
 };
 
-// The segment that a kept journal holds: what was not written is zero.
+// Expands a kept journal to the whole segment; pages that were not stored are zero.
 class Segment {
  public:
   explicit Segment(const JournalParts& journal) : bytes_(journal.segment_bytes) {
@@ -304,7 +304,7 @@ class Segment {
   ~Segment() {
     if (base_ != nullptr) munmap(base_, bytes_);
   }
-  // Null: there is no memory.
+  // Returns null if there was not enough memory.
   const char* base() const { return base_; }
 
  private:

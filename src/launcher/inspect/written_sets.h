@@ -9,8 +9,8 @@
 
 namespace rejoin::launcher {
 
-// Writes what is known of each set, piece by piece to `out`: as text or, with `json`, as one object
-// a line. Never trusts the files. Errors: there is no set, or none that is whole.
+// Writes a description of each set to `out`: text or, with `json`, one JSON object a line. The
+// files are not trusted. Errors: there is no set, or no complete one. Example:
 //
 //     saved/images-7.rejoin: set 7, 2 ranks, 12 MiB, cut at 2026-11-24 03:15:00, 42 s ago
 //         program   a.out 8000, build 0123456789abcdef

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our reader
 
-// Of UTF-8, each as wide as another.
+// Returns the number of UTF-8 characters. All are taken to be one column wide.
 std::size_t width_of(const std::string& text) {
   const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));

@@ -12,12 +12,12 @@
 
 namespace rejoin::launcher {
 
-// Lines of ftrun's own as standard error shows them, each ended. Where that is a terminal they fit
-// into 100 columns, or fewer if it has fewer, and are coloured unless NO_COLOR is set or TERM is
-// dumb; elsewhere they are as they are.
+// Formats ftrun's own lines for standard error; each ends with a newline. On a terminal they are
+// wrapped at 100 columns, or at the terminal's width if that is less, and coloured unless NO_COLOR
+// is set or TERM is dumb. Elsewhere they are returned unchanged.
 std::string message_for_terminal(const std::string& lines);
-// `line` in several lines of at most `columns` characters, broken at spaces, the later ones
-// indented. A word that is longer stays whole.
+// Wraps `line` at spaces into lines of at most `columns` characters, with an indent from the second
+// on. Longer words are not broken.
 std::string wrapped(const std::string& line, std::size_t columns);
 
 class Terminal {

@@ -10,17 +10,18 @@
 
 namespace rejoin::launcher {
 
-// The program that lay at a path at some time.
+// Identifies the program file that was at a path at one moment.
 struct ProgramIdentity {
   dev_t device = 0;
   ino_t file = 0;
   off_t bytes = 0;
   timespec written = {};
-  std::string build_id;  // as its linker wrote it; empty: none
+  std::string build_id;  // written by the linker; empty if there is none
 };
-// Of a file that cannot be read: all zero.
+// Returns all zeros for a file that cannot be read.
 ProgramIdentity identity_of(const std::string& path);
-// By build id; where one has none, it must be the same file, not written since.
+// Compares build ids. Without them, it must be the same inode with the same size and time of
+// modification.
 bool is_same(const ProgramIdentity& then, const ProgramIdentity& now);
 
 // "build-id 4f3c…" of the file at `path`, as its linker wrote it; of one that has none (a script,

@@ -123,7 +123,7 @@ bool has_windows_line_end(std::string_view image) {
 }
 
 std::string_view build_id_in(std::string_view image) {
-  constexpr std::string_view kGnu("GNU\0", 4);  // with its end
+  constexpr std::string_view kGnu("GNU\0", 4);  // with its terminating NUL
   const auto header = header_of(image);
   for (unsigned i = 0; header && i < header->e_phnum; ++i) {
     const auto p = read_at<Elf64_Phdr>(image, header->e_phoff + i * sizeof(Elf64_Phdr));

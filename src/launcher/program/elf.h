@@ -30,7 +30,7 @@ bool has_windows_line_end(std::string_view image);
 // The symbols that such an image leaves to others, in the order of its table.
 std::vector<std::string> imports_of(std::string_view image);
 
-// The build id that the linker wrote into such an image; empty: none.
+// Returns the build id that the linker wrote into the image, or an empty string.
 std::string_view build_id_in(std::string_view image);
 
 // True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than

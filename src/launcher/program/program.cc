@@ -115,8 +115,9 @@ bool needs_asan(const std::string& path) {
                      [](const std::string& n) { return n.starts_with("libasan.so"); });
 }
 
-// `others`, then our libraries: what others define, a profiler's MPI_Send, calls ours, and not the
-// other way round. A job inside a job preloads ours once.
+// Returns LD_PRELOAD: `others`, then our libraries. In this order a function that another preload
+// defines, such as a profiler's MPI_Send, calls ours. Our libraries appear once, also for a job
+// inside a job.
 Result<std::string> preload_of(const std::string& directory, bool libc_recording,
                                const std::string& others) {
   std::string ours;
@@ -220,8 +221,8 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
-  // AddressSanitizer stops where it is not the first library. Behind ours, which define none of its
-  // functions for memory, it works as well.
+  // AddressSanitizer refuses to start if it is not the first library. It also works behind ours,
+  // which define no memory functions.
   const ProgramOptions& mine = options.programs[program];
   const auto file = check_program(mine.command[0], mine.working_directory);
   if (file.ok() && needs_asan(file.value())) {

@@ -30,10 +30,10 @@ std::string to_text(const Cause& cause);
 // What a shell would report: the exit code, or 128 + signal; 1 if not known.
 int exit_code_of(const Cause& cause);
 
-// What a process has said of the signal that ended it.
+// A process's own report of the signal that ended it.
 struct Fault {
-  std::string text;                // "address 0x10 is not mapped"; may be empty
-  std::string site;                // the program's, as in Position; empty: nothing was said
+  std::string text;  // "address 0x10 is not mapped"; may be empty
+  std::string site;  // call site in the program, as in Position; empty: there was no report
   std::vector<std::string> stack;  // "#0 SITE", "#1 to #2 in Rejoin"; the innermost first
 };
 
@@ -86,23 +86,23 @@ struct Totals {
   std::uint64_t journal_peak_bytes = 0;
   std::uint64_t snapshots = 0;         // that were kept for a time, of all ranks
   std::uint64_t snapshot_cost_ns = 0;  // of the rank that they cost most
-  std::uint64_t exposed_ns = 0;        // the longest that a rank went without a newer one
+  std::uint64_t exposed_ns = 0;        // longest time that a rank went without a newer snapshot
 };
 
-// How far a job is protected at one moment.
+// State of the snapshots of a job at one moment.
 struct Protection {
-  std::uint64_t snapshots = 0;      // so far
-  std::uint64_t oldest_ns = 0;      // the age of the oldest of the ranks' newest ones
-  std::uint32_t ranks_without = 0;  // that run and have none
+  std::uint64_t snapshots = 0;      // completed since the job began
+  std::uint64_t oldest_ns = 0;      // age of the oldest among the ranks' newest snapshots
+  std::uint32_t ranks_without = 0;  // running ranks without a snapshot
 };
 
 // What deaths have cost a job.
 struct Summary {
   struct Place {
     Cause cause;
-    std::string where;                             // "in Allreduce"
-    std::string site;                              // as in Position, of the first; or of a Fault
-    std::uint32_t deaths = 0;                      // of the same cause at the same place
+    std::string where;         // "in Allreduce"
+    std::string site;          // of the first death: as in Position, or of its Fault
+    std::uint32_t deaths = 0;  // of the same cause at the same place
     std::map<std::uint32_t, std::uint32_t> ranks;  // deaths of each
   };
   std::uint32_t deaths = 0;

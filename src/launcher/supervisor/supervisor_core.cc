@@ -22,7 +22,8 @@ std::string at_site(const Position& position) {
   return position.site.empty() ? "" : " at " + position.site;
 }
 
-// " at crash.c:12::step: address 0x10 is not mapped"; empty: nothing is known of it.
+// Example: ", at crash.c:12::step: address 0x10 is not mapped". Returns an empty string if there
+// was no report.
 std::string fault_text(const Fault& fault) {
   if (fault.site.empty()) return {};
   return ", at " + fault.site + (fault.text.empty() ? "" : ": " + fault.text);
@@ -265,7 +266,7 @@ void SupervisorCore::on_death(const Event& e) {
   tell_stack(r, e, Action::Kind::kNews);
 }
 
-// Once, if it dies like that again.
+// Shows the stack of the fault, unless the same stack was shown for this rank before.
 void SupervisorCore::tell_stack(Rank& r, const Event& e, Action::Kind how) {
   if (r.told_stack == e.fault.stack) return;
   r.told_stack = e.fault.stack;

@@ -58,10 +58,10 @@ struct Event {
     kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
                      // stopped
-    // value = images so far; took_ns = age of the oldest of the newest ones; code = ranks that
-    // have none
-    kSnapshot,    // since the last, every rank has made one
-    kHeartbeat,   // some time has passed
+    // value = images so far; took_ns = age of the oldest among the ranks' newest images; code =
+    // ranks without one
+    kSnapshot,    // every rank has completed an image since the last kSnapshot
+    kHeartbeat,   // periodic, see --heartbeat
     kCommitted,   // value = a checkpoint that all ranks have made
     kCatchingUp,  // position: a look at a rank that was started again and is not live yet
     kForeignAbi,  // text = soname

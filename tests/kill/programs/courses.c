@@ -31,7 +31,7 @@ static void receive_from(int rank) {
   OK(MPI_Recv(&value, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-// Returns ns: of one clock of the system, by one function or another.
+// Returns CLOCK_REALTIME in ns, read by one of two functions.
 static long long now_ns(int by_other_function) {
   if (by_other_function) {
     struct timeval of_day;

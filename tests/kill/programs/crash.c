@@ -1,10 +1,13 @@
 // crash HOW [rank=R] [at=K] [count=N]: rank R fails in the same way each time it has done K of N
 // operations; a crash that no restart can repair.
 //   HOW: segv  abort  divide  call (of no code)  deep (the stack is full)  kill (by another
-//   process)
+//        process)  locked (as segv, while another thread holds the dynamic linker's lock for ever)
 //        exit (with code 7)  init (exits with 7 before MPI_Init)
 //        handled: by handlers of the program, which finds no others; nothing fails
 
+#define _GNU_SOURCE
+#include <link.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,6 +32,26 @@ static void kill_from_outside(void) {
   const pid_t self = getpid(), child = fork();
   if (child == 0) _exit(kill(self, SIGSEGV));
   for (;;) pause();
+}
+
+static int hold_lock(struct dl_phdr_info* info, size_t bytes, void* held) {
+  (void)info, (void)bytes;
+  __atomic_store_n((int*)held, 1, __ATOMIC_RELEASE);
+  while (!zero) pause();
+  return 0;
+}
+
+static void* hold_lock_for_ever(void* held) {
+  dl_iterate_phdr(hold_lock, held);
+  return NULL;
+}
+
+static void fail_while_locked(void) {
+  static int held;
+  pthread_t other;
+  check_i64("thread", 0, pthread_create(&other, NULL, hold_lock_for_ever, &held));
+  while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE)) usleep(1000);
+  *nowhere = 1;
 }
 
 static void jump_back(int number) { siglongjmp(back, number); }
@@ -57,6 +80,7 @@ __attribute__((noinline)) static void fail_by(const char* how) {
   if (strcmp(how, "call") == 0) no_code();
   if (strcmp(how, "deep") == 0) exit(recurse((volatile char*)how));
   if (strcmp(how, "kill") == 0) kill_from_outside();
+  if (strcmp(how, "locked") == 0) fail_while_locked();
   if (strcmp(how, "handled") == 0) {
     handle_fault(0);
     return handle_fault(SA_ONSTACK);

@@ -199,6 +199,15 @@ def fault_report(t, how):
 
 
 @scenario()
+def fault_while_locked(t):
+    """A fault whose report would wait for a lock for ever ends the rank nevertheless, after 2 s."""
+    result = t.run(2, "crash", "locked", "rank=1", "at=20", flags=["--max-restarts", "0"])
+    require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
+    [death] = result.named("death")
+    require("fault" not in death and death["cause"] == "signal 9 (Killed)", f"{death}", result)
+
+
+@scenario()
 def fault_from_outside(t):
     """A signal that another process has sent is no fault of the program."""
     result = t.run(2, "crash", "kill", "rank=1", "at=20")

@@ -53,8 +53,8 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
   // have to be woken: whoever gave way before that would give a stranger's program on the same
   // processor its whole turn, milliseconds, for each message. Later a peer may have been put on our
   // processor or be preempted: so give way now and then, and sleep after about a millisecond. With
-  // more ranks than processors it is always somebody else's turn. Under valgrind each look takes
-  // as long as a switch to another process.
+  // more ranks than processors there is always another rank to run. Under valgrind, polling once
+  // takes as long as a context switch.
   const bool crowded = h->ranks > h->cores || journal::runs_under_valgrind();
   spins_ = crowded ? 8 : 2048;
   yield_every_ = crowded ? 1 : 32;
