@@ -44,6 +44,8 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   host.give_way();
   // Waits for my bell; spurious returns are allowed.
   host.sleep();
+  // Waits a moment for what the agent does, which rings no bell; false: it has taken too long.
+  { host.wait_for_agent(turn) } -> std::same_as<bool>;
   // Sets a rank's bell and wakes it.
   host.ring(rank);
   // Makes shared memory safe to touch; false: there is no more.

@@ -81,6 +81,20 @@ class Region {
     host_.tell(wire::MessageType::kSnapshotDue, 0, 0, nullptr, 0);
   }
 
+  // What the journals of all ranks take together, and whether that is most of what they may. Each
+  // time that they grow beyond it, a job of images gets a notice.
+  std::uint64_t all_backed_bytes() const {
+    std::uint64_t all = 0;
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      all += control_of(host_.base(), r)->backed_bytes.load(std::memory_order_relaxed);
+    }
+    return all;
+  }
+  bool is_nearly_full(std::uint64_t all_backed) const {
+    const std::uint64_t limit = header_->journal_limit_bytes;
+    return limit != 0 && all_backed > limit - limit / 4;
+  }
+
   // Reads the region's words again, as a process must that has slept while another one was here.
   void rebase() {
     permanent_.backed_to = begin_ + control_->permanent_bump.load(std::memory_order_relaxed);
@@ -361,14 +375,13 @@ class Region {
   void count(std::size_t bytes) {
     control_->backed_bytes.fetch_add(bytes, std::memory_order_relaxed);
     if (header_->journal_limit_bytes == 0) return;
-    std::uint64_t all = 0;
-    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
-      all += control_of(host_.base(), r)->backed_bytes.load(std::memory_order_relaxed);
-    }
+    const std::uint64_t all = all_backed_bytes();
     if (all > header_->journal_limit_bytes) {
       if (header_->journal_full.exchange(1, std::memory_order_relaxed) != 0) return;
-      header_->notices.fetch_add(1, std::memory_order_release);
+    } else if (labels_ == nullptr || !is_nearly_full(all)) {
+      return;
     }
+    header_->notices.fetch_add(1, std::memory_order_release);
   }
 
   Host& host_;

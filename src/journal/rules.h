@@ -72,6 +72,7 @@ enum class Rule : std::uint8_t {
   kWrittenAlready,      // rank 0 may have prepared the version that others are still to meet at
   kHashOfThisVersion,   // hashes of models are compared only if they are of this version
   kSlotOfFile,          // the slots of a version that is being written to a file stay
+  kWaitsWhenNearlyFull,  // ranks do not fill a nearly full journal faster than images are kept
   kPastCheckpoint,      // a rank that repeats a completed checkpoint does not look blocked
   kCount,
 };

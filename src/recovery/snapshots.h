@@ -35,10 +35,11 @@ class Snapshots final : public NoticeHandler {
     }
     r_.heeded = notices;
     if (!wanted() || r_.journal.region().recycling()) return;
-    const std::uint64_t word = r_.control->snapshot_wanted.load(std::memory_order_acquire);
-    const std::uint64_t number = word & ~journal::kAtCheckpoint;
-    if (number <= taken_ || (word != number && !at_checkpoint)) return;
-    if (!take(number)) r_.heeded = notices - 1;  // at the next operation
+    if (!take_wanted(at_checkpoint)) {
+      r_.heeded = notices - 1;  // at the next operation
+    } else if (r_.goes_back_to() != journal::Return::kVersions) {
+      wait_if_nearly_full();
+    }
   }
 
  private:
@@ -52,6 +53,26 @@ class Snapshots final : public NoticeHandler {
     r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
   }
 
+  // Ranks can fill what is left of a nearly full journal faster than the agent asks for images and
+  // keeps them, and a full one ends all protection. So when a nearly full journal has grown since
+  // the newest image of this rank was made, the rank asks for another one and waits until it is
+  // kept. That needs no other rank. It waits no longer than the host allows, nor if no image can be
+  // made now.
+  void wait_if_nearly_full() {
+    const std::uint64_t backed = r_.journal.region().all_backed_bytes();
+    if (!r_.journal.region().is_nearly_full(backed) || backed <= waited_at_) return;
+    if (breaks(Rule::kWaitsWhenNearlyFull)) return;
+    waited_at_ = backed;
+    const std::uint64_t before = r_.control->kept_image.load(std::memory_order_acquire);
+    const std::uint32_t incarnation = r_.incarnation;
+    if (imaged_at_ < backed) r_.host.tell(wire::MessageType::kSnapshotDue, 1, 0, nullptr, 0);
+    for (unsigned turn = 0; r_.host.wait_for_agent(turn); ++turn) {
+      const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
+      if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
+      if (!take_wanted(false) || refused_ || r_.incarnation != incarnation) return;
+    }
+  }
+
   // Whatever lies behind the marks of images.
   void truncate() {
     if (r_.goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
@@ -62,6 +83,16 @@ class Snapshots final : public NoticeHandler {
     if (mine == nullptr) return;
     r_.mail.truncate(mine->marks);
     messages_.outcomes().truncate(mine->marks.outcomes);
+  }
+
+  // Takes the image that the agent wants, if it wants one here. Returns in an image that was woken,
+  // too. False: not now.
+  bool take_wanted(bool at_checkpoint) {
+    const std::uint64_t word = r_.control->snapshot_wanted.load(std::memory_order_acquire);
+    const std::uint64_t number = word & ~journal::kAtCheckpoint;
+    if (number <= taken_ || (word != number && !at_checkpoint)) return true;
+    refused_ = false;
+    return take(number);
   }
 
   // False: not now.
@@ -87,9 +118,11 @@ class Snapshots final : public NoticeHandler {
         return false;
       case engine::MayFreeze::kNo:
         taken_ = number;
+        refused_ = true;
         return true;
     }
     put_image(number);
+    imaged_at_ = r_.journal.region().all_backed_bytes();
     r_.host.step(Step::kFreeze);
     taken_ = number;
     r_.journal.region().expect_snapshot();
@@ -100,6 +133,7 @@ class Snapshots final : public NoticeHandler {
   bool give_up(std::uint64_t number, const char* why) {
     put_off_ = 0;
     taken_ = number;
+    refused_ = true;
     r_.host.tell(wire::MessageType::kNotFrozen, 0, number, why, std::strlen(why));
     return true;
   }
@@ -143,7 +177,10 @@ class Snapshots final : public NoticeHandler {
   Rooms<H>& r_;
   PointToPoint<H>& messages_;
   Truncation<H> truncation_;
-  std::uint64_t taken_ = 0;  // number of the newest snapshot that was taken, or refused
+  std::uint64_t taken_ = 0;      // number of the newest snapshot that was taken, or refused
+  std::uint64_t imaged_at_ = 0;  // Region::all_backed_bytes() when that was taken
+  std::uint64_t waited_at_ = 0;  // and when this rank last waited for one
+  bool refused_ = false;         // the newest one was
   std::uint32_t looked_at_ = 0;
   std::uint32_t put_off_ = 0;
 };

@@ -35,7 +35,9 @@
 //                                kMarkRefused in the answer: not yet, it still prints what its
 //                                predecessor did
 //   kCommitted    rank -> agent  checkpoint value is committed (rank 0, tell_committed); code =
-//   kept kSnapshotDue  rank -> agent  so much has been handed out that marks had better move
+//                                1: a version of it is kept
+//   kSnapshotDue  rank -> agent  so much has been handed out that marks had better move; code =
+//                                1: the journal is nearly full, and the rank waits until they do
 //   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of

@@ -473,7 +473,7 @@ class Host {
             [this](const Event& event) { reporter_.happened(event); },
             [this](const std::string& line) { reporter_.log_line(line); },
             [](std::uint64_t, bool) {},
-            [this] { want(); },
+            [this](bool) { want(); },
             [this](std::uint32_t rank, const wire::Message& m) {
               AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
               said.number = m.value;

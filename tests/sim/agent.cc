@@ -36,12 +36,13 @@ void Agent::begin(engine::Simulation& simulation) {
   ringing_ = false;
   put_off_.clear();
   why_.clear();
-  all_over_said_ = lost_ = false;
+  all_over_said_ = lost_ = asked_ = false;
   for (std::uint32_t r = 0; r < policy_.ranks; ++r) queue_.push_back(Spawn{r});
 }
 
 std::uint64_t Agent::due() const {
   if (!actions_.empty() || !queue_.empty()) return not_before_;
+  if (asked_) return not_before_;
   const std::uint64_t snapshot = snapshot_due() ? next_snapshot_ : kNever;
   const std::uint64_t next = std::min(first_coming_, snapshot);
   return next == kNever ? kNever : std::max(next, not_before_);
@@ -59,6 +60,9 @@ void Agent::turn() {
       decide();
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
       queue_.push_back(Event{Event::Kind::kAllOver, simulation_->time()});
+    } else if (std::exchange(asked_, false)) {
+      push_front(core_.want_snapshots(launcher::SnapshotRound::kAtOnce));
+      if (actions_.empty()) break;
     } else if (snapshot_due() && next_snapshot_ <= simulation_->time()) {
       next_snapshot_ = simulation_->time() + snapshot_every_turns_;
       progress_then_ = progress();
@@ -213,7 +217,10 @@ void Agent::read(const Coming& coming) {
     return read_registration(coming);
   }
   if (p.incarnation != supervisor_.incarnation(p.rank)) return;
-  if (m.type == MessageType::kSnapshotDue) return;
+  if (m.type == MessageType::kSnapshotDue) {
+    asked_ = policy_.journal_limit_bytes != 0;
+    return;
+  }
   if (m.type == MessageType::kNotFrozen) {
     AgentEvent refused{AgentEvent::Kind::kNotFrozen, p.rank, simulation_->time()};
     refused.number = m.value;

@@ -176,6 +176,7 @@ class Agent : public engine::SimAgent {
   std::string why_;                             // the job is stopped
   bool all_over_said_ = false;
   bool lost_ = false;
+  bool asked_ = false;  // for images, by a rank
 };
 
 }  // namespace rejoin::sim

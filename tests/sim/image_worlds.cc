@@ -30,6 +30,16 @@ void payload(Player& p) {
   }
 }
 
+// So much payload that the journal would be full if ranks did not wait for their images.
+void limited(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 70; ++i) {
+    p.bcast(all, i % 2, 10000);
+    if (i % 3 == 0) p.allreduce(all, 3000);
+    if (i % 7 == 0) p.message(all, 1, 0, 200);
+  }
+}
+
 // So many operations that logs come round.
 void many(Player& p) {
   Comm all = p.everyone();
@@ -146,6 +156,9 @@ std::vector<World> image_worlds() {
   add("images", 3, 60, mixed);
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);
+  add("images-limit", 2, 1'000'000'000, limited);  // they come when they are asked for
+  worlds.back().journal_limit_bytes = 3072 << 10;
+  worlds.back().never_full = true;
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
   // The sender goes back to main, and its receivers have images: what it sends again is not there.

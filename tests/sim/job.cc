@@ -93,6 +93,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   agent_.set_policy(policy, world_.snapshot_every_turns, world_.checkpoints, plan.left_out);
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
+  options.refuses_images = !world_.never_full;
   options.ahead_bytes = world_.ahead_bytes;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;
@@ -381,6 +382,7 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
       break;
     case MessageType::kLimit:
       if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
+      if (world_.never_full) simulation_.fail("the journal is full");
       break;
     case MessageType::kSnapshotDue:
     case MessageType::kNotFrozen:

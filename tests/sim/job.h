@@ -48,6 +48,8 @@ struct World {
   bool writes_versions = false;  // and they are written to files
   // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
   std::uint64_t snapshot_every_turns = 0;
+  // The journals have a limit. Images, of which none is refused, keep them below it.
+  bool never_full = false;
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
   std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead: no world has more
   // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with

@@ -123,6 +123,7 @@ const RuleCase kRules[] = {
     {"WrittenAlready", Rule::kWrittenAlready, "points-lazy-either", ""},
     {"HashOfThisVersion", Rule::kHashOfThisVersion, "points-late", "global model"},
     {"SlotOfFile", Rule::kSlotOfFile, "points-written", "written to a file", 2},
+    {"WaitsWhenNearlyFull", Rule::kWaitsWhenNearlyFull, "images-limit", "the journal is full", 1},
     {"PastCheckpoint", Rule::kPastCheckpoint, "points-neither", "the same collective calls"},
     {"ResendRecognised", Rule::kResendRecognised, "two", "before it has repeated"},
 };

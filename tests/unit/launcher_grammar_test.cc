@@ -281,8 +281,11 @@ TEST(Options, ProcessorsOfEachRank) {
   ASSERT_EQ(alone.notices.size(), 1u);
   EXPECT_NE(alone.notices[0].find("srun's -c is --cpus-per-task"), std::string::npos);
   for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
-           {{"-n", "4", "-c", "two", "x"}, "--cpus-per-rank two: not a number"},
-           {{"-n", "4", "-c", "0", "x"}, "--cpus-per-rank 0: not a number"},
+           {{"-n", "4", "-c", "two", "x"}, "-c two: not a number"},
+           {{"-n", "4", "--cpus-per-rank", "two", "x"}, "--cpus-per-rank two: not a number"},
+           {{"-n", "4", "--map-by", "slot:pe=two", "x"}, "--map-by slot:pe=two: pe two: not a"},
+           {{"--map-by", "ppr:0:node", "x"}, "--map-by ppr:0:node: 0: a job has 1 to"},
+           {{"-n", "4", "-c", "0", "x"}, "-c 0: not a number"},
            {{"--map-by", "ppr:2:socket", "x"}, "say how many ranks there are with -n"},
            {{"-n", "2", "-c", "2", "--bind-to", "numa", "x"}, "leave one out"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);

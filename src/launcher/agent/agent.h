@@ -84,7 +84,7 @@ class Agent {
   void tell(std::uint32_t rank, std::string text);
   void tell_price();
   void image_lost();
-  void journal_grown();
+  void journal_grown(bool waits);
   void look_at_wakes();
   Event protection(Event::Kind kind) const;
   void count_exposed(std::uint32_t rank);

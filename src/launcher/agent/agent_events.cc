@@ -106,7 +106,7 @@ RankMessages::Calls Agent::message_calls() {
     reporter_.happened(said);
   };
   calls.log = [this](const std::string& line) { reporter_.log_line(line); };
-  calls.snapshot_due = [this] { journal_grown(); };
+  calls.snapshot_due = [this](bool waits) { journal_grown(waits); };
   calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
     not_frozen(rank, message);
   };

@@ -345,7 +345,7 @@ void Agent::image_lost() {
 }
 
 // A rank has used its share, but what counts is all of them.
-void Agent::journal_grown() {
+void Agent::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     const engine::RankControl* control = engine::control_of(segment_.base(), r);
@@ -353,6 +353,7 @@ void Agent::journal_grown() {
     backed += control->backed_bytes.load(std::memory_order_relaxed);
   }
   snapshots_.grown(used, backed, segment_.header()->journal_limit_bytes);
+  if (waits) snapshots_.waited_for();
   set_snapshot_timer();
 }
 

@@ -61,7 +61,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       return;
     }
     case MessageType::kSnapshotDue:
-      calls_.snapshot_due();
+      calls_.snapshot_due(message.code != 0);
       return;
     case MessageType::kNotFrozen:
       calls_.not_frozen(rank, message);

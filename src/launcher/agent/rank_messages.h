@@ -23,7 +23,7 @@ class RankMessages {
     std::function<void(const std::string& line)> log;  // of --log-ops
     // A checkpoint; kept: its models lie in the ranks' slots.
     std::function<void(std::uint64_t version, bool kept)> committed;
-    std::function<void()> snapshot_due;
+    std::function<void(bool waits)> snapshot_due;
     std::function<void(std::uint32_t rank, const wire::Message&)> not_frozen;
     std::function<void(std::uint32_t rank, const wire::Message&)> fault;
     std::function<void(std::uint64_t mark, int in_pipe)> input_mark;  // of rank 0

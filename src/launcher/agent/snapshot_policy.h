@@ -77,9 +77,12 @@ class SnapshotPolicy {
   }
   // An image was lost.
   void asked() { asked_ = true; }
+  // A rank waits for its image, because the journal is nearly full.
+  void waited_for() { asked_ = nearly_full_ = true; }
   // All journals together: so much has been handed out since the job began, and so much memory
-  // they have taken, of `limit_bytes` (0: of any). Those that grow and are half full come first,
-  // whatever it costs: full they would end all protection.
+  // they have taken, of `limit_bytes` (0: of any). If they are more than half full and have grown,
+  // the next round is due at once, whatever it costs: full they would end all protection, and they
+  // cannot grow often before they are.
   void grown(std::uint64_t used_bytes, std::uint64_t backed_bytes, std::uint64_t limit_bytes) {
     used_bytes_ = used_bytes;
     backed_bytes_ = backed_bytes;
@@ -99,7 +102,6 @@ class SnapshotPolicy {
   static constexpr std::uint64_t kShortestNs = 1'000'000'000;
   static constexpr std::uint64_t kCostsOfPeriod = 100;
   static constexpr std::uint64_t kCostsBetween = 20;
-  static constexpr std::uint64_t kCostsWhenFull = 2;
   static constexpr std::uint64_t kCostsOfFirst = 50;
 
   std::uint64_t period_ns() const {
@@ -113,12 +115,12 @@ class SnapshotPolicy {
   std::uint64_t round_ns() const {
     const std::uint64_t regular = began_ns_ + period_ns();
     if (!asked_) return regular;
-    const std::uint64_t costs = nearly_full_ ? kCostsWhenFull : kCostsBetween;
+    if (nearly_full_) return began_ns_;
     // A journal that has grown to a multiple of what it should is worth as many times the cost.
     const double times =
         std::max(1.0, static_cast<double>(used_bytes_ - used_at_round_) /
                           static_cast<double>(std::max<std::uint64_t>(options_.every_bytes, 1)));
-    const auto gap = static_cast<std::uint64_t>(static_cast<double>(costs * cost_ns_) / times);
+    const auto gap = static_cast<std::uint64_t>(static_cast<double>(kCostsBetween * cost_ns_) / times);
     return std::min(regular, began_ns_ + gap);
   }
 

@@ -148,12 +148,12 @@ std::vector<Words> split_programs(int argc, const char* const* argv) {
   return programs;
 }
 
-Result<std::uint32_t> parse_ranks(const std::string& text) {
+Result<std::uint32_t> parse_ranks(const std::string& option, const std::string& text) {
   const std::string range = "1 to " + std::to_string(engine::kMaxRanks);
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) return usage("-n " + text + ": not a number of ranks; give one from " + range);
+  if (!digits) return usage(option + " " + text + ": not a number of ranks; give one from " + range);
   if (text.size() > 9 || std::stoul(text) < 1 || std::stoul(text) > engine::kMaxRanks) {
-    return usage("-n " + text + ": a job has " + range + " ranks");
+    return usage(option + " " + text + ": a job has " + range + " ranks");
   }
   return static_cast<std::uint32_t>(std::stoul(text));
 }
@@ -232,6 +232,7 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
   for (const std::string& part : parts) {
     if (!part.starts_with("pe=") && !part.starts_with("PE=")) continue;
     raw.processors_each = part.substr(3);
+    raw.processors_option = "--map-by " + raw.mapping + ": pe";
     whole = whole || parts.size() == 2;
   }
   if (!whole) {
@@ -253,6 +254,7 @@ void read_c(RawProgram& raw, std::vector<std::string>& notices) {
                       "-c is --cpus-per-task");
   } else {
     raw.processors_each = raw.c;
+    raw.processors_option = "-c";
   }
 }
 
@@ -271,7 +273,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   }
   if (!raw.c.empty()) read_c(raw, notices);
   if (!raw.processors_each.empty()) {
-    const auto each = parse_processors_each("--cpus-per-rank", raw.processors_each);
+    const auto each = parse_processors_each(raw.processors_option, raw.processors_each);
     if (!each.ok()) return each.error();
     program.processors_each = each.value();
   }
@@ -279,9 +281,14 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   if (!in_file.ok()) return in_file.error();
   const auto in_list = ranks_of_list(raw.hosts);
   if (!in_list.ok()) return in_list.error();
-  for (const std::string& text : {in_file.value(), in_list.value(), raw.on_each_host, raw.ranks}) {
+  const std::string each = raw.mapping.empty() ? "--npernode" : "--map-by " + raw.mapping + ":";
+  const std::pair<std::string, std::string> numbers[] = {{"--hostfile", in_file.value()},
+                                                         {"--host", in_list.value()},
+                                                         {each, raw.on_each_host},
+                                                         {"-n", raw.ranks}};
+  for (const auto& [option, text] : numbers) {
     if (text.empty()) continue;
-    const auto ranks = parse_ranks(text);
+    const auto ranks = parse_ranks(option, text);
     if (!ranks.ok()) return ranks.error();
     if (program.ranks && ranks.value() > *program.ranks) {
       return usage("-n " + text + " with " + std::to_string(*program.ranks) +

@@ -18,6 +18,7 @@ struct RawProgram {
   std::vector<std::string> exports;
   std::string working_directory;
   std::string processors_each;
+  std::string processors_option = "--cpus-per-rank";  // that gave it
   std::string mapping;  // --map-by
   std::string nodes;
   std::string c;  // value of -c: ranks or processors_each, see read_c()

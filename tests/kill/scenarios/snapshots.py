@@ -9,6 +9,7 @@ from processes import images
 from scenarios.endings import messages
 
 EVERY_10_MS = ["--snapshots", "0.01", "--max-restarts", "100000"]
+PRELOAD_OPENMP = "LD_PRELOAD=libgomp.so.1"
 LOST = re.compile(
     r"rejoin: rank \d+ cannot be started again: its snapshot was lost, and the journal does not "
     r"reach back to the start of the program any more"
@@ -377,6 +378,31 @@ def snapshots_refused(t, how):
     require(len(set(reasons)) == len(reasons) <= n, "said again", result)
     if how in ("thread", "child", "timer"):
         require(len(reasons) == 1, "said for each rank", result)
+
+
+@scenario()
+def snapshots_refused_library(t):
+    """The library that may have made the threads is named, and the setting that helps."""
+    result = t.run(2, "frozen", "thread", "steps=200", flags=[*EVERY_10_MS, "-x", PRELOAD_OPENMP])
+    require(result.code == 0, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "no snapshot can be made" in line]
+    require(len(said) == 1, "not one line", result)
+    for part in ("those of libgomp", "OMP_NUM_THREADS=1"):
+        require(part in said[0], f"not said: {part}", result)
+
+
+@scenario()
+def snapshots_price(t):
+    """A period that takes much of the time is kept, and one line says so."""
+    dear = ("frozen", "messages", "steps=60", "pause_us=40000", "resident=32", "dirty=8192")
+    said = {}
+    for period in ("0.002", "5"):
+        result = t.run(2, *dear, flags=["--snapshots", period])
+        require(result.code == 0, f"exit code {result.code}", result)
+        said[period] = [line for line in messages(result) if "its snapshots take" in line]
+    require(len(said["0.002"]) == 1, "not one line", result)
+    require("every 2.0 ms" in said["0.002"][0], said["0.002"][0], result)
+    require(not said["5"], "said of one that is cheap", result)
 
 
 @scenario(how=list(REFUSALS))

@@ -148,6 +148,16 @@ void ShmHost::sleep() {
   syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
 }
 
+bool ShmHost::wait_for_agent(unsigned turn) {
+  constexpr unsigned kTurns = 5000;
+  constexpr timespec kPause{0, 200'000};
+  if (turn == kTurns) return false;
+  const int saved = errno;
+  syscall(SYS_nanosleep, &kPause, nullptr);
+  errno = saved;
+  return true;
+}
+
 void ShmHost::ring(std::uint32_t rank) {
   RankControl* c = control_of(base_, rank);
   c->bell.store(1, std::memory_order_seq_cst);

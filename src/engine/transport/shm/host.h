@@ -83,6 +83,7 @@ class ShmHost {
   void share();
 
   void sleep();
+  bool wait_for_agent(unsigned turn);  // one second, or some on a busy machine
   void ring(std::uint32_t rank);
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);

@@ -89,6 +89,13 @@ bool SimHost::poll(unsigned turn) {
   return turn < simulation_.options_.polls;
 }
 
+bool SimHost::wait_for_agent(unsigned turn) {
+  constexpr unsigned kTurns = 100'000;
+  simulation_.agent_awaited_ = true;
+  reach(Point::kPoll);
+  return turn < kTurns;
+}
+
 void SimHost::ring(std::uint32_t rank) {
   if (simulation_.options_.mutant != Mutant::kLostRing) simulation_.wake(rank);
 }
@@ -112,9 +119,10 @@ void SimHost::stop(const char* text) {
 // Now and then something stands against it.
 MayFreeze SimHost::may_freeze(std::uint64_t number) {
   SimRandom& random = simulation_.random_;
-  if (random.one_in(16)) return MayFreeze::kNotNow;
+  const bool refuses = simulation_.options_.refuses_images;
+  if (refuses && random.one_in(16)) return MayFreeze::kNotNow;
   char why[32];
-  if (can_be_frozen(why, sizeof why) && !random.one_in(24)) return MayFreeze::kYes;
+  if (can_be_frozen(why, sizeof why) && !(refuses && random.one_in(24))) return MayFreeze::kYes;
   tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
   return MayFreeze::kNo;
 }

@@ -43,6 +43,7 @@ class SimHost {
   void give_way() {}
   // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
   void sleep() { reach(Point::kSleep); }
+  bool wait_for_agent(unsigned turn);
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region it is a violation.

@@ -69,7 +69,7 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   reached_ = 0;
   lowest_priority_ = std::uint64_t{1} << 32;
   agent_priority_ = random_.next() | lowest_priority_;
-  ended_ = false;
+  ended_ = agent_awaited_ = false;
   ending_ = Ending::kFinished;
   deaths_ = 0;
   time_ = last_death_ = last_change_ = spurious_ = hash_ = 0;
@@ -92,6 +92,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
     ++time_;
     last_ = actor;
     if (actor == kAgent) {
+      agent_awaited_ = false;
       agent_.turn();
       observer_.on_agent();
     } else {
@@ -411,7 +412,7 @@ void Simulation::count_move(std::uint32_t actor) {
 }
 
 bool Simulation::agent_is_due() const {
-  if (options_.agent_last) return false;
+  if (options_.agent_last && !agent_awaited_) return false;
   return agent_.due() <= time_;
 }
 

@@ -79,13 +79,14 @@ struct SimOptions {
   unsigned polls = 2;                   // looks before a sleep
   unsigned burst_turns = 16;            // kBursts: on average
   std::uint64_t agent_delay_turns = 0;  // at most, before each action of the agent
-  bool agent_last = false;              // the agent acts only when no rank can
+  bool agent_last = false;              // the agent acts only when no rank can, or one waits for it
   bool split_death = false;             // death_epoch is visible some turns before the epoch
   bool spurious_wakes = false;
   bool behind_shell = false;          // the agent starts a shell, and the shell the program
   bool registers_twice = false;       // at load, and again after it has replaced itself by exec
   bool second_process = false;        // another process of the rank asks to be it, too
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
+  bool refuses_images = true;         // now and then, those of other ranks
   std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead
   Mutant mutant = Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
@@ -291,6 +292,7 @@ class Simulation {
   std::uint32_t last_ = kNobody;     // who took the last turn
   std::size_t move_ = 0;             // the one that is being made
   unsigned reached_ = 0;             // how often its point was reached so far
+  bool agent_awaited_ = false;       // since its last turn, by a rank that looks now and then
   std::uint32_t in_turn_ = 0;        // kRoundRobin: whose turn was last
   std::uint64_t agent_priority_ = 0;
   std::uint64_t lowest_priority_ = 0;
