@@ -62,18 +62,22 @@ enum class Rule : std::uint8_t {
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
   kImageWhenTold,           // nor while the rank is still told what a former incarnation was told
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
-  kImageByNumber,       // marks are read from the slot with the number of the image that is kept
-  kPastImageByOrdinal,  // a context is past when it was freed before the image was made
-  kFirstDecides,        // the kind of recovery point is decided once for the job
-  kDecideFirst,         // and stored before anything is done that follows from it
-  kKeepForCheckpoints,  // what was there before a job became one of versions stays
-  kVersionsAreData,     // in a job of images no rank restarts from a version
-  kLoadIsConstant,      // and a load is answered the same in every incarnation
-  kWrittenAlready,      // rank 0 may have prepared the version that others are still to meet at
-  kHashOfThisVersion,   // hashes of models are compared only if they are of this version
-  kSlotOfFile,          // the slots of a version that is being written to a file stay
+  kImageByNumber,        // marks are read from the slot with the number of the image that is kept
+  kPastImageByOrdinal,   // a context is past when it was freed before the image was made
+  kFirstDecides,         // the kind of recovery point is decided once for the job
+  kDecideFirst,          // and stored before anything is done that follows from it
+  kKeepForCheckpoints,   // what was there before a job became one of versions stays
+  kVersionsAreData,      // in a job of images no rank restarts from a version
+  kLoadIsConstant,       // and a load is answered the same in every incarnation
+  kWrittenAlready,       // rank 0 may have prepared the version that others are still to meet at
+  kHashOfThisVersion,    // hashes of models are compared only if they are of this version
+  kSlotOfFile,           // the slots of a version that is being written to a file stay
+  kMismatchToldOnce,     // operations behind a disagreement are not compared with those before it
+  kMismatchInTurn,       // a disagreement is recorded behind the operations before it
+  kMismatchNotRepeated,  // what was sent in an operation that ended in a disagreement is passed
+                         // over
   kWaitsWhenNearlyFull,  // ranks do not fill a nearly full journal faster than images are kept
-  kPastCheckpoint,      // a rank that repeats a completed checkpoint does not look blocked
+  kPastCheckpoint,       // a rank that repeats a completed checkpoint does not look blocked
   kCount,
 };
 

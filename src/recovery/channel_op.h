@@ -35,6 +35,7 @@ class ChannelOp {
     if (!e_.entered() || e_.record == nullptr) return;
     const bool prepared = call.hint != nullptr && call.hint->prepare != nullptr;
     outcome_.status = check_replay(r_, e_, !prepared, fingerprint_, &outcome_.replaces_input);
+    if (outcome_.status == Status::kMismatch) pass_over_sent();
   }
   ChannelOp(const ChannelOp&) = delete;
   ChannelOp& operator=(const ChannelOp&) = delete;
@@ -171,9 +172,24 @@ class ChannelOp {
       outcome_.status = Status::kMismatch;
       return Progress::kFailed;
     }
-    if (c_.records.tail() != e_.sequence) return Progress::kPending;
+    const bool in_turn = c_.records.tail() == e_.sequence;
+    if (!in_turn && !engine::breaks(r_.host, Rule::kMismatchInTurn)) return Progress::kPending;
     outcome_.status = ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash, other_);
     return Progress::kFailed;
+  }
+
+  // What a former incarnation has sent in this operation, before it was told of the disagreement,
+  // is not sent again.
+  void pass_over_sent() {
+    if (engine::breaks(r_.host, Rule::kMismatchNotRepeated)) return;
+    for (std::uint32_t i = 0; i < c_.members.size; ++i) {
+      const std::uint32_t to = c_.members.world[i];
+      std::uint64_t& k = r_.progress.sent[to];
+      for (const std::uint64_t shown = r_.journal.shown_messages(to); k < shown; ++k) {
+        const journal::ChannelEntry& m = *r_.journal.channel(to).at(k);
+        if (m.context != c_.members.context || m.key != e_.sequence) break;
+      }
+    }
   }
 
   // Publishes the record, when the operations before it have theirs.
@@ -194,7 +210,7 @@ class ChannelOp {
     if (live && outcome_.status == Status::kOk) {
       ops_.bootstrap.note_live(e_.call);
     }
-    if (outcome_.status == Status::kMismatch) c_.chain = engine::kUnlinked;
+    if (outcome_.status == Status::kMismatch) unlink_chain(r_, c_);
     if (!nonblocking_) r_.leave(outcome_.status);
     return outcome_.status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }

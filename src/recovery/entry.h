@@ -41,6 +41,13 @@ struct Entry {
   bool entered() const { return status == Status::kOk; }
 };
 
+// Members have called different operations, and each was told: the calls that follow are not
+// compared with those before any more.
+template <engine::Host H>
+void unlink_chain(Rooms<H>& r, Comm<H>& c) {
+  if (!engine::breaks(r.host, Rule::kMismatchToldOnce)) c.chain = engine::kUnlinked;
+}
+
 template <engine::Host H>
 Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) {
   Rooms<H>& r = ops.r;

@@ -420,7 +420,7 @@ class ReplicatedOp {
     if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
       status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
     }
-    if (status == Status::kMismatch) c_.chain = engine::kUnlinked;
+    if (status == Status::kMismatch) unlink_chain(r_, c_);
     outcome_.status = status;
     if (!nonblocking_) [[likely]]
       r_.leave(status);

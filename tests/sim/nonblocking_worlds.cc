@@ -141,6 +141,20 @@ void run_disagree(Player& p) {
   p.wait(&q);
 }
 
+// The disagreement is found while the operation before it is still open.
+void run_unmatched(Player& p) {
+  Comm all = p.everyone();
+  Pending first, second;
+  p.begin_gather(all, &first, 0, 1);
+  if (p.rank() == 0) {
+    p.begin_alltoall(all, &second, 1);
+  } else {
+    p.begin_gather(all, &second, 0, 1);
+  }
+  p.wait(&second);
+  p.wait(&first);
+}
+
 }  // namespace
 
 std::vector<World> nonblocking_worlds() {
@@ -160,6 +174,8 @@ std::vector<World> nonblocking_worlds() {
   add("outstanding-checkpoints", 2, run_checkpoints, {Probe::kRestored})->checkpoints = true;
   add("outstanding-limit", 3, run_limit, {})->journal_limit_bytes = 4 << 20;
   add("outstanding-disagree", 2, run_disagree, {Probe::kMismatch})->disagreement =
+      Disagreement::kEverywhere;
+  add("outstanding-unmatched", 3, run_unmatched, {Probe::kMismatch})->disagreement =
       Disagreement::kEverywhere;
   return worlds;
 }

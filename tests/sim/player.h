@@ -131,6 +131,10 @@ class Player {
   void call_through(std::uint64_t site) { site_ = site; }
 
   // Members disagree about what has given this status: it has to say so.
+  // Members agree again behind a disagreement.
+  void goes_on(Status status) {
+    if (status != Status::kOk) job_.fail_if("a disagreement that members are told of again");
+  }
   void told(Status status) {
     if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
   }

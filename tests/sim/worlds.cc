@@ -372,6 +372,17 @@ void add_disagreements(Worlds& worlds) {
                   }};
   leader.disagreement = Disagreement::kEverywhere;
   worlds.add(leader, kDisagreements);
+  World once = {"disagree-once", 3, [](Player& p) {
+                  Comm all = p.everyone();
+                  p.allreduce(all, 1);
+                  p.told(p.rank() == 1 ? p.barrier(all) : p.allreduce(all, 1));
+                  for (std::uint32_t i = 0; i < 3; ++i) {
+                    p.goes_on(p.allreduce(all, 2));
+                    p.goes_on(p.alltoall(all, 1));
+                  }
+                }};
+  once.disagreement = Disagreement::kEverywhere;
+  worlds.add(once, kDisagreements);
   // Whoever looks first, all are told, and then meet where nobody disagrees.
   World checkpoint = {"disagree-checkpoint", 3, [](Player& p) {
                         Comm all = p.everyone(), aside = p.everyone(1);

@@ -120,7 +120,8 @@ class SnapshotPolicy {
     const double times =
         std::max(1.0, static_cast<double>(used_bytes_ - used_at_round_) /
                           static_cast<double>(std::max<std::uint64_t>(options_.every_bytes, 1)));
-    const auto gap = static_cast<std::uint64_t>(static_cast<double>(kCostsBetween * cost_ns_) / times);
+    const auto gap =
+        static_cast<std::uint64_t>(static_cast<double>(kCostsBetween * cost_ns_) / times);
     return std::min(regular, began_ns_ + gap);
   }
 

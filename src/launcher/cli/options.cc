@@ -151,7 +151,8 @@ std::vector<Words> split_programs(int argc, const char* const* argv) {
 Result<std::uint32_t> parse_ranks(const std::string& option, const std::string& text) {
   const std::string range = "1 to " + std::to_string(engine::kMaxRanks);
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) return usage(option + " " + text + ": not a number of ranks; give one from " + range);
+  if (!digits)
+    return usage(option + " " + text + ": not a number of ranks; give one from " + range);
   if (text.size() > 9 || std::stoul(text) < 1 || std::stoul(text) > engine::kMaxRanks) {
     return usage(option + " " + text + ": a job has " + range + " ranks");
   }

@@ -19,7 +19,7 @@ struct RawProgram {
   std::string working_directory;
   std::string processors_each;
   std::string processors_option = "--cpus-per-rank";  // that gave it
-  std::string mapping;  // --map-by
+  std::string mapping;                                // --map-by
   std::string nodes;
   std::string c;  // value of -c: ranks or processors_each, see read_c()
 };
