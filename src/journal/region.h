@@ -81,8 +81,7 @@ class Region {
     host_.tell(wire::MessageType::kSnapshotDue, 0, 0, nullptr, 0);
   }
 
-  // What the journals of all ranks take together, and whether that is most of what they may. Each
-  // time that they grow beyond it, a job of images gets a notice.
+  // What the journals of all ranks take together.
   std::uint64_t all_backed_bytes() const {
     std::uint64_t all = 0;
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
@@ -90,9 +89,13 @@ class Region {
     }
     return all;
   }
-  bool is_nearly_full(std::uint64_t all_backed) const {
+  // The last quarter of what the journals may take has sixteen steps: how many of them so much
+  // memory reaches. 0: the journals are not nearly full. At each step a job of images gets a
+  // notice.
+  std::uint64_t steps_when_nearly_full(std::uint64_t all_backed) const {
     const std::uint64_t limit = header_->journal_limit_bytes;
-    return limit != 0 && all_backed > limit - limit / 4;
+    const std::uint64_t from = limit - limit / 4;
+    return limit == 0 || all_backed <= from ? 0 : (all_backed - from) / (limit / 64 + 1) + 1;
   }
 
   // Reads the region's words again, as a process must that has slept while another one was here.
@@ -378,7 +381,8 @@ class Region {
     const std::uint64_t all = all_backed_bytes();
     if (all > header_->journal_limit_bytes) {
       if (header_->journal_full.exchange(1, std::memory_order_relaxed) != 0) return;
-    } else if (labels_ == nullptr || !is_nearly_full(all)) {
+    } else if (labels_ == nullptr ||
+               steps_when_nearly_full(all) == steps_when_nearly_full(all - bytes)) {
       return;
     }
     header_->notices.fetch_add(1, std::memory_order_release);

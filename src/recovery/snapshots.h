@@ -57,12 +57,13 @@ class Snapshots final : public NoticeHandler {
   // keeps them, and a full one ends all protection. So when a nearly full journal has grown since
   // the newest image of this rank was made, the rank asks for another one and waits until it is
   // kept. That needs no other rank. It waits no longer than the host allows, nor if no image can be
-  // made now.
+  // made now; and only a few times until the journal is full, because images do not help where the
+  // mark of another rank holds everything back.
   void wait_if_nearly_full() {
     const std::uint64_t backed = r_.journal.region().all_backed_bytes();
-    if (!r_.journal.region().is_nearly_full(backed) || backed <= waited_at_) return;
-    if (breaks(Rule::kWaitsWhenNearlyFull)) return;
-    waited_at_ = backed;
+    const std::uint64_t steps = r_.journal.region().steps_when_nearly_full(backed);
+    if (steps <= waited_at_ || breaks(Rule::kWaitsWhenNearlyFull)) return;
+    waited_at_ = steps;
     const std::uint64_t before = r_.control->kept_image.load(std::memory_order_acquire);
     const std::uint32_t incarnation = r_.incarnation;
     if (imaged_at_ < backed) r_.host.tell(wire::MessageType::kSnapshotDue, 1, 0, nullptr, 0);
@@ -70,6 +71,8 @@ class Snapshots final : public NoticeHandler {
       const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
       if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
       if (!take_wanted(false) || refused_ || r_.incarnation != incarnation) return;
+      if (r_.header->journal_full.load(std::memory_order_relaxed) != 0) return;
+      if (r_.goes_back_to() == journal::Return::kVersions) return;
     }
   }
 
@@ -122,11 +125,13 @@ class Snapshots final : public NoticeHandler {
         return true;
     }
     put_image(number);
-    imaged_at_ = r_.journal.region().all_backed_bytes();
     r_.host.step(Step::kFreeze);
     taken_ = number;
+    imaged_at_ = r_.journal.region().all_backed_bytes();
     r_.journal.region().expect_snapshot();
-    if (r_.host.freeze(number) == engine::Frozen::kWoken) wake();
+    const engine::Frozen frozen = r_.host.freeze(number);
+    if (frozen == engine::Frozen::kWoken) wake();
+    refused_ = frozen == engine::Frozen::kNot;
     return true;
   }
 
@@ -179,7 +184,7 @@ class Snapshots final : public NoticeHandler {
   Truncation<H> truncation_;
   std::uint64_t taken_ = 0;      // number of the newest snapshot that was taken, or refused
   std::uint64_t imaged_at_ = 0;  // Region::all_backed_bytes() when that was taken
-  std::uint64_t waited_at_ = 0;  // and when this rank last waited for one
+  std::uint64_t waited_at_ = 0;  // Region::steps_when_nearly_full() when it was last waited for
   bool refused_ = false;         // the newest one was
   std::uint32_t looked_at_ = 0;
   std::uint32_t put_off_ = 0;

@@ -282,6 +282,8 @@ TEST(Options, ProcessorsOfEachRank) {
   EXPECT_NE(alone.notices[0].find("srun's -c is --cpus-per-task"), std::string::npos);
   for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
            {{"-n", "4", "-c", "two", "x"}, "-c two: not a number"},
+           {{"-c", "two", "x"}, "-c two: not a number of ranks"},
+           {{"--map-by", "slot:pe=2", "--npernode", "zero", "x"}, "--npernode zero: not a number"},
            {{"-n", "4", "--cpus-per-rank", "two", "x"}, "--cpus-per-rank two: not a number"},
            {{"-n", "4", "--map-by", "slot:pe=two", "x"}, "--map-by slot:pe=two: pe two: not a"},
            {{"--map-by", "ppr:0:node", "x"}, "--map-by ppr:0:node: 0: a job has 1 to"},

@@ -75,7 +75,7 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(1, 51, 100);
-  EXPECT_EQ(policy.due_ns(), kSecond);  // whatever it costs
+  EXPECT_EQ(policy.due_ns(), kSecond + 2 * kMs);
   EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
   policy.grown(2, 51, 100);  // used again since then
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 2 * kMs);
@@ -87,11 +87,14 @@ TEST(SnapshotPolicy, ARankThatWaitsGetsARoundAtOnce) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
-  policy.grown(1, 51, 100);
-  EXPECT_EQ(policy.look(kSecond + kMs, kMs), SnapshotRound::kAtOnce);
-  policy.grown(1, 51, 100);  // no more than in front of that round
+  policy.grown(1, 76, 100);
   policy.waited_for();
-  EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kAtOnce);  // whatever it costs
+  policy.grown(1, 76, 100);  // no more than in front of that round
+  policy.waited_for();
+  policy.grown(1, 76, 100);
+  EXPECT_EQ(policy.look(kSecond + 1, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond + 1);
 }
 
 TEST(SnapshotPolicy, TheJobPaysMoreThanItsDearestRank) {

@@ -61,7 +61,7 @@ class SnapshotPolicy {
       used_at_round_ = used_bytes_;
       backed_at_round_ = backed_bytes_;
     }
-    asked_ = nearly_full_ = half_passed_ = half_came_ = false;
+    asked_ = waited_for_ = nearly_full_ = half_passed_ = half_came_ = false;
     return round;
   }
   // Images that were wanted at a checkpoint have come of all ranks: the journal is truncated.
@@ -78,15 +78,14 @@ class SnapshotPolicy {
   // An image was lost.
   void asked() { asked_ = true; }
   // A rank waits for its image, because the journal is nearly full.
-  void waited_for() { asked_ = nearly_full_ = true; }
+  void waited_for() { asked_ = waited_for_ = true; }
   // All journals together: so much has been handed out since the job began, and so much memory
   // they have taken, of `limit_bytes` (0: of any). If they are more than half full and have grown,
-  // the next round is due at once, whatever it costs: full they would end all protection, and they
-  // cannot grow often before they are.
+  // the next round comes soon although it costs much: full they would end all protection.
   void grown(std::uint64_t used_bytes, std::uint64_t backed_bytes, std::uint64_t limit_bytes) {
     used_bytes_ = used_bytes;
     backed_bytes_ = backed_bytes;
-    nearly_full_ =
+    nearly_full_ |=
         limit_bytes != 0 && backed_bytes > limit_bytes / 2 && backed_bytes > backed_at_round_;
     asked_ |= nearly_full_ || used_bytes - used_at_round_ >= options_.every_bytes;
   }
@@ -102,6 +101,7 @@ class SnapshotPolicy {
   static constexpr std::uint64_t kShortestNs = 1'000'000'000;
   static constexpr std::uint64_t kCostsOfPeriod = 100;
   static constexpr std::uint64_t kCostsBetween = 20;
+  static constexpr std::uint64_t kCostsWhenFull = 2;
   static constexpr std::uint64_t kCostsOfFirst = 50;
 
   std::uint64_t period_ns() const {
@@ -115,13 +115,13 @@ class SnapshotPolicy {
   std::uint64_t round_ns() const {
     const std::uint64_t regular = began_ns_ + period_ns();
     if (!asked_) return regular;
-    if (nearly_full_) return began_ns_;
+    if (waited_for_) return began_ns_;
+    const std::uint64_t costs = nearly_full_ ? kCostsWhenFull : kCostsBetween;
     // A journal that has grown to a multiple of what it should is worth as many times the cost.
     const double times =
         std::max(1.0, static_cast<double>(used_bytes_ - used_at_round_) /
                           static_cast<double>(std::max<std::uint64_t>(options_.every_bytes, 1)));
-    const auto gap =
-        static_cast<std::uint64_t>(static_cast<double>(kCostsBetween * cost_ns_) / times);
+    const auto gap = static_cast<std::uint64_t>(static_cast<double>(costs * cost_ns_) / times);
     return std::min(regular, began_ns_ + gap);
   }
 
@@ -134,6 +134,7 @@ class SnapshotPolicy {
   std::uint64_t backed_bytes_ = 0;
   std::uint64_t backed_at_round_ = 0;
   bool asked_ = false;
+  bool waited_for_ = false;
   bool nearly_full_ = false;
   bool checkpoints_ = false;  // the program makes some
   bool half_passed_ = false;  // of this period

@@ -225,7 +225,10 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
     at = end + 1;
   }
   const bool on_node = parts.size() >= 3 && parts[0] == "ppr" && parts[2] == "node";
-  if (on_node) raw.on_each_host = parts[1];
+  if (on_node) {
+    raw.on_each_host = parts[1];
+    raw.on_each_host_option = "--map-by " + raw.mapping + ":";
+  }
   if (parts[0] == "ppr" && !on_node && raw.ranks.empty()) {
     return usage("--map-by " + raw.mapping + ": say how many ranks there are with -n");
   }
@@ -250,6 +253,7 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
 void read_c(RawProgram& raw, std::vector<std::string>& notices) {
   if (raw.ranks.empty() && raw.on_each_host.empty() && getenv("SLURM_NTASKS") == nullptr) {
     raw.ranks = raw.c;
+    raw.ranks_option = "-c";
     notices.push_back("-c " + raw.c +
                       " without -n is the number of ranks, as under mpirun; srun's "
                       "-c is --cpus-per-task");
@@ -282,17 +286,17 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   if (!in_file.ok()) return in_file.error();
   const auto in_list = ranks_of_list(raw.hosts);
   if (!in_list.ok()) return in_list.error();
-  const std::string each = raw.mapping.empty() ? "--npernode" : "--map-by " + raw.mapping + ":";
-  const std::pair<std::string, std::string> numbers[] = {{"--hostfile", in_file.value()},
-                                                         {"--host", in_list.value()},
-                                                         {each, raw.on_each_host},
-                                                         {"-n", raw.ranks}};
+  const std::pair<std::string, std::string> numbers[] = {
+      {"--hostfile " + raw.host_file + ":", in_file.value()},
+      {"--host " + raw.hosts + ":", in_list.value()},
+      {raw.on_each_host_option, raw.on_each_host},
+      {raw.ranks_option, raw.ranks}};
   for (const auto& [option, text] : numbers) {
     if (text.empty()) continue;
     const auto ranks = parse_ranks(option, text);
     if (!ranks.ok()) return ranks.error();
     if (program.ranks && ranks.value() > *program.ranks) {
-      return usage("-n " + text + " with " + std::to_string(*program.ranks) +
+      return usage(option + " " + text + " with " + std::to_string(*program.ranks) +
                    " on each host: there is one host only so far (the number of hosts, srun's "
                    "-N, is --nodes)");
     }

@@ -12,7 +12,9 @@ namespace rejoin::launcher {
 // Values as they come from the command line, before they are looked at.
 struct RawProgram {
   std::string ranks;
+  std::string ranks_option = "-n";  // that gave it
   std::string on_each_host;
+  std::string on_each_host_option = "--npernode";  // that gave it
   std::string hosts;
   std::string host_file;
   std::vector<std::string> exports;
