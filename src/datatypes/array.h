@@ -1,4 +1,4 @@
-// Memory of whoever uses this room, and arrays in it.
+// Memory that the user of this room provides, and arrays in it.
 #pragma once
 
 #include <cstddef>

@@ -59,8 +59,8 @@ Type* make_dup(const Memory& memory, const Type& old);
 Type* make_subarray(const Memory& memory, int dimensions, const int size[], const int subsize[],
                     const int start[], bool row_major, const Type& old);
 
-// How one dimension of an array is dealt out: in blocks of `block`, by turns to `processes`, of
-// which this one is `process`.
+// How one dimension of an array is distributed: in blocks of `block`, cyclically to `processes`
+// processes, of which this one is `process`.
 struct Distribution {
   int size;
   int block;

@@ -2,8 +2,8 @@
 // sequence alone, not on how the type was made.
 //
 // The hash is that of a polynomial: elements e1 ... en give e1 x^(n-1) + ... + en modulo 2^61 - 1.
-// So the hash of two sequences one after the other, and of one that is repeated, follow from those
-// of the parts: a type is hashed in time proportional to its description.
+// The hash of two sequences one after the other, and of one that is repeated, therefore follow from
+// those of the parts: a type is hashed in time proportional to its description.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // At least `bytes`, 64-byte aligned, contents undefined; nullptr when the range is used up.
+  // Returns at least `bytes`, 64-byte aligned, contents undefined; nullptr: the range is used up.
   void* allocate(std::size_t bytes) {
     const SpinLock::Guard guard(lock_);
     const int k = size_class(bytes);
@@ -46,7 +46,7 @@ class Arena {
     free_[k] = new (p) Free{free_[k]};
   }
 
-  // From the begin of its memory.
+  // Bytes of the range used so far.
   std::size_t used_bytes() const { return static_cast<std::size_t>(next_ - begin_); }
 
   template <class T, class... Args>

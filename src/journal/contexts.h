@@ -1,5 +1,5 @@
-// Where the context blocks of a rank are, and what a context's low-water marks say. Read by
-// everybody; made, freed and reclaimed by the owner alone.
+// Where the context blocks of a rank are, and how a context's low-water marks are evaluated. All
+// ranks read them; only the owner makes, frees and reclaims them.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ struct FoundContext {
   bool reclaimed() const { return entry != nullptr && block == nullptr; }
 };
 
-// O(tables). A block that was found stays while any member of its context may go back behind the
-// free.
+// O(tables). A block that was found stays valid while any member of its context may go back behind
+// the free.
 inline FoundContext find_context(std::byte* base, std::uint32_t world_rank, std::uint64_t context) {
   ContextTables& all = region_of(base, world_rank)->contexts;
   for (std::uint32_t k = all.tables.load(std::memory_order_acquire); k-- > 0;) {
@@ -56,11 +56,11 @@ inline ContextBlock* find_block(std::byte* base, std::uint32_t world_rank, std::
   return find_context(base, world_rank, context).block;
 }
 
-// A communicator as one member sees it: who is in it, and where each member's block lies.
+// A communicator as one member sees it: its members, and where each member's block lies.
 struct Members {
   std::uint64_t context;
   std::uint32_t size;
-  std::uint32_t rank;          // mine in it
+  std::uint32_t rank;          // this rank's, in it
   const std::uint32_t* world;  // [size] world ranks
   ContextBlock* mine;
   ContextBlock** block;  // [size]; null until the member has made its own
@@ -114,8 +114,8 @@ inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t 
   return nullptr;
 }
 
-// What read(cursors) gives for the image that the rank keeps. Another one may take its slot while
-// it is read, but not before that is kept: so if it still is, what was read was whole.
+// Returns read(marks) for the image that the rank keeps. A newer image may take the slot during the
+// read, but only after a newer one is kept: if kept_image is unchanged, the data was consistent.
 template <class Host, class Read>
 std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   std::byte* base = host.base();
@@ -129,15 +129,15 @@ std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
     }
     host.step(Step::kMark);
     const std::uint64_t mark = image != nullptr ? read(image->marks) : 0;
-    order_stores();  // and loads: what was read is read before this
+    order_stores();  // and loads: the marks are read before kept_image is read again
     const bool again = kept.load(std::memory_order_acquire) != number;
     if (!again || breaks(host, Rule::kKeptReadAgain)) return mark;
   }
 }
 
-// What read(marks) gives for the version or image that the rank keeps, or 0 if the rank goes back
-// to main. A version: whoever reads is a rank of the job and makes no checkpoint meanwhile, so the
-// version stays in its slot, also if the rank keeps a newer one by then (PROTOCOL.md,
+// Returns read(marks) for the version or image that the rank keeps, or 0 if the rank goes back to
+// main. The reader of a version is a rank of the job and makes no checkpoint meanwhile, so the
+// version stays in its slot even if its owner keeps a newer one by then (PROTOCOL.md,
 // "Truncation").
 template <class Host, class Read>
 std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
@@ -155,8 +155,8 @@ std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 
-// The sequence that rank never goes back behind in `context`. kPast: it has freed the context and
-// never goes back behind that.
+// The rank's low-water mark in `context`: the sequence that it never goes back behind. kPast: it
+// has freed the context and never goes back behind that.
 template <class Host>
 std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
   std::byte* base = host.base();
@@ -171,7 +171,7 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
   });
 }
 
-// The message of `from` that rank never goes back behind.
+// The rank's low-water mark among the messages that it receives from `from`.
 template <class Host>
 std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
   std::byte* base = host.base();
@@ -179,14 +179,14 @@ std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t fro
   return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, at); });
 }
 
-// The message to `to` that rank never goes back behind.
+// The rank's low-water mark among the messages that it sends to `to`.
 template <class Host>
 std::uint64_t sent_mark_of(Host& host, std::uint32_t rank, std::uint32_t to) {
   std::byte* base = host.base();
   return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, to); });
 }
 
-// Whether all that a closed zone of mine may have been used for lies behind everybody's marks.
+// Returns whether all marks have passed everything a closed zone of this rank may be used for.
 template <class Host>
 bool is_past(Host& host, const Zone& zone) {
   std::byte* base = host.base();

@@ -1,4 +1,4 @@
-// The copy of a value that stands in its record or message itself.
+// Copies of values that lie inside their record or message.
 #pragma once
 
 #include <cstddef>

@@ -20,60 +20,61 @@ enum class Frozen : std::uint8_t {
   kWoken,   // this is the image, woken as the rank's next incarnation
 };
 
-// Two of them: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost
+// Two types model it: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost
 // (transport/sim) yields to a scheduler at every step.
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
                         std::uint64_t* place, const char* text, char* why, wire::MessageType type,
                         std::uint64_t number) {
-  // The segment, and who I am.
+  // The segment, and this rank's number.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;
-  // A place where the simulator may interfere; nothing on a real host.
+  // A point where the simulator may interfere; a no-op on a real host.
   host.step(Step{});
   // The two store-load barriers of a doorbell, see waiting.h.
   host.fence_published();
   host.fence_announced();
-  // After a fruitless look behind fence_announced(): true where fence_published() is none, once
-  // every word whose publisher did not see me asleep is visible, or my bell rang: look again.
+  // Called after a fruitless look behind fence_announced(). Returns true where fence_published() is
+  // a no-op, once every word is visible that was published without seeing this rank asleep, or once
+  // its bell rang: the caller looks again.
   { host.settle() } -> std::same_as<bool>;
   // Called between two looks while waiting; false: time to sleep.
   { host.poll(turn) } -> std::same_as<bool>;
-  // Before another look at a word that its owner is writing all the time: looks cost it time.
+  // Called before another look at a word that its owner keeps writing: each look delays the owner.
   host.give_way();
-  // Waits for my bell; spurious returns are allowed.
+  // Waits for this rank's bell; may return spuriously.
   host.sleep();
-  // Waits a moment for what the agent does, which rings no bell; false: it has taken too long.
+  // Waits a moment for the agent, which rings no bell; false: it has taken too long.
   { host.wait_for_agent(turn) } -> std::same_as<bool>;
   // Sets a rank's bell and wakes it.
   host.ring(rank);
-  // Makes shared memory safe to touch; false: there is no more.
+  // Makes shared memory safe to touch; false: no more memory.
   { host.back(begin, bytes) } -> std::same_as<bool>;
-  // The same for payload in any rank's region that its owner only reserved; cheap for what this
-  // process has touched lately.
+  // The same for payload in any rank's region that its owner only reserved; cheap for memory that
+  // this process has touched lately.
   { host.touch(rank, begin, bytes) } -> std::same_as<bool>;
   // Bytes that a collective's sender may be ahead of its receivers.
   { constant.ahead_bytes() } -> std::same_as<std::size_t>;
   // How this rank writes large payload.
   { host.payload_stores() } -> std::same_as<PayloadStores&>;
-  // Which loaded module an address of code lies in, and where in its file.
+  // Finds the loaded module that contains an address of code, and the place in the module's file.
   host.locate(address, module, place);
   // A clock that only goes forward, for diagnostics; the program does not see it.
   { host.now_ns() } -> std::same_as<std::uint64_t>;
-  // Whether an image of this process can be made now. kYes: what lies outside of the rank's rooms
-  // is ready for it. kNo: the agent was told why.
+  // Whether an image of this process can be made now. kYes: everything outside of the rank's rooms
+  // is ready for it. kNo: the agent has been given the reason.
   { host.may_freeze(number) } -> std::same_as<MayFreeze>;
-  // Whether images of this process are possible, now or when something that passes has passed.
-  // False: why not, as the predicate of a sentence.
+  // Whether images of this process are possible, now or after a temporary obstacle has passed.
+  // False: `why` is the reason, as the predicate of a sentence.
   { host.can_be_frozen(why, bytes) } -> std::same_as<bool>;
-  // Makes the image with this number, and goes on without waiting for it.
+  // Makes the image with this number, and continues without waiting for it.
   { host.freeze(number) } -> std::same_as<Frozen>;
-  // SIGKILL to myself (fault injection).
+  // SIGKILL to this process (fault injection).
   host.die();
   // The job cannot go on: waits to be killed (without an agent: exits).
   host.stop(text);
-  // One message to the agent.
+  // Sends one message to the agent.
   host.tell(type, std::int32_t{}, std::uint64_t{}, text, bytes);
 };
 

@@ -1,5 +1,5 @@
-// What a rank writes: its own logs and payload. Everything here is the owner's; others read it
-// through PeerView.
+// What a rank writes: its own logs and payload. Used by the owner only; other ranks read through
+// PeerView.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Journal {
   StagingPool<H>& staging() { return staging_; }
   LogWriter<Marked, H>& marked() { return marked_; }
 
-  // Every cached cursor is read again (but those of `records`, which their communicators hold).
+  // Reads every cached cursor again (except those of `records`, which their communicators hold).
   // REQUIRES that no staging buffer is leased.
   void rebase() {
     region_.rebase();
@@ -54,19 +54,19 @@ class Journal {
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
   Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
   Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
-  // Of the result of a nonblocking operation: with a full journal it must not lie in memory that
-  // comes round, because somebody may not have read it when all have entered a later operation.
+  // Bytes for the result of a nonblocking operation. With a full journal they must not lie in a
+  // zone that is reused: a member may not have read them when all have entered a later operation.
   Offset allocate_kept(std::size_t bytes) {
     const bool kept = region_.recycling() && !breaks(host_, Rule::kKeepNonblockingPayload);
     return kept ? or_stop(region_.allocate_model(bytes)) : allocate(bytes);
   }
-  // Of a message, the newest of sent[ranks].
+  // Bytes for a message, the newest of sent[ranks].
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
     return or_stop(region_.allocate_message(bytes, sent));
   }
 
-  // The value of a record or a message of these bytes: they themselves if they are few, else where
-  // they lie, which allocate(bytes) says.
+  // Returns the value of a record or a message: the bytes themselves if they are few, else the
+  // place that allocate(bytes) returned, to which they are copied.
   template <class Allocate>
   [[gnu::always_inline]] std::uint64_t store(const void* data, std::size_t bytes,
                                              Allocate&& allocate) {
@@ -80,7 +80,7 @@ class Journal {
     return value;
   }
 
-  // Publishes the record of operation `sequence`: the outcome is decided, here and for everybody.
+  // Publishes the record of operation `sequence`: this decides the outcome for all members.
   void commit(Records& records, std::uint64_t sequence, const Record& record) {
     // I5: the tail is the position, and moves by one.
     check(host_, records.tail() == sequence,
@@ -95,10 +95,10 @@ class Journal {
 
   // --- Channels
 
-  // Of a message, that become visible together. Larger ones are read while they are written.
+  // Bytes of a message that become visible together. Larger messages are read while being written.
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
 
-  // With a full journal, messages to a rank between two looks at what it has received.
+  // With a full journal: how many messages are sent between two looks at how many were received.
   static constexpr std::uint64_t kTruncateEvery = 32;
 
   LogWriter<ChannelEntry, H>& channel(std::uint32_t to) {
@@ -106,7 +106,7 @@ class Journal {
     return channels_[to];
   }
   bool has_channel(std::uint32_t to) const { return open_[to]; }
-  // Messages to a rank that it can see.
+  // The number of messages to a rank that it can see.
   std::uint64_t shown_messages(std::uint32_t to) {
     return open_[to] ? channels_[to].tail() : shown(log_of(to));
   }
@@ -123,7 +123,7 @@ class Journal {
   };
   ChannelEntry* post(std::uint32_t to, const Message& m) {
     LogWriter<ChannelEntry, H>& log = channels_[to];
-    // The receiver changes that word with every message.
+    // This word is read only now and then, because the receiver writes it with every message.
     if (region_.recycling() && log.tail() % kTruncateEvery == 0) [[unlikely]]
       log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
     ChannelEntry* e = log.next();
@@ -138,15 +138,15 @@ class Journal {
     e->matched.store(0, std::memory_order_relaxed);
     e->written.store(m.written, std::memory_order_relaxed);
     host_.step(Step::kPost);
-    // The receiver looks here, so that a message takes it one cache line.
+    // The receiver polls this word, so a message costs it one cache line.
     e->ready.store(log.tail() + 1, std::memory_order_release);
     host_.step(Step::kPosted);
     log.publish();
     if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
     return e;
   }
-  // The rest of the bytes of a message, which the receiver may read while they are written. A
-  // former incarnation may have begun.
+  // Writes the rest of a message's bytes, which the receiver may read meanwhile. A former
+  // incarnation may have written some of them.
   void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
     std::uint64_t at = e.written.load(std::memory_order_relaxed);
     while (at < e.bytes) {
@@ -161,7 +161,7 @@ class Journal {
 
   // --- Contexts
 
-  // My block of a context: the one that there is, or a new one. Null: no memory, or it is past.
+  // Returns this rank's block of a context, or makes it. Null: no memory, or the context is past.
   ContextBlock* make_block(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
                            bool permanent) {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
@@ -188,7 +188,8 @@ class Journal {
     return block;
   }
 
-  // Nobody needs what is in it any more: the context is past, and its block may be used again.
+  // REQUIRES that the context is past, so that no rank needs its contents. Frees the block for
+  // reuse.
   void reclaim_block(std::uint64_t context) {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
     if (found.block == nullptr) return;
@@ -261,7 +262,7 @@ class Journal {
     return &table[i & mask];
   }
 
-  // A new block, or a reclaimed one: then with its memory for members and records.
+  // Returns a new block, or a reclaimed one with its memory for members and records.
   ContextBlock* free_block() {
     Offset& first = region_.head()->reclaimed_blocks;
     if (first == 0) {
@@ -277,7 +278,7 @@ class Journal {
     return block;
   }
 
-  // A log that nobody reads any more is empty again: of its rings the largest is left.
+  // Empties a log that has no readers any more. Only the largest of its rings remains.
   static void reuse(Log& log) {
     const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
     if (rings > 0) {

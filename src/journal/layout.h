@@ -7,8 +7,8 @@
 //
 // The agent creates it (memfd, or a file under --journal-dir) and formats it; ranks map it. Nothing
 // in it is a pointer: places are Offsets from its first byte. A word has one writer, named beside
-// it, but for the doorbells. Nothing here is ever half done in a way that a reader can see: a log
-// grows by a release store of its tail, and everything before the tail is whole.
+// it, but for the doorbells. A reader never sees a half-done change: a log grows by a release store
+// of its tail, and everything before the tail is whole.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ struct SegmentHeader {
   Offset first_region;
   std::uint32_t faults;
   std::uint32_t stop_on_divergence;    // 0: --on-divergence warn
-  std::uint32_t tell_committed;        // rank 0 tells the agent of checkpoints
+  std::uint32_t tell_committed;        // rank 0 reports checkpoints to the agent
   std::uint32_t writes_versions;       // --checkpoint-dir: the agent writes versions to files
   std::uint32_t log_ops;               // --log-ops
   std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
@@ -84,10 +84,10 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> unproven;
   // Any rank, 0 -> 1: the program marks its set-up, so calls that it has not marked are none.
   std::atomic<std::uint32_t> marks_set_up;
-  // The first rank of which no image is possible, 0 -> 1: it has said what follows from that.
+  // Set by the first rank of which no image is possible, 0 -> 1: it has sent the notice about that.
   std::atomic<std::uint32_t> decision_told;
-  // Counted up, by the agent or a rank, when there is something that ranks heed as they enter an
-  // operation: a snapshot is wanted, marks have moved, the journal is full.
+  // Counted up, by the agent or a rank, when ranks have something to handle as they enter their
+  // next operation: a snapshot is wanted, marks have moved, the journal is full.
   std::atomic<std::uint32_t> notices;
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   std::atomic<Return> goes_back_to;
@@ -145,7 +145,7 @@ struct RankControl {
   // Its cursors are the rank's low-water marks.
   std::atomic<std::uint64_t> kept_image;
 
-  // Anybody writes 1, the owner 0. A futex.
+  // Ranks and the agent write 1, the owner 0. A futex.
   alignas(kLine) std::atomic<std::uint32_t> bell;
 
   // The owner. Its diagnostics position: for reports and disagreement; it never decides an outcome.
@@ -184,16 +184,16 @@ struct RankControl {
       kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
   std::atomic<std::uint64_t> payload_bump;               // likewise
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
-  std::atomic<std::uint64_t> used_bytes;                 // handed out so far, again and again
+  std::atomic<std::uint64_t> used_bytes;                 // allocated so far, reused memory included
   std::atomic<std::uint64_t> journal_faults;             // page faults of making it safe to touch
-  // Of this process: what its newest clone has taken (0: there is none), and both faults then.
+  // For this process: duration of its newest clone (0: there is none), and both fault counts then.
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
   std::atomic<std::uint64_t> journal_faults_at_clone;
   std::atomic<std::uint64_t> page_copy_ns;  // cost of one copy-on-write fault, as measured by this
                                             // rank; 0: not measured yet
   std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
-  // The helper that clones it: the process of the newest image; behind that, its number.
+  // Written by the helper that clones it: first the newest image's process, then its number.
   std::atomic<std::int64_t> image_pid;
   std::atomic<std::uint64_t> image_number;
 };
@@ -211,9 +211,10 @@ struct LogRing {
 };
 
 // An append-only array of fixed-size elements that never moves: chunk k holds first << k elements.
-// Owner writes; anybody reads below `tail`. Once elements may be truncated, new ones wrap in a
-// ring; one that is too small is followed by a larger one. The tail has a line of its own: reading
-// elements below a tail that one remembers does not wait for the line that the owner writes to.
+// The owner writes; any process reads below `tail`. Once elements may be truncated, new ones wrap
+// in a ring; one that is too small is followed by a larger one. The tail has a line of its own: a
+// reader of elements below a tail that it remembers does not wait for the line that the owner
+// writes.
 struct Log {
   alignas(kLine) std::atomic<std::uint64_t> tail;   // elements published
   alignas(kLine) std::atomic<std::uint32_t> rings;  // of them in use
@@ -242,7 +243,7 @@ struct CallEntry {
   std::uint64_t place;   // offset of the return address in the module's file; a named site's line
   std::uint32_t phases;  // kCalled..., by std::atomic_ref
 };
-// In which phases a call was made live, since the load.
+// The phases, since the load, in which a call was executed live.
 inline constexpr std::uint32_t kCalledInBootstrapPhase = 1;
 inline constexpr std::uint32_t kCalledInIterations = 2;
 
@@ -261,14 +262,14 @@ struct Record {
   std::uint64_t value;
 };
 inline constexpr std::uint32_t kRecordFailed = 0x80000000u;  // the operation failed
-// Made by a restarted rank at a place that it had called only in its bootstrap phase: whoever else
-// takes part decides whether that is the place it calls from (PROTOCOL.md, "Bootstrap").
+// Made by a restarted rank at a place that it had called only in its bootstrap phase: the other
+// members' calls decide whether it is the same place as theirs (PROTOCOL.md, "Bootstrap").
 inline constexpr std::uint32_t kUnproven = 0x40000000u;
 inline constexpr std::uint32_t kCallIndex = 0x3fffffffu;
 inline constexpr std::size_t kInlineBytes = 8;
 
-// One message. Its index in the channel's log is its number there. There when `ready` says so; the
-// log's tail follows, and the payload of a large one: so much of it as `written` says.
+// One message, numbered by its index in the channel's log. It exists once `ready` is set; the log's
+// tail follows later. `written` says how much of a large payload is there.
 struct alignas(kLine) ChannelEntry {
   std::uint64_t context;
   std::uint64_t key;   // kPointToPoint and the tag; else the sequence of the collective
@@ -277,8 +278,8 @@ struct alignas(kLine) ChannelEntry {
   std::uint64_t bytes;
   std::uint64_t value;  // as in Record
   std::uint32_t type;   // hash of the type signature; 0 = not compared
-  // The receiver, of a kSynchronous message: matched_by() the receive that was given it; 0 = none
-  // yet.
+  // Written by the receiver of a kSynchronous message: matched_by() the receive that was given it;
+  // 0 = none yet.
   std::atomic<std::uint32_t> matched;
   std::atomic<std::uint64_t> written;  // bytes
   std::atomic<std::uint64_t> ready;    // index + 1
@@ -292,7 +293,7 @@ constexpr std::uint32_t matched_by(std::uint64_t receive) {
   return 0x80000000u | static_cast<std::uint32_t>(receive & 0x7fffffffu);
 }
 
-// Which message a receive of any source was given: what nothing else determines.
+// The message that a receive of any source was given. Nothing else determines it.
 struct MatchWord {
   static constexpr std::uint64_t make(std::uint32_t from, std::uint64_t index) {
     return std::uint64_t{from} << 48 | (index + 1);
@@ -357,7 +358,7 @@ struct alignas(kLine) ContextBlock {
   std::uint32_t rank;
   Offset members;                    // u32 world ranks
   std::atomic<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
-  Offset next_reclaimed;             // the owner's: of blocks that may be used again
+  Offset next_reclaimed;             // the owner's free list of reclaimed blocks
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
   Log records;                       // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
@@ -371,8 +372,8 @@ struct alignas(kLine) StagingBuffer {
 };
 
 // Where a rank's contexts are, by open addressing. A table that is half full is followed by one of
-// twice its size. Entries stay when a block is reclaimed: whoever looks for such a context later
-// finds that it is past.
+// twice its size. Entries stay when a block is reclaimed: a later look-up then finds that the
+// context is past.
 inline constexpr std::uint32_t kContextTables = 24;
 inline constexpr std::uint32_t kFirstTableEntries = 256;
 struct ContextEntry {
@@ -396,7 +397,7 @@ struct Cursor {
   std::uint32_t reserved;
 };
 
-// Memory that a later use may take again.
+// A piece of memory that is reused.
 struct Buffer {
   Offset at;
   std::uint64_t capacity;
@@ -408,11 +409,11 @@ struct Buffer {
 enum class Use : std::uint32_t {
   kResults,
   kMessages,
-  kKept,  // for ever: from the time before a program said that it makes checkpoints
+  kKept,  // never reused: allocated before the program announced checkpoints
 };
 
 // A zone is filled, then closed; it is free when everything that it may have been used for is past.
-// The owner's and its next incarnations', as all of this.
+// Used only by the owner and its next incarnations, like everything in this section.
 inline constexpr std::uint32_t kZones = 256;
 struct Zone {
   Offset begin;
@@ -428,16 +429,16 @@ struct Zone {
 
 // --- Checkpoints
 
-// Images of a rank's process whose cursors are kept: the one that the agent would wake, and the one
-// that is being made.
+// Images of a rank's process whose cursors are stored: the one that the agent would wake, and the
+// one that is being made.
 inline constexpr std::uint32_t kImages = 2;
 
-// Kept of a rank: at most three are needed at a time. The fourth lets others read marks
+// Version slots of a rank: at most three are needed at a time. The fourth lets peers read marks
 // (read_mark).
 inline constexpr std::uint32_t kVersions = 4;
 
-// How far a rank is: its low-water marks, if it keeps the version or image of this number. Whole if
-// `number` is not 0: the owner clears it before it changes the rest.
+// How far a rank has come: these are its low-water marks if it keeps the version or image of this
+// number. Valid if `number` is not 0: the owner clears it before it changes the rest.
 struct Marks {
   std::atomic<std::uint64_t> number;  // of the version, or of the image
   std::uint64_t ordinal;
@@ -490,7 +491,7 @@ constexpr const char* text_of(VersionFault fault) {
 // files.
 struct Version {
   Marks marks;
-  Buffer global;  // rank 0's: for all of the host
+  Buffer global;  // stored by rank 0 for the whole host
   Buffer local;
   std::uint64_t global_bytes;  // as this rank gave it
   std::uint32_t can_be_imaged;
@@ -544,7 +545,7 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN06", and the sizes of what lies in it: ftrun and a library of another build find out.
+// "REJOIN06", and the sizes of these structs: detects an ftrun and a library of different builds.
 inline constexpr std::uint64_t kSegmentMagic = 0x36304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
@@ -580,7 +581,7 @@ inline std::uint64_t payload_begin(const SegmentHeader* h) { return h->region_by
 inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<RegionHead*>(base + region_offset(header_of(base), rank));
 }
-// Of messages that `rank` has received, by sender.
+// The number of messages that `rank` has received, by sender.
 inline std::atomic<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<std::atomic<std::uint64_t>*>(base + region_of(base, rank)->consumed);
 }
@@ -588,7 +589,7 @@ inline std::atomic<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t ra
 // Virtual size of one rank's region in such a segment. The regions are the segment's end.
 std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 
-// Virtual size of a segment for `ranks` ranks whose journals together may take `limit_bytes`.
+// Virtual size of a segment for `ranks` ranks that together may use `limit_bytes` of journal.
 std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 
 // Writes header and controls into zeroed memory of segment_bytes_for() bytes (sparse is fine: only
@@ -596,8 +597,8 @@ std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
 
-// What the agent does between a death and the next incarnation, in the order of the protocol:
-// the epoch is published, then everybody is rung (by the caller), then the newcomer is admitted.
+// The agent's steps between a death and the next incarnation, in the order of the protocol: publish
+// the epoch, ring all ranks (done by the caller), admit the new incarnation.
 void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_epoch[rank] = epoch
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
 

@@ -1,5 +1,5 @@
 // Append-only logs: how elements are found, and how the owner appends. A log outlives the process:
-// a new incarnation goes on where its predecessor was.
+// a new incarnation continues where its predecessor was.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace rejoin::journal {
 
 inline constexpr std::uint64_t kLogFirst = 64;  // elements in chunk 0
 
-// With a full journal a writer waits until its readers lack no more elements than this.
+// With a full journal a writer waits until its readers are at most this many elements behind.
 inline constexpr std::uint64_t kReadersWithin = 2048;
 
 constexpr std::uint32_t log_chunk(std::uint64_t index) {
@@ -39,8 +39,8 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
   return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
 }
 
-// Where element `index` lies or is going to; null: nowhere yet. For readers that follow the tail
-// without looking at it. *run: so many elements from there on lie in a row.
+// Where element `index` lies or will lie; null: there is no place yet. For readers that poll
+// elements instead of the tail. *run: how many elements from there on are contiguous.
 template <class T>
 T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run) {
   for (std::uint32_t k = log.rings.load(std::memory_order_acquire); k-- > 0;) {
@@ -58,18 +58,18 @@ T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run)
   return reinterpret_cast<T*>(base + chunk) + at;
 }
 
-// Appends to a log of mine. What it remembers of the log can be read again: rebase().
+// Appends to a log of this rank. rebase() reads its cached view of the log again.
 template <class T, class Host>
 class LogWriter {
  public:
   LogWriter() = default;
-  // permanent: never wraps (others keep indices of its elements).
+  // permanent: never wraps (others hold indices of its elements).
   LogWriter(Host& host, Region<Host>& region, Log& log, bool permanent = false)
       : host_(&host), region_(&region), log_(&log), permanent_(permanent) {
     rebase();
   }
 
-  // Reads the log's words again, as a process must that has slept while another one wrote here.
+  // Reads the log's words again, after this process slept while another one wrote here.
   void rebase() {
     tail_ = log_->tail.load(std::memory_order_acquire);
     // A ring behind the tail was made for an entry that never became visible.
@@ -102,8 +102,8 @@ class LogWriter {
   void show() { log_->tail.store(tail_, std::memory_order_release); }
 
   std::uint64_t truncated_below() const { return keep_from_; }
-  // Elements below `keep_from` may be overwritten from now on. What was appended before the first
-  // call stays where it is, for ever: it is what every incarnation replays. 0: nothing.
+  // Elements below `keep_from` may be overwritten from now on. Elements appended before the first
+  // call are never overwritten: every incarnation replays them. 0: nothing.
   void truncate(std::uint64_t keep_from) {
     keep_from_ = std::max(keep_from_, keep_from);
     if (wraps_ || keep_from_ == 0) return;
@@ -131,13 +131,13 @@ class LogWriter {
                chunk_bytes > kStrideBytes);
   }
 
-  // Small pieces share pages, so they are backed by the allocator; large ones piecemeal.
+  // Small pieces share pages, so the allocator backs them; large ones are backed piecemeal.
   Offset room_for(std::uint64_t bytes) {
     return bytes <= kStrideBytes ? region_->allocate_permanent(bytes)
                                  : region_->reserve_permanent(bytes);
   }
 
-  // The next elements go to `count` places from `at` on, or to as many as are backed at once.
+  // Places the next elements at `at`: `count` of them, or as many as are backed at once.
   bool run(Offset at, std::uint64_t count, bool piecemeal) {
     count = std::min(count, kStrideBytes / sizeof(T));
     if (piecemeal && !region_->back(at, count * sizeof(T))) return false;
@@ -147,7 +147,7 @@ class LogWriter {
     return true;
   }
 
-  // The next element overwrites the one `capacity` before it, which must not be kept.
+  // The next element overwrites the one `capacity` before it, which must be truncated.
   bool wrap() {
     const std::uint32_t rings = log_->rings.load(std::memory_order_relaxed);
     LogRing* r = rings == 0 ? nullptr : &log_->ring[rings - 1];

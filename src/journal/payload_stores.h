@@ -13,8 +13,8 @@
 
 namespace rejoin::journal {
 
-// memcpy with non-temporal stores, which do not read the destination's lines first and do not keep
-// them. They are visible to others after _mm_sfence().
+// memcpy with non-temporal stores, which neither read the destination's lines first nor leave them
+// in the cache. They are visible to others after _mm_sfence().
 inline void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
   std::memcpy(to, from, head);
@@ -32,17 +32,17 @@ inline void copy_past_cache(std::byte* to, const std::byte* from, std::size_t by
   std::memcpy(to + at, from + at, bytes - at);
 }
 
-// What large payload is written for: each use has its own times.
+// What large payload is written for. Each use is timed separately.
 enum class PayloadUse : std::uint8_t {
   kCopy,
   kReduction,  // of operands that others have just written
   kCount,
 };
 
-// Which of two ways has been the faster one. Pure: a function of the times that it was told.
+// Chooses the faster of two ways. Pure: a function of the times that note() was given.
 class StoreChoice {
  public:
-  // Of a way: processor clock ticks for 1 KiB.
+  // Processor clock ticks that a way takes for 1 KiB.
   using Ticks = std::uint64_t;
   static constexpr unsigned kTryEvery = 64;  // the slower way is tried again this often
   static constexpr Ticks kOutlier = 4;       // times the average: something else ran meanwhile
@@ -63,10 +63,10 @@ class StoreChoice {
   unsigned turn_ = 0;
 };
 
-// Which stores are faster depends on what no rule knows: whether ranks share a cache, how much of
-// it a virtual machine has just now, how large the journal has become. So both are timed, where the
-// work is done: the faster kind is used, and the other one tried now and then. The bytes are the
-// same either way. Not thread-safe.
+// No static rule knows which stores are faster: that depends on whether ranks share a cache, how
+// much of it a virtual machine has at the moment, and how large the journal has become. Both kinds
+// are therefore timed on the real work: the faster one is used, and the other tried now and then.
+// The bytes are the same either way. Not thread-safe.
 class PayloadStores {
  public:
   // Smaller payload is always written through the cache.
@@ -88,7 +88,7 @@ class PayloadStores {
     });
   }
 
-  // write(past_cache) writes so many bytes, one way or the other.
+  // write(past_cache) writes `bytes` bytes, past the cache or through it.
   template <class Write>
   void timed(PayloadUse use, std::size_t bytes, Write&& write) {
     StoreChoice& choice = choices_[static_cast<std::size_t>(use)];

@@ -1,5 +1,5 @@
-// Every read of another rank's memory. Several hosts enter here: a member elsewhere is one whose
-// words are copies.
+// Every read of another rank's memory. This is the seam for several hosts: the words of a member on
+// another host would be copies.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace rejoin::journal {
 
-// Where a rank stands, as it says itself; for diagnostics and for finding disagreement.
+// A rank's diagnostics position, as it shows it; for reports and for finding disagreement.
 struct Position {
   std::uint64_t context;
   std::uint64_t sequence;
-  std::uint64_t prepared;  // its newest prepared version, read while it stood there
+  std::uint64_t prepared;  // its newest prepared version, read at this position
   std::uint32_t call;
 };
 
@@ -48,7 +48,7 @@ class PeerView {
     return *reinterpret_cast<StagingBuffer*>(base_ + offset);
   }
 
-  // `call` as in Record. Null: the rank has no such call (what named it was torn).
+  // `call` as in Record. Null: the rank has no such call (the word that named it was torn).
   const CallEntry* call(std::uint32_t world, std::uint32_t call) const {
     Log& calls = region_of(base_, world)->calls;
     const std::uint32_t index = call & kCallIndex;
@@ -65,14 +65,14 @@ class PeerView {
   std::uint64_t posted(std::uint32_t from, std::uint32_t to) const {
     return channel(from, to).tail.load(std::memory_order_acquire);
   }
-  // Where message k of `from` to `to` lies or is going to: it is there when its `ready` is k + 1.
-  // Null: nowhere yet. A place may become another one (the log wraps), so look it up again before
-  // sleeping. *run: so many messages from k on lie there in a row.
+  // Where message k of `from` to `to` lies or will lie: it is there when its `ready` is k + 1.
+  // Null: there is no place yet. The place may change (the log wraps), so look it up again before
+  // sleeping. *run: how many messages from k on are contiguous.
   ChannelEntry* message_place(std::uint32_t from, std::uint32_t to, std::uint64_t k,
                               std::uint64_t* run) const {
     return log_place<ChannelEntry>(base_, channel(from, to), k, run);
   }
-  // All messages of `from` below it have been received by `by`.
+  // All messages of `from` with a lower number have been received by `by`.
   std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) const {
     return consumed_of(base_, by)[from];
   }
@@ -93,7 +93,7 @@ class PeerView {
     return find_version(base_, world, number);
   }
 
-  // False: it stands in no operation, or moved meanwhile.
+  // False: the rank is in no operation, or its position changed meanwhile.
   bool position(std::uint32_t world, Position* p) const {
     const RankControl& they = control(world);
     // `ordinal` is written first and `phase` around all of it: the same before and after, all

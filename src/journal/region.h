@@ -1,5 +1,5 @@
-// Allocation in my region of the segment. Like everything there it outlives the process: a new
-// incarnation goes on where its predecessor was.
+// Allocation in this rank's region of the segment. Like everything there it outlives the process: a
+// new incarnation continues where its predecessor was.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,20 @@ namespace rejoin::journal {
 // The owner's allocator: permanent structure, and payload extents. Extents are freed only with the
 // zone that they lie in.
 //
-// First payload is handed out upwards and kept. From start_zones() on it comes from zones. A zone
-// is closed at a checkpoint, with a label: the cursors behind which everything lies that it was
-// used for. It is free when the low-water marks of all who may read it have passed the label. Once
-// the journal is full, zones of results are closed at every operation that all ranks of the job
-// must enter instead: when such an operation is complete, all results that were allocated before it
-// was entered have been read, so an interval is over with the next one. Zones of messages are
-// closed when they are full, and free when their messages are consumed.
+// Payload is first allocated upwards and never freed. After start_zones() it is allocated in zones.
+// A zone is closed at a checkpoint, with a label: cursors with everything below them that the zone
+// was used for. It is free when the low-water marks of all ranks that may read it have passed the
+// label. Once the journal is full, zones of results are instead closed at every operation that all
+// ranks of the job must enter: when such an operation is complete, all results that were allocated
+// before it was entered have been read, so an interval is over with the next one. Zones of messages
+// are closed when they are full, and free when their messages are consumed.
 //
-// In a job of snapshots all payload lies in zones. A zone is closed when it is full; labels and
-// what makes it free are the same, the marks are those of images.
+// In a job of snapshots all payload lies in zones. A zone is closed when it is full; labels and the
+// rule for freeing it are the same, with the marks of images.
 template <class Host>
 class Region {
  public:
-  // Labels a zone that is full: what it may have been used for. False: no memory.
+  // Labels a full zone with all that it may have been used for. False: no memory.
   class Labels {
    public:
     virtual bool label(Zone& zone) = 0;
@@ -51,28 +51,28 @@ class Region {
     rebase();
   }
 
-  // From now on payload lies in zones that `labels` labels when they are full. The agent is asked
-  // for a snapshot whenever so many bytes have been handed out since the last one.
+  // From now on payload lies in zones, which `labels` labels when they are full. Requests a
+  // snapshot whenever `snapshot_every` bytes have been allocated since the last one.
   void recycle_behind_images(Labels& labels, std::uint64_t snapshot_every) {
     labels_ = &labels;
     zoned_ = true;
     snapshot_every_ = snapshot_every;
     expect_snapshot();
   }
-  // The program makes checkpoints: nothing that is there now is used again, and until its first
-  // checkpoint zones are none.
+  // The program makes checkpoints: nothing allocated so far is reused, and there are no zones until
+  // its first checkpoint.
   void keep_for_checkpoints() {
     for (std::uint32_t i = 0; i < head_->zones; ++i) head_->zone[i].use = Use::kKept;
     zone_[0] = zone_[1] = nullptr;
     labels_ = nullptr;
     zoned_ = false;
   }
-  // One has been made just now.
+  // Restarts the count of bytes until the next snapshot is requested.
   void expect_snapshot() {
     ask_at_.store(control_->used_bytes.load(std::memory_order_relaxed) + snapshot_every_,
                   std::memory_order_relaxed);
   }
-  // So much is handed out, perhaps not for the first time.
+  // Accounts for an allocation; the memory may be reused. Requests a snapshot when one is due.
   void use(std::uint64_t bytes) {
     const std::uint64_t used = control_->used_bytes.load(std::memory_order_relaxed) + bytes;
     control_->used_bytes.store(used, std::memory_order_relaxed);
@@ -81,7 +81,7 @@ class Region {
     host_.tell(wire::MessageType::kSnapshotDue, 0, 0, nullptr, 0);
   }
 
-  // What the journals of all ranks take together.
+  // Returns the memory that the journals of all ranks use together.
   std::uint64_t all_backed_bytes() const {
     std::uint64_t all = 0;
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
@@ -89,8 +89,8 @@ class Region {
     }
     return all;
   }
-  // The last quarter of what the journals may take has sixteen steps: how many of them so much
-  // memory reaches. 0: the journals are not nearly full. At each step a job of images gets a
+  // The last quarter of the journal limit has sixteen steps. Returns how many of them this much
+  // memory has reached; 0: the journals are not nearly full. At each step a job of images gets a
   // notice.
   std::uint64_t steps_when_nearly_full(std::uint64_t all_backed) const {
     const std::uint64_t limit = header_->journal_limit_bytes;
@@ -98,7 +98,7 @@ class Region {
     return limit == 0 || all_backed <= from ? 0 : (all_backed - from) / (limit / 64 + 1) + 1;
   }
 
-  // Reads the region's words again, as a process must that has slept while another one was here.
+  // Reads the region's words again, after this process slept while another one used the region.
   void rebase() {
     permanent_.backed_to = begin_ + control_->permanent_bump.load(std::memory_order_relaxed);
     payload_.backed_to = begin_ + control_->payload_bump.load(std::memory_order_relaxed);
@@ -109,8 +109,8 @@ class Region {
   Offset allocate(std::size_t bytes) {
     return zoned_ ? allocate_in_zone(Use::kResults, bytes) : allocate_in(payload_, bytes);
   }
-  // Bytes of a message, safe to touch. sent[ranks]: how many messages were sent to each rank, with
-  // this one. 0: no more memory.
+  // Bytes of a message, safe to touch. sent[ranks]: the number of messages sent to each rank, this
+  // one included. 0: no more memory.
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
     if (!recycling_) [[likely]]
       return allocate(bytes);
@@ -118,7 +118,7 @@ class Region {
     if (z != nullptr && !fits(*z, round_up_line(bytes)) && !close_messages(sent)) return 0;
     return allocate_in_zone(Use::kMessages, bytes);
   }
-  // Bytes of a large result; whoever writes there touches them first (Host::touch), so that members
+  // Bytes of a large result. Each writer touches its part first (Host::touch), so that members
   // share that work. 0: no more addresses.
   Offset reserve(std::size_t bytes) {
     if (zoned_) return reserve_in_zone(Use::kResults, bytes);
@@ -134,7 +134,7 @@ class Region {
   // Makes room in `buffer` for `bytes`; what was there is lost. False: no more memory.
   bool make_room(Buffer& buffer, std::size_t bytes) {
     if (buffer.capacity < bytes) {
-      // What grows a little every time must not leave all its former places behind.
+      // Doubles, so that a buffer that grows slowly does not leave all its former places behind.
       const std::size_t room = std::max<std::size_t>(bytes, 2 * buffer.capacity);
       buffer.capacity = 0;
       buffer.at = allocate_model(room);
@@ -144,7 +144,7 @@ class Region {
     buffer.bytes = bytes;
     return true;
   }
-  // Bytes of payload that were handed out so far, if no zone was used again.
+  // Bytes of payload allocated so far, provided that no zone was reused.
   std::uint64_t payload_bytes() const {
     std::uint64_t bytes = control_->payload_bump.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < head_->zones; ++i) {
@@ -152,19 +152,19 @@ class Region {
     }
     return bytes;
   }
-  // Structure, safe to touch. 0: no more memory. These two also beside a thread that is in another
-  // function of this region: the main thread records libc while another one is inside MPI.
+  // Structure, safe to touch. 0: no more memory. This function and the next may run while another
+  // thread is in the region: the main thread records libc while another one is inside MPI.
   Offset allocate_permanent(std::size_t bytes) {
     const SpinLock::Guard guard(permanent_lock_);
     return allocate_in(permanent_, bytes);
   }
-  // Structure whose pages the caller backs as it goes. 0: no more addresses.
+  // Structure memory; the caller backs its pages piecemeal. 0: no more addresses.
   Offset reserve_permanent(std::size_t bytes) {
     const SpinLock::Guard guard(permanent_lock_);
     return reserve_in(permanent_, bytes);
   }
 
-  // Backs [at, at + bytes) and counts it. False: there is no more.
+  // Backs [at, at + bytes) and counts it. False: no more memory.
   bool back(Offset at, std::size_t bytes) {
     if (!host_.back(host_.base() + at, bytes)) return false;
     count(bytes);
@@ -179,16 +179,17 @@ class Region {
     close_zones([](Zone&) { return true; });
   }
 
-  // From now on payload comes from zones. All that is there stays.
+  // From now on payload is allocated in zones. Existing payload stays.
   void start_zones() { zoned_ = true; }
 
-  // Whether an extent of so many bytes fits the zone in use.
+  // Returns whether an extent of this size fits the zone in use.
   bool has_room(std::size_t bytes) const {
     const Zone* z = zone_[static_cast<std::uint32_t>(Use::kResults)];
     return bytes <= kInlineBytes || (z != nullptr && fits(*z, round_up_line(bytes)));
   }
 
-  // Closes the zones of results in use, labelled by label(zone). False: label() found no memory.
+  // Closes the zones of results in use and labels each by label(zone). False: no memory for a
+  // label.
   template <class Label>
   bool close_zones(Label&& label) {
     const std::uint64_t interval = head_->interval + 1;
@@ -212,8 +213,8 @@ class Region {
   RegionHead* head() { return head_; }
 
  private:
-  // Pages are made this far ahead: one system call for many small extents, and still in the cache
-  // when they are written.
+  // Pages are backed this far ahead: one system call serves many small extents, and the pages are
+  // still in the cache when they are written.
   static constexpr std::size_t kAheadBytes = 128 * 1024;
   static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
   static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
@@ -230,7 +231,7 @@ class Region {
     const std::uint64_t at = area.bump->load(std::memory_order_relaxed);
     const std::uint64_t next = at + round_up_line(bytes);
     if (next < at || area.begin + next > area.end) return 0;
-    // Advanced before use: what a dead incarnation half wrote is never handed out again.
+    // Advanced before use: memory that a dead incarnation half wrote is never allocated again.
     area.bump->store(next, std::memory_order_relaxed);
     return area.begin + at;
   }
@@ -255,7 +256,7 @@ class Region {
 
   Zone*& zone_of(Use use) { return zone_[static_cast<std::uint32_t>(use)]; }
 
-  // A zone counts to the limit as a whole, from its first use.
+  // A zone counts against the limit as a whole, from its first use.
   Offset allocate_in_zone(Use use, std::size_t bytes) {
     const Offset at = reserve_in_zone(use, bytes);
     if (at == 0) return 0;
@@ -309,8 +310,8 @@ class Region {
     return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_, z);
   }
 
-  // Goes on in a zone that a former incarnation has left open, else in the smallest free one that
-  // is large enough (of these the one that was closed last), else in a new one.
+  // Opens a zone that a former incarnation left open, else the smallest free one that is large
+  // enough (the one closed last, of several), else a new one.
   bool open_zone(Use use, std::uint64_t bytes) {
     Zone* found = nullptr;
     if (!close_full(use)) return false;
@@ -323,7 +324,8 @@ class Region {
       if (z.use != use) continue;
       largest = std::max(largest, z.bytes);
       if (z.interval == 0 && fits(z, bytes)) return open(z);
-      // Two that take turns may have one size; if that does not suffice, the next ones are larger.
+      // Two zones that alternate may have one size; if two do not suffice, the next ones are
+      // larger.
       others += z.interval == 0 || use == Use::kMessages;
       if (z.bytes < bytes || (found != nullptr && is_better(*found, z))) continue;
       if (is_free(z)) {
@@ -353,12 +355,13 @@ class Region {
       const bool larger = others >= (use == Use::kMessages ? 2 : 1);
       return std::max(larger ? 2 * largest : largest, 2 * bytes);
     }
-    // Some between two snapshots, so that little waits for the next one. If they do not come,
-    // larger ones, and in the last places whatever is needed until the journal is full.
+    // Several zones between two snapshots, so that little memory waits for the next one. If no
+    // snapshots come, zones grow, and the last places take what is needed until the journal is
+    // full.
     if (head_->zones >= kZones - kZonesOfOneSize) return std::max(2 * largest, bytes);
     return std::max(snapshot_every_ / kZonesBetweenSnapshots << others / kZonesOfOneSize, bytes);
   }
-  // With images: the zone that has no room for what is wanted is labelled.
+  // With images: labels and closes the zone that is too full for the allocation.
   bool close_full(Use use) {
     Zone*& z = zone_of(use);
     if (labels_ == nullptr || recycling_ || z == nullptr) return true;

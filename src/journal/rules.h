@@ -1,6 +1,6 @@
-// The rules of PROTOCOL.md that the code keeps in one place each: "Must" and re-reads. The
-// simulator breaks them one by one, to prove that each is noticed; on a real host nothing is left
-// of this.
+// The rules of PROTOCOL.md that the code implements in one place each: "Must" and re-reads. The
+// simulator breaks them one by one, to prove that each violation is noticed; on a real host they
+// are compiled away.
 #pragma once
 
 #include <cstdint>
@@ -46,32 +46,32 @@ enum class Rule : std::uint8_t {
   kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns
   kAskingTakesIn,           // a rank that only asks gives messages to the receives it has posted
   kCancelRecorded,          // a receive that was cancelled is not given anything again
-  kFarSenderLooks,          // who waits for far receivers looks whether one waits for it elsewhere
-  kProveBootstrapCall,      // an unproven call is looked into
+  kFarSenderLooks,          // a waiting sender looks whether another member waits for it elsewhere
+  kProveBootstrapCall,      // an unproven call is investigated
   kFindWhyMembersDisagree,  // an unproven call before a disagreement is named instead of it
   kFailureAtCheckpoint,     // a member's failure ends a wait in the checkpoint in front of it
-  kAdvanceOutstanding,      // whatever waits lets nonblocking operations go on
+  kAdvanceOutstanding,      // every wait advances nonblocking operations
   kSendOnEntering,          // what a nonblocking operation sends is posted when it is entered
   kSlotInTurn,              // an operation contributes when the one before last has its record
   kCompleteInOrder,         // operations of a communicator get their records in their order
-  kKeepNonblockingPayload,  // with a full journal it lies in memory that does not come round
-  kPositionAtRest,          // a position that a rank died in the middle of showing moves no more
+  kKeepNonblockingPayload,  // with a full journal it lies in memory that is not reused
+  kPositionAtRest,          // a new incarnation ends a move of its position that a death cut short
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
   kBindWoken,               // and what its posted receives of any source were given since
   kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
-  kImageWhenTold,           // nor while the rank is still told what a former incarnation was told
+  kImageWhenTold,           // nor while recorded outcomes of Test, Waitany or probes are replayed
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
   kImageByNumber,        // marks are read from the slot with the number of the image that is kept
   kPastImageByOrdinal,   // a context is past when it was freed before the image was made
   kFirstDecides,         // the kind of recovery point is decided once for the job
   kDecideFirst,          // and stored before anything is done that follows from it
-  kKeepForCheckpoints,   // what was there before a job became one of versions stays
+  kKeepForCheckpoints,   // memory allocated before a job became one of versions is not reused
   kVersionsAreData,      // in a job of images no rank restarts from a version
   kLoadIsConstant,       // and a load is answered the same in every incarnation
   kWrittenAlready,       // rank 0 may have prepared the version that others are still to meet at
   kHashOfThisVersion,    // hashes of models are compared only if they are of this version
-  kSlotOfFile,           // the slots of a version that is being written to a file stay
+  kSlotOfFile,           // the slots of a version that is being written to a file are not reused
   kMismatchToldOnce,     // operations behind a disagreement are not compared with those before it
   kMismatchInTurn,       // a disagreement is recorded behind the operations before it
   kMismatchNotRepeated,  // what was sent in an operation that ended in a disagreement is passed

@@ -64,7 +64,7 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
 void publish_death(std::byte* base, std::uint32_t rank) {
   SegmentHeader* h = header_of(base);
   const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;
-  // The rank's word first: whoever sees the epoch finds the rank that made it.
+  // The rank's word first: a reader that sees the epoch finds the rank that died.
   control_of(base, rank)->death_epoch.store(epoch, std::memory_order_release);
   h->epoch.store(epoch, std::memory_order_seq_cst);
 }

@@ -1,4 +1,4 @@
-// What snapshots cost a rank: counted by its process, and looked at by the agent.
+// What snapshots cost a rank: its process counts it, the agent reads it.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ inline std::uint64_t page_copy_ns(const RankControl& control) {
   return measured != 0 ? measured : kGuessNs;
 }
 
-// How many pages a rank's process has copied since its newest clone, about: page faults, but for
-// the first touches of journals, which cost the same without snapshots.
+// The approximate number of pages that a rank's process has copied since its newest clone: its page
+// faults without the first touches of journals, which cost the same without snapshots.
 inline std::uint64_t pages_copied(const RankControl& control, std::uint64_t faults) {
   if (control.clone_ns.load(std::memory_order_acquire) == 0) return 0;
   const std::uint64_t before = control.faults_at_clone.load(std::memory_order_relaxed);

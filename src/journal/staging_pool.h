@@ -9,9 +9,8 @@
 
 namespace rejoin::journal {
 
-// The buffer that was given back first is leased first. So what an operation has staged lies there
-// a while longer for members that are slow to read it; if it is overwritten nevertheless they
-// notice, and find a record.
+// The buffer that was returned first is leased first, so staged data survives longer for members
+// that are slow to read it. A member that finds it overwritten adopts a record.
 template <class Host>
 class StagingPool {
  public:
@@ -20,13 +19,14 @@ class StagingPool {
     rebase();
   }
 
-  // Nothing is leased: all that there are, those that a former incarnation has added too.
+  // Frees all buffers, also those that a former incarnation has added. REQUIRES that none is
+  // leased.
   void rebase() {
     first_ = free_ = 0;
     for (std::uint32_t i = 0; i < head_->staging_buffers; ++i) give_back(head_->staging[i]);
   }
 
-  // 0: there is no more memory, or kMaxStagingBuffers are leased.
+  // 0: no more memory, or kMaxStagingBuffers are leased.
   Offset lease() {
     if (free_ == 0 && !grow()) return 0;
     const Offset at = ring_[first_];

@@ -33,7 +33,7 @@ enum class Step : std::uint8_t {
   kStanding,      // showing what the program waits for
   kCancel,        // publishing that a receive was cancelled
   kAnnounce,      // asleep := 1
-  kRing,          // reading who sleeps
+  kRing,          // reading which ranks sleep
   kIntern,        // publishing a call signature
   kModel,         // a model goes to the store
   kPrepare,       // publishing that my models of a version are whole

@@ -1,5 +1,5 @@
-// A system call past all functions of libc, among them those that librejoin_libc.so replaces: what
-// the shim asks for its own sake is not the program's.
+// A system call that bypasses libc, and with it the functions that librejoin_libc.so replaces: the
+// shim's own requests must not be recorded as the program's.
 #pragma once
 
 namespace rejoin::journal {

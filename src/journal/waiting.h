@@ -10,7 +10,7 @@
 
 namespace rejoin::journal {
 
-// What an operation says when it was advanced.
+// The result of advancing an operation.
 enum class Progress : std::uint8_t {
   kPending,  // it waits for others; nothing more can be done now
   kDone,
@@ -29,7 +29,7 @@ template <class H, class Ready>
       host.step(Step::kAnnounce);
       asleep.store(1, std::memory_order_release);  // the bell first: no answer to this is cleared
       host.fence_announced();                      // before the last look
-      // Asleep stays announced between two looks: who publishes after the first sees it.
+      // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));
       if (!done) host.sleep();
       asleep.store(0, std::memory_order_relaxed);
@@ -42,7 +42,7 @@ template <class H, class Ready>
 }
 
 // Looks with `ready(thorough)` until it is true. While spinning, only every 32nd look is thorough
-// (records of other members, who stands where); the look before sleep always is.
+// (records of other members, their positions); the look before sleep always is.
 template <class H, class Ready>
 [[gnu::always_inline]] inline void wait_until(H& host, Ready&& ready) {
   if (!ready(false)) wait_longer(host, ready);
@@ -52,7 +52,7 @@ template <class H, class Ready>
 template <class H>
 [[gnu::always_inline]] inline void ring_sleepers(H& host, const std::uint32_t* world,
                                                  std::uint32_t count) {
-  host.fence_published();  // before we read who sleeps
+  host.fence_published();  // before reading which ranks sleep
   host.step(Step::kRing);
   const SegmentHeader* h = header_of(host.base());
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -1,15 +1,15 @@
-// What ranks write down of the files that they open to write into what is there, make, remove and
-// rename, for jobs that go on from written images (docs/snapshots.md): the journal of such a job
-// ends before its processes did, so the file system is ahead of it.
+// The log of the files that a rank opens to write into what is there, makes, removes and renames,
+// for jobs that go on from written images (docs/snapshots.md): the journal of such a job ends
+// before its processes did, so the file system is ahead of it.
 //
 //     Log   := LogHead Entry*
 //     Entry := EntryHead text       path NUL other NUL kept NUL; each may be empty
 //
-// in DIRECTORY/rank-RANK-image-NUMBER: what has happened since the image with that number. Written
-// by the rank, an entry with one write(): of an opening before the program can write, of a change
-// before it, of what was made behind it, too. Read by ftrun before ranks go on from a set
-// (launcher/agent/file_changes.h), then by the rank. Removed by ftrun when no set needs it. The
-// last entry may be cut off, if its process was killed; ftrun then removes that part.
+// in DIRECTORY/rank-RANK-image-NUMBER: what has happened since the image with that number. The rank
+// writes each entry with one write(): for an opening before the program can write, for a change
+// before it, and for something that was made also behind it. Read by ftrun before ranks go on from
+// a set (launcher/agent/file_changes.h), then by the rank. Removed by ftrun when no set needs it.
+// The last entry may be cut off, if its process was killed; ftrun then removes that part.
 //
 // A file that would be gone keeps a second name: DIRECTORY/kept-RANK-NUMBER-COUNT, `kept`.
 #pragma once

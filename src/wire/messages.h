@@ -37,8 +37,8 @@
 //   kCommitted    rank -> agent  checkpoint value is committed (rank 0, tell_committed); code =
 //                                1: a version of it is kept
 //   kSnapshotDue  rank -> agent  so much has been handed out that marks had better move; code =
-//                                1: the journal is nearly full, and the rank waits until they do
-//   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
+//   kSnapshotDue  rank -> agent  a snapshot is requested: the journal has grown; code = 1: it is
+//                                nearly full, and the rank waits for the image
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of
 //   kWake         agent -> image become the rank's next incarnation; carries three descriptors for
@@ -133,7 +133,8 @@ inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
 inline constexpr const char* kEnvProgram = "REJOIN_PROGRAM";  // its number, see MPI_APPNUM
 inline constexpr const char* kEnvLibcRecording =
     "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
-// Of a process that is to become a written image (process_image/restorer.cc): "INCARNATION PATH".
+// Set for a process that is to become a written image (process_image/restorer.cc): "INCARNATION
+// PATH".
 inline constexpr const char* kEnvRestore = "REJOIN_RESTORE";
 // The directory of the rank's file log (wire/file_log.h). Not set: changes of files are not logged.
 inline constexpr const char* kEnvFileLog = "REJOIN_FILE_LOG";
