@@ -1,10 +1,11 @@
 // One attempt of one replicated-result operation among the members of a communicator: each
-// contributes, the result is combined in a fixed order, nobody needs an agreement. An attempt of
-// generation g completes only with every member's contribution of generation g, and can be given up
-// between any two calls of advance(): nothing of the caller's is touched but `out` and `early`.
+// contributes, and the result is combined in a fixed order, so no agreement protocol is needed. An
+// attempt of generation g completes only with every member's contribution of generation g, and can
+// be given up between any two calls of advance(): it changes no memory of the caller's but `out`
+// and `early`.
 //
 //   contribution  what a member brings: in its slot up to kSlotBytes, else in its staging
-//   operand       a member's contribution as somebody else reads it
+//   operand       a member's contribution as another member reads it
 //   fold order    operand n-1 first, then n-2 ... 0 from the left: c0 op (c1 op (... c[n-1]))
 #pragma once
 
@@ -25,7 +26,7 @@
 
 namespace rejoin::engine {
 
-// What is to be done. Everything stays as it is until the attempt is over.
+// What is to be done. Everything it points to must stay until the attempt is over.
 struct AttemptSpec {
   const void* input;
   std::size_t input_bytes;
@@ -45,10 +46,10 @@ class Attempt {
   Attempt(H& host, journal::PeerView& peers, Members& members, const AttemptSpec& spec)
       : host_(host), m_(members), spec_(spec), slots_(host, peers, members), peers_(peers) {}
 
-  // Begins, or begins again in a newer generation. `staging`: of mine, as many as staging_needed().
-  // `out`: flat algorithms: result_bytes of memory, which nobody else writes. `extent`: sliced: a
-  // fresh extent, reserved, if I am the leader: some record may already refer to the former
-  // attempt's.
+  // Begins, or begins again in a newer generation. `staging`: this rank's buffers, as many as
+  // staging_needed(). `out`: flat algorithms: result_bytes of memory that only this rank writes.
+  // `extent`: sliced: at the leader, a fresh reserved extent: a record may already refer to the
+  // former attempt's.
   void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
              std::uint32_t call, const Offset* staging, std::byte* out, Offset extent) {
     slots_.begin(sequence, generation, chain, call);
@@ -76,7 +77,7 @@ class Attempt {
       }
       return spec_.reduction != nullptr ? reduce_sliced() : gather_direct();
     }
-    // A member that is not the leader waits for the leader's record, or anybody's.
+    // A member that is not the leader waits for the leader's record, or any other member's.
     if (spec_.algorithm == Algorithm::kLeader && m_.rank != leader_) return AttemptState::kPending;
     return spec_.reduction != nullptr ? reduce_flat() : gather_flat();
   }
@@ -92,7 +93,7 @@ class Attempt {
   const AttemptSlots<H>& slots() const { return slots_; }
 
  private:
-  // --- My contribution
+  // --- This rank's contribution
 
   void contribute() {
     slots_.close();
@@ -122,10 +123,10 @@ class Attempt {
     s.owner.store(slots_.owner(), std::memory_order_release);
   }
 
-  // --- The others' contributions
+  // --- The other members' contributions
 
-  // REQUIRES see(i) complete. Small operands are copied to `local`; large ones are read where they
-  // are, or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
+  // REQUIRES see(i) complete. Small operands are copied to `local`; large ones are read in place,
+  // or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
     host_.step(Step::kCollect);
     Slot& slot = *slots_.of(i);
@@ -159,7 +160,7 @@ class Attempt {
     return true;
   }
 
-  // --- Flat: everybody, or the leader, reads everybody
+  // --- Flat: every member, or only the leader, reads all contributions
 
   AttemptState reduce_flat() {
     const std::size_t bytes = spec_.input_bytes;
@@ -176,14 +177,14 @@ class Attempt {
       if (right_ != nullptr) {
         op.combine(op, left, right_, out_, count);
         right_ = out_;
-      } else if (left == spec_.scratch) {  // the next operand goes there
+      } else if (left == spec_.scratch) {  // scratch is needed for the next operand
         copy_payload(out_, left, bytes);
         right_ = out_;
       } else {
         right_ = left;
       }
     }
-    // Staged operands were read in place: the result stands only if none of them has changed.
+    // Staged operands were read in place: the result is valid only if none of them has changed.
     return bytes <= kSlotBytes || all_valid(bytes) ? AttemptState::kComplete
                                                    : AttemptState::kBroken;
   }
@@ -230,7 +231,7 @@ class Attempt {
     slots_.reset(&Slot::reduced);
     slots_.show();
   }
-  // Of chunk k's staging buffer, in a slot.
+  // The slot word that names chunk k's staging buffer.
   static constexpr unsigned kStagingWord = 1;
   static constexpr unsigned staging_word(std::uint32_t k) { return kStagingWord + k % 2; }
 
@@ -247,14 +248,14 @@ class Attempt {
 
   std::byte* result() const { return host_.base() + extent_; }
 
-  // --- Sliced reduction. In round k chunk k is staged, my slice of chunk k-1 reduced, and the
-  // others' slices of chunk k-2, which is whole then, copied out.
+  // --- Sliced reduction. Round k stages chunk k, reduces this rank's slice of chunk k-1, and
+  // copies the other slices of chunk k-2, which is complete then, to the program.
 
   AttemptState reduce_sliced() {
     for (; chunk_ < plan_.chunks + 2; ++chunk_, stage_ = 0) {
       const std::uint32_t k = chunk_;
       const bool reduces = k >= 1 && k - 1 < plan_.chunks;
-      // Everybody has reduced chunk k-2: it can be read, and its staging filled again.
+      // All members have reduced chunk k-2: it can be read, and its staging filled again.
       if (stage_ == 0) {
         if (k >= 2) {
           if (const AttemptState s = slots_.all_reached(&Slot::reduced, k - 1);
@@ -265,8 +266,8 @@ class Attempt {
         }
         stage_ = 1;
       }
-      // Everybody has entered this operation before the second buffer is filled: it may hold what
-      // they read in the one before.
+      // The second buffer is filled only when all members have entered this operation: they may
+      // still have been reading the previous operation's data in it.
       if (reduces) {
         if (const AttemptState s = slots_.all_reached(&Slot::staged, k);
             s != AttemptState::kComplete) {
@@ -282,7 +283,7 @@ class Attempt {
     return AttemptState::kComplete;
   }
 
-  // The others' slices; mine lies there since it was reduced.
+  // Copies the other members' slices; this rank's own lies there since it was reduced.
   void copy_slices(std::uint32_t k) {
     if (spec_.early == nullptr) return;
     const std::size_t at = plan_.chunk_begin(k);
@@ -293,7 +294,7 @@ class Attempt {
               past);
   }
 
-  // Copies what others will reduce of chunk k.
+  // Stages the part of chunk k that other members will reduce.
   void stage(std::uint32_t k) {
     const std::byte* chunk = static_cast<const std::byte*>(spec_.input) + plan_.chunk_begin(k);
     const ChunkPlan::Slice own = plan_.slice(k, m_.rank);
@@ -332,8 +333,8 @@ class Attempt {
                                                          : AttemptState::kBroken;
   }
 
-  // Block by block, into the extent and to the program. past_cache: the extent's stores. REQUIRES
-  // `early` then.
+  // Reduces block by block, into the extent and to the program. past_cache: the stores to the
+  // extent bypass the cache, which REQUIRES `early`.
   bool reduce_blocks(std::uint32_t k, ChunkPlan::Slice own, std::byte* out, bool past_cache) {
     const std::size_t element = spec_.reduction->element_bytes;
     const std::size_t block = std::max(kFoldBytes / element, std::size_t{1}) * element;
@@ -383,7 +384,7 @@ class Attempt {
     return true;
   }
 
-  // Whether everything read of the members' chunk k belonged to this attempt.
+  // Returns whether everything that was read of the members' chunk k belonged to this attempt.
   bool chunk_valid(std::uint32_t k, Rule rule) {
     host_.step(Step::kValidate);
     if (breaks(host_, rule)) return true;
@@ -412,13 +413,13 @@ class Attempt {
     return copy_others();
   }
 
-  // An empty block is a chunk of nothing: its member has come.
+  // An empty block counts as one empty chunk, which shows that its member has entered.
   std::uint32_t chunks_of(std::uint32_t i) const {
     const std::size_t bytes = block_begin(i + 1) - block_begin(i);
     return static_cast<std::uint32_t>(
         std::max((bytes + kGatherChunkBytes - 1) / kGatherChunkBytes, std::size_t{1}));
   }
-  // Bytes [begin, end) of the result that are chunk k of member i's block.
+  // Bytes [begin, end) of the result, for chunk k of member i's block.
   struct Part {
     std::size_t begin, end;
   };
@@ -441,7 +442,8 @@ class Attempt {
     return true;
   }
 
-  // kComplete: all have written all, and it is copied. The first chunks of all, then the second.
+  // Copies the first chunks of all members, then the second, and so on. kComplete: all members have
+  // written all chunks, and all are copied.
   AttemptState copy_others() {
     for (; copied_ < most_chunks_; ++copied_, member_ = 0) {
       for (; member_ < m_.size; ++member_) {
@@ -464,15 +466,15 @@ class Attempt {
   AttemptSlots<H> slots_;
   journal::PeerView& peers_;
   std::uint32_t leader_ = 0;
-  std::uint32_t next_ = 0;       // flat: member that comes next; counts down in a reduction
-  const void* right_ = nullptr;  // flat reduction: what is folded so far
+  std::uint32_t next_ = 0;       // flat: the next member; counts down in a reduction
+  const void* right_ = nullptr;  // flat reduction: the partial result
   std::byte* out_ = nullptr;
   Offset staging_[2] = {};
   Offset extent_ = 0;
   ChunkPlan plan_ = {};
-  std::uint32_t chunk_ = 0;  // sliced: round
+  std::uint32_t chunk_ = 0;  // sliced: the round
   std::uint32_t stage_ = 0;
-  std::uint32_t most_chunks_ = 0;  // sliced gather: of a member
+  std::uint32_t most_chunks_ = 0;  // sliced gather: of the member with most chunks
   std::uint32_t copied_ = 0;       // chunks of all that are copied, and members of the next one
   std::uint32_t member_ = 0;
   alignas(16) std::byte local_[2][kSlotBytes];

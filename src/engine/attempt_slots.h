@@ -1,4 +1,4 @@
-// What the members show each other of one attempt: their slots, and how far each has come.
+// The per-attempt slots that members share (seqlocks), and each member's progress counters.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ enum class AttemptState : std::uint8_t {
   kNoMemory,
 };
 
-// Of a large contribution, by member: how much is staged (or, in a gather, written), and reduced.
+// Progress of a large contribution, by member: chunks staged (or, in a gather, written) or reduced.
 using Counter = std::atomic<std::uint64_t> Slot::*;
 
 template <Host H>
@@ -43,14 +43,14 @@ class AttemptSlots {
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   std::uint32_t generation() const { return static_cast<std::uint32_t>(tag_ >> 16 & 0xffff); }
   std::uint64_t owner() const { return owner_; }
-  // After kMismatch.
+  // Valid after kMismatch.
   std::uint32_t disagreeing() const { return disagreeing_; }
   std::uint32_t disagreeing_call() const { return disagreeing_call_; }
-  // A member whose call was unproven (see Record); kNobody: there was none.
+  // A member that made an unproven call (see Record); kNobody: there was none.
   std::uint32_t unproven() const { return unproven_; }
   std::uint32_t unproven_call() const { return unproven_call_; }
 
-  // --- Mine. Its contents change between close() and show().
+  // --- This rank's own slot. Written only between close() and show().
 
   Slot& mine() { return m_.mine->slot[sequence_ % kSlots]; }
 
@@ -68,7 +68,7 @@ class AttemptSlots {
     if (!breaks(host_, Rule::kRingAfterSlot)) ring_sleepers(host_, m_.world, m_.size);
   }
 
-  // Of a slot that is closed.
+  // REQUIRES that the slot is closed.
   void reset(Counter counter) { (mine().*counter).store(counted(0), std::memory_order_release); }
   void publish(Counter counter, std::uint32_t count, Step step) {
     host_.step(step);
@@ -76,11 +76,11 @@ class AttemptSlots {
     if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
   }
 
-  // --- The others'
+  // --- The other members' slots
 
   Slot* of(std::uint32_t i) { return peers_.slot(m_, i, sequence_); }
 
-  // kComplete: member i's slot is there, and for the same operation.
+  // kComplete: member i has shown its slot, for the same operation.
   AttemptState see(std::uint32_t i) {
     host_.step(Step::kCollect);
     Slot* s = of(i);
@@ -105,16 +105,16 @@ class AttemptSlots {
     return AttemptState::kMismatch;
   }
 
-  // Whether the slot that see(i) saw is still there.
+  // Returns whether the slot still contains what see(i) saw.
   bool holds(std::uint32_t i) { return of(i)->tag.load(std::memory_order_acquire) == tag_; }
 
-  // The staging buffer that a word of member i's slot names; null: the slot has changed, and a word
-  // that was torn by the next operation may lead anywhere.
+  // Returns the staging buffer that a word of member i's slot names; null: the slot has changed,
+  // and the word may be torn and lead anywhere.
   StagingBuffer* staging(std::uint32_t i, unsigned word) {
     const Offset at = of(i)->word[word].load(std::memory_order_acquire);
     return holds(i) ? &peers_.staging(at) : nullptr;
   }
-  // Whether it is still that, with bytes of this attempt.
+  // Returns whether the word still names that buffer, with bytes of this attempt.
   bool staging_holds(std::uint32_t i, unsigned word) {
     const StagingBuffer* s = staging(i, word);
     return s != nullptr && s->owner.load(std::memory_order_acquire) == owner_;
@@ -128,7 +128,7 @@ class AttemptSlots {
     return mine && static_cast<std::uint32_t>(word) >= count ? AttemptState::kComplete
                                                              : AttemptState::kPending;
   }
-  // kComplete: that of every other member has.
+  // kComplete: the counters of all other members have reached `count`.
   AttemptState all_reached(Counter counter, std::uint32_t count) {
     for (; seen_ < m_.size; ++seen_) {
       if (seen_ == m_.rank) continue;
@@ -146,7 +146,7 @@ class AttemptSlots {
     const journal::CallEntry* own = peers_.call(m_.world[m_.rank], call_ & journal::kCallIndex);
     return theirs != nullptr && own != nullptr && theirs->hash == own->hash;
   }
-  // Together with what tells it from another attempt's.
+  // Combines a count with half of the owner, which distinguishes it from another attempt's.
   std::uint64_t counted(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
 
   H& host_;
@@ -157,7 +157,7 @@ class AttemptSlots {
   std::uint64_t owner_ = 0;
   std::uint32_t chain_ = 0;
   std::uint32_t call_ = 0;
-  std::uint32_t seen_ = 0;  // members that were seen to have come so far
+  std::uint32_t seen_ = 0;  // members seen to have reached the count so far
   std::uint32_t unproven_ = kNobody;
   std::uint32_t unproven_call_ = 0;
   std::uint32_t disagreeing_ = 0;

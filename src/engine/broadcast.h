@@ -23,9 +23,9 @@ namespace rejoin::engine {
 inline constexpr std::size_t kBroadcastChunkBytes = 32 * 1024;
 inline constexpr std::size_t kPipelinedBytes = 64 * 1024;  // from here on chunks pay
 
-// How many operations a sender of so many bytes in each may be ahead of its slowest receiver. One
-// that ran on and on would fill the journal, with bytes that have left the caches when the
-// receivers come to them. wraps: with a full journal, records are in rings.
+// How many operations a sender of this many bytes in each may be ahead of its slowest receiver. An
+// unlimited sender would fill the journal, with bytes that have left the caches before the
+// receivers read them. wraps: with a full journal, records are in rings.
 template <Host H>
 std::uint64_t operations_ahead(const H& host, std::size_t bytes, bool wraps) {
   const std::uint64_t by_bytes = 2 + host.ahead_bytes() / std::max(bytes, kLine);
@@ -38,13 +38,13 @@ constexpr Tag hint_tag(std::uint64_t sequence, std::uint32_t incarnation) {
 constexpr bool is_hint(Tag tag, std::uint64_t sequence) {
   return tag >> 32 == (sequence & 0xffffffffu) && (tag & 0xffff) == (hint_tag(0, 0) & 0xffff);
 }
-// Chunk count, together with what tells it from a former incarnation's.
+// Combines a chunk count with half of the owner, which distinguishes former incarnations.
 constexpr std::uint64_t chunks_done(std::uint64_t context, Tag tag, std::uint32_t chunks) {
   return owner_of(context, tag) >> 32 << 32 | chunks;
 }
 
-// Root. Copies `bytes` of `input` into `extent`, which was reserved in my payload, and shows chunk
-// by chunk how far it is. False: no memory.
+// Called by the root. Copies `bytes` of `input` into `extent`, which was reserved in its payload,
+// and publishes its progress chunk by chunk. False: no memory.
 template <Host H>
 bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t incarnation,
                     const void* input, std::size_t bytes, Offset extent) {
@@ -70,8 +70,8 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
   return true;
 }
 
-// The others: copies what the root has published so far to `to`, and no more once the record is
-// there, but for what is left of the extent that the record names.
+// Used by receivers: copies the published chunks to `to` before the record exists, and afterwards
+// only the rest of the extent that the record names.
 class ChunkCopier {
  public:
   ChunkCopier(std::byte* to, std::size_t bytes) : to_(to), bytes_(bytes) {}
@@ -90,7 +90,7 @@ class ChunkCopier {
     }
     const std::uint64_t word = slot->reduced.load(std::memory_order_acquire);
     if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32) {
-      tag_ = 0;  // of another incarnation, or of a later operation
+      tag_ = 0;  // another incarnation's, or a later operation's
       copied_ = 0;
       return;
     }
@@ -99,7 +99,7 @@ class ChunkCopier {
     copy_to(peers, std::min(published, bytes_));
   }
 
-  // The record leads to `extent`, which is whole. Whether all of it lies at `to` now.
+  // The record names `extent`, which is complete. Returns whether all of it lies at `to` now.
   template <Host H>
   bool finish(H& host, const journal::PeerView& peers, Offset extent) {
     if (tag_ == 0 || copied_ == 0) return false;

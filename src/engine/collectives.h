@@ -1,11 +1,11 @@
 // Collectives whose members get different bytes, as messages. Each is an object that advances; its
-// loop indices are its members. A Port has
+// loop indices are data members. A Port has
 //
-//     size(), me()                                   members, and which I am
+//     size(), me()                                   members, and this rank's number
 //     Progress send(peer, data, bytes)               pending only while the journal is full
 //     Progress receive(peer, max_bytes, &data, &bytes)
 //
-// Buffers are contiguous bytes, and stay as they are until the collective is done. All of them end
+// Buffers are contiguous bytes, and must not change until the collective is done. A collective ends
 // with kFailed as soon as a receive does.
 //     n  members    S  bytes of a block
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace rejoin::engine {
 
-// What a Place returns has these members. `put` may do something else than copy.
+// What a Place returns has these members. `put` need not be a plain copy.
 struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
@@ -39,7 +39,7 @@ constexpr std::size_t piece_bytes(std::size_t element_bytes) {
 }
 
 // Root receives block i from member i, into place(i). 1 step, (n-1) S bytes to the root.
-// own: what the root contributes; null: it lies in place already.
+// own: the root's contribution; null: it lies in place already.
 template <class Place>
 class Gather {
  public:
@@ -71,7 +71,7 @@ class Gather {
 };
 
 // Root sends block i, at place(i), to member i. 1 step, (n-1) S bytes from the root.
-// own: where a member's block goes, a Block; of null at the root: it stays where it is.
+// own: where a member's block goes, a Block; null at the root: its block stays in place.
 template <class Own, class Place>
 class Scatter {
  public:
@@ -109,7 +109,7 @@ class Scatter {
 };
 
 // Member i's block out(j) goes to member j's in(i). n-1 messages each, sent before anything is
-// received, so `out` may lie in the same memory as `in`.
+// received, so `out` and `in` may share memory.
 template <class Out, class In>
 class Alltoall {
  public:
@@ -148,10 +148,10 @@ class Alltoall {
   std::uint32_t received_ = 0;
 };
 
-// Message k goes to targets[k], and what comes from sources[k] is put into place k: among those of
-// the same two members, the i-th that is sent is the i-th that is received. A member may be its own
-// target as often as it is its own source. out(k): what is sent, until it is called again. in:
-// room(k) bytes, and put(k, data, bytes). Whoever cannot send receives meanwhile.
+// Message k goes to targets[k], and the message from sources[k] is put into place k: between the
+// same two members, the i-th that is sent is the i-th that is received. A member may be its own
+// target as often as it is its own source. out(k): what is sent, valid until out() is called again.
+// in: room(k) bytes, and put(k, data, bytes). A member that cannot send receives meanwhile.
 template <class Out, class In>
 class Exchange {
  public:
@@ -189,12 +189,13 @@ class Exchange {
   In in_;
   std::size_t sent_ = 0;
   std::size_t received_ = 0;
-  std::size_t own_ = 0;  // of `targets`, the next that may be mine
+  std::size_t own_ = 0;  // index in `targets` of the next message to itself
 };
 
-// Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)).
-// In pieces, so that the root reduces one while the members store the next. `result`: `bytes` at
-// the root; unused elsewhere. copy: if result overlaps input, piece_bytes() of other memory.
+// Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)). The
+// vector is cut into pieces, so that the root reduces one while the members store the next.
+// `result`: `bytes` at the root; unused elsewhere. copy: if result overlaps input, piece_bytes() of
+// other memory.
 class Reduce {
  public:
   Reduce(std::uint32_t root, const void* input, std::size_t bytes, const Reduction& op,
@@ -274,7 +275,7 @@ class Scan {
         inclusive_(inclusive),
         piece_(piece_bytes(op.element_bytes)) {}
 
-  // Of `copy` and `inclusive`.
+  // Bytes of `copy` and of `inclusive`.
   static std::size_t memory_bytes(std::size_t, const Reduction& op) {
     return piece_bytes(op.element_bytes);
   }
@@ -326,9 +327,9 @@ class Scan {
   unsigned step_ = 0;
 };
 
-// The same by other messages: each member sends its contribution to all behind it, before it
-// receives anything, and folds what those before it have sent, in the same order. n-1 messages of
-// the whole vector. `result` may be `input`. left, right: the bytes of a vector each.
+// The same with other messages: each member sends its contribution to all members after it, before
+// it receives anything, and folds the contributions of those before it, in the same order. n-1
+// messages of the whole vector. `result` may be `input`. left, right: the bytes of a vector each.
 class ScanAtOnce {
  public:
   ScanAtOnce(const void* input, std::size_t bytes, const Reduction& op, void* result,
@@ -365,7 +366,7 @@ class ScanAtOnce {
   }
 
  private:
-  // left_ := what is folded so far, op the contribution of `member`.
+  // left_ := left_ op the contribution of `member`.
   void fold(std::uint32_t member, const std::byte* contribution, std::size_t bytes) {
     copy_payload(right_, contribution, bytes);
     if (member > 0) op_.combine(op_, left_, right_, right_, bytes / op_.element_bytes);

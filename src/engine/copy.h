@@ -8,8 +8,8 @@
 
 namespace rejoin::engine {
 
-// Vectors from here on do not stay in the cache until the program reads them: their copies go past
-// it, which saves reading every destination line first.
+// Vectors of at least this size do not stay in the cache until the program reads them: their copies
+// bypass it, which saves reading every destination line first.
 inline constexpr std::size_t kStreamingBytes = 4 << 20;
 
 inline bool streams(std::size_t total) { return total >= kStreamingBytes; }

@@ -88,7 +88,7 @@ using ComplexFloat128 = __complex__ __float128;
   REJOIN_KERNEL(REJOIN_CLONES, band_##T, T, x& y) \
   REJOIN_KERNEL(REJOIN_CLONES, bor_##T, T, x | y) \
   REJOIN_KERNEL(REJOIN_CLONES, bxor_##T, T, x ^ y)
-// Unsigned arithmetic, so that it wraps; the width keeps it from being done in int.
+// Unsigned arithmetic, so that it wraps; the width prevents promotion to int.
 #define REJOIN_INTEGER_ARITHMETIC(T, wide)                                              \
   REJOIN_KERNEL(REJOIN_CLONES, sum_##T, T, static_cast<wide>(x) + static_cast<wide>(y)) \
   REJOIN_KERNEL(REJOIN_CLONES, prod_##T, T, static_cast<wide>(x) * static_cast<wide>(y))
@@ -123,8 +123,8 @@ REJOIN_BITS(Uint16)
 REJOIN_BITS(Uint32)
 REJOIN_BITS(Uint64)
 
-// Writes a value whose representation has gaps: nothing of what lay there before shows through.
-// Bytes, because a compiler takes the assignment of a long double for all of its 16.
+// Writes a value whose representation has gaps, so that no old bytes remain in them. Copies bytes,
+// because a compiler may assign all 16 bytes of a long double.
 constexpr std::size_t kLongDoubleDataBytes = 10;
 
 inline void put(long double* to, long double value) {

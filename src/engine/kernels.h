@@ -8,8 +8,8 @@
 
 namespace rejoin::engine {
 
-// What an element is to an operator; several MPI datatypes share one. Values are part of the
-// journal's format (Signature::type).
+// The kind of element that an operator sees; several MPI datatypes share one. Values are part of
+// the journal's format (Signature::type).
 enum class Element : std::uint8_t {
   kNone,
   kInt8,

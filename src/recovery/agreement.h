@@ -1,5 +1,5 @@
-// Whether members of a communicator do the same: who stands inside another operation, and how a
-// disagreement becomes an error that all of them see.
+// Whether the members of a communicator call the same operations: finds a member that is inside
+// another operation, and turns a disagreement into an error that all members see.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ class Agreement {
     bool found() const { return member != kNobody; }
   };
 
-  // A member that stands inside another operation at this sequence of this context. `waits_for`:
-  // the only one that I wait for, or kNobody: for all; a checkpoint hinders me only there.
+  // Returns a member that is inside another operation at this sequence of this context.
+  // `waits_for`: the only member that the caller waits for, or kNobody for all; another member's
+  // checkpoint counts only if that member is waited for.
   [[gnu::noinline]] Other find(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
                                std::uint32_t waits_for) {
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
@@ -31,22 +32,24 @@ class Agreement {
       const journal::CallEntry* theirs = r_.peers.call(world, p.call);
       if (theirs == nullptr || theirs->hash == signature_hash) continue;
       if (is_checkpoint(*theirs)) {
-        // One that I have made it is about to come out of; in another it waits for me.
+        // The member is about to leave a checkpoint that this rank has made; in another one it
+        // waits for this rank.
         if (p.prepared <= r_.progress.version) continue;
         if (waits_for != kNobody && waits_for != i) continue;
       } else if (p.sequence < sequence || p.prepared > r_.progress.version) {
-        continue;  // it has this operation before it still
+        continue;  // it still has this operation ahead of it
       }
       return {i, p.call};
     }
     return {};
   }
 
-  // A member that waits for me inside an operation in front of which, or of an earlier one, I make
-  // checkpoint `version`. Who waits for receivers that are far behind (a broadcast's root, a
-  // sender) finds that out itself; of messages the receiver alone does here. Or one that has come
-  // out of the operation behind the checkpoint without making it, with an error: it may have looked
-  // first, and wait for nobody any more.
+  // Returns a member that waits for this rank inside an operation in front of which, or of an
+  // earlier one, this rank makes checkpoint `version`. A rank that waits for receivers that are far
+  // behind (a broadcast's root, a sender) finds that out itself; for messages only the receiver is
+  // found here. The other case is a member that has left the operation behind the checkpoint with
+  // an error, without making the checkpoint: it may have looked first, and now waits for no other
+  // rank.
   [[gnu::noinline]] Other find_at_checkpoint(Comm<H>& world, std::uint64_t sequence,
                                              std::uint64_t version) {
     for (std::uint32_t i = 0; i < world.members.size; ++i) {
@@ -66,7 +69,7 @@ class Agreement {
     return {};
   }
 
-  // Records the failure, so that members that come later, and replays, see it too.
+  // Records the failure, so that members that enter later, and replays, see it too.
   [[gnu::noinline]] Status mismatch(Comm<H>& c, std::uint64_t sequence, std::uint32_t call,
                                     std::uint32_t signature_hash, const Other& other) {
     std::uint32_t my_call = call, their_call = other.call;
@@ -90,7 +93,7 @@ class Agreement {
     return call.signature.kind == static_cast<std::uint16_t>(OpKind::kCheckpoint);
   }
 
-  // The call of an operation that member `i` has recorded as failed; else kNobody.
+  // Returns the call of an operation that member `i` has recorded as failed; else kNobody.
   std::uint32_t failed_call(Comm<H>& c, std::uint32_t i, std::uint64_t sequence) {
     if (engine::breaks(r_.host, Rule::kFailureAtCheckpoint)) return kNobody;
     if (r_.peers.tail(c.members, i) <= sequence) return kNobody;
@@ -98,7 +101,7 @@ class Agreement {
     return (call & journal::kRecordFailed) != 0 ? call & ~journal::kRecordFailed : kNobody;
   }
 
-  // Whether member `i`, inside this operation, can come out of it without member `me`.
+  // Returns whether member `i`, inside this operation, has to wait for member `me`.
   static bool waits_for(const journal::CallEntry& call, std::uint32_t i, std::uint32_t me) {
     switch (static_cast<OpKind>(call.signature.kind)) {
       case OpKind::kBarrier:
@@ -149,9 +152,9 @@ class Agreement {
     }
   }
 
-  // A broadcast's root waits for nobody's part in it: two roots are found out only in the next
-  // operation, by `chain`. If the calls themselves agree, names the newest pair before them that
-  // does not.
+  // A broadcast's root does not wait for the other members: two roots are detected only in the next
+  // operation, by `chain`. If the calls themselves agree, this finds the newest earlier pair of
+  // calls that do not.
   bool find_earlier(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
                     std::uint32_t member, std::uint32_t* my_call, std::uint32_t* their_call) {
     constexpr std::uint64_t kFar = 1000;

@@ -42,7 +42,7 @@ struct Attachment {
       : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {}
 };
 
-// Where the agent is, for this process and images of it: the program may change its environment.
+// The agent's address, for this process and its images: the program may change its environment.
 struct {
   char name[sizeof(sockaddr_un::sun_path)];
   char secret[wire::kSecretBytes + 1];
@@ -151,7 +151,7 @@ std::uint64_t size_of(int fd) {
   return bytes;
 }
 
-// Keeps the agent's address. Null: there is no agent.
+// Stores the agent's address. Null: there is no agent.
 const char* find_agent() {
   const char* name = getenv(wire::kEnvSocket);
   const char* secret = getenv(wire::kEnvSecret);
@@ -161,7 +161,7 @@ const char* find_agent() {
   return agent_address.name;
 }
 
-// The segment belongs to the process that is the rank, not to what it forks.
+// The segment belongs to the process that is the rank, not to its forked children.
 void advise(void* base, std::uint64_t bytes) {
   const auto address = reinterpret_cast<long>(base), length = static_cast<long>(bytes);
   journal::system_call(SYS_madvise, address, length, MADV_DONTFORK);
@@ -207,7 +207,7 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   }
 }
 
-// What other launchers tell a process: how many of them there are.
+// Variables in which other launchers tell a process the number of processes.
 constexpr struct {
   const char* variable;
   const char* launcher;
@@ -217,7 +217,7 @@ constexpr struct {
     {"SLURM_STEP_NUM_TASKS", "srun"},
 };
 
-// Ranks that somebody else has started would be as many worlds of one.
+// Ranks that another launcher has started would be as many worlds of one.
 bool is_started_by_another(char* error, std::size_t error_bytes) {
   for (const auto& other : kOtherLaunchers) {
     const char* value = getenv(other.variable);
@@ -291,7 +291,7 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   return false;
 }
 
-// Which MPI the loaded objects want, by the names in their dynamic sections.
+// The MPI library that the loaded objects want, by the names in their dynamic sections.
 struct Wanted {
   bool ours;
   char foreign[64];
@@ -333,7 +333,7 @@ void note_inherited(int fd) {
   inherited[inherited_count++] = {fd, s.st_dev, s.st_ino};
 }
 
-// Before the program has opened anything.
+// Called before the program has opened anything.
 void note_inherited() {
   for (int fd = 0; fd < 3; ++fd) note_inherited(fd);
   const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -376,7 +376,7 @@ __attribute__((constructor)) void attach_early() {
 Rank* attach(char* error, std::size_t error_bytes) {
   if (attachment != nullptr) return &attachment->rank;
   const char* name = find_agent();
-  // Late: more than these may be the program's own by now.
+  // Possibly after load: other descriptors may be the program's own by now.
   for (int fd = 0; fd < 3 && inherited_count <= fd; ++fd) note_inherited(fd);
   const bool ok = name != nullptr ? attach_to_agent(name, error, error_bytes)
                                   : attach_alone(error, error_bytes);

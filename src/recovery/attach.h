@@ -20,34 +20,34 @@ using Rank = BasicRank<engine::ShmHost>;
 // one over a segment of its own. nullptr: `error` says why and what to do. Not thread-safe.
 Rank* attach(char* error, std::size_t error_bytes);
 
-// The same, or nullptr as long as this process is no rank. Cheap; safe at any time.
+// Returns the same, or nullptr while this process is no rank. Cheap; safe at any time.
 Rank* attached_rank();
 
 // --- For images of this process (src/process_image). System calls only.
 
-// Descriptors that came with the process when it was loaded, but for regular files: shared with
-// others from the start.
+// Returns whether the process had this descriptor when it was loaded, and it is no regular file:
+// such descriptors are shared with other processes from the start.
 bool is_inherited(int fd);
 
-// Whether a mapping that begins there is the journal's, or memory of the shim itself.
+// Returns whether a mapping that begins there is the journal's, or memory of the shim itself.
 bool is_shims(const std::byte* address);
 
-// Which of the rank's standard input, output and error this is, as the agent made them; -1: none. A
-// script in between may have put others in their place.
+// Returns which of the rank's standard input, output and error this is, as the agent made them; -1:
+// none. A script in between may have put others in their place.
 int standard_pipe(dev_t device, ino_t file);
-// From now on these are they.
+// Replaces the three files that standard_pipe() compares with.
 void renote_standard_pipes(const int pipes[3]);
 
-// This process's agent is another one from now on; its environment says so, too.
+// Switches this process to another agent; its environment names that one, too.
 void move_to_agent(const char* name, const char* secret);
 
-// A connection of its own to the agent, with its first datagram sent: kImage or kWoken. -1: the
+// Opens a separate connection to the agent and sends its first datagram: kImage or kWoken. -1: the
 // agent is gone.
 int connect_as(wire::MessageType type, std::uint64_t number, std::uint32_t incarnation,
                const char* text = "");
 
-// In a clone that was woken and has asked to be the rank over `socket`: waits until it may, and
-// maps the segment where it was. False: it may not.
+// Called in a clone that was woken and has asked over `socket` to be the rank: waits for the
+// agent's consent, and maps the segment where it was. False: the agent refused.
 bool attach_again(int socket);
 
 }  // namespace rejoin::recovery

@@ -1,5 +1,5 @@
-// What a restarted rank replays out of order, and how an operation that should have been
-// marked is found out. docs/checkpoints.md says the rule; PROTOCOL.md, "Bootstrap", why it holds.
+// What a restarted rank replays out of order, and how an operation that should have been marked is
+// detected. docs/checkpoints.md states the rule; PROTOCOL.md, "Bootstrap", why it holds.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace rejoin::recovery {
 
 // Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of
-// operations that are marked are kept until the job ends, under a key, and given to every
-// incarnation that asks; nobody else takes part then.
+// operations that are marked are stored until the job ends, under a key, and returned to every
+// incarnation that asks; no other member takes part then.
 template <engine::Host H>
 class BootstrapCache {
  public:
@@ -21,11 +21,11 @@ class BootstrapCache {
 
   struct Found {
     Status status = Status::kOk;              // kKey, kRefused: the operation was not entered
-    const journal::Marked* marked = nullptr;  // the outcome of then
+    const journal::Marked* marked = nullptr;  // the recorded outcome
     std::uint64_t keep_as = 0;                // key to keep the outcome under; 0: none
   };
 
-  // The operation `call` of c, which is about to be entered, is marked.
+  // Looks up the marked operation `call` of c, which is about to be entered.
   [[gnu::noinline]] Found find(Comm<H>& c, std::uint32_t call, const Hint& hint, bool by_messages) {
     if (by_messages) return refuse_messages(call);
     std::uint64_t key = hint.key;
@@ -45,7 +45,7 @@ class BootstrapCache {
     for (std::uint64_t i = 0; i < marked.tail(); ++i) {
       const journal::Marked& m = *marked.at(i);
       if (m.key != key) continue;
-      // Ahead of where I am: the operation itself comes, in its turn.
+      // The operation lies ahead in this execution, and is answered in its turn.
       if (m.context != c.members.context || m.sequence >= c.next_sequence) return {};
       check_signature(m, call);
       return {Status::kOk, &m};
@@ -53,10 +53,10 @@ class BootstrapCache {
     return {Status::kOk, nullptr, key};
   }
 
-  // The operation is over: keeps its outcome under its key, for later incarnations.
+  // Stores the outcome of a completed operation under its key, for later incarnations.
   [[gnu::noinline]] Status keep(Comm<H>& c, std::uint64_t key, std::uint64_t sequence,
                                 std::size_t result_bytes) {
-    // A process that begins at an image does not ask for it.
+    // No process that begins at an image asks for it.
     if (r_.goes_back_to() == journal::Return::kImages) return Status::kOk;
     journal::Record record = *c.records.at(sequence);
     if (result_bytes > journal::kInlineBytes) {
@@ -97,23 +97,24 @@ class BootstrapCache {
 
   // --- Operations that are not marked
 
-  // Whether an operation that is about to be executed is unproven: a rank that has begun at a
-  // version calls it from a place that it has called only in its bootstrap phase. Of a program that
-  // marks its set-up none is.
+  // Returns whether an operation that is about to be executed is unproven: a rank that has begun at
+  // a version calls it from a place that it has called only in its bootstrap phase. A program that
+  // marks its set-up makes no unproven calls.
   bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
     if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
       return false;
     if (r_.header->marks_set_up.load(std::memory_order_relaxed) != 0) return false;
     return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
   }
-  // An operation is answered by my record: it must not be one of the bootstrap phase that looks the
-  // same, called from its place.
+  // For an operation that this rank's record answers: stops the job if the record names another
+  // place and the call is unproven. The call may then be one of the bootstrap phase that looks the
+  // same.
   void compare_places(const Comm<H>& c, std::uint32_t call, std::uint32_t recorded) {
     if ((recorded & journal::kCallIndex) == call || !is_unproven(c, call)) return;
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return;
     r_.host.stop(r_.diagnostics.unproven_call(r_.host.rank(), call, r_.host.rank(), recorded));
   }
-  // An operation that no record answered is over. `call`: as in Record.
+  // Called after an operation that no record answered. `call`: as in Record.
   void note_live(std::uint32_t call) {
     if (!r_.progress.load_called || (call & journal::kUnproven) != 0) [[likely]]
       return;
@@ -123,11 +124,11 @@ class BootstrapCache {
                        bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
   }
 
-  // Member `who` (perhaps I) takes part in this operation by an unproven call. It counts if another
-  // member, whose call is not unproven itself, calls from there too: then true. If all members are
-  // known and none does, nobody can say what it is, and the job stops. Else the call stays unproven
-  // until somebody knows all: whoever completes the operation last does.
-  // wants_all: false to decide by those that are known.
+  // Member `who` (perhaps this rank) takes part in this operation by an unproven call. Returns
+  // true, so that the call counts, if another member, with a call that is proven, calls from the
+  // same place. If all members are known and none does, the job stops. Else the call stays unproven
+  // until the member that completes the operation last, and so knows all calls, decides.
+  // wants_all: false to decide by the members that are known.
   [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
                                std::uint32_t call, bool wants_all = true) {
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
@@ -151,16 +152,17 @@ class BootstrapCache {
     return false;
   }
 
-  // I have completed this operation, with a record. Perhaps I am the last, and somebody's call is
-  // unproven still.
+  // Called when this rank has completed an operation, with a record. It may be the last one, and a
+  // call of another member may still be unproven.
   void prove_others(Comm<H>& c, std::uint64_t sequence) {
     if (r_.header->unproven.load(std::memory_order_relaxed) != 0) [[unlikely]]
       prove_recorded(c, sequence);
   }
 
-  // Members disagree. If there is an unproven call that nobody has made from there, of those who
-  // have come, and somebody from elsewhere, then that is why: whoever made it is one operation off,
-  // and is seen to be before the last has come. The job stops and says what to mark.
+  // Called when members disagree. The reason is an unproven call if no member that has entered that
+  // operation calls it from the same place, and some member calls it from another one: the rank
+  // that made it is one operation off, and the disagreement shows before the last member has
+  // entered. The job stops and says what to mark.
   [[gnu::noinline]] void find_why_members_disagree() {
     if (r_.header->unproven.load(std::memory_order_acquire) == 0) return;
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
@@ -189,8 +191,8 @@ class BootstrapCache {
   }
 
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
-    // A full barrier between my record and my look at the others': of two that complete the
-    // operation at the same time one sees the other's record.
+    // A full barrier between this rank's record and its look at the others': of two members that
+    // complete the operation at the same time one sees the other's record.
     r_.header->unproven.exchange(1, std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
@@ -215,7 +217,7 @@ class BootstrapCache {
     }
   }
 
-  // How member i calls this operation, as far as that is known.
+  // Finds how member i calls this operation. False: not known yet.
   bool call_of(Comm<H>& c, std::uint32_t i, std::uint64_t sequence, std::uint32_t* call) {
     if (r_.peers.tail(c.members, i) > sequence) {
       *call = r_.peers.record(c.members, i, sequence).call;
@@ -230,7 +232,7 @@ class BootstrapCache {
     }
     *call = p.call;
     if (p.context != c.members.context || p.sequence != sequence) return false;
-    // A checkpoint has no sequence of its own: who stands in one is still to come.
+    // A checkpoint has no sequence of its own: a rank that is in one has not entered yet.
     const journal::CallEntry* entry = r_.peers.call(c.members.world[i], p.call);
     return entry != nullptr &&
            entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);

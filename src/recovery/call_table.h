@@ -1,5 +1,5 @@
 // Interns (signature, call site) pairs in the rank's call log, so that a record names its call in
-// four bytes. A new incarnation finds its predecessor's entries and gives out the same indices.
+// four bytes. A new incarnation finds its predecessor's entries and returns the same indices.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class CallTable {
     return r.interned;
   }
 
-  // REQUIRES an index that was given out.
+  // REQUIRES an index that intern() returned.
   const journal::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
 
   // The call site alone, as texts name it (wire/messages.h). False: no memory for it.
@@ -63,7 +63,7 @@ class CallTable {
     return *module != kNone;
   }
 
-  // In which phases the call was made, as kCalled... of journal/layout.h.
+  // The phases in which the call was made, as kCalled... of journal/layout.h.
   std::uint32_t phases(std::uint32_t call) {
     return std::atomic_ref(calls_.at(call)->phases).load(std::memory_order_relaxed);
   }
@@ -73,7 +73,7 @@ class CallTable {
     if ((before & phase) == 0) phases.store(before | phase, std::memory_order_release);
   }
 
-  // Reads the logs' words again, and finds what was added to them meanwhile.
+  // Reads the logs' words again, and adds entries that were appended meanwhile.
   void rebase() {
     const std::uint64_t known = calls_.tail();
     calls_.rebase();

@@ -1,10 +1,9 @@
 // One channel operation: a collective whose members get different bytes. Its steps are messages;
 // each message is accepted by (sender, sequence), never by generation: one that was sent before
-// somebody else's death is still good, and one that is sent again is recognised and dropped.
+// another rank's death is still valid, and one that is sent again is recognised and dropped.
 //
-// What a receiver is given follows from the operation and the order of sending, so it needs no
-// record of a message. The record of the operation itself, published at its end, says that it is
-// over.
+// What a receiver is given follows from the operation and the order of sending, so no record of a
+// message is needed. The record of the operation itself, published at its end, marks it complete.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +40,8 @@ class ChannelOp {
   ChannelOp& operator=(const ChannelOp&) = delete;
 
   // Goes on as far as it can without waiting. body(): advances the algorithm, one of
-  // engine/collectives.h, over this port (or one around it). Not to be called again once it is done
-  // or has failed.
+  // engine/collectives.h, over this port (or a wrapper of it). Not to be called again once it is
+  // done or has failed.
   template <class Body>
   Progress advance(bool thorough, Body&& body) {
     thorough_ = thorough;
@@ -56,7 +55,7 @@ class ChannelOp {
   }
 
   const Outcome& outcome() const { return outcome_; }
-  // What was received last, while it is read.
+  // The message that was received last, while it is being read.
   const Arrived* held() const { return held_; }
   Standing standing() const { return {c_.members.context, e_.sequence, e_.call}; }
 
@@ -101,7 +100,7 @@ class ChannelOp {
                    std::size_t* bytes) {
     const std::uint32_t from = c_.members.world[peer], me = r_.host.rank();
     release();
-    // Who has a record of this operation has sent all that it sends: so the record is read first.
+    // A member with a record of this operation has sent all its messages: so read the record first.
     const bool finished = thorough_ && r_.peers.tail(c_.members, peer) > e_.sequence;
     Arrived* a = r_.mail.take(c_, from, e_.sequence);
     for (bool more = true; a == nullptr && more;) {
@@ -134,9 +133,9 @@ class ChannelOp {
   }
 
  private:
-  // Whether a member that is sent so much is not far behind. By operations, not by messages: those
-  // between two calls may lie there for any time. If it is, it has to come twice as near, so that
-  // nobody looks at its position for each operation from there on.
+  // Whether a member is near enough to be sent this many bytes. The distance counts operations, not
+  // messages, because messages may lie there for any time between two calls. A member that was too
+  // far has to halve the distance, so that its position is not read for every operation afterwards.
   bool is_near(std::uint32_t peer, std::size_t bytes) {
     const bool wraps = r_.journal.region().recycling();
     if (nonblocking_ && !wraps) return true;
@@ -146,7 +145,7 @@ class ChannelOp {
            r_.peers.tail(c_.members, peer) + (distance + 1) / 2 > e_.sequence;
   }
 
-  // The message that was received last is read.
+  // The message that was received last has been read.
   void release() {
     if (held_ != nullptr) r_.mail.consume(held_);
     held_ = nullptr;
@@ -178,8 +177,8 @@ class ChannelOp {
     return Progress::kFailed;
   }
 
-  // What a former incarnation has sent in this operation, before it was told of the disagreement,
-  // is not sent again.
+  // Messages that a former incarnation has sent in this operation, before it was told of the
+  // disagreement, are not sent again.
   void pass_over_sent() {
     if (engine::breaks(r_.host, Rule::kMismatchNotRepeated)) return;
     for (std::uint32_t i = 0; i < c_.members.size; ++i) {
@@ -215,7 +214,7 @@ class ChannelOp {
     return outcome_.status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }
 
-  // With a full journal records wrap: a member may look for mine of an operation before.
+  // With a full journal records wrap: a member may still look for an earlier record of this rank.
   bool readers_are_near() { return r_.comms.all_within(c_, e_.sequence, journal::kReadersWithin); }
 
   Operations<H>& ops_;

@@ -6,7 +6,7 @@
 
 namespace rejoin::recovery {
 
-// What rank 0 has measured since it wrote the checkpoint before.
+// What rank 0 has measured since it wrote the previous checkpoint.
 struct LazyInterval {
   std::uint64_t versions = 0;  // from that one to this one; 0: this process has written none
   double duration_s = 0;

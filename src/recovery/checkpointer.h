@@ -1,8 +1,9 @@
 // Checkpoints: commit and load. PROTOCOL.md, "Which recovery points" and "Checkpoints".
 //
-// A checkpoint always counts and meets. What else it does depends on the kind of recovery point
-// that the job has: in a job of versions it is one; in a job of images it is none, and models are
-// copied only of versions that are written to files. Until that is decided, it is made as one.
+// Every checkpoint is counted, and all ranks meet there. What else it does depends on the kind of
+// recovery point that the job has: in a job of versions it is a recovery point; in a job of images
+// it is none, and models are copied only for versions that are written to files. While that is
+// undecided, it is made like a recovery point.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +47,7 @@ class Checkpointer {
       if (again) {
         r_.count_replayed();
         if (m.compared) compare_with_former(v, m);
-        ring_everybody();  // a sender may wait for what I do only behind this checkpoint
+        ring_everybody();  // a sender may wait for what this rank does only behind this checkpoint
       } else {
         if (!r_.progress.live && r_.header->ranks > 1) r_.went_live();
         r_.before_anything_new(interned.call);
@@ -61,7 +62,7 @@ class Checkpointer {
     return s;
   }
 
-  // A lazy checkpoint that is not written is a number, and a moment for an image.
+  // A lazy checkpoint that is not written: only counts, and is an occasion for an image.
   void pass(Comm<H>& world, const Call& call) {
     r_.heed_at_checkpoint();
     ++r_.progress.ordinal;
@@ -74,10 +75,10 @@ class Checkpointer {
     r_.leave(Status::kOk);
   }
 
-  // Where to go on. Once, before the first checkpoint; never waits, and decides nothing. Fails with
-  // kRefused. In a job of versions: at the newest committed one, else at what the job was resumed
-  // from. In any other job the answer is the latter in every incarnation, so that all of them do
-  // the same from main on.
+  // Finds the version to continue from. Called once, before the first checkpoint; never waits, and
+  // decides nothing. Fails with kRefused. A job of versions continues at the newest committed one,
+  // else at the one that the job was resumed from. Any other job answers with the latter in every
+  // incarnation, so that all incarnations do the same from main on.
   Status load(Loaded* loaded) {
     *loaded = {};
     if (r_.progress.load_called || r_.progress.version != 0) {
@@ -99,15 +100,15 @@ class Checkpointer {
     return Status::kOk;
   }
 
-  // A communicator that was made just now by this incarnation.
+  // Called for a communicator that this incarnation has just made.
   void adopt(Comm<H>& c) {
     c.late = c.members.size > 1 && r_.past_first_checkpoint();
     if (restored_ != nullptr) restore(c);
   }
 
-  // Whether version v is written: all ranks meet there if it is lazy, and a job of images keeps its
-  // models if there are files to write them to. Rank 0 has said so with the newest written one; the
-  // first of the job always is.
+  // Returns whether version v is written: all ranks meet there if it is lazy, and a job of images
+  // stores its models if they are written to files. Rank 0 announces it with the newest written
+  // version; the first version of the job is always written.
   bool is_written(std::uint64_t v) const {
     if (v == r_.header->first_version + 1) return true;
     const auto& word = journal::control_of(r_.host.base(), 0)->written_versions;
@@ -117,11 +118,11 @@ class Checkpointer {
   }
   // Whether the models of a version that is written are copied.
   bool keeps_models() const { return keeps_models(r_.goes_back_to()); }
-  // How long copying the models of the newest version took that was kept, in ns of the host's
+  // How long it took to copy the models of the newest version that was stored, in ns of the host's
   // clock.
   std::uint64_t copy_ns() const { return copy_ns_; }
 
-  // Bytes of the observation log that I never go back behind.
+  // Bytes of the observation log behind which this rank never goes back.
   std::uint64_t observations_mark() const {
     return journal::read_mark(r_.host, r_.host.rank(),
                               [](const journal::Marks& v) { return v.observations; });
@@ -142,8 +143,8 @@ class Checkpointer {
     return r_.header->writes_versions != 0 && r_.progress.load_called;
   }
 
-  // A job of versions refuses a checkpoint at which no process could begin. Elsewhere nothing is
-  // refused: an incarnation that begins at main has to be answered as its predecessors were.
+  // A job of versions refuses a checkpoint at which no process could begin. No other job refuses
+  // one: an incarnation that begins at main must get the same answers as its predecessors.
   Status may_checkpoint(std::uint64_t v) {
     if (r_.goes_back_to() != journal::Return::kVersions) return Status::kOk;
     const auto number = static_cast<unsigned long long>(v);
@@ -196,7 +197,7 @@ class Checkpointer {
     return r_.journal.region().payload_bytes() - payload_at_load_;
   }
 
-  // Everything of mine that version v needs lies in the segment before this returns.
+  // Ensures that everything of this rank that version v needs lies in the segment.
   void prepare(std::uint64_t v, const Models& m) {
     if (m.compared) put_hash(v, m);
     // Read once: the agent may decide at any moment.
@@ -212,7 +213,7 @@ class Checkpointer {
     for (std::uint32_t r = 0; r < r_.header->ranks; ++r) engine::ring_sleepers(r_.host, &r, 1);
   }
 
-  // Rank 0, before it prepares v: whoever comes out of v finds what it said with it.
+  // Called by rank 0 before it prepares v: a rank that leaves v finds what was announced with it.
   void say_what_is_written(std::uint64_t v, std::uint64_t next, journal::Return job, bool kept) {
     journal::WrittenVersions written = {static_cast<std::uint32_t>(v),
                                         static_cast<std::uint32_t>(next != 0 ? next : v + 1)};
@@ -246,10 +247,10 @@ class Checkpointer {
     slot.marks.number.store(v, std::memory_order_release);
   }
 
-  // The oldest slot that nobody needs. In a job of versions: what a rank has loaded lasts until its
-  // second checkpoint, and a mark that somebody is reading stays whole. In a job of images the
-  // agent's writer is the only reader. But first of all what a former incarnation has left of this
-  // very version.
+  // Returns the oldest slot that no rank needs. In a job of versions, what a rank has loaded is
+  // needed until its second checkpoint, and a mark that another rank is reading must not change. In
+  // a job of images the agent's writer is the only reader. A slot that a former incarnation has
+  // used for this very version is preferred.
   journal::Version& free_version(std::uint64_t v) {
     journal::Version* slot = nullptr;
     const bool of_images = r_.goes_back_to() == journal::Return::kImages;
@@ -282,7 +283,7 @@ class Checkpointer {
   Status await_commit(Comm<H>& world, std::uint32_t call, std::uint64_t v) {
     typename Agreement<H>::Other other;
     engine::wait_until(r_.host, [&](bool thorough) {
-      // Somebody may wait for what I have entered, in front of this checkpoint.
+      // A member may wait for an operation that this rank has entered before this checkpoint.
       r_.advance_outstanding(thorough);
       r_.host.step(Step::kLook);
       if (r_.peers.committed() >= v) return true;
@@ -297,12 +298,12 @@ class Checkpointer {
     return Status::kMismatch;
   }
 
-  // Version v is committed. again: a former incarnation has prepared it.
+  // Completes the committed version v. again: a former incarnation has prepared it.
   void complete(std::uint64_t v, bool again, bool compared) {
     if (compared) compare_globals(v);
     r_.progress.version = v;
     r_.progress.catching_up = r_.progress.catching_up && again;
-    // Before anything else: the next incarnation has to know what it may go back to.
+    // First of all, because the next incarnation must know what it may go back to.
     const journal::Return decided = decide(v);
     if (v == r_.header->first_version + 1) tell_decision(v, decided);
     const bool point =
@@ -318,10 +319,10 @@ class Checkpointer {
     if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(decided);
   }
 
-  // The first checkpoint of the job decides, if no image was kept before. Every rank has said in
-  // its slot whether images of it are possible, and everybody computes the same from that. Versions
-  // are chosen only where some rank cannot have images and a process of each can begin at this
-  // version; images never go wrong, because a rank that has none goes back to main.
+  // The first checkpoint of the job decides, if no image was kept before. The slot of each rank
+  // says whether images of it are possible, so all ranks compute the same decision. Versions are
+  // chosen only if some rank cannot have images and a process of each rank can begin at this
+  // version; images are always safe, because a rank that has none goes back to main.
   journal::Return decide(std::uint64_t v) {
     using journal::Return;
     auto& word = r_.header->goes_back_to;
@@ -329,7 +330,8 @@ class Checkpointer {
     if (now != Return::kUndecided) return now;
     std::uint32_t without_image = kNobody, without_version = kNobody;
     for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
-      // It is there still: who makes the next one has decided, and waits for me there.
+      // The slot still exists: a rank that makes the next version has decided, and waits for this
+      // one.
       const journal::Version* slot = r_.peers.version(r, v);
       engine::check(r_.host, slot != nullptr,
                     "a first checkpoint has gone before it was over: this is a defect of Rejoin");
@@ -348,9 +350,10 @@ class Checkpointer {
     return now;
   }
 
-  // By the first rank of which no image is possible, behind the first checkpoint of the job.
+  // Reports the decision, from the first rank of which no image is possible, behind the first
+  // checkpoint of the job.
   void tell_decision(std::uint64_t v, journal::Return decided) {
-    // By a former incarnation.
+    // A former incarnation has reported it.
     if (r_.header->decision_told.load(std::memory_order_relaxed) != 0) return;
     std::uint32_t without_version = kNobody;
     for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
@@ -380,8 +383,8 @@ class Checkpointer {
     r_.header->decision_told.store(1, std::memory_order_relaxed);
   }
 
-  // A job of versions: what is there so far stays for ever, since every incarnation runs through
-  // its set-up again. Zones begin behind the first checkpoint.
+  // In a job of versions everything allocated so far is never reused, because every incarnation
+  // runs through its set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
     journal::Region<H>& region = r_.journal.region();
     if (region.recycling() || engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;
@@ -448,7 +451,7 @@ class Checkpointer {
     return found;
   }
 
-  // There is nothing to load but what a former job may have left.
+  // Nothing can be loaded but what a former job may have left.
   void begin_bootstrap_phase(Loaded* loaded) {
     payload_at_load_ = r_.journal.region().payload_bytes();
     if (r_.header->first_version == 0) return;
@@ -469,7 +472,7 @@ class Checkpointer {
     r_.progress.restore(r_.host.base(), v.marks);
     r_.loaded_version = r_.progress.version;
     r_.faults.go_on_behind(r_.incarnation, r_.progress.ordinal);
-    // An incarnation that died before it said so must not hold back the marks, again and again.
+    // Otherwise incarnations that die before publishing it would hold back the marks.
     if (r_.control->kept.load(std::memory_order_relaxed) < r_.loaded_version) {
       r_.host.step(Step::kAcknowledge);
       r_.control->kept.store(r_.loaded_version, std::memory_order_release);
@@ -490,8 +493,8 @@ class Checkpointer {
                true};
   }
 
-  // A communicator of a restored rank goes on where the version was made. The slot itself is used
-  // again by later versions: by then, no communicator is made that was there.
+  // A communicator of a restored rank continues where the version was made. Later versions reuse
+  // the slot itself: by then, no communicator is made that was there.
   void restore(Comm<H>& c) {
     const bool current = r_.progress.version == r_.loaded_version;
     const journal::Cursor* then =
@@ -509,7 +512,7 @@ class Checkpointer {
   Rooms<H>& r_;
   PointToPoint<H>& messages_;
   Truncation<H> truncation_;
-  const journal::Version* restored_ = nullptr;  // where this incarnation went on
+  const journal::Version* restored_ = nullptr;  // the version at which this incarnation began
   std::uint64_t payload_at_load_ = 0;
   std::uint64_t copy_ns_ = 0;
 };

@@ -1,4 +1,4 @@
-// The communicators of one incarnation: membership, generation, and where each stands.
+// The communicators of one incarnation: membership, generation, and progress in each.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,12 @@ struct Comm {
   Comm* next = nullptr;  // of my communicators
   Comm* same_bucket = nullptr;
   bool late = false;  // made after the first checkpoint: no version has it
-  // What was last seen of a root's records. While that is ahead, the root's cache line need not be
-  // read again.
+  // The root's tail as last read. While it is ahead, the root's cache line need not be read again.
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
   std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
-  // Point-to-point messages that no receive has matched, receives that no message has, in order;
-  // and messages of collectives. recovery/mail.h's.
+  // Point-to-point messages that no receive has matched, and receives that no message has matched,
+  // in order; and messages of collectives. Used by recovery/mail.h only.
   struct Mail {
     Mail() = default;
     Mail(const Mail&) = delete;
@@ -70,8 +69,8 @@ class Communicators {
 
   Comm<H>* first() { return first_; }
 
-  // nullptr: memory is used up. Local; the same context made again finds its records. permanent:
-  // every incarnation makes it.
+  // Local; making the same context again finds its records. permanent: every incarnation makes it.
+  // nullptr: memory is used up.
   Comm<H>* make(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
                 bool permanent) {
     journal::ContextBlock* block = journal_.make_block(context, members, size, permanent);
@@ -93,7 +92,7 @@ class Communicators {
     return c;
   }
 
-  // Drops the private state; records and position stay for the others. `ordinal`: of the program.
+  // Drops the private state; records and position stay for the others. `ordinal`: the program's.
   void free(Comm<H>* c, std::uint64_t ordinal) {
     c->members.mine->freed.store(ordinal + 1, std::memory_order_release);
     retire(c->members.context);
@@ -108,20 +107,20 @@ class Communicators {
     arena_.destroy(c);
   }
 
-  // Null: I have none of this context.
+  // Null: this rank has no such context.
   Comm<H>* find(std::uint64_t context) const {
     Comm<H>* c = buckets_[bucket(context)];
     while (c != nullptr && c->members.context != context) c = c->same_bucket;
     return c;
   }
 
-  // The generation of c, read again if there was a death since it was read.
+  // Returns the generation of c, read again if there was a death since.
   std::uint32_t generation(Comm<H>& c) {
     if (peers_.epoch() != c.epoch_seen) refresh_generation(c);
     return c.generation;
   }
 
-  // A member that has a record of the operation; kNobody: there is none.
+  // Returns a member that has a record of the operation; kNobody: none has.
   std::uint32_t find_record(Comm<H>& c, std::uint64_t sequence) {
     host_.step(Step::kLook);
     if (engine::breaks(host_, Rule::kLookAtRecords)) return kNobody;
@@ -131,9 +130,10 @@ class Communicators {
     return kNobody;
   }
 
-  // Whether all members have completed the operations that lie so far before this one. Their tails
-  // are read only if that is not known from the last time; and who had to wait goes on when they
-  // are twice as near, so that it need not read them at every operation then.
+  // Returns whether all members have completed every operation at least `distance` before this one.
+  // Their tails are read only if the previous look does not tell; and a caller that had to wait
+  // goes on only when they are twice as near, so that it need not read them at every operation
+  // then.
   bool all_within(Comm<H>& c, std::uint64_t sequence, std::uint64_t distance) {
     if (c.least_tail + distance > sequence) [[likely]]
       return true;
@@ -145,19 +145,19 @@ class Communicators {
     return c.least_tail + (distance + 1) / 2 > sequence;
   }
 
-  // --- Contexts that were freed: until they are past.
+  // --- Contexts that were freed, until they are past
 
   struct Retired {
     std::uint64_t context;
     Retired* next;
   };
-  // Null: a former incarnation, which was further on, has given it back.
+  // Null: a former incarnation, which had come further, has reclaimed it.
   journal::ContextBlock* block_of(const Retired& r) const {
     return journal::find_block(host_.base(), host_.rank(), r.context);
   }
   Retired* retired() { return retired_; }
 
-  // Gives back the blocks of those that nobody goes back to, if not every incarnation makes them.
+  // Reclaims blocks that no rank goes back to, unless every incarnation makes their contexts.
   void reclaim() {
     for (Retired** link = &retired_; *link != nullptr;) {
       Retired* r = *link;

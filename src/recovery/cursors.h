@@ -1,5 +1,5 @@
-// Where a rank is in everything that it shares with others: the low-water marks of a version or of
-// an image. A version keeps them for the rank's next incarnations as well.
+// Stores a rank's progress in everything that it shares with others: the low-water marks of a
+// version or of an image. A version keeps them for the rank's next incarnations as well.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace rejoin::recovery {
 
-// All but the ordinal. REQUIRES that no nonblocking collective is outstanding: each would hold its
-// context's cursor back.
+// Fills all of `slot` but the ordinal. REQUIRES that no nonblocking collective is outstanding: each
+// would hold its context's cursor back.
 template <engine::Host H>
 void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Marks& slot) {
   std::uint64_t contexts = 0;

@@ -12,7 +12,7 @@ namespace rejoin::recovery {
 namespace {
 
 unsigned long long number(std::uint64_t n) { return n; }
-// For "%llu byte%s".
+// The suffix for "%llu byte%s".
 const char* plural(std::uint64_t n) { return n == 1 ? "" : "s"; }
 
 }  // namespace

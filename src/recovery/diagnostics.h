@@ -1,4 +1,4 @@
-// What is said to users about operations. Text only: nothing here decides anything.
+// Texts about operations for users. Nothing here decides anything.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct CallText {
 };
 CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std::uint32_t call);
 
-// Copies `text`, up to `bytes` with its end, with every call site as a reader without debug
-// information can have it: "a.out+0x1a2b", or as the program has named it.
+// Copies `text`, up to `bytes` including its end. Each call site is replaced by what is known
+// without debug information: "a.out+0x1a2b", or the name that the program gave it.
 void copy_with_sites(const journal::PeerView& peers, const char* text, char* to, std::size_t bytes);
 
 // What former incarnations have shown to others and this one has not repeated yet.
@@ -28,11 +28,11 @@ struct Left {
   std::uint32_t to = 0;  // messages: world rank
 };
 
-// Instead of a call: the program asks a question (Test, a probe), or it ends.
+// Values instead of a call: the program asks a question (Test, a probe), or it ends.
 inline constexpr std::uint32_t kQuestion = ~std::uint32_t{0};
 inline constexpr std::uint32_t kEnd = kQuestion - 1;
 
-// The newest failure of a rank, for whoever asks why.
+// The newest failure of a rank.
 class Diagnostics {
  public:
   explicit Diagnostics(const journal::PeerView& peers) : peers_(peers) {}
@@ -44,14 +44,14 @@ class Diagnostics {
     return describe(peers_, world_rank, call);
   }
 
-  // Texts with which a job stops, or that a user is told; valid until the next of them.
+  // Texts with which a job stops, or that a user is shown; valid until the next of them.
   const char* other_operation(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t recorded,
                               std::uint32_t now);
   const char* other_contribution(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
                                  bool stops);
   const char* other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
                             std::uint32_t to, std::uint64_t bytes, std::uint64_t posted_bytes);
-  // `call`: of the operation that is new, or kQuestion, or kEnd.
+  // `call`: the new operation's, or kQuestion, or kEnd.
   const char* other_course(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t call,
                            const Left& left);
   const char* other_receive(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t from,
@@ -66,7 +66,7 @@ class Diagnostics {
                           std::uint64_t first_bytes);
   const char* other_model_again(std::uint64_t version, std::uint32_t rank, bool stops);
 
-  // Errors of an operation; in error() then.
+  // Errors of an operation; error() returns them afterwards.
   void mismatch(bool earlier, std::uint32_t rank, std::uint32_t call, std::uint32_t other,
                 std::uint32_t other_call);
   void mismatch_at_checkpoint(std::uint64_t version, std::uint32_t rank, std::uint32_t call,

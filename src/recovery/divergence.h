@@ -1,4 +1,4 @@
-// How a replay that does not do what its first execution did is reported.
+// How a replay that differs from the first execution is reported.
 #pragma once
 
 #include <cstring>
@@ -17,8 +17,8 @@ class Divergence {
   // Whether the first divergence ends the job (--on-divergence stop).
   bool stops() const { return header_->stop_on_divergence != 0; }
 
-  // Ends the job with `text`. With --on-divergence warn, tells the first text of this process and
-  // returns.
+  // Ends the job with `text`. With --on-divergence warn, sends the first text of this process as a
+  // notice and returns.
   void report(const char* text) {
     if (stops()) host_.stop(text);
     if (!reported_) host_.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));

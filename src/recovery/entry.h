@@ -1,7 +1,6 @@
-// Entering an operation: the one rule of recovery, up to the question whether I have a record.
+// Entering an operation: the one rule of recovery, up to whether this rank has a record.
 //
-//     entering an operation, look for my record of it; else for somebody's record of it; else run
-//     it
+//     entering an operation, look for my record of it; else for another member's; else run it
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@
 
 namespace rejoin::recovery {
 
-// The rooms with what is built on them.
+// The rooms, together with what is built on them.
 template <engine::Host H>
 struct Operations {
   explicit Operations(Rooms<H>& rooms) : r(rooms), agreement(rooms), bootstrap(rooms) {}
 
-  // As Agreement's, unless the reason for the disagreement is another one.
+  // As Agreement's, unless an unproven call is the reason for the disagreement.
   Status mismatch(Comm<H>& c, std::uint64_t sequence, std::uint32_t call,
                   std::uint32_t signature_hash, const typename Agreement<H>::Other& other) {
     bootstrap.find_why_members_disagree();
@@ -35,14 +34,14 @@ struct Entry {
   std::uint32_t call = 0;  // as in Record: with kUnproven if it is
   std::uint32_t signature_hash = 0;
   std::uint32_t chain = 0;                  // with this operation
-  const journal::Record* record = nullptr;  // mine, or of a bootstrap replay; else null
+  const journal::Record* record = nullptr;  // this rank's, or of a bootstrap replay; else null
   std::uint64_t keep_as = 0;                // bootstrap key for the outcome; 0: none
-  Status status = Status::kOk;              // else it was not entered
+  Status status = Status::kOk;              // else the operation was not entered
   bool entered() const { return status == Status::kOk; }
 };
 
-// Members have called different operations, and each was told: the calls that follow are not
-// compared with those before any more.
+// Called when members have called different operations, and each has got the error: the calls that
+// follow are no longer compared with those before.
 template <engine::Host H>
 void unlink_chain(Rooms<H>& r, Comm<H>& c) {
   if (!engine::breaks(r.host, Rule::kMismatchToldOnce)) c.chain = engine::kUnlinked;
@@ -80,8 +79,8 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
         static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
   }
   e.chain = c.chain;
-  // Of what a rank does alone nothing is recorded: an incarnation that has loaded a version repeats
-  // its bootstrap phase, and is further on then than it was.
+  // Operations of a single member are not recorded: an incarnation that has loaded a version
+  // repeats its bootstrap phase at later sequence numbers.
   if (c.members.size > 1 && e.sequence < c.records.tail()) e.record = c.records.at(e.sequence);
   if (e.record != nullptr) {
     if (r.loaded_version != 0) [[unlikely]]
@@ -101,8 +100,8 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
   return e;
 }
 
-// Compares an operation with the record that answers it. kMismatch: so it ended then.
-// *other_contribution: the program brings other bytes now.
+// Compares an operation with the record that answers it. kMismatch: that is the recorded outcome.
+// *other_contribution: the program now contributes other bytes.
 template <engine::Host H>
 [[gnu::noinline]] Status check_replay(Rooms<H>& r, const Entry& e, bool has_contribution,
                                       std::uint32_t fingerprint, bool* other_contribution) {
@@ -124,8 +123,9 @@ template <engine::Host H>
   return Status::kOk;
 }
 
-// Whether a former incarnation has contributed to operation `e`, which has no record of mine: other
-// members may have used that. Then it must be the same. fingerprint: null, not compared.
+// Returns whether a former incarnation has contributed to operation `e`, of which this rank has no
+// record. Other members may have used that contribution, so it must be the same. fingerprint: null:
+// not compared.
 template <engine::Host H>
 [[gnu::noinline]] bool repeats_contribution(Rooms<H>& r, const Comm<H>& c, const Entry& e,
                                             const std::uint32_t* fingerprint) {
@@ -152,7 +152,7 @@ template <engine::Host H>
   return true;
 }
 
-// A message that a former incarnation has posted is sent again: it must be the same.
+// Compares a message that is sent again with the one that a former incarnation has posted.
 template <engine::Host H>
 [[gnu::noinline]] void compare_resent(Rooms<H>& r, const journal::ChannelEntry& posted,
                                       std::uint32_t call, std::uint64_t context, std::uint64_t key,

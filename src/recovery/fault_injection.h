@@ -1,4 +1,4 @@
-// --kill: a rank kills itself where it was asked to.
+// --kill: a rank kills itself at the requested points.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,9 @@ class FaultInjection {
     arm(0);
   }
 
-  // This incarnation goes on behind the operation with this ordinal, from a checkpoint or as the
-  // clone of a snapshot. What was to fire in one that is not done again fires in the next one.
+  // This incarnation begins behind the operation with this ordinal, from a checkpoint or as the
+  // clone of a snapshot. Fault points in operations that are not repeated fire in the next
+  // operation.
   void go_on_behind(std::uint32_t incarnation, std::uint64_t ordinal) {
     incarnation_ = incarnation;
     for (std::uint32_t i = 0; i < header_->faults; ++i) {
@@ -35,7 +36,7 @@ class FaultInjection {
     if (ordinal == next_) [[unlikely]]
       maybe_die(PointKind::kOperation, moment, ordinal);
   }
-  // Of MPI_Init or MPI_Finalize.
+  // A moment of MPI_Init or MPI_Finalize.
   void point(PointKind kind, Moment moment) { maybe_die(kind, moment, 0); }
 
   // Looks for the next operation, behind `ordinal`, in which something may fire.

@@ -1,4 +1,4 @@
-// Hashes that stand in the journal: of contributions and payloads (fingerprints) and of signatures.
+// Hashes in the journal: of contributions and payloads (fingerprints) and of signatures.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@
 
 namespace rejoin::recovery {
 
-// Up to kHashAllBytes every byte counts. Of more, the first and the last kHashAllBytes / 2 do, and
-// between them one cache line in eight (one in sixty-four above 64 KiB): a fingerprint finds
-// programs that are not deterministic, it is no checksum, and it must cost little beside the copy.
+// All bytes are hashed up to kHashAllBytes. Longer data is sampled: the first and the last
+// kHashAllBytes / 2, and between them one cache line in eight (one in sixty-four above 64 KiB). A
+// fingerprint detects programs that are not deterministic; it is no checksum, and must cost little
+// beside the copy.
 inline constexpr std::size_t kHashAllBytes = 512;
 
 inline std::uint64_t hash_line(const unsigned char* p) {

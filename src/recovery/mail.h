@@ -1,10 +1,10 @@
-// Messages that have come to this rank, and which receive is given which. PROTOCOL.md, "Messages".
+// Messages that have come to this rank, and the receives that match them. PROTOCOL.md, "Messages".
 //
-// A message lies in its sender's region until its receiver has passed it for good; to receive it is
-// to copy it out and to move a mark. Which receive a message belongs to follows from the order of
-// sending and the order of posting, and is not recorded; but for receives of any source, whose
-// match is one word of a log, and for those that were cancelled. So a new incarnation posts the
-// same receives and is given the same messages.
+// A message lies in its sender's region until its receiver's mark has passed it; receiving it means
+// copying it out and moving a mark. Matching follows from the order of sending and the order of
+// posting, and is not recorded; the exceptions are receives of any source, each with one word of a
+// log, and cancelled receives. A new incarnation therefore posts the same receives and is given the
+// same messages.
 #pragma once
 
 #include <algorithm>
@@ -25,18 +25,18 @@ struct Arrived {
   journal::ChannelEntry* entry;
   std::uint64_t index;     // in its channel
   std::uint32_t from;      // world rank
-  Arrived* next;           // of a communicator's that no receive has matched: by arrival
-  Arrived *older, *newer;  // of all of one sender's
+  Arrived* next;           // in a communicator's queue of unmatched messages, by arrival
+  Arrived *older, *newer;  // among all of one sender's
 };
 
-// A posted receive. The caller's; stays where it is until it is over.
+// A posted receive. Memory of the caller's; it must not move until the receive is over.
 struct Receive {
   std::uint32_t source = kAnySource;  // world rank
   std::uint64_t tag = kAnyTag;
-  Arrived* message = nullptr;  // that it has matched
-  std::uint64_t number = 0;    // of all receives that this rank has posted
-  std::uint64_t wildcard = 0;  // of those of any source
-  std::uint64_t bound = 0;     // MatchWord: what a former incarnation was given
+  Arrived* message = nullptr;  // the matched message
+  std::uint64_t number = 0;    // among all receives that this rank has posted
+  std::uint64_t wildcard = 0;  // among those of any source
+  std::uint64_t bound = 0;     // MatchWord: the message that a former incarnation was given
   bool cancelled = false;
   bool posted = false;  // it is in its communicator's queue
   Receive* next = nullptr;
@@ -89,8 +89,8 @@ class Mail {
     c.mail.last_posted = &r.next;
   }
 
-  // Looks for what r waits for. thorough: wherever it may come from, and for what others need of
-  // me. No more is taken in than that: a replay finds all messages there at once.
+  // Looks for the message that r waits for. thorough: also if its place has changed, and for
+  // messages of all posted receives. Takes in no more, because a replay finds all messages at once.
   bool advance(const Receive& r, bool thorough) {
     bool more = r.message == nullptr && !r.cancelled;
     for (bool first = thorough; more && r.message == nullptr; first = false) {
@@ -103,13 +103,13 @@ class Mail {
     return r.message != nullptr || r.cancelled;
   }
 
-  // The receive is over, and its message is copied: a later incarnation is given it again.
+  // The receive is over and its message is copied out. A later incarnation is given it again.
   void consume(Receive& r) {
     consume(r.message);
     r.message = nullptr;
   }
 
-  // True: it will never be given a message. False: it has one.
+  // Returns true if r will never be given a message, false if it has one.
   bool cancel(Comm<H>& c, Receive& r) {
     if (r.cancelled) return true;
     for (bool more = true; more && r.message == nullptr;) more = poll_next(r.source, true);
@@ -131,7 +131,7 @@ class Mail {
     return true;
   }
 
-  // The first message that such a receive would be given now; null: none has come. It stays.
+  // Returns the first message that such a receive would be given now, which stays; null: none.
   Arrived* find(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
     for (Arrived* a = c.mail.arrived; a != nullptr; a = a->next) {
       if (fits(source, tag, *a)) return a;
@@ -139,8 +139,8 @@ class Mail {
     return nullptr;
   }
 
-  // The next message of member `from` in operation `sequence` of a collective; null: none has come.
-  // Then release() it.
+  // Returns the next message of member `from` in operation `sequence` of a collective, which the
+  // caller then consumes; null: none has come.
   Arrived* take(Comm<H>& c, std::uint32_t from, std::uint64_t sequence) {
     for (Arrived** link = &c.mail.collective; *link != nullptr; link = &(*link)->next) {
       Arrived* a = *link;
@@ -163,14 +163,14 @@ class Mail {
 
   // --- Looking
 
-  // For reports: what somebody waits for.
+  // For reports: shows what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
     journal::control_of(host_.base(), host_.rank())
         ->waits_for.store(journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
   }
 
-  // For receives that are posted: of what nobody waits for nothing need be taken in.
+  // For posted receives. Without any, no message needs to be taken in.
   void poll_all(bool thorough) {
     if (queued_ == 0) return;
     for (unsigned i = 0; i < kAtOnce; ++i) {
@@ -185,7 +185,7 @@ class Mail {
   }
 
   // Takes in the next message of `from`, or the next of each rank. False: there is none. thorough:
-  // also if the place of the next message has moved.
+  // also if the place of the next message has changed.
   bool poll_next(std::uint32_t from, bool thorough) {
     if (from != kAnySource) return poll_one(from, thorough);
     bool any = false;
@@ -193,7 +193,7 @@ class Mail {
     return any;
   }
 
-  // A communicator that was made just now: messages may have come before it.
+  // Called for a new communicator: messages for it may have come earlier.
   void adopt(Comm<H>& c) {
     for (Arrived** link = &strangers_; *link != nullptr;) {
       Arrived* a = *link;
@@ -211,7 +211,7 @@ class Mail {
   std::uint64_t receives() const { return receives_; }
   std::uint64_t wildcards() const { return wildcards_; }
   std::uint64_t cancellations() const { return cancelled_.tail(); }
-  // Synchronous messages that receives of this execution were given; in all incarnations.
+  // Synchronous messages that receives of this execution, and of all incarnations, were given.
   std::uint64_t synchronous() const { return synchronous_; }
   std::uint64_t shown_synchronous() const {
     return region_.head()->synchronous.load(std::memory_order_relaxed);
@@ -227,7 +227,7 @@ class Mail {
     }
     return n;
   }
-  // Of a version: received[ranks] looked_at[ranks] waiting[].
+  // Writes the mail's part of the marks: received[ranks] looked_at[ranks] waiting[].
   void save(std::uint64_t* to) const {
     const std::uint32_t n = header_->ranks;
     std::uint64_t* waiting = to + 2 * std::size_t{n};
@@ -258,13 +258,13 @@ class Mail {
       deliver(senders_[r], r, peers_.message_place(r, host_.rank(), index, &run), index);
     }
   }
-  // What lies behind a version that I keep.
+  // Truncates what lies behind a version or image that this rank keeps.
   void truncate(const journal::Marks& v) {
     matches_.truncate(v.wildcards);
     cancelled_.truncate(v.cancelled);
   }
 
-  // Reads the logs' words again, and what has been cancelled since.
+  // Reads the logs' words again, and receives that were cancelled meanwhile.
   void rebase() {
     const std::uint64_t known = cancelled_.tail();
     matches_.rebase();
@@ -283,9 +283,9 @@ class Mail {
   static constexpr std::uint64_t kTagBits = ~journal::kSynchronous;
 
   struct Sender {
-    std::uint64_t next;  // message that was not looked at yet
+    std::uint64_t next;  // the first message that was not looked at yet
     journal::ChannelEntry* place;
-    std::uint64_t run;  // so many from there on lie in a row
+    std::uint64_t run;  // how many from there on are contiguous
     Arrived *oldest, *newest;
   };
 
@@ -305,7 +305,7 @@ class Mail {
       s.place = peers_.message_place(from, host_.rank(), s.next, &s.run);
       if (s.place == nullptr) return false;
     }
-    // The page of the next message may have no memory yet: then only the tail is safe to read.
+    // The page of the next message may not be backed yet: then only the tail is safe to read.
     if ((reinterpret_cast<std::uintptr_t>(s.place) & (kPageBytes - 1)) == 0 &&
         peers_.posted(from, host_.rank()) <= s.next) {
       return false;
@@ -373,7 +373,7 @@ class Mail {
     if (r.bound != 0 && !fits(r.source, r.tag, *a)) report_other_receive(*a);
     if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
         !engine::breaks(host_, Rule::kMatchRecorded)) {
-      // Before anything follows from it: the next message of that sender is another receive's.
+      // Before anything follows from it: the next message of that sender goes to another receive.
       host_.step(Step::kMatch);
       r.bound = journal::MatchWord::make(a->from, a->index);
       std::atomic_ref(*matches_.at(r.wildcard)).store(r.bound, std::memory_order_release);
@@ -405,7 +405,7 @@ class Mail {
   }
 
   void post_wildcard(Receive& r) {
-    if (region_.recycling()) {  // nobody will post it again
+    if (region_.recycling()) {  // no incarnation will post it again
       r.wildcard = kUnrecorded;
       return;
     }
@@ -426,7 +426,7 @@ class Mail {
     const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.next;
     std::atomic<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
     if (mine.load(std::memory_order_relaxed) >= all_below)
-      return;  // a former incarnation was there
+      return;  // a former incarnation has shown it
     host_.step(Step::kConsumed);
     mine.store(all_below, std::memory_order_release);
     if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
@@ -434,7 +434,7 @@ class Mail {
     }
   }
 
-  // A posted receive of any source: what it was given since, if it was.
+  // For a posted receive of any source: reads which message it was given meanwhile, if any.
   void bind(Receive& r) {
     if (r.source != kAnySource || r.bound != 0 || r.wildcard == kUnrecorded) return;
     if (engine::breaks(host_, Rule::kBindWoken)) return;
@@ -478,7 +478,7 @@ class Mail {
   Diagnostics& diagnostics_;
   Divergence<H>& divergence_;
   Sender* senders_;               // [ranks]
-  Arrived* strangers_ = nullptr;  // of communicators that I have not made yet
+  Arrived* strangers_ = nullptr;  // of communicators that this rank has not made yet
   Arrived* free_ = nullptr;
   std::uint64_t queued_ = 0;  // receives that wait for a message
   std::uint64_t receives_ = 0;

@@ -1,5 +1,5 @@
-// Nonblocking operations: one call enters them, another one is told that they are over, and every
-// call between the two that waits or asks lets them go on. PROTOCOL.md, "Nonblocking operations".
+// Nonblocking operations: one call enters them, another one reports that they are over, and every
+// call between the two that waits or asks advances them. PROTOCOL.md, "Nonblocking operations".
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace rejoin::recovery {
 
-// Which operation a rank stands inside, as its diagnostics position shows it.
+// The operation that a rank is inside of, as its diagnostics position shows it.
 struct Standing {
-  std::uint64_t context = 0;  // 0: of no communicator
+  std::uint64_t context = 0;  // 0: none of a communicator
   std::uint64_t sequence = 0;
   std::uint32_t call = 0;
 };
 
-// One of them, of whatever kind. Memory of the caller's; it stays where it is until it is over.
+// A nonblocking operation of any kind. Memory of the caller's; it must not move until it is over.
 class Nonblocking {
  public:
   Nonblocking() = default;
@@ -28,10 +28,10 @@ class Nonblocking {
  protected:
   ~Nonblocking() = default;
 
-  // As an operation's. Before it says that it is over, the program's buffers hold the result.
+  // As an operation's. When it reports that it is over, the program's buffers hold the result.
   virtual journal::Progress advance(bool thorough) = 0;
 
-  // It has been entered, as this.
+  // Called when the operation has been entered; `s` is its position.
   void entered(const Standing& s) {
     standing_ = s;
     over_ = false;
@@ -50,14 +50,14 @@ class Nonblocking {
   bool over_ = false;
 };
 
-// Those of a rank that are not over, in the order in which they were entered. Those of one
-// communicator are over in that order, too; whatever is asked about first.
+// A rank's operations that are not over, in the order in which they were entered. Those of one
+// communicator complete in that order, too, whichever the program asks about first.
 class Outstanding {
  public:
   bool any() const { return first_ != nullptr; }
 
-  // Entered just now: goes on as far as it can, and stays in the list until it is over. Not to be
-  // called from within advance().
+  // Starts an operation that was just entered: it goes on as far as it can, and stays in the list
+  // until it is over. Not to be called from within advance().
   void start(Nonblocking& op, bool at_once) {
     if (at_once && op.go_on(false)) return;
     op.next_ = nullptr;
@@ -65,7 +65,7 @@ class Outstanding {
     last_ = &op.next_;
   }
 
-  // Lets all of them go on. True: some are over now.
+  // Advances all of them. True: some are over now.
   bool advance(bool thorough) {
     bool any_over = false;
     for (Nonblocking** link = &first_; *link != nullptr;) {
@@ -81,7 +81,7 @@ class Outstanding {
     return any_over;
   }
 
-  // The oldest of a communicator; null: there is none.
+  // Returns the oldest of a communicator; null: there is none.
   const Nonblocking* oldest_of(std::uint64_t context) const {
     const Nonblocking* op = first_;
     while (op != nullptr && op->standing_.context != context) op = op->next_;

@@ -2,8 +2,8 @@
 //
 //     [0] allreduce (learner.cc:734::LazyInit#4x1) finished version 0, seq 0, take 0.000394 seconds
 //
-// The call site, bytes of an element x their number, how it went, checkpoints made, operations
-// since the last load or checkpoint. "recovered": the journal had the result. docs/ftrun.md says it
+// The call site, bytes of an element x their number, outcome, checkpoints made, operations since
+// the last load or checkpoint. "recovered": the journal had the result. docs/ftrun.md describes it
 // for users.
 #pragma once
 
@@ -25,7 +25,7 @@ class OperationLog {
 
   bool wanted() const { return wanted_; }
 
-  // An operation begins. `replayed`: how many the journal has answered so far.
+  // An operation begins. `replayed`: the number of operations answered by the journal so far.
   void begin(const journal::CallEntry& call, std::uint64_t replayed) {
     call_ = call;
     replayed_ = replayed;
@@ -33,7 +33,7 @@ class OperationLog {
     begin_ns_ = host_.now_ns();
   }
 
-  // Of the load or checkpoint that has begun: its signature does not tell.
+  // Sets the size for the load or checkpoint that has begun: its signature does not contain it.
   void set_model_bytes(std::uint64_t bytes) { model_bytes_ = bytes; }
 
   // It is over.

@@ -1,8 +1,8 @@
-// What the program was told that depends on when it asked: Test, Waitany, Waitsome, probes. In the
-// order of asking; a new incarnation is told the same.
+// Answers that depend on when the program asked: Test, Waitany, Waitsome, probes. They are recorded
+// in the order of asking; a new incarnation gets the same answers.
 //
 //     log     := word*
-//     word    := KIND:8 COUNT:24 VALUE:32, from the top: COUNT times in a row the same was said.
+//     word    := KIND:8 COUNT:24 VALUE:32, from the top: the same answer COUNT times in a row.
 //                COUNT of the newest word changes in place, so that a loop that polls
 //                leaves one word
 //              | 64 bits of any meaning, where the word before it says so (kPair)
@@ -29,9 +29,9 @@ class Outcomes {
   Outcomes(H& host, journal::Region<H>& region)
       : host_(host), region_(region), log_(host, region, region.head()->outcomes, true) {}
 
-  // A former incarnation was told more than this one has been so far.
+  // A former incarnation got more answers than this one so far.
   bool has_more() const { return position_ < log_.tail(); }
-  // What a former incarnation was told here. False: it did not ask.
+  // Returns the answer that a former incarnation got here. False: it did not ask.
   bool recall(Answer* answer) {
     if (position_ >= log_.tail()) return false;
     const std::uint64_t word = std::atomic_ref(*log_.at(position_)).load(std::memory_order_acquire);
@@ -42,12 +42,12 @@ class Outcomes {
     }
     return true;
   }
-  // After kPair.
+  // Called after kPair.
   std::uint64_t recall_word() {
     return std::atomic_ref(*log_.at(position_++)).load(std::memory_order_acquire);
   }
 
-  // What it is told now: before the program sees it.
+  // Records the answer, before the program sees it.
   void record(OutcomeKind kind, std::uint32_t value) {
     if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
     const std::uint64_t word = make(kind, value);
@@ -68,7 +68,7 @@ class Outcomes {
     write(match);
     show();
   }
-  // Several indices: visible together.
+  // Records several indices, which become visible together.
   void record_some(const int* indices, int count) {
     if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
     write(make(OutcomeKind::kCount, static_cast<std::uint32_t>(count)) + make_count(1));
@@ -78,7 +78,7 @@ class Outcomes {
     show();
   }
 
-  // Elements of the log that a checkpoint made now has behind it.
+  // Returns the number of log elements before a checkpoint that is made now.
   std::uint64_t seal() {
     open_ = false;
     return log_.tail();
@@ -90,7 +90,7 @@ class Outcomes {
     truncate(position);
   }
   void truncate(std::uint64_t keep_from) { log_.truncate(keep_from); }
-  // What has been recorded since comes next.
+  // Continues with what has been recorded meanwhile.
   void rebase() {
     log_.rebase();
     used_ = 0;
@@ -129,8 +129,8 @@ class Outcomes {
   journal::Region<H>& region_;
   journal::LogWriter<std::uint64_t, H> log_;
   std::uint64_t position_ = 0;  // of the next answer; the tail: there are no more
-  std::uint64_t used_ = 0;      // of its count
-  bool open_ = false;           // the newest word may still count on
+  std::uint64_t used_ = 0;      // how much of its count has been replayed
+  bool open_ = false;           // the count of the newest word may still grow
   std::uint64_t newest_ = 0;
 };
 

@@ -2,7 +2,7 @@
 // "Messages".
 //
 // A send is over when its message lies in the journal; a synchronous one when a receive has matched
-// it. A receive is over when it has its message: the caller reads it then, perhaps while the sender
+// it. A receive is over when it has its message: the caller then reads it, perhaps while the sender
 // still writes, and consumes it.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace rejoin::recovery {
 
-// What is sent: `bytes` that fill() writes to where they shall lie, in one piece.
+// What is sent: `bytes` that fill() writes to their place in one piece.
 struct Payload {
   std::size_t bytes;
   const void* data;  // contiguous, if fill is null
@@ -31,7 +31,7 @@ struct SentMessage {
   std::uint64_t index = 0;
 };
 
-// What a message says of itself.
+// The properties of a message that the receiver sees.
 struct Envelope {
   std::uint32_t from;  // world rank
   std::int32_t tag;
@@ -62,7 +62,7 @@ class PointToPoint {
       r_.journal.out_of_memory();
     if (r_.log.wanted()) [[unlikely]]
       r_.log.begin(*r_.calls.entry(interned.call), r_.progress.replayed);
-    // Context 0: nobody stands inside an operation of a communicator because of a message.
+    // Context 0: a rank is never inside an operation of a communicator because of a message.
     r_.show_position(0, 0, interned.call);
     r_.control->waits_for.store(0, std::memory_order_relaxed);
     r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
@@ -74,7 +74,7 @@ class PointToPoint {
   }
   void inside() { r_.faults.point(r_.progress.ordinal, Moment::kInside); }
 
-  // Waits until ready(thorough), and lets everything else go on meanwhile.
+  // Waits until ready(thorough), and advances everything else meanwhile.
   template <class Ready>
   void wait(Ready&& ready) {
     r_.advance_outstanding(false);
@@ -87,7 +87,8 @@ class PointToPoint {
     });
   }
 
-  // Before waiting for a nonblocking collective: others are shown that this rank stands inside it.
+  // Called before waiting for a nonblocking collective: shows the others that this rank is inside
+  // it.
   void await(const Nonblocking& op) {
     if (!op.is_over()) r_.await(op.standing());
   }
@@ -137,10 +138,10 @@ class PointToPoint {
     return {to, k};
   }
 
-  // Messages that lie in the journal for world rank `to`.
+  // The number of messages that lie in the journal for world rank `to`.
   std::uint64_t posted(std::uint32_t to) { return r_.journal.channel(to).tail(); }
 
-  // Whether a receive has matched it.
+  // Returns whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
     r_.host.step(Step::kLook);
     auto& channel = r_.journal.channel(m.to);
@@ -156,8 +157,8 @@ class PointToPoint {
   void post(Comm<H>& c, Receive& receive) { r_.mail.post(c, receive); }
   bool advance(const Receive& receive, bool thorough) { return r_.mail.advance(receive, thorough); }
   bool cancel(Comm<H>& c, Receive& receive) { return r_.mail.cancel(c, receive); }
-  // Of a receive that has its message: calls take(data, at, n) for bytes [at, at + n) that lie at
-  // data, piece by piece as the sender writes them, and waits for the last of `bytes`.
+  // REQUIRES that the receive has its message. Calls take(data, at, n) for bytes [at, at + n) that
+  // lie at data, piece by piece as the sender writes them, and waits for the last of `bytes`.
   template <class Take>
   void read(const Receive& receive, std::uint64_t bytes, Take&& take) {
     const journal::ChannelEntry& e = *receive.message->entry;
@@ -177,13 +178,13 @@ class PointToPoint {
   }
   Envelope envelope(const Receive& receive) const { return envelope(*receive.message); }
   void consume(Receive& receive) { r_.mail.consume(receive); }
-  // Lets everything go on that waits for nothing but a call of MPI.
+  // Advances everything that waits only for a call of MPI.
   void progress(bool thorough) { r_.mail.poll_all(thorough); }
 
   // --- What depends on when the program asks
 
-  // Runs ask(), whose answer is recorded, or gives what it answered then. ask() -> bool: whether
-  // what is asked about is over now; finish() waits until it is.
+  // Runs ask() and records its answer, or replays the recorded answer. ask() -> bool: whether what
+  // is asked about is over now; finish() waits until it is.
   template <class Ask, class Finish>
   bool observe(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
@@ -201,7 +202,8 @@ class PointToPoint {
     return now;
   }
 
-  // Of several: ask() -> the index of one that is over, or -1. finish(i) waits until that one is.
+  // The same for several: ask() -> the index of one that is over, or -1. finish(i) waits for that
+  // one.
   template <class Ask, class Finish>
   int observe_index(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
@@ -223,7 +225,7 @@ class PointToPoint {
     return now;
   }
 
-  // Of several, in order: ask(indices) -> how many are over, or 0. finish(i) as above.
+  // The same for several, in order: ask(indices) -> how many are over, or 0. finish(i) as above.
   template <class Ask, class Finish>
   int observe_some(int* indices, Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
@@ -244,7 +246,7 @@ class PointToPoint {
     return now;
   }
 
-  // Whether a message is there that such a receive would be given. *e: what it says of itself.
+  // Returns whether a message is there that such a receive would be given. *e: its envelope.
   bool probe(Comm<H>& c, std::uint32_t source, std::uint64_t tag, Envelope* e) {
     typename Outcomes<H>::Answer then;
     if (outcomes_.recall(&then)) [[unlikely]] {
@@ -269,7 +271,7 @@ class PointToPoint {
   bool peek(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
     return look(c, source, tag, thorough) != nullptr;
   }
-  // Waits for one. A named source needs no record: its first message that fits is the one.
+  // Waits for one. A named source needs no record: its first message that fits is the answer.
   Envelope wait_for_message(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
     typename Outcomes<H>::Answer then;
     const bool recorded = source == kAnySource;
@@ -346,18 +348,18 @@ class PointToPoint {
     return nullptr;
   }
 
-  // A program that polls: now and then everything is looked at, and the processor is
+  // Serves a program that polls: every kThoroughEvery-th look is thorough, and the processor is
   // left to others as in a wait.
   bool look_thoroughly_or_not() {
     const bool thorough = ++asked_ % kThoroughEvery == 0;
     r_.advance_outstanding(thorough);
-    // Others may wait until what they have sent is matched, and this rank may call nothing else.
+    // Peers may wait until their messages are matched, and this rank may make no other MPI calls.
     if (thorough && !engine::breaks(r_.host, Rule::kAskingTakesIn)) r_.mail.poll_all(true);
     return thorough;
   }
   void pass_time() { r_.host.poll(not_yet_++); }
 
-  // What was seen then was there, so it is there.
+  // The message of a recorded answer still exists.
   Envelope recall_envelope() {
     const std::uint64_t word = outcomes_.recall_word();
     const std::uint32_t from = journal::MatchWord::from(word);

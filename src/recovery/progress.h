@@ -14,7 +14,7 @@ struct ProgramProgress {
   ProgramProgress(journal::Arena& arena, std::uint32_t ranks_of_job)
       : ranks(ranks_of_job), sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
 
-  // Of the version in `v`, whose cursors lie in memory already.
+  // Restores the progress of the version in `v`, with the cursors already in memory.
   void restore(std::byte* base, const journal::Marks& v) {
     ordinal = v.ordinal;
     version = v.number.load(std::memory_order_relaxed);
@@ -26,7 +26,7 @@ struct ProgramProgress {
   std::uint64_t version = 0;  // checkpoints made
   std::uint64_t* sent;        // [ranks] messages sent to each
 
-  // Of this incarnation alone.
+  // These belong to this incarnation alone.
   std::uint64_t replayed = 0;  // operations answered by records
   bool live = false;           // it has executed an operation that had no record
   bool catching_up = false;    // look for others' records before the first attempt

@@ -46,9 +46,9 @@ class BasicRank {
 
   // --- Communicators
 
-  // A communicator of the world ranks members[0..size), mine among them. Local. `context` comes
-  // from journal::derive_context; making the same context again in a new incarnation finds its
-  // records. nullptr: memory is used up.
+  // Makes a communicator of the world ranks members[0..size), this rank among them. Local.
+  // `context` comes from journal::derive_context; making the same context again in a new
+  // incarnation finds its records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
     const bool permanent = !rooms_.past_first_checkpoint() && rooms_.loaded_version == 0 &&
                            rooms_.goes_back_to() != journal::Return::kImages;
@@ -74,8 +74,8 @@ class BasicRank {
   }
 
   // Runs or replays a collective whose members get different bytes: `algorithm` is one of
-  // engine/collectives.h. input: my contribution, for the fingerprint only. Blocks until its
-  // messages are sent and received.
+  // engine/collectives.h. input: this rank's contribution, for the fingerprint only. Blocks until
+  // its messages are sent and received.
   template <class Algorithm>
   Outcome channel(Comm& comm, const Call& call, const void* input, std::size_t input_bytes,
                   Algorithm&& algorithm) {
@@ -86,8 +86,8 @@ class BasicRank {
     return op.outcome();
   }
 
-  // Waits for an operation that was entered just now; advance(thorough) is its own. Everything else
-  // goes on meanwhile: nonblocking operations, and messages that posted receives wait for.
+  // Waits for an operation that was just entered; advance(thorough) is its own. Advances everything
+  // else meanwhile: nonblocking operations, and messages that posted receives wait for.
   template <class Op, class Advance>
   [[gnu::always_inline]] void wait_for(Op& op, Advance&& advance) {
     if (rooms_.outstanding.any()) [[unlikely]]
@@ -100,10 +100,10 @@ class BasicRank {
     });
   }
 
-  // Of a nonblocking operation that has just been entered (`op` holds a ReplicatedOp or ChannelOp):
-  // it goes on as far as it can, and from now on whenever this rank waits for anything or asks.
-  // Then the call that entered it is over, the operation perhaps not; whoever completes it closes
-  // it (PointToPoint::close).
+  // Starts a nonblocking operation that has just been entered (`op` holds a ReplicatedOp or
+  // ChannelOp): it goes on as far as it can, and from now on whenever this rank waits for anything
+  // or asks. The call that entered it is over then, the operation perhaps not; the call that
+  // completes it closes it (PointToPoint::close).
   void start(Nonblocking& op) {
     messages_.open();
     rooms_.outstanding.start(op, !engine::breaks(rooms_.host, Rule::kSendOnEntering));
@@ -115,7 +115,7 @@ class BasicRank {
 
   PointToPoint<H>& messages() { return messages_; }
 
-  // For operations that are advanced by the caller.
+  // Used by callers that advance operations themselves.
   Operations<H>& operations() { return operations_; }
 
   // --- Checkpoints
@@ -131,7 +131,7 @@ class BasicRank {
   void pass_checkpoint(Comm& world, const Call& call) { checkpointer_.pass(world, call); }
   // Whether the caller's models are copied at the next checkpoint, if it is written.
   bool keeps_models() const { return checkpointer_.keeps_models(); }
-  // How long copying them took the last time, in ns.
+  // How long it took to copy them the last time, in ns.
   std::uint64_t copy_ns() const { return checkpointer_.copy_ns(); }
   // Whether a process may begin at the next checkpoint.
   bool may_begin_at_version() const {
@@ -141,7 +141,7 @@ class BasicRank {
   // The program marks its set-up, so calls that it has not marked are no set-up.
   void note_marks() { rooms_.header->marks_set_up.store(1, std::memory_order_relaxed); }
   std::uint64_t version() const { return rooms_.progress.version; }
-  // That this incarnation has loaded from the journal; 0: none.
+  // The version that this incarnation has loaded from the journal; 0: none.
   std::uint64_t loaded_version() const { return rooms_.loaded_version; }
   std::uint64_t observations_mark() const { return checkpointer_.observations_mark(); }
   // Whether a former incarnation has prepared the next version already.
@@ -168,7 +168,7 @@ class BasicRank {
 
   // --- How long the replay takes
 
-  // The caller measures calls of MPI by it, until this rank is live.
+  // The caller measures MPI calls by it, until this rank is live.
   ReplayClock& replay_clock() { return rooms_.replay_clock; }
 
   // --- Diagnostics
@@ -184,11 +184,12 @@ class BasicRank {
     std::snprintf(to, bytes, "{%u:%u:%llx}", rooms_.host.rank(), module,
                   static_cast<unsigned long long>(place));
   }
-  // A text with such call sites, for somebody who cannot resolve them: see copy_with_sites().
+  // Copies a text with such call sites for a reader that cannot resolve them: see
+  // copy_with_sites().
   void copy_text(const char* text, char* to, std::size_t bytes) const {
     copy_with_sites(rooms_.peers, text, to, bytes);
   }
-  // --log-ops. Operations do it by themselves, checkpoints the end, load() nothing.
+  // --log-ops. Operations log by themselves, checkpoints their end only, load() nothing.
   void begin_log(const Call& call) {
     if (!rooms_.log.wanted()) [[likely]]
       return;
@@ -199,7 +200,7 @@ class BasicRank {
       rooms_.log.end(status, version(), rooms_.progress.replayed);
   }
   OperationLog<H>& log() { return rooms_.log; }
-  // The replay asks for something else than the first execution did: the job cannot go on.
+  // Ends the job: the replay asks for something else than the first execution did.
   [[noreturn]] void diverged(const char* text) {
     rooms_.host.stop(text);
     __builtin_unreachable();

@@ -1,10 +1,10 @@
-// What the former incarnations of this rank have shown to others, and whether this one has repeated
-// all of it. PROTOCOL.md, "What is repeated".
+// What former incarnations of this rank have shown to others, and whether this one has repeated all
+// of it. PROTOCOL.md, "What is repeated".
 //
-// Others may have acted on a message that was posted, on a contribution in a slot, or on the match
-// of a synchronous message. So this incarnation shows nothing new, asks nothing new and does not
-// end before it has repeated them all: otherwise both executions would have had effects, and the
-// result would be that of no execution.
+// Other ranks may have acted on a message that was posted, on a contribution in a slot, or on the
+// match of a synchronous message. This incarnation therefore shows nothing new, asks nothing new
+// and does not end before it has repeated them all: otherwise both executions would have had
+// effects, and the result would be that of no execution.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ class Repetition {
     show();
   }
 
-  // What is left. Closes the repetition if nothing is. While it is open, the cost is one look at
-  // each channel and each context of this rank. unknown_contexts: also those that this process has
-  // not made again yet.
+  // Returns what is left, and closes the repetition if nothing is. While it is open, this costs a
+  // look at each channel and each context of this rank. unknown_contexts: includes contexts that
+  // this process has not made again yet.
   Left look(bool unknown_contexts) {
     Left left;
     if (!open_) return left;
@@ -51,7 +51,7 @@ class Repetition {
     if (left.what == Left::What::kNothing) close();
     return left;
   }
-  // As `look`, from a wait; the agent is shown the answer.
+  // As `look`, from a wait; also shows the agent the answer.
   void look_in_wait(bool unknown_contexts) {
     look(unknown_contexts);
     show();
@@ -81,7 +81,7 @@ class Repetition {
     return {};
   }
 
-  // Operations from `entered` on that former incarnations have a record of or contributed to.
+  // Counts operations from `entered` on with a record or contribution of former incarnations.
   static std::uint64_t shown_operations(const journal::ContextBlock& block, std::uint64_t entered) {
     const std::uint64_t tail = block.records.tail.load(std::memory_order_acquire);
     std::uint64_t n = tail > entered ? tail - entered : 0;
@@ -92,7 +92,8 @@ class Repetition {
     return n;
   }
 
-  // A context that this process does not know was freed before, or is still to be made.
+  // Counts for contexts that this process does not know, except those freed before this point: the
+  // others are still to be made.
   std::uint64_t of_unknown_contexts() {
     std::uint64_t n = 0;
     journal::for_each_context(host_.base(), host_.rank(), [&](const journal::ContextBlock& block) {

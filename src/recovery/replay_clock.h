@@ -1,6 +1,6 @@
-// How long the operations of a replay take, without asking a clock twice for each: the first ones
-// are all measured, then one of many, and that is scaled. In time of the processor: one that was
-// interrupted for some milliseconds would count for all that it stands for.
+// Estimates how long the operations of a replay take without reading a clock twice for each: the
+// first ones are all measured, then one of many, scaled up. Processor time is measured: a call that
+// was interrupted for some milliseconds would count for all the calls that it stands for.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ class ReplayClock {
     reading_ns_ = reading_ns;
     is_running_ = true;
   }
-  // What is being measured is no replay any more, and does not count.
+  // The call that is being measured is no longer replay, and does not count.
   void stop() { is_running_ = is_measuring_ = false; }
   bool is_running() const { return is_running_; }
   bool is_measuring() const { return is_measuring_; }
 
-  // Around a call that is measured. Only the outermost one is.
+  // Called around a call that is measured. Only the outermost one is.
   void begin(std::uint64_t cpu_ns) {
     is_measuring_ = true;
     began_ns_ = cpu_ns;
   }
-  // How many calls later the next one is to be measured.
+  // Returns how many calls later the next one is to be measured.
   std::uint32_t end(std::uint64_t cpu_ns) {
     if (!std::exchange(is_measuring_, false)) return 1;
     const std::uint64_t took_ns = cpu_ns - began_ns_;

@@ -17,11 +17,11 @@ using engine::Progress;
 template <engine::Host H>
 class ReplicatedOp {
  public:
-  // Enters. `spec`, everything that it points to, and the hint of `call` stay until the operation
-  // is over; *outcome is what it gave then. Operations of one communicator are entered in the order
-  // of the program's calls, and complete in it, however they are advanced.
-  // nonblocking: its end is none of a call of MPI, and its result may be read by members that are
-  // in later operations already.
+  // Enters. `spec`, everything that it points to, and the hint of `call` must stay until the
+  // operation is over; *outcome holds the result then. Operations of one communicator are entered
+  // in the order of the program's calls, and complete in that order, however they are advanced.
+  // nonblocking: its end does not coincide with the end of an MPI call, and members that are in
+  // later operations already may still read its result.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
                Outcome* outcome, bool nonblocking = false)
       : ops_(ops),
@@ -84,7 +84,7 @@ class ReplicatedOp {
     kEntered,
     kRoot,      // of a broadcast
     kReceiver,  // of a broadcast
-    kMayBegin,  // waits until its slot is its own
+    kMayBegin,  // waits until its slot is free
     kAttempt,
     kComplete,  // waits for the operations before it
   };
@@ -104,7 +104,7 @@ class ReplicatedOp {
         if (!is_bcast_)
           repeats_ = repeats_contribution(r_, c_, e_, prepared ? nullptr : &fingerprint_);
         const Progress p = adopt(holder);
-        r_.progress.catching_up = true;  // the next one may be there as well
+        r_.progress.catching_up = true;  // the next operation may have a record, too
         return p;
       }
     }
@@ -143,7 +143,7 @@ class ReplicatedOp {
     return end(Status::kOk);
   }
 
-  // Somebody has the outcome: it becomes mine. REQUIRES that it is my turn.
+  // Adopts a member's record. REQUIRES that all earlier operations have their records here.
   Progress adopt(std::uint32_t member) {
     const journal::Record record = r_.peers.record(c_.members, member, e_.sequence);
     const std::uint32_t world = c_.members.world[member];
@@ -206,7 +206,7 @@ class ReplicatedOp {
       const bool fresh = value_ == 0 || !engine::breaks(r_.host, Rule::kFreshExtent);
       if (leads) value_ = extent = fresh ? reserve(spec_.result_bytes) : value_;
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
-      // I alone write there, and only a record of mine could refer to it.
+      // Only this rank writes there, and only a record of its own could refer to it.
       if (value_ == 0) value_ = allocate(spec_.result_bytes);
       out = r_.host.base() + value_;
     } else {
@@ -217,7 +217,7 @@ class ReplicatedOp {
     state_ = State::kAttempt;
   }
 
-  // For my next incarnation, before it is shown to anybody.
+  // Notes the contribution for the next incarnation, before any other member can see it.
   void note_contribution() {
     journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];
     if (mine.sequence.load(std::memory_order_relaxed) == e_.sequence + 1) return;
@@ -259,7 +259,7 @@ class ReplicatedOp {
     return other.found() ? mismatch(other) : Progress::kPending;
   }
 
-  // Adopts the record that somebody has, or begins again.
+  // Adopts the holder's record; without a holder begins again.
   Progress give_up(std::uint32_t holder) {
     if (holder == kNobody) {
       state_ = State::kMayBegin;
@@ -290,8 +290,8 @@ class ReplicatedOp {
     return end(Status::kOk);
   }
 
-  // --- Broadcast: the root's published record is the broadcast. The root waits for nobody's part
-  // in it, but for readers that are far behind.
+  // --- Broadcast: the root's published record is the broadcast. The root does not wait for the
+  // other members, but for readers that are far behind.
 
   [[gnu::always_inline]] Progress advance_root(bool thorough) {
     if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
@@ -332,11 +332,11 @@ class ReplicatedOp {
                                    ? journal::kReadersWithin
                                    : engine::operations_ahead(r_.host, spec_.result_bytes, wraps));
   }
-  // With a full journal zones are used again, so readers must not be in them.
+  // With a full journal zones are reused, so no reader may still be in them.
   bool readers_have_room() {
-    if (nonblocking_ || !r_.journal.region().recycling()) return true;  // its payload is kept
-    // Who has a record of an operation may still be reading its bytes; who has one of the next,
-    // not.
+    if (nonblocking_ || !r_.journal.region().recycling()) return true;  // its payload is in no zone
+    // A member with a record of an operation may still be reading its bytes; a member with a record
+    // of the next one is not.
     const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
                                                         e_.sequence > r_.recycled_at + 1);
     if (!past_recycling || r_.journal.region().has_room(spec_.result_bytes)) return true;
@@ -380,8 +380,8 @@ class ReplicatedOp {
     return c_.records.tail() == e_.sequence ? adopt(holder) : Progress::kPending;
   }
 
-  // --- Payload. Zones are used again, when the journal is full, as soon as everybody has entered a
-  // later operation; a nonblocking one may not be over by then.
+  // --- Payload. With a full journal zones are reused as soon as all members have entered a later
+  // operation; a nonblocking one may not be over by then.
 
   journal::Offset reserve(std::size_t bytes) {
     const bool kept = nonblocking_ && r_.journal.region().recycling();

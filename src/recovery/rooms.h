@@ -24,10 +24,10 @@
 
 namespace rejoin::recovery {
 
-// Called between operations: deals with what `header.notices` was counted up for.
+// Called between operations, when header.notices has changed.
 class NoticeHandler {
  public:
-  // at_checkpoint: in front of one, so also what waits for that.
+  // at_checkpoint: in front of a checkpoint, so also handles what waits for one.
   virtual void handle(bool at_checkpoint) = 0;
 
  protected:
@@ -57,7 +57,7 @@ struct Rooms {
     begin_incarnation();
   }
 
-  // What is this incarnation's alone.
+  // Resets the state that belongs to this incarnation alone.
   void begin_incarnation() {
     progress.replayed = 0;
     progress.live = false;
@@ -69,7 +69,7 @@ struct Rooms {
       control->moves.store(moves + 1, std::memory_order_release);
     }
   }
-  // An image of this process has been woken: what it remembers of the segment is old.
+  // Called in an image that has been woken: its cached view of the segment is outdated.
   void rebase() {
     incarnation = control->incarnation.load(std::memory_order_acquire);
     begin_incarnation();
@@ -82,22 +82,22 @@ struct Rooms {
     for (Comm<H>* c = comms.first(); c != nullptr; c = c->next) c->records.rebase();
   }
 
-  // On entering an operation, before anything is done for it. A process may end here, and an image
-  // of it go on.
+  // Called on entering an operation, before anything is done for it. This process may end here, and
+  // an image of it continue.
   [[gnu::always_inline]] void heed_notices() {
     if (header->notices.load(std::memory_order_relaxed) == heeded) [[likely]]
       return;
     notice_handler->handle(false);
   }
-  // The same on entering a checkpoint, whether anything was noticed or not.
+  // The same on entering a checkpoint, whether or not notices have changed.
   void heed_at_checkpoint() { notice_handler->handle(true); }
 
-  // Once it is not kUndecided it never changes.
+  // The kind of recovery point. Never changes once it is not kUndecided.
   journal::Return goes_back_to() const {
     return header->goes_back_to.load(std::memory_order_acquire);
   }
-  // This execution has loaded and made a checkpoint since: what it makes from here on, a process
-  // that begins at a version does not make again.
+  // Whether this execution has loaded and made a checkpoint since: a process that begins at a
+  // version does not make again what is made from here on.
   bool past_first_checkpoint() const {
     return progress.load_called && progress.version > header->first_version;
   }
@@ -105,27 +105,27 @@ struct Rooms {
   void notice(const char* text) {
     host.tell(wire::MessageType::kNotice, 0, 0, text, std::strlen(text));
   }
-  // Sends a notice about the whole job. Of all ranks' notices about `subject` the user is shown the
-  // first.
+  // Sends a notice about the whole job. If several ranks send one about `subject`, the user sees
+  // only the first.
   void notice_once(const char* subject, const char* text) {
     const std::uint64_t number = std::uint64_t{1} << 32 | hash_bytes(subject, std::strlen(subject));
     host.tell(wire::MessageType::kNotice, 0, number, text, std::strlen(text));
   }
 
-  // Of an operation that has just been entered; for diagnostics and agreement.
+  // Shows the operation that has just been entered, for diagnostics and agreement.
   void show_position(std::uint64_t context, std::uint64_t sequence, std::uint32_t call) {
     control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
     control->context.store(context, std::memory_order_relaxed);
     control->sequence.store(sequence, std::memory_order_relaxed);
     control->call.store(call, std::memory_order_release);
   }
-  // Of what the program waits for, while nonblocking operations are outstanding: others are shown
-  // the oldest one of that communicator, because it has to be over first.
+  // Called before the program waits, while nonblocking operations are outstanding: shows others the
+  // oldest one of that communicator, because it has to be over first.
   [[gnu::noinline]] void await(const Standing& s) {
     awaited = s;
     show_awaited();
   }
-  // Before anything else is looked at in a wait. Lets them go on.
+  // Advances nonblocking operations; called in a wait before anything else is looked at.
   void advance_outstanding(bool thorough) {
     if (outstanding.any()) [[unlikely]]
       advance_all_outstanding(thorough);
@@ -133,15 +133,15 @@ struct Rooms {
       repetition.look_in_wait(loaded_version == 0);
   }
 
-  // Before anything is done that others see and that former incarnations have not done, and before
-  // a question of the program is answered anew: all that they have shown has to be repeated by
-  // then, else this execution takes another course. `call`: of the operation, or kQuestion, or
-  // kEnd.
+  // Called before this rank does something that others see and former incarnations have not done,
+  // and before a question of the program is answered anew: all that former incarnations have shown
+  // must be repeated by then, else this execution has diverged. `call`: the operation's, or
+  // kQuestion, or kEnd.
   void before_anything_new(std::uint32_t call) {
     if (repetition.open()) [[unlikely]]
       check_repetition(call);
   }
-  // The same where it may wait: what a nonblocking operation does later than it was entered.
+  // The same where waiting is possible: for a nonblocking operation that acts after it was entered.
   bool may_do_new() {
     return !repetition.open() || engine::breaks(host, Rule::kNothingLeft) ||
            repetition.look(loaded_version == 0).what == Left::What::kNothing;
@@ -150,7 +150,7 @@ struct Rooms {
     ++progress.replayed;
     control->replayed.store(progress.replayed, std::memory_order_relaxed);
   }
-  // The first operation that no record answers.
+  // Called at the first operation that no record answers.
   [[gnu::noinline]] void went_live() {
     progress.live = true;
     control->live_since.store(progress.ordinal, std::memory_order_relaxed);
@@ -158,7 +158,7 @@ struct Rooms {
     if (incarnation == 0) return;
     tell_with_replay(wire::MessageType::kLive, progress.replayed);
   }
-  // kLive or kFinalized.
+  // Sends kLive or kFinalized.
   void tell_with_replay(wire::MessageType type, std::uint64_t value) {
     const auto code = static_cast<std::int32_t>(loaded_version);
     char text[24] = "";
@@ -169,7 +169,7 @@ struct Rooms {
     host.tell(type, code, value, text, static_cast<std::size_t>(bytes));
   }
 
-  // An operation is over.
+  // Called when an operation is over.
   void leave(Status status) {
     control->phase.store(journal::Phase::kOutside, std::memory_order_release);
     awaited.context = 0;
@@ -197,11 +197,11 @@ struct Rooms {
   FaultInjection<H> faults;
   OperationLog<H> log;
   NoticeHandler* notice_handler = nullptr;
-  std::uint32_t heeded = 0;          // of header->notices
+  std::uint32_t heeded = 0;          // header->notices as last handled
   std::byte* const scratch;          // kStageBytes, for user operators
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
   ReplayClock replay_clock;          // runs from the end of MPI_Init until it is live
-  // Where payload of the newest operation that closed zones lies, with a full journal.
+  // With a full journal: where the payload of the newest operation that closed zones lies.
   std::uint64_t recycled_in = 0;  // context; 0 = there was none
   std::uint64_t recycled_at = 0;  // sequence
 

@@ -1,8 +1,8 @@
-// Snapshots: images of this rank's process that the agent asks for and wakes. PROTOCOL.md,
+// Snapshots: images of this rank's process that the agent requests and wakes. PROTOCOL.md,
 // "Snapshots".
 //
-// An image holds all that is this rank's alone. What lies in the segment it reads again when it is
-// woken, and the journal answers what it does until it is where its predecessor died.
+// An image holds all private state of this rank. When it is woken it reads the segment's words
+// again, and the journal answers its operations until it is where its predecessor died.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Snapshots final : public NoticeHandler {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Returns in an image that was woken, too.
+  // Returns in a woken image, too.
   void handle(bool at_checkpoint) override {
     const std::uint32_t notices = r_.header->notices.load(std::memory_order_acquire);
     if (notices != looked_at_) {
@@ -36,7 +36,7 @@ class Snapshots final : public NoticeHandler {
     r_.heeded = notices;
     if (!wanted() || r_.journal.region().recycling()) return;
     if (!take_wanted(at_checkpoint)) {
-      r_.heeded = notices - 1;  // at the next operation
+      r_.heeded = notices - 1;  // try again at the next operation
     } else if (r_.goes_back_to() != journal::Return::kVersions) {
       wait_if_nearly_full();
     }
@@ -45,7 +45,7 @@ class Snapshots final : public NoticeHandler {
  private:
   bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
-  // A death would end the job from now on: nothing is kept for one.
+  // From now on a death ends the job, so nothing is stored for a replay any more.
   void stop_keeping_if_full() {
     if (r_.header->journal_full.load(std::memory_order_relaxed) == 0) return;
     if (r_.journal.region().recycling()) return;
@@ -53,12 +53,12 @@ class Snapshots final : public NoticeHandler {
     r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
   }
 
-  // Ranks can fill what is left of a nearly full journal faster than the agent asks for images and
-  // keeps them, and a full one ends all protection. So when a nearly full journal has grown since
-  // the newest image of this rank was made, the rank asks for another one and waits until it is
-  // kept. That needs no other rank. It waits no longer than the host allows, nor if no image can be
-  // made now; and only a few times until the journal is full, because images do not help where the
-  // mark of another rank holds everything back.
+  // Ranks can fill the rest of a nearly full journal faster than the agent requests and accepts
+  // images, and with a full journal no death can be repaired. If a nearly full journal has grown
+  // since the newest image of this rank was made, the rank therefore requests another one and waits
+  // until it is kept. That needs no other rank. It waits no longer than the host allows, nor if no
+  // image can be made now; and only a few times until the journal is full, because images do not
+  // help if another rank's mark holds everything back.
   void wait_if_nearly_full() {
     const std::uint64_t backed = r_.journal.region().all_backed_bytes();
     const std::uint64_t steps = r_.journal.region().steps_when_nearly_full(backed);
@@ -76,7 +76,7 @@ class Snapshots final : public NoticeHandler {
     }
   }
 
-  // Whatever lies behind the marks of images.
+  // Truncates what lies behind the marks of images.
   void truncate() {
     if (r_.goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
     truncation_.truncate_all();
@@ -88,8 +88,8 @@ class Snapshots final : public NoticeHandler {
     messages_.outcomes().truncate(mine->marks.outcomes);
   }
 
-  // Takes the image that the agent wants, if it wants one here. Returns in an image that was woken,
-  // too. False: not now.
+  // Takes the image that the agent wants, if it wants one here. Returns in a woken image, too.
+  // False: not now.
   bool take_wanted(bool at_checkpoint) {
     const std::uint64_t word = r_.control->snapshot_wanted.load(std::memory_order_acquire);
     const std::uint64_t number = word & ~journal::kAtCheckpoint;
@@ -101,7 +101,7 @@ class Snapshots final : public NoticeHandler {
   // False: not now.
   bool take(std::uint64_t number) {
     const bool replaying = r_.incarnation > 0 && !r_.progress.live && r_.header->ranks > 1;
-    // A rank can be live in one operation while it is told again what Tests of another have said.
+    // A rank can be live in one operation while outcomes of MPI_Test are still being replayed.
     const bool told = messages_.outcomes().has_more() && !breaks(Rule::kImageWhenTold);
     const bool cancelled = r_.mail.has_more() && !breaks(Rule::kImageWhenCancelled);
     if (replaying || told || cancelled) return false;
@@ -143,20 +143,20 @@ class Snapshots final : public NoticeHandler {
     return true;
   }
 
-  // The marks that this image will be.
+  // Writes the marks of this image.
   void put_image(std::uint64_t number) {
     journal::Image& slot = free_slot();
     slot.marks.number.store(0, std::memory_order_release);
     r_.host.step(Step::kCursors);
     put_cursors(r_, messages_.outcomes(), slot.marks);
-    // A communicator that was freed behind the newest operation is past.
+    // + 1: a communicator that was freed after the newest operation is past, too.
     slot.marks.ordinal = r_.progress.ordinal + 1;
     slot.version = r_.progress.version;
     r_.host.step(Step::kCursors);
     slot.marks.number.store(number, std::memory_order_release);
   }
 
-  // The agent accepts no image but the newest that it has asked for: so a slot is free if it is not
+  // The agent accepts only the newest image that it has requested, so a slot is free if it is not
   // that of the image that is kept.
   journal::Image& free_slot() {
     journal::Image* image = r_.journal.region().head()->image;
@@ -170,13 +170,13 @@ class Snapshots final : public NoticeHandler {
     r_.rebase();
     looked_at_ = r_.header->notices.load(std::memory_order_relaxed) - 1;
     r_.heeded = looked_at_;
-    truncate();  // as far as its predecessors may have: in front of the operation that comes now
+    truncate();  // as far as its predecessors may have, before the operation that comes now
     r_.control->initialized.store(1, std::memory_order_relaxed);
     r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
   }
 
-  // Operations in a row that found a nonblocking collective outstanding: then the program always
-  // has one.
+  // Operations in a row that found a nonblocking collective outstanding: this many mean that the
+  // program always has one.
   static constexpr std::uint32_t kMostPutOff = 1 << 16;
 
   Rooms<H>& r_;
@@ -185,7 +185,7 @@ class Snapshots final : public NoticeHandler {
   std::uint64_t taken_ = 0;      // number of the newest snapshot that was taken, or refused
   std::uint64_t imaged_at_ = 0;  // Region::all_backed_bytes() when that was taken
   std::uint64_t waited_at_ = 0;  // Region::steps_when_nearly_full() when it was last waited for
-  bool refused_ = false;         // the newest one was
+  bool refused_ = false;         // the newest one was refused
   std::uint32_t looked_at_ = 0;
   std::uint32_t put_off_ = 0;
 };

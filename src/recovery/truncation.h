@@ -1,5 +1,6 @@
 // What is truncated, by low-water marks: the cursors of the version or image that a rank keeps,
-// behind which it never goes back. PROTOCOL.md, "Truncation", says for each kind whose marks count.
+// behind which it never goes back. PROTOCOL.md, "Truncation", lists the marks that count for each
+// kind.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,9 @@ class Truncation final : public journal::Region<H>::Labels {
  public:
   explicit Truncation(Rooms<H>& rooms) : r_(rooms) {}
 
-  // I have left version v behind me. Zones that were used up to there are closed, and whatever
-  // lies behind marks is given up. REQUIRES that the cursors of all my communicators are at v, and
-  // that former incarnations were not further.
+  // Called when this rank keeps version v. Closes the zones that were used up to there, and
+  // truncates whatever lies behind marks. REQUIRES that the cursors of all its communicators are at
+  // v, and that former incarnations had not come further.
   void close(std::uint64_t v) {
     journal::Region<H>& region = r_.journal.region();
     if (region.recycling()) return;
@@ -32,7 +33,7 @@ class Truncation final : public journal::Region<H>::Labels {
     truncate_all();
   }
 
-  // Whatever lies behind marks is given up.
+  // Truncates whatever lies behind marks.
   void truncate_all() {
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) truncate_records(*c);
     for (std::uint32_t to = 0; to < r_.header->ranks; ++to) {
@@ -41,9 +42,9 @@ class Truncation final : public journal::Region<H>::Labels {
     r_.comms.reclaim();
   }
 
-  // A record goes when its owner's mark has passed it and every member has one.
+  // A record is truncated when its owner's mark has passed it and every member has one.
   void truncate_records(Comm<H>& c) {
-    // A process that begins at a version would ask for records of a late one again.
+    // A process that begins at a version would ask for records of a late communicator again.
     const bool late = c.late && r_.goes_back_to() == journal::Return::kVersions;
     if (late || c.members.size == 1) return;
     std::uint64_t keep_from = journal::mark_of(r_.host, r_.host.rank(), c.members.context);
@@ -54,8 +55,8 @@ class Truncation final : public journal::Region<H>::Labels {
     c.records.truncate(keep_from);
   }
 
-  // A message goes when the marks of its receiver and of its sender have passed it: a sender that
-  // goes back in front of it sends it again, and that is compared.
+  // A message is truncated when the marks of its receiver and of its sender have passed it: a
+  // sender that goes back in front of it sends it again, and the two are compared.
   void truncate_messages(std::uint32_t to) {
     auto& channel = r_.journal.channel(to);
     std::uint64_t keep_from = channel.tail();
@@ -69,8 +70,9 @@ class Truncation final : public journal::Region<H>::Labels {
     channel.truncate(keep_from);
   }
 
-  // Payload goes when everybody's marks have passed what it may have been used for: all that I have
-  // entered and sent so far, in contexts that are there or were freed.
+  // Labels a zone with everything it may have been used for: all that this rank has entered and
+  // sent so far, in contexts that exist or were freed. It is free when all readers' marks have
+  // passed that.
   bool label(journal::Zone& z) override {
     std::uint64_t contexts = 0;
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) contexts += c->members.size > 1;

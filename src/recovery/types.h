@@ -1,4 +1,4 @@
-// What the MPI face and the rooms of the recovery say to each other.
+// The types that the MPI face and the rooms of the recovery exchange.
 #pragma once
 
 #include <cstddef>
@@ -142,7 +142,7 @@ struct Call {
   const Hint* hint = nullptr;  // for the time of the call
 };
 
-// Of a checkpoint. Kept from the call on: nothing points to the caller's memory.
+// The models given to a checkpoint. After the call nothing points to the caller's memory.
 struct Models {
   const void* global = nullptr;
   std::size_t global_bytes = 0;
@@ -172,19 +172,19 @@ struct ReplicatedSpec {
   // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
   // all blocks have input_bytes.
   const std::size_t* blocks = nullptr;
-  // If not null: result_bytes of the caller's memory, which may be written before the commit.
-  // Apart from `input`, or an input of Allgather(v) that lies at its place in it.
+  // If not null: result_bytes of the caller's memory, which may be written before the commit. Must
+  // not overlap `input`, except for an input of Allgather(v) that lies at its place in it.
   void* early = nullptr;
 };
 
-// What an operation gave.
+// The outcome of an operation.
 struct Outcome {
   Status status = Status::kOk;
-  // The operation as its record names it. A bootstrap replay gives the one of then.
+  // The operation as its record names it. A bootstrap replay gives the recorded one.
   std::uint64_t sequence = 0;
   const std::byte* at = nullptr;  // null: the result is in `small`
   std::uint64_t small = 0;
-  // The recorded bytes are not what the root of this broadcast has contributed now.
+  // The bytes that the root of this broadcast contributed now differ from the recorded ones.
   bool replaces_input = false;
 
   // result_bytes of it: in shared memory, at `early` or in here; until the next operation.

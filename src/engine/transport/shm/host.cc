@@ -36,7 +36,7 @@ int advise(std::byte* begin, std::size_t bytes, int advice) {
   return r == 0 ? 0 : errno;
 }
 
-// Of this thread, but for those that waited for a disk.
+// Page faults of this thread, except those that waited for a disk.
 std::uint64_t page_faults() {
   rusage u = {};
   syscall(SYS_getrusage, RUSAGE_THREAD, &u);
@@ -49,12 +49,12 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
     : base_(base), rank_(rank), agent_socket_(agent_socket), sleep_limit_ms_(sleep_limit_ms) {
   const SegmentHeader* h = header_of(base);
   light_publish_ = h->light_publish != 0;
-  // With a processor each, peers answer within microseconds, or after some tens of them if they
-  // have to be woken: whoever gave way before that would give a stranger's program on the same
-  // processor its whole turn, milliseconds, for each message. Later a peer may have been put on our
-  // processor or be preempted: so give way now and then, and sleep after about a millisecond. With
-  // more ranks than processors there is always another rank to run. Under valgrind, polling once
-  // takes as long as a context switch.
+  // With a processor for each rank, peers answer within microseconds, or within some tens of them
+  // if they have to be woken: a rank that yielded before that would give a foreign program on the
+  // same processor its whole time slice, milliseconds, for each message. Later a peer may have been
+  // moved to this processor or be preempted: so yield now and then, and sleep after about a
+  // millisecond. With more ranks than processors there is always another rank to run. Under
+  // valgrind, polling once takes as long as a context switch.
   const bool crowded = h->ranks > h->cores || journal::runs_under_valgrind();
   spins_ = crowded ? 8 : 2048;
   yield_every_ = crowded ? 1 : 32;
@@ -70,7 +70,7 @@ void ShmHost::share() {
   if (shared_.load(std::memory_order_relaxed)) return;
   shared_.store(true, std::memory_order_seq_cst);
   spins_.store(0, std::memory_order_relaxed);
-  ring(rank_);  // who sleeps in here, alone until now
+  ring(rank_);  // wakes the thread that sleeps here, the only one until now
 }
 
 void ShmHost::enter() {
@@ -128,7 +128,7 @@ bool ShmHost::settle() {
   const timespec until{static_cast<time_t>(end / 1'000'000'000),
                        static_cast<long>(end % 1'000'000'000)};
   const int saved = errno;
-  // Signals wake us early.
+  // Signals may end the wait early.
   while (bell.load(std::memory_order_relaxed) == 0) {
     if (syscall(SYS_futex, &bell, FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY) !=
             0 &&
@@ -183,8 +183,8 @@ bool ShmHost::touch(std::uint32_t, std::byte* begin, std::size_t bytes) {
   for (std::uint64_t piece = first; piece <= last; ++piece) {
     std::uint32_t& known = touched_[piece % kTouched];
     if (known == piece + 1) continue;
-    // A whole piece, so that a sequence of chunks needs few system calls; if there is no memory for
-    // that, what is needed now.
+    // Backs a whole piece, so that a sequence of chunks needs few system calls; if there is no
+    // memory for that, only the bytes that are needed now.
     if (back(base_ + piece * kTouchBytes, kTouchBytes)) {
       known = static_cast<std::uint32_t>(piece + 1);
     } else if (!back(begin, bytes)) {

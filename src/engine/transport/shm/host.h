@@ -1,4 +1,4 @@
-// The real host: a mapped segment, futex doorbells. What the members mean: journal/host.h.
+// The real host: a mapped segment, futex doorbells. journal/host.h documents the members.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 namespace rejoin::engine {
 
-// What clones the process of a rank, and what has to be said and done before. src/process_image.
+// Clones the process of a rank, with the necessary checks and messages before. src/process_image.
 class ProcessImage {
  public:
   virtual MayFreeze may_freeze(std::uint64_t number) = 0;
@@ -30,8 +30,8 @@ class ShmHost {
  public:
   // No protocol needs the limit; a lost wake-up costs this instead of a hang.
   static constexpr int kSleepLimitMs = 200;
-  // A store buffer drains by itself, and before its processor runs anything else: within the time
-  // of some tens of cache misses. A thousand times as long, and nothing beside a sleep.
+  // A store buffer drains by itself before its processor runs anything else, within the time of
+  // some tens of cache misses. This limit is a thousand times as long, and short beside a sleep.
   static constexpr std::uint64_t kSettleNs = 1'000'000;
   static constexpr int kNoLimit = -1;  // for the test that there is none
 
@@ -47,9 +47,9 @@ class ShmHost {
 
   void step(Step) {}
 
-  // Publishing is frequent, sleeping is not: where there is a processor for each rank, only the
-  // compiler is told here. A word that is still in its publisher's store buffer, behind a load that
-  // did not see the sleeper, is what settle() waits for.
+  // Publishing is frequent, sleeping is not: where each rank has a processor, this is only a
+  // compiler barrier. settle() waits for a word that is still in its publisher's store buffer,
+  // behind a load that did not see the sleeper.
   void fence_published() {
     if (light_publish_) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -73,13 +73,12 @@ class ShmHost {
     for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
   }
 
-  // The threads of this process are in here by turns: each of them enters and leaves, as deep as it
-  // likes.
+  // A recursive lock for the threads of this process.
   void enter();
   void leave();
-  // There are several from now on; called by one before it enters, at any time. One that waits lets
-  // others in. They have one bell between them, so none sleeps until it is rung: they look again
-  // after a short time.
+  // Announces a second thread; called by a thread before it enters, at any time. From then on a
+  // thread that waits releases the lock meanwhile. All threads share one bell, so none sleeps until
+  // it is rung: they look again after a short time.
   void share();
 
   void sleep();
@@ -88,7 +87,7 @@ class ShmHost {
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   journal::PayloadStores& payload_stores() { return payload_stores_; }
-  // A few times what a processor caches.
+  // A few times the size of a processor's cache.
   static constexpr std::size_t ahead_bytes() { return 4 << 20; }
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();
@@ -97,10 +96,10 @@ class ShmHost {
   }
   Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
   bool can_be_frozen(char* why, std::size_t bytes);
-  // Without one no image can be made. It outlives the host.
+  // Without an image object no image can be made. It outlives the host.
   void set_image(ProcessImage* image) { image_ = image; }
   int agent_socket() const { return agent_socket_; }
-  // The process was woken: the segment is mapped anew, and its agent is there.
+  // Called in a process that was woken: the segment is mapped anew, and its agent is connected.
   void woken(int agent_socket);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
@@ -112,7 +111,7 @@ class ShmHost {
   void let_others_in(unsigned turn);
   void full_fence() {
 #if defined(__SANITIZE_THREAD__)
-    // ThreadSanitizer does not know fences; a read-modify-write on a private word orders as much.
+    // ThreadSanitizer does not model fences; a read-modify-write on a private word orders as much.
     tsan_fence_.fetch_add(1, std::memory_order_seq_cst);
 #else
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -126,15 +125,15 @@ class ShmHost {
   ProcessImage* image_ = nullptr;
   int sleep_limit_ms_;
   bool light_publish_;
-  std::atomic<unsigned> spins_;  // looks with a pause between them
-  unsigned looks_;               // until sleep
-  unsigned yield_every_;         // looks in between
+  std::atomic<unsigned> spins_;  // looks with only a pause between them
+  unsigned looks_;               // looks before sleep
+  unsigned yield_every_;         // looks between two yields
   std::atomic<bool> shared_{false};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pthread_t> inside_{};  // the thread that holds the mutex
-  unsigned depth_ = 0;               // its
-  // Pieces of kTouchBytes of the segment that this process has touched: piece i, if it has, stands
-  // at place i mod kTouched.
+  unsigned depth_ = 0;               // how often that thread has entered
+  // Pieces of kTouchBytes of the segment that this process has touched: piece i is noted at place i
+  // mod kTouched.
   static constexpr std::size_t kTouchBytes = 512 * 1024;
   static constexpr std::size_t kTouched = 1024;
   std::uint32_t touched_[kTouched] = {};  // number of the piece + 1

@@ -57,7 +57,7 @@ void write_file(const char* path, const char* text) {
   close(fd);
 }
 
-// In the child: an unnamed file on a tmpfs with large pages, or -1.
+// Called in the child: returns an unnamed file on a tmpfs with large pages, or -1.
 int open_large_pages() {
   const uid_t user = geteuid();
   if (unshare(CLONE_NEWNS | (user == 0 ? 0 : CLONE_NEWUSER)) != 0) return -1;
@@ -101,7 +101,7 @@ int make_segment_memory(std::uint64_t bytes) {
 }
 
 void advise_segment(std::byte* base, std::uint32_t rank) {
-  // Small jobs stay below this; they would pay for whole large pages that they do not fill.
+  // Small jobs use less than this; they would pay for whole large pages that they do not fill.
   constexpr std::uint64_t kSmallPagesBytes = 4 << 20;
   constexpr std::uint32_t kManyRanks = 64;
   const SegmentHeader* h = header_of(base);

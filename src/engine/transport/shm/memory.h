@@ -6,22 +6,22 @@
 
 namespace rejoin::engine {
 
-// A descriptor of `bytes` of zeroed, sparse shared memory that vanishes with its last descriptor
-// and mapping; -1 and errno if there is none to be had.
+// Returns a descriptor of `bytes` of zeroed, sparse shared memory that vanishes with its last
+// descriptor and mapping; -1 and errno on failure.
 //
 // First touch of shared memory costs ten times the copy with small pages, and the journal is mostly
-// first touch. The kernel's own shared memory (memfd) has small pages unless the administrator said
-// otherwise; a tmpfs that we mount ourselves may have large ones. So a child makes one in a mount
-// namespace of its own (and a user namespace, if not root), and hands over an unnamed file in it.
-// Where that is forbidden, it is a memfd. Costs about a millisecond; not for use inside other
-// people's processes.
+// first touch. The kernel's own shared memory (memfd) has small pages unless the administrator has
+// configured large ones; a tmpfs with its own mount may have large ones. A child process therefore
+// makes one in a mount namespace of its own (and a user namespace, if not root), and passes back an
+// unnamed file in it. Where that is forbidden, a memfd is used. Costs about a millisecond; not for
+// use inside other people's processes.
 int make_segment_memory(std::uint64_t bytes);
 
 // Tells the kernel where large pages pay: behind the first megabytes of each rank's region. Called
-// by whoever maps a formatted segment, as `rank`. Of many ranks only in its own region, where it is
-// mostly the first to touch what it writes: each region that is advised divides the mapping, and
-// the kernel's work grows with the square of the ranks. No effect on memory that has no large
-// pages.
+// by each process that maps a formatted segment, as `rank`. With many ranks only that rank's own
+// region is advised, where it is mostly the first to touch what it writes: each region that is
+// advised divides the mapping, and the kernel's work grows with the square of the ranks. No effect
+// on memory that has no large pages.
 void advise_segment(std::byte* base, std::uint32_t rank);
 
 }  // namespace rejoin::engine

@@ -1,7 +1,7 @@
-// Who starts the processes of a simulated job, hears what they say and is told when they end. The
-// simulation calls it outside fibers but for on_message(); what it decides, it has done by the
-// Simulation's members for agents. The engine knows no policy: tests/sim/agent.h joins this to the
-// launcher's cores.
+// The interface of the agent that starts the processes of a simulated job, receives their messages
+// and is notified when they end. The simulation calls it outside fibers but for on_message(); it
+// acts through the Simulation's members for agents. The engine knows no policy: tests/sim/agent.h
+// joins this to the launcher's cores.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,15 @@ class SimAgent {
 
   virtual ~SimAgent() = default;
   virtual void begin(Simulation& simulation) = 0;  // of a run: no process runs
-  // The time from which it wants to do something; kNever: it waits for processes.
+  // The time from which it has something to do; kNever: it waits for processes.
   virtual std::uint64_t due() const = 0;
-  // One thing that others can see. REQUIRES that due() is not kNever; when nobody else can do
-  // anything, it comes before its time.
+  // Does one thing that others can see. REQUIRES that due() is not kNever; when no process can do
+  // anything, it is called before its time.
   virtual void turn() = 0;
   virtual void on_message(std::uint32_t process, const SimMessage& message) = 0;
   virtual void on_end(std::uint32_t process, const SimEnd& end) = 0;
-  // There is an image of a rank's process, named by its number in the simulation; it has ended.
+  // on_image: there is an image of a rank's process, named by its number in the simulation;
+  // on_image_end: it has ended.
   virtual void on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
                         std::uint32_t incarnation) = 0;
   virtual void on_image_end(std::uint32_t image) = 0;

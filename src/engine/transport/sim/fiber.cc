@@ -70,7 +70,7 @@ void Fiber::start(Body body, void* argument) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
-  // As rejoin_sim_switch leaves a stack: registers, then where to return to. The slot above it
+  // The stack as rejoin_sim_switch leaves it: registers, then the return address. The slot above it
   // stays empty, so that enter() finds the alignment of a called function.
   auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + kStackBytes) - 2;
   *top = reinterpret_cast<std::uintptr_t>(&Fiber::enter);

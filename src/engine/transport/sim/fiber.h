@@ -1,5 +1,5 @@
 // A rank's flow of control in the simulator: a stack of its own, left and entered by plain function
-// calls of one thread. ASan is told of every change of stacks.
+// calls of one thread. Every change of stacks is announced to ASan.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,24 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next resume() begins body(argument) on an empty stack. What ran here before is abandoned as
-  // it stands: nothing is unwound, as after SIGKILL. `body` must not return. REQUIRES outside the
-  // fiber.
+  // The next resume() begins body(argument) on an empty stack. The former contents are abandoned:
+  // nothing is unwound, as after SIGKILL. `body` must not return. REQUIRES outside the fiber.
   void start(Body body, void* argument);
 
   // Runs the fiber until it suspends. REQUIRES outside any fiber.
   void resume();
 
-  // What resume() goes on with: the stack in use, and where in it.
+  // The state from which resume() continues: the stack in use, and the place in it.
   struct Frozen {
     std::vector<std::byte> stack;
     void* inside;
   };
-  // REQUIRES that it has been started and is suspended.
+  // REQUIRES that the fiber has been started and is suspended.
   Frozen freeze() const;
-  // The next resume() goes on as the one behind that freeze() did.
+  // The next resume() continues as the one after that freeze() did.
   void thaw(const Frozen& frozen);
 
-  // Goes back to where resume() was called. REQUIRES inside this fiber.
+  // Returns to where resume() was called. REQUIRES inside this fiber.
   void suspend();
 
  private:
@@ -46,7 +45,7 @@ class Fiber {
   void* outside_ = nullptr;
   Body body_ = nullptr;
   void* argument_ = nullptr;
-  // For the sanitizers alone.
+  // Used only with sanitizers.
   const void* outer_stack_ = nullptr;
   std::size_t outer_bytes_ = 0;
 };

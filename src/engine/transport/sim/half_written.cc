@@ -14,12 +14,12 @@ void noise(std::byte* at, std::size_t bytes, SimRandom& random) {
   }
 }
 
-// Element `tail` of a log, if there is room for it already.
+// Spoils element `tail` of a log, if there is room for it already.
 template <class T>
 unsigned spoil_next(std::byte* base, Log& log, SimRandom& random) {
   const std::uint64_t tail = log.tail.load(std::memory_order_relaxed);
   const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
-  // What the next element of a ring overwrites may still be kept.
+  // The element that the next one would overwrite may still be needed.
   if (rings != 0 && tail - log.ring[rings - 1].from >= log.ring[rings - 1].capacity) return 0;
   if (rings == 0 && log.chunk[log_chunk(tail)] == 0) return 0;
   noise(reinterpret_cast<std::byte*>(log_at<T>(base, log, tail)), sizeof(T), random);
@@ -69,7 +69,7 @@ unsigned spoil_hash(ModelHash& h, SimRandom& random) {
 
 unsigned leave_half_written(std::byte* base, std::uint32_t rank,
                             const std::vector<ContextBlock*>& blocks, SimRandom& random) {
-  constexpr std::size_t kSpoiltBytes = 4096;  // of staging: what small operations use of it
+  constexpr std::size_t kSpoiltBytes = 4096;  // of staging: as much as small operations use of it
   unsigned places = 0;
   RegionHead* region = region_of(base, rank);
   places += spoil_next<CallEntry>(base, region->calls, random);
@@ -83,7 +83,7 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
     const std::uint64_t tail = channels[to].tail.load(std::memory_order_relaxed);
     std::uint64_t run;
     const auto* next = log_place<ChannelEntry>(base, channels[to], tail, &run);
-    // One that says itself that it is there is whole, though the tail does not count it yet.
+    // An entry with its own `ready` set is complete, even though the tail does not count it yet.
     if (next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1) continue;
     places += spoil_next<ChannelEntry>(base, channels[to], random);
   }

@@ -10,9 +10,8 @@
 
 namespace rejoin::engine {
 
-// Fills with noise, for a dead rank whose communicators have these blocks: the next element of each
-// of its logs, its slots and staging buffers that are marked as nobody's. Returns how many such
-// places there were.
+// Fills with noise, for a dead rank that has these blocks: the next element of each of its logs,
+// and its slots and staging buffers that are marked as unowned. Returns the number of such places.
 unsigned leave_half_written(std::byte* base, std::uint32_t rank,
                             const std::vector<ContextBlock*>& blocks, SimRandom& random);
 

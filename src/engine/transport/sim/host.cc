@@ -51,8 +51,8 @@ void SimHost::about_to(Doing doing) {
   doing_ = doing;
 }
 
-// Until my turn ends I find words of the others as they should not be: to me alone, because nobody
-// else runs meanwhile.
+// Until this turn ends the rank sees false words of other ranks. Only this rank sees them, because
+// no other process runs meanwhile.
 void SimHost::lie() {
   take_back();
   const std::uint32_t ranks = header_of(base_)->ranks;
@@ -116,7 +116,7 @@ void SimHost::stop(const char* text) {
   for (;;) simulation_.await_agent(actor_, Point::kSleep);  // it ends the job
 }
 
-// Now and then something stands against it.
+// Now and then an image is refused.
 MayFreeze SimHost::may_freeze(std::uint64_t number) {
   SimRandom& random = simulation_.random_;
   const bool refuses = simulation_.options_.refuses_images;

@@ -1,6 +1,5 @@
-// The simulated host: the members of ShmHost (transport/shm/host.h says what they mean), for one
-// incarnation of one rank. Every place where the real world may interfere is a turn of the
-// scheduler.
+// The simulated host: the members of ShmHost (journal/host.h documents them), for one incarnation
+// of one rank. Every place where the real world may interfere is a turn of the scheduler.
 #pragma once
 
 #include <cstddef>
@@ -41,16 +40,17 @@ class SimHost {
   bool settle() { return false; }
   bool poll(unsigned turn);
   void give_way() {}
-  // Until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is found.
+  // Sleeps until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is
+  // detected.
   void sleep() { reach(Point::kSleep); }
   bool wait_for_agent(unsigned turn);
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }
-  // Outside the rank's region it is a violation.
+  // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   journal::PayloadStores& payload_stores() { return payload_stores_; }
   std::size_t ahead_bytes() const;
-  // One module for all code; a call site is its own place.
+  // There is one module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();  // a turn is a nanosecond
   MayFreeze may_freeze(std::uint64_t number);
@@ -61,9 +61,10 @@ class SimHost {
   void tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
             std::size_t text_bytes);
 
-  // For programs: a place inside a reduction operator.
+  // Called by programs: a point inside a reduction operator.
   void operate() { reach(Point::kOperator); }
-  // What the program is about to ask its rank for: some mutants break a rule only there.
+  // The request that the program is about to make of its rank: some mutants break a rule only
+  // there.
   enum class Doing : std::uint8_t { kNothing, kLoading, kCheckpointing };
   void about_to(Doing doing);
 

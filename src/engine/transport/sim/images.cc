@@ -6,7 +6,7 @@
 
 namespace rejoin::engine {
 
-// In a fiber. Goes on twice: in the process, and whenever the image has cloned itself.
+// Called in a fiber. Returns in the process, and again whenever the image has cloned itself.
 Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
   Process& p = *processes_[host.actor_];
   p.freezing = number;
@@ -44,7 +44,7 @@ std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnati
   Process& p = *image.process;
   if (p.runs()) fail("an image is woken while its rank runs");
   const auto actor = static_cast<std::uint32_t>(processes_.size());
-  // Its own fiber stays unused: the clone has that of the process that it is a copy of.
+  // Its own fiber stays unused: the clone has the fiber of the process that it is a copy of.
   while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
   processes_.push_back(&p);
   newest_[image.rank] = &p;

@@ -1,5 +1,5 @@
-// Where a simulated rank stands: at a Step of the protocol (the same numbers), or at one of the
-// simulator's own places.
+// Where a simulated rank is: at a Step of the protocol (the same numbers), or at one of the
+// simulator's own points.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace rejoin::engine {
 
 struct Simulation::Process {
-  // kWaiting: for the agent.
+  // kWaiting: it waits for the agent.
   enum class State : std::uint8_t { kReady, kAsleep, kWaiting, kDead, kDone };
 
   Fiber fiber;

@@ -1,4 +1,4 @@
-// The simulator's only source of chance: the same seed, the same numbers, on every machine.
+// The simulator's only source of chance: one seed gives the same numbers on every machine.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class SimRandom {
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
   }
-  // In [0, bound). REQUIRES bound > 0.
+  // Returns a number in [0, bound). REQUIRES bound > 0.
   std::uint32_t below(std::uint64_t bound) {
     return static_cast<std::uint32_t>((next() >> 32) * bound >> 32);
   }

@@ -10,7 +10,7 @@
 namespace rejoin::engine {
 namespace {
 
-// So few that most ranks are back asleep in between, whatever the number of looks.
+// Few enough that most ranks sleep again in between, whatever the number of looks.
 constexpr std::uint32_t kTurnsPerSpuriousWake = 500;
 
 }  // namespace
@@ -292,7 +292,7 @@ void Simulation::kill_by_time() {
   }
 }
 
-// By a fault of its own, or from outside the job.
+// The process dies by a fault of its own, or by a signal from outside the job.
 void Simulation::die(Process& p, int signal) {
   const std::uint32_t rank = p.host->rank();
   record(rank, p.host->incarnation(), p.point, "dies", 0, 0);
@@ -376,7 +376,7 @@ void Simulation::leave_for_good(std::uint32_t actor) {
 
 // --- Scheduler
 
-// Whose turn it is in the directed schedule. False: that is over.
+// Finds the process that takes the next turn of the directed schedule. False: it is over.
 bool Simulation::make_moves(std::uint32_t* actor) {
   for (; move_ < options_.moves.size(); ++move_) {
     const Move& m = options_.moves[move_];

@@ -1,6 +1,6 @@
 // A whole job in one thread: its processes are fibers, its agent takes turns between theirs. At
-// every step of a rank the scheduler may go on with anybody else, or kill the rank there. One seed
-// decides all of it; time is the number of turns.
+// every step of a rank the scheduler may continue with another process, or kill the rank there. One
+// seed decides all of it; time is the number of turns.
 //
 // A turn is what one process does between two of its points (point.h), or one action of the agent
 // (agent.h). A process registers with the agent, perhaps again after an exec, and waits for its
@@ -27,9 +27,9 @@
 namespace rejoin::engine {
 
 enum class Schedule : std::uint8_t {
-  kRoundRobin,  // everybody in turn
-  kRandom,      // anybody
-  kBursts,      // anybody, for a while
+  kRoundRobin,  // each in turn
+  kRandom,      // any
+  kBursts,      // any, for a while
   kPriorities,  // the first that can, in an order that changes now and then
   kCount,
 };
@@ -38,8 +38,8 @@ enum class Schedule : std::uint8_t {
 enum class Mutant : std::uint8_t {
   kNone,
   kRespawnBeforeBreak,  // the next incarnation is admitted and runs before the death is published
-  kSilentDeath,         // nobody is rung after a death
-  kNoEpoch,             // everybody is rung, but no epoch is published
+  kSilentDeath,         // no rank is rung after a death
+  kNoEpoch,             // all ranks are rung, but no epoch is published
   kLostRing,            // a rank's ring sets no bell
   kForgetfulSleep,      // a ring between the last look and the sleep is lost
   kNotReaped,           // the old process runs on beside its replacement
@@ -53,9 +53,9 @@ enum class Mutant : std::uint8_t {
   kCount,
 };
 
-// One move of a directed schedule. A rank takes turns, and nobody else, until it has reached a
-// point for the `times`-th time from now on (the agent does what the rank waits for); or it dies
-// where it is; or the agent does all that it has to do.
+// One move of a directed schedule: one rank alone takes turns until it has reached a point for the
+// `times`-th time from now on (the agent does what the rank waits for); or it dies where it is; or
+// the agent does all that it has to do.
 struct Move {
   enum class Kind : std::uint8_t { kRuns, kDies, kAgent };
   Kind kind;
@@ -98,12 +98,12 @@ struct SimOptions {
 // The options that a seed stands for. 0: round robin, prompt agent.
 SimOptions options_of(std::uint64_t seed);
 
-// Who dies: the rank's process, or an image of it: the newest that there is, or the one that the
+// The victim of a death: the rank's process, or an image of it: the newest one, or the one that the
 // agent keeps.
 enum class Victim : std::uint8_t { kRank, kNewestImage, kKeptImage };
 
 // Kills a rank when this incarnation of it reaches its step-th point (from 1), or, with step == 0,
-// at a time wherever it is then, if it runs. An image, if there is one, is killed at a time.
+// at a time, if it runs then. An image, if there is one, is killed at a time.
 struct Death {
   std::uint32_t rank = 0;
   std::uint32_t incarnation = 0;
@@ -117,12 +117,12 @@ struct Death {
 enum class Ending : std::uint8_t {
   kFinished,
   kStopped,     // the agent ended the job
-  kDeadlock,    // nobody can take a turn
+  kDeadlock,    // no process can take a turn
   kNoProgress,  // turn_limit
   kViolation,   // fail()
 };
 
-// What the simulated job runs, and who watches it. Called outside fibers but for run().
+// The program and the observer of a simulated job. Called outside fibers but for run().
 class SimObserver {
  public:
   virtual ~SimObserver() = default;
@@ -130,11 +130,11 @@ class SimObserver {
   virtual void on_point(SimHost& host, Point p) = 0;  // reached, before whatever comes next
   virtual void on_death(SimHost& host, Point p) = 0;
   virtual void on_agent() = 0;  // after an action of the agent
-  // An image with this name is made: the memory that is this process's alone, but for its stack. A
-  // clone that is woken has it again.
+  // An image with this name is made. Returns the process's private memory, except for its stack; a
+  // clone that is woken gets it back.
   virtual std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) = 0;
   virtual void on_woken(SimHost& host, std::uint32_t image) = 0;
-  // Says something to the agent; inside its fiber.
+  // The process sends a message to the agent; inside its fiber.
   virtual void on_tell(SimHost& host, wire::MessageType type, const char* text) = 0;
 };
 
@@ -165,10 +165,10 @@ class Simulation {
   // Runs the job in `base`, freshly formatted, to its end.
   Ending run(const SimOptions& options, const std::vector<Death>& deaths);
 
-  // Keeps the whole trace of the next runs, not just its hash.
+  // Stores the whole trace of the next runs, not just its hash.
   void keep_trace(bool keep) { keeps_trace_ = keep; }
 
-  const std::string& why() const { return why_; }  // of anything but kFinished
+  const std::string& why() const { return why_; }  // for any ending but kFinished
   std::uint64_t time() const { return time_; }
   std::uint64_t hash() const { return hash_; }  // of the trace
   std::uint32_t deaths() const { return deaths_; }
@@ -178,16 +178,16 @@ class Simulation {
   const std::vector<Rank>& ranks_at_last_death() const { return at_last_death_; }
   const std::vector<Event>& trace() const { return trace_; }
 
-  // A rank has made a communicator: what a death may spoil.
+  // A rank has made a communicator, which a death may spoil.
   void add_block(std::uint32_t rank, ContextBlock* block);
   unsigned spoilt() const { return spoilt_; }  // unpublished places filled with noise so far
 
   // A rule is broken: the run ends with kViolation. Returns only outside fibers.
   void fail(const char* why);
-  // A line in the trace, and in its hash.
+  // Adds a line to the trace, and to its hash.
   void note(const SimHost& host, const char* text, std::uint64_t a, std::uint64_t b);
 
-  // For agents. A process that is over stays so.
+  // Used by agents. Calls for a process that is over have no effect.
   const SimOptions& options() const { return options_; }
   SimRandom& random() { return random_; }
   std::uint32_t start(std::uint32_t rank, std::uint32_t incarnation);
@@ -195,12 +195,12 @@ class Simulation {
   void refuse(std::uint32_t process);   // likewise; it exits
   void kill(std::uint32_t process);
   void wake(std::uint32_t rank);  // rings its bell
-  // An image clones itself: the process that goes on from it. REQUIRES that the processes of its
-  // rank are over.
+  // An image clones itself. Returns the process that continues from it. REQUIRES that the processes
+  // of its rank are over.
   std::uint32_t wake_image(std::uint32_t image, std::uint32_t incarnation);
   void end_image(std::uint32_t image);
   bool has_image(std::uint32_t image) const { return images_[image].alive; }
-  // By one of the deaths that were asked for, not by the agent.
+  // Killed by one of the deaths that were asked for, not by the agent.
   bool image_was_killed(std::uint32_t image) const { return images_[image].killed; }
   void finish(int code, const std::string& why);
   void lose_journal(std::uint32_t rank);  // kJournalLost
@@ -210,13 +210,13 @@ class Simulation {
   friend class SimHost;
 
   struct Process;  // one incarnation of a rank
-  // What a mutant has written into words of a rank, and what they really are.
+  // False values that a mutant has written into words of a rank, and the true ones.
   struct Lie {
     RankControl* control;
     std::uint64_t prepared;
   };
-  // A copy of all that a process has for itself. It goes on where the process was: at the same
-  // addresses, which nobody else has.
+  // A copy of all private memory of a process. It continues where the process was, at the same
+  // addresses, which no other process has.
   struct Image {
     Process* process;
     Fiber::Frozen fiber;
@@ -257,7 +257,7 @@ class Simulation {
   void count_move(std::uint32_t actor);
   bool agent_is_due() const;
   std::uint32_t pick();
-  std::uint32_t pick_in_turn(bool agent_can);  // these: REQUIRES somebody ready
+  std::uint32_t pick_in_turn(bool agent_can);  // these: REQUIRES a ready actor
   std::uint32_t pick_any(bool agent_can);
   std::uint32_t pick_first(bool agent_can);
   void end(Ending ending, const std::string& why);
@@ -284,16 +284,16 @@ class Simulation {
   std::vector<Rank> at_last_death_;
   std::vector<Image> images_;
   std::vector<std::vector<std::byte>> spare_;  // of images that have ended: fresh pages take longer
-  std::vector<Lie> lies_;                      // of the rank whose turn it is
+  std::vector<Lie> lies_;                      // of the rank that takes the current turn
   std::vector<Event> trace_;
   bool keeps_trace_ = false;
 
-  std::uint32_t current_ = kNobody;  // whose fiber runs
-  std::uint32_t last_ = kNobody;     // who took the last turn
+  std::uint32_t current_ = kNobody;  // the fiber that runs
+  std::uint32_t last_ = kNobody;     // the process that took the last turn
   std::size_t move_ = 0;             // the one that is being made
   unsigned reached_ = 0;             // how often its point was reached so far
   bool agent_awaited_ = false;       // since its last turn, by a rank that looks now and then
-  std::uint32_t in_turn_ = 0;        // kRoundRobin: whose turn was last
+  std::uint32_t in_turn_ = 0;        // kRoundRobin: the process that took the last turn
   std::uint64_t agent_priority_ = 0;
   std::uint64_t lowest_priority_ = 0;
 
