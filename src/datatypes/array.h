@@ -8,7 +8,7 @@
 
 namespace rejoin::datatypes {
 
-// Neither may fail. Outlives everything that was made with it.
+// Neither may fail. Must outlive everything that was made with it.
 struct Memory {
   void* (*allocate)(std::size_t bytes);
   void (*release)(void* memory, std::size_t bytes);

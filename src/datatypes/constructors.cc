@@ -49,7 +49,7 @@ void Maker::add(const Piece& piece) {
   type_->alignment_ = std::max(type_->alignment_, part.alignment_);
 }
 
-// Data counts only where no part of the type has an end that the program has said.
+// The data's bounds count only where the program has set no bound in any part of the type.
 void Maker::widen(const Piece& piece) {
   const Type& part = *piece.type;
   const Span all = span_of(piece, part.bounds_), data = span_of(piece, part.true_bounds_);

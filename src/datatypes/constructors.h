@@ -24,12 +24,12 @@ class Maker {
   }
   // The type takes `part` over. Null: the whole is too large.
   void own(Type* part);
-  // An end of the type that the program says (MPI_LB and MPI_UB of MPI 1).
+  // Sets an end of the type explicitly (MPI_LB and MPI_UB of MPI 1).
   void mark_lower(std::int64_t at) { mark(at, &type_->bounds_.lower, &type_->lower_set_, true); }
   void mark_upper(std::int64_t at) { mark(at, &type_->bounds_.upper, &type_->upper_set_, false); }
   void set_bounds(std::int64_t lower, std::int64_t upper);
 
-  // The type. Once.
+  // Returns the type. Called once.
   Type* finish();
 
  private:
@@ -50,7 +50,7 @@ Type* make_basic(const Memory& memory, const Basic& basic);
 Type* make_contiguous(const Memory& memory, std::uint64_t count, const Type& old);
 Type* make_vector(const Memory& memory, std::uint64_t count, std::uint64_t block,
                   std::int64_t stride, const Type& old);
-// The lower bound is said; the extent too.
+// The lower bound and the extent are given explicitly.
 Type* make_resized(const Memory& memory, const Type& old, std::int64_t lower, std::int64_t extent);
 Type* make_dup(const Memory& memory, const Type& old);
 

@@ -37,7 +37,7 @@ class Copier {
     return base + static_cast<std::int64_t>(turn) * node.stride;
   }
 
-  // Of one turn.
+  // Handles one turn.
   void copy_part(const Node& node, std::byte* base, std::uint64_t skip, std::uint64_t bytes) {
     if (node.body == nullptr) {
       copy_piece(base + skip, bytes);

@@ -1,7 +1,7 @@
-// Copying data between the places that a type says and packed memory, where it lies without gaps,
-// in the order of the type map. Both may begin and end anywhere in the packed data, also within an
-// element. Nothing is allocated. Cost: that of the copies, and a few instructions for each node of
-// the plan that is passed.
+// Copies data between the places that a type describes and packed memory, where it lies without
+// gaps, in the order of the type map. Both may begin and end anywhere in the packed data, also
+// within an element. Nothing is allocated. Cost: that of the copies, and a few instructions for
+// each node of the plan that is passed.
 #pragma once
 
 #include <cstddef>

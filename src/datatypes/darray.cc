@@ -24,7 +24,7 @@ Type* slice(const Memory& memory, int begin, int count, int size, const Type& ol
 // The standard's cyclic(): the elements of a dimension that one process has.
 Type* deal(const Memory& memory, const Distribution& d, const Type& old) {
   const std::int64_t block = d.block, round = block * d.processes, first = block * d.process;
-  const std::int64_t left = d.size - first;  // elements from my first block on
+  const std::int64_t left = d.size - first;  // elements from this process's first block on
   const std::int64_t whole = left > 0 ? left / round + (left % round >= block ? 1 : 0) : 0;
   const std::int64_t rest = left > 0 && left % round < block ? left % round : 0;
   std::int64_t at, stride, last, size;

@@ -39,7 +39,7 @@ struct Plan {
   void append(const Plan& of, std::int64_t offset, std::uint64_t blocks, std::int64_t stride,
               std::uint64_t block, std::int64_t extent);
   void append_piece(std::int64_t offset, std::uint64_t piece_bytes);
-  // No more follows.
+  // Called after the last append.
   void finish();
 
   // The data of `count` values at `extent`, as one node; it refers to this plan. REQUIRES bytes >

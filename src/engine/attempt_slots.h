@@ -50,7 +50,7 @@ class AttemptSlots {
   std::uint32_t unproven() const { return unproven_; }
   std::uint32_t unproven_call() const { return unproven_call_; }
 
-  // --- This rank's own slot. Written only between close() and show().
+  // --- This rank's own slot. Written between close() and show(), its counters also later.
 
   Slot& mine() { return m_.mine->slot[sequence_ % kSlots]; }
 

@@ -114,8 +114,8 @@ inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t 
   return nullptr;
 }
 
-// Returns read(marks) for the image that the rank keeps. A newer image may take the slot during the
-// read, but only after a newer one is kept: if kept_image is unchanged, the data was consistent.
+// Returns read(marks) for the image that the rank keeps. Its slot may be reused during the read,
+// but only after another image is kept: if kept_image is unchanged, the data was consistent.
 template <class Host, class Read>
 std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   std::byte* base = host.base();

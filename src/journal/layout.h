@@ -120,7 +120,7 @@ struct Waiting {
 inline constexpr std::uint64_t kAtCheckpoint = std::uint64_t{1} << 63;
 
 // The versions that are written: the newest, and the next one, in one word. Lazy checkpoints meet
-// at these alone; a job of images keeps the models of these alone.
+// at these alone; a job of images stores the models of these alone.
 struct WrittenVersions {
   std::uint32_t newest = 0;
   std::uint32_t next = 0;
@@ -165,10 +165,11 @@ struct RankControl {
   std::atomic<std::uint32_t> repeating;
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
-  alignas(kLine) std::atomic<std::uint64_t> prepared;  // my models of this version are whole
-  // The version that I never go back behind: its cursors are my low-water marks. 0 = main.
+  alignas(kLine) std::atomic<std::uint64_t> prepared;  // its models of this version are whole
+  // The version that it never goes back behind: its cursors are the rank's low-water marks. 0 =
+  // main.
   std::atomic<std::uint64_t> kept;
-  // Agent: the newest output mark that it has made for me (MessageType::kMark).
+  // Agent: the newest output mark that it has made for this rank (MessageType::kMark).
   std::atomic<std::uint64_t> output_mark;
   // Rank 0: WrittenVersions, before it prepares `newest`.
   std::atomic<std::uint64_t> written_versions;
@@ -186,7 +187,7 @@ struct RankControl {
   std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
   std::atomic<std::uint64_t> used_bytes;                 // allocated so far, reused memory included
   std::atomic<std::uint64_t> journal_faults;             // page faults of making it safe to touch
-  // For this process: duration of its newest clone (0: there is none), and both fault counts then.
+  // This process: duration of its newest clone (0: there is none), and both fault counts then.
   std::atomic<std::uint64_t> clone_ns;
   std::atomic<std::uint64_t> faults_at_clone;
   std::atomic<std::uint64_t> journal_faults_at_clone;
@@ -326,8 +327,8 @@ struct alignas(kLine) Slot {
   std::atomic<std::uint32_t> chain;  // over the signatures of all operations of this context so far
   std::atomic<std::uint32_t> call;   // as in Record
   std::atomic<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or where it is
-  std::atomic<std::uint64_t> staged;                // chunks of my input that lie in my staging
-  std::atomic<std::uint64_t> reduced;               // chunks of my slice that lie in the extent
+  std::atomic<std::uint64_t> staged;                // chunks of its input that lie in its staging
+  std::atomic<std::uint64_t> reduced;               // chunks of its slice that lie in the extent
 };
 static_assert(sizeof(Slot) == kLine);
 

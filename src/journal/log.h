@@ -39,7 +39,7 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
   return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
 }
 
-// Where element `index` lies or will lie; null: there is no place yet. For readers that poll
+// Where element `index` lies or will lie; null: there is no place yet. Used by readers that poll
 // elements instead of the tail. *run: how many elements from there on are contiguous.
 template <class T>
 T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run) {

@@ -19,12 +19,12 @@ namespace rejoin::journal {
 // zone that they lie in.
 //
 // Payload is first allocated upwards and never freed. After start_zones() it is allocated in zones.
-// A zone is closed at a checkpoint, with a label: cursors with everything below them that the zone
-// was used for. It is free when the low-water marks of all ranks that may read it have passed the
-// label. Once the journal is full, zones of results are instead closed at every operation that all
-// ranks of the job must enter: when such an operation is complete, all results that were allocated
-// before it was entered have been read, so an interval is over with the next one. Zones of messages
-// are closed when they are full, and free when their messages are consumed.
+// A zone is closed at a checkpoint, with a label: cursors above everything that the zone was used
+// for. It is free when the low-water marks of all ranks that may read it have passed the label.
+// Once the journal is full, zones of results are instead closed at every operation that all ranks
+// of the job must enter: when such an operation is complete, all results that were allocated before
+// it was entered have been read, so an interval is over with the next one. Zones of messages are
+// closed when they are full, and free when their messages are consumed.
 //
 // In a job of snapshots all payload lies in zones. A zone is closed when it is full; labels and the
 // rule for freeing it are the same, with the marks of images.
@@ -203,8 +203,8 @@ class Region {
     zone_of(Use::kResults) = nullptr;
     return true;
   }
-  // REQUIRES recycling(), and that every rank of the job has entered the operation that I have just
-  // completed, or has returned from the one that ended the interval before.
+  // REQUIRES recycling(), and that every rank of the job has entered the operation that this rank
+  // has just completed, or has returned from the one that ended the interval before.
   void recycle() {
     over_ = head_->interval;
     close_zones([](Zone&) { return true; });
@@ -225,7 +225,7 @@ class Region {
     std::atomic<std::uint64_t>* bump;
     Offset begin;  // of the region
     Offset end;
-    Offset backed_to = 0;  // everything handed out since start-up lies below it and is backed
+    Offset backed_to = 0;  // everything allocated since start-up lies below it and is backed
   };
   Offset reserve_in(Area& area, std::size_t bytes) {
     const std::uint64_t at = area.bump->load(std::memory_order_relaxed);

@@ -36,8 +36,8 @@ enum class Step : std::uint8_t {
   kRing,          // reading which ranks sleep
   kIntern,        // publishing a call signature
   kModel,         // a model goes to the store
-  kPrepare,       // publishing that my models of a version are whole
-  kAcknowledge,   // publishing that I am past a version
+  kPrepare,       // publishing that the rank's models of a version are whole
+  kAcknowledge,   // publishing that the rank is past a version
   kDecide,        // publishing which recovery points this job has
   kMark,          // reading a rank's low-water mark
   kCursors,       // the cursors of an image go to their slot

@@ -106,9 +106,8 @@ class BootstrapCache {
     if (r_.header->marks_set_up.load(std::memory_order_relaxed) != 0) return false;
     return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
   }
-  // For an operation that this rank's record answers: stops the job if the record names another
-  // place and the call is unproven. The call may then be one of the bootstrap phase that looks the
-  // same.
+  // Called when this rank's record answers an operation. Stops the job if the record names another
+  // place and the call is unproven, because the call may then belong to the bootstrap phase.
   void compare_places(const Comm<H>& c, std::uint32_t call, std::uint32_t recorded) {
     if ((recorded & journal::kCallIndex) == call || !is_unproven(c, call)) return;
     if (breaks(r_.host, Rule::kProveBootstrapCall)) return;

@@ -19,7 +19,7 @@ using engine::Progress;
 template <engine::Host H>
 class ChannelOp {
  public:
-  // Enters. `input`, `input_bytes`: my contribution, for the fingerprint only.
+  // Enters. `input`, `input_bytes`: this rank's contribution, for the fingerprint only.
   // nonblocking: as ReplicatedOp's.
   ChannelOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const void* input,
             std::size_t input_bytes, bool nonblocking = false)
@@ -64,8 +64,8 @@ class ChannelOp {
   std::uint32_t size() const { return c_.members.size; }
   std::uint32_t me() const { return c_.members.rank; }
 
-  // Posts one message. `peer`: rank in the communicator, not mine. Pending only while the journal
-  // is full and the receiver is many operations behind.
+  // Posts one message. `peer`: rank in the communicator, not this rank's. Pending only while the
+  // journal is full and the receiver is many operations behind.
   Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
     const std::uint32_t to = c_.members.world[peer];
     auto& channel = r_.journal.channel(to);

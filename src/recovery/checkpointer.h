@@ -383,8 +383,8 @@ class Checkpointer {
     r_.header->decision_told.store(1, std::memory_order_relaxed);
   }
 
-  // In a job of versions everything allocated so far is never reused, because every incarnation
-  // runs through its set-up again. Zones begin behind the first checkpoint.
+  // Protects everything allocated so far from reuse: in a job of versions every incarnation runs
+  // through its set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
     journal::Region<H>& region = r_.journal.region();
     if (region.recycling() || engine::breaks(r_.host, Rule::kKeepForCheckpoints)) return;

@@ -31,7 +31,7 @@ struct Comm {
   std::uint32_t chain = 0;          // over the signatures of the operations so far
   std::uint32_t epoch_seen = 0;     // job epoch at which `generation` was computed
   std::uint32_t generation = 0;
-  Comm* next = nullptr;  // of my communicators
+  Comm* next = nullptr;  // of this rank's communicators
   Comm* same_bucket = nullptr;
   bool late = false;  // made after the first checkpoint: no version has it
   // The root's tail as last read. While it is ahead, the root's cache line need not be read again.

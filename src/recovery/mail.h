@@ -163,14 +163,14 @@ class Mail {
 
   // --- Looking
 
-  // For reports: shows what this rank waits for.
+  // Shows for reports what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
     journal::control_of(host_.base(), host_.rank())
         ->waits_for.store(journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
   }
 
-  // For posted receives. Without any, no message needs to be taken in.
+  // Takes in messages for posted receives. Without any, no message needs to be taken in.
   void poll_all(bool thorough) {
     if (queued_ == 0) return;
     for (unsigned i = 0; i < kAtOnce; ++i) {
@@ -434,7 +434,7 @@ class Mail {
     }
   }
 
-  // For a posted receive of any source: reads which message it was given meanwhile, if any.
+  // Reads which message a posted receive of any source was given meanwhile, if any.
   void bind(Receive& r) {
     if (r.source != kAnySource || r.bound != 0 || r.wildcard == kUnrecorded) return;
     if (engine::breaks(host_, Rule::kBindWoken)) return;

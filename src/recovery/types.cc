@@ -9,7 +9,7 @@ namespace rejoin::recovery {
 
 namespace {
 
-// By value, from kBarrier on.
+// The names, by value, from kBarrier on.
 constexpr const char* kNames[] = {
     "Barrier",
     "Bcast",

@@ -165,8 +165,8 @@ struct Loaded {
 // An operation whose result is the same bytes at every member that gets it: Barrier, Bcast,
 // Allreduce, Allgather(v), Reduce_scatter, making communicators.
 struct ReplicatedSpec {
-  const void* input = nullptr;  // my contribution; stays untouched until the call returns
-  std::size_t input_bytes = 0;  // Allreduce: of the vector. Bcast: root only. Allgather: mine
+  const void* input = nullptr;  // this rank's contribution; must not change until the call returns
+  std::size_t input_bytes = 0;  // Allreduce: of the vector. Bcast: root only. Allgather: own
   std::size_t result_bytes = 0;
   const engine::Reduction* reduction = nullptr;  // Allreduce and Reduce_scatter
   // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:

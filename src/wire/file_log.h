@@ -7,9 +7,9 @@
 //
 // in DIRECTORY/rank-RANK-image-NUMBER: what has happened since the image with that number. The rank
 // writes each entry with one write(): for an opening before the program can write, for a change
-// before it, and for something that was made also behind it. Read by ftrun before ranks go on from
-// a set (launcher/agent/file_changes.h), then by the rank. Removed by ftrun when no set needs it.
-// The last entry may be cut off, if its process was killed; ftrun then removes that part.
+// before it, and for a creation before and after it. Read by ftrun before ranks go on from a set
+// (launcher/agent/file_changes.h), then by the rank. Removed by ftrun when no set needs it. The
+// last entry may be cut off, if its process was killed; ftrun then removes that part.
 //
 // A file that would be gone keeps a second name: DIRECTORY/kept-RANK-NUMBER-COUNT, `kept`.
 #pragma once

@@ -1,5 +1,5 @@
-// What a rank and its agent say to each other over the agent's unix socket (SOCK_SEQPACKET,
-// abstract name). One datagram a message; texts are UTF-8, not terminated.
+// What a rank and its agent send each other over the agent's unix socket (SOCK_SEQPACKET, abstract
+// name). One datagram a message; texts are UTF-8, not terminated.
 //
 // The first datagram of a connection is kRegister, kImage, kWoken, kMoves or kForeignAbi, and its
 // text begins with the job's secret (kSecretBytes). Without it the answer is kRefused, and nothing
@@ -36,9 +36,9 @@
 //                                predecessor did
 //   kCommitted    rank -> agent  checkpoint value is committed (rank 0, tell_committed); code =
 //                                1: a version of it is kept
-//   kSnapshotDue  rank -> agent  so much has been handed out that marks had better move; code =
-//   kSnapshotDue  rank -> agent  a snapshot is requested: the journal has grown; code = 1: it is
-//                                nearly full, and the rank waits for the image
+//   kSnapshotDue  rank -> agent  a snapshot is requested, because the journal has grown; code =
+//                                1: it is nearly full, and the rank waits for the image
+//   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of
 //   kWake         agent -> image become the rank's next incarnation; carries three descriptors for

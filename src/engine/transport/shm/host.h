@@ -96,7 +96,7 @@ class ShmHost {
   }
   Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
   bool can_be_frozen(char* why, std::size_t bytes);
-  // Without an image object no image can be made. It outlives the host.
+  // Without `image`, which must outlive the host, no image of the process can be made.
   void set_image(ProcessImage* image) { image_ = image; }
   int agent_socket() const { return agent_socket_; }
   // Called in a process that was woken: the segment is mapped anew, and its agent is connected.

@@ -29,7 +29,7 @@ SimOptions options_of(std::uint64_t seed) {
   o.agent_delay_turns = kDelays[random.below(std::size(kDelays))];
   o.split_death = random.one_in(3);
   o.spurious_wakes = random.one_in(8);
-  o.agent_last = random.one_in(6) && !o.spurious_wakes;  // else somebody always can
+  o.agent_last = random.one_in(6) && !o.spurious_wakes;  // else some process always can
   o.behind_shell = random.one_in(4);
   o.registers_twice = random.one_in(4);
   o.second_process = random.one_in(4);

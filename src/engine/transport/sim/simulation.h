@@ -47,7 +47,7 @@ enum class Mutant : std::uint8_t {
   kJournalLost,         // the replacement finds no records of its predecessor
   kLoadsTooNew,         // a rank loads a version that some rank has not prepared
   kPreparesEarly,       // a version is called prepared before its models are whole
-  kHearsTheDead,        // what a killed process said is taken for its replacement's
+  kHearsTheDead,        // a message of a killed process is taken for its replacement's
   kWelcomesTwo,         // a second process of a rank is welcomed
   kRestartsFinalized,   // a rank that has ended well is started again
   kCount,
