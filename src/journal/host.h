@@ -16,7 +16,7 @@ namespace rejoin::journal {
 enum class MayFreeze : std::uint8_t { kYes, kNotNow, kNo };
 enum class Frozen : std::uint8_t {
   kNot,     // there is no image
-  kGoesOn,  // there may be one; this is the process that it is of
+  kGoesOn,  // there may be one; this is the process that was imaged
   kWoken,   // this is the image, woken as the rank's next incarnation
 };
 

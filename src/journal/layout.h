@@ -71,7 +71,7 @@ struct SegmentHeader {
   std::uint32_t log_ops;               // --log-ops
   std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
   std::uint32_t snapshots;             // ranks are asked for images of their processes
-  std::uint64_t snapshot_every_bytes;  // that a rank hands out: then it asks for one itself
+  std::uint64_t snapshot_every_bytes;  // that a rank allocates before it asks for one itself
   std::uint64_t started_wall_ns;       // since 1970
   std::uint64_t wall_offset_ns;        // from the clock of ranks to that
   FaultPoint fault[kMaxFaults];
@@ -91,7 +91,7 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> notices;
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   std::atomic<Return> goes_back_to;
-  // Agent: the version that it is writing to a file; 0 = none. Its slots are not used again.
+  // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   std::atomic<std::uint64_t> version_in_file;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
@@ -101,8 +101,8 @@ struct SegmentHeader {
 
 enum class Phase : std::uint32_t { kOutside, kInside };
 
-// What a rank waits for that sends or receives a message, in one word, for reports: a message of a
-// rank or of any, with a tag or with any; or the receive that takes its own message.
+// What a rank that sends or receives a message waits for, in one word, for reports: a message from
+// one rank or any, with one tag or any; or the receive that matches its own message.
 struct Waiting {
   static constexpr std::uint64_t kForMessage = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kForReceive = std::uint64_t{1} << 62;
@@ -471,7 +471,7 @@ enum class VersionFault : std::uint32_t {
   kLateCommunicator,  // likewise: it was made after the first checkpoint
   kOverLimit,         // set-up left more than --bootstrap-limit
 };
-// The predicate of a sentence about the rank.
+// Returns the predicate of a sentence about the rank.
 constexpr const char* text_of(VersionFault fault) {
   switch (fault) {
     case VersionFault::kNone:
@@ -561,7 +561,7 @@ constexpr std::uint64_t round_up_line(std::uint64_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-// Orders plain stores before it with stores after it (on x86-64 only the compiler must be told).
+// Orders plain stores before it with stores after it (on x86-64 a compiler barrier suffices).
 inline void order_stores() {
 #if defined(__SANITIZE_THREAD__)
   std::atomic_signal_fence(std::memory_order_seq_cst);

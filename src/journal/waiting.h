@@ -27,7 +27,7 @@ template <class H, class Ready>
     if (!host.poll(turn)) {
       bell.store(0, std::memory_order_relaxed);
       host.step(Step::kAnnounce);
-      asleep.store(1, std::memory_order_release);  // the bell first: no answer to this is cleared
+      asleep.store(1, std::memory_order_release);  // after the bell: no later ring is cleared
       host.fence_announced();                      // before the last look
       // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));

@@ -104,7 +104,7 @@ int connect_to(const char* name) {
   return fd;
 }
 
-// The first datagram of a connection: the job's secret, then `text`.
+// Sends the first datagram of a connection: the job's secret, then `text`.
 bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text,
                 std::uint64_t value = 0, std::uint32_t incarnation = 0) {
   Message m;
@@ -245,7 +245,7 @@ bool attach_alone(char* error, std::size_t error_bytes) {
   return ok;
 }
 
-// Pairs of numbers. Not terminated.
+// Parses pairs of numbers (device, file). The text of the message is not terminated.
 void note_given(const Message& m) {
   char text[200];
   snprintf(text, sizeof text, "%.*s", static_cast<int>(m.text_bytes), m.text);

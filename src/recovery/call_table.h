@@ -57,7 +57,7 @@ class CallTable {
   // REQUIRES an index that intern() returned.
   const journal::CallEntry* entry(std::uint32_t call) { return calls_.at(call); }
 
-  // The call site alone, as texts name it (wire/messages.h). False: no memory for it.
+  // Finds the call site alone, as texts name it (wire/messages.h). False: no memory for it.
   bool locate(const Call& call, std::uint32_t* module, std::uint64_t* place) {
     *module = module_of(call, place);
     return *module != kNone;

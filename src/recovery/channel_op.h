@@ -94,8 +94,8 @@ class ChannelOp {
     return Progress::kDone;
   }
 
-  // The next message of `peer` in this operation. *data: its bytes in the sender's store, until the
-  // next receive or the end of the operation. Failed: outcome() says why.
+  // Receives the next message of `peer` in this operation. *data: its bytes in the sender's store,
+  // valid until the next receive or the end of the operation. Failed: outcome() has the reason.
   Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
                    std::size_t* bytes) {
     const std::uint32_t from = c_.members.world[peer], me = r_.host.rank();

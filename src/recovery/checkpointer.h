@@ -309,7 +309,7 @@ class Checkpointer {
     const bool point =
         decided == journal::Return::kVersions || engine::breaks(r_.host, Rule::kVersionsAreData);
     const journal::Version* mine = point ? r_.peers.version(r_.host.rank(), v) : nullptr;
-    if (mine == nullptr) return;  // without a load there is nothing to go back to but main
+    if (mine == nullptr) return;  // without a load a rank can go back only to main
     keep_what_is_there();
     r_.host.step(Step::kAcknowledge);
     r_.control->kept.store(v, std::memory_order_release);

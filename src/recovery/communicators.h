@@ -186,7 +186,7 @@ class Communicators {
 
   void retire(std::uint64_t context) {
     auto* r = arena_.template make<Retired>(Retired{context, retired_});
-    if (r != nullptr) retired_ = r;  // else its memory is not given back
+    if (r != nullptr) retired_ = r;  // else its memory is never reclaimed
   }
 
   bool everybody_is_past(const journal::ContextBlock& block) {

@@ -58,7 +58,7 @@ class Diagnostics {
                             std::uint64_t bytes);
   const char* other_question(std::uint64_t ordinal, std::uint32_t rank, const char* recorded,
                              const char* asked);
-  // `other`: a member that calls from elsewhere; the rank itself: it did so the first time.
+  // `other`: a member that calls from another place, or the rank itself if its first call did.
   const char* unproven_call(std::uint32_t rank, std::uint32_t call, std::uint32_t other,
                             std::uint32_t other_call);
   const char* other_key(std::uint32_t rank, std::uint32_t then, std::uint32_t now);

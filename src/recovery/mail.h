@@ -20,7 +20,7 @@ namespace rejoin::recovery {
 inline constexpr std::uint32_t kAnySource = ~std::uint32_t{0};
 inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
 
-// A message that has come and is not received yet.
+// A message that has arrived and is not received yet.
 struct Arrived {
   journal::ChannelEntry* entry;
   std::uint64_t index;     // in its channel
@@ -178,7 +178,7 @@ class Mail {
     }
   }
 
-  // Takes in all that has come, for receives that are posted.
+  // Takes in all messages that have arrived, for posted receives.
   void poll_until_empty() {
     while (queued_ != 0 && poll_next(kAnySource, true)) {
     }
@@ -219,7 +219,7 @@ class Mail {
   // A former incarnation has cancelled receives that this one has not posted yet.
   bool has_more() const { return known_count_ != 0 && known_[known_count_ - 1] >= receives_; }
 
-  // Messages that have come but are not received.
+  // The number of messages that have arrived but are not received.
   std::uint64_t count_waiting() const {
     std::uint64_t n = 0;
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {

@@ -36,7 +36,7 @@ class OperationLog {
   // Sets the size for the load or checkpoint that has begun: its signature does not contain it.
   void set_model_bytes(std::uint64_t bytes) { model_bytes_ = bytes; }
 
-  // It is over.
+  // The operation is over.
   void end(Status status, std::uint64_t version, std::uint64_t replayed) {
     const auto kind = static_cast<OpKind>(call_.signature.kind);
     const bool is_model = kind == OpKind::kLoad || kind == OpKind::kCheckpoint;

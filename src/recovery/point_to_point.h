@@ -232,7 +232,7 @@ class PointToPoint {
     if (outcomes_.recall(&then)) [[unlikely]] {
       r_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return 0;
-      // The count is recorded last, so that an answer is there as a whole or not at all.
+      // Count and indices became visible together, so an answer is there as a whole or not at all.
       return recall_some(then, indices, finish);
     }
     r_.before_anything_new(kQuestion);
@@ -295,7 +295,7 @@ class PointToPoint {
   // Requests that the program has begun and not completed.
   void open() { ++open_; }
   void close() { --open_; }
-  // One of them in words; null: there is none.
+  // Returns one of them in words; null: there is none.
   const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
 
   Outcomes<H>& outcomes() { return outcomes_; }

@@ -1,4 +1,4 @@
-// A rank: the one rule of recovery around every operation, and nothing else.
+// What src/pmpi calls: a rank, which applies the rule of recovery (entry.h) to every operation.
 //
 // BasicRank is written over a Host (journal/host.h): the real one maps a segment and sleeps on
 // futexes, the simulated one yields to a scheduler at every publish. One thread at a time may be

@@ -75,7 +75,7 @@ enum class OpKind : std::uint16_t {
   kNeighborAlltoallw,
   kIntercommCreate,
   kIntercommMerge,
-  // Nonblocking. MPI lets none of them meet a blocking one, so they are others.
+  // Nonblocking. MPI does not let them match blocking ones, so they have kinds of their own.
   kIbarrier,
   kIbcast,
   kIallreduce,

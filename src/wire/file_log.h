@@ -89,14 +89,14 @@ inline std::size_t put_file_entry(FileEntryHead head, const char* path, const ch
   return bytes;
 }
 
-// Goes through the bytes of a log.
+// Reads the entries of a log in order.
 class FileLogReader {
  public:
   enum class Found { kEntry, kEnd, kCutOff, kDamaged };
 
   FileLogReader(const char* bytes, std::size_t size) : bytes_(bytes), size_(size) {}
 
-  // Whether it begins as the log of this rank and image.
+  // Returns whether it begins as the log of this rank and image.
   bool begins(std::uint32_t rank, std::uint64_t image) {
     FileLogHead head;
     if (size_ < sizeof head) return false;
