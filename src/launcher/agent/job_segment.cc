@@ -369,7 +369,7 @@ const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t 
 Result<std::uint64_t> JobSegment::keep(const std::string& path,
                                        const std::function<bool()>& interrupted) const {
   constexpr std::uint64_t kStepBytes = 16 << 20;
-  // A file or link that is there already is somebody else's.
+  // A file or link that exists already belongs to another user or job.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Descriptor out(open(path.c_str(), kFlags, 0600));
   const auto failed = [&path](int error) {
