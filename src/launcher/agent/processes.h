@@ -91,7 +91,7 @@ class Processes {
   void add_writer(pid_t pid, std::uint64_t asked_at_ns);
   // Sends SIGKILL to an image.
   void end_image(pid_t pid);
-  // Number of images that are dying of a SIGKILL from another process and were not reaped yet.
+  // Number of images that are ending, but not by end_image(), and whose end was not handled yet.
   std::uint64_t images_being_killed() const;
   // A process has registered as the rank.
   void registered(std::uint32_t rank, pid_t pid, Descriptor process);
@@ -145,7 +145,7 @@ class Processes {
   void adopt(std::uint32_t rank, pid_t pid);
   void look_for_ended(pid_t seen = 0);
   void other_ended(const EndedChild& ended);
-  // Returns how the process ended, if it was reaped at or after `since_ns` as an unknown child.
+  // Returns how the process ended, if it ended as an unknown child at or after `since_ns`.
   std::optional<Cause> take_unknown(pid_t pid, std::uint64_t since_ns);
   bool spared(pid_t pid) const;
   std::optional<std::uint32_t> rank_of(pid_t pid) const;

@@ -25,7 +25,7 @@ enum class SetRule : std::uint8_t {
   kNone,
   kOneAtATime,        // no set is begun while another one is being written
   kTellLong,          // a set that takes long is reported
-  kNotWhenFull,       // none is begun when the journal is full, so that images need overwritten data
+  kNotWhenFull,       // none is begun when the journal is full: what images need may be lost
   kNotBehindWrapper,  // nor if a rank has a wrapper, which a resumed job would not have
   kOfAll,             // nor before each rank runs and has an image
   kAllStand,          // the journal is not copied while a rank changes it,
