@@ -112,8 +112,8 @@ class CheckpointFile {
   MappedFile file_;
 };
 
-// Prepares the directory for a job's checkpoints, and creates it if it does not exist. Errors: it
-// cannot be written, or holds checkpoints already and `resume` is false.
+// Prepares the directory for a job's checkpoints; creates it unless `resume`. Errors: it cannot be
+// written, or holds checkpoints already although `resume` is false.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
 // Removes all versions there, complete or not. Errors: one cannot be removed.
