@@ -20,8 +20,8 @@ constexpr int kPeerPidfd = 77;  // Linux 6.5; not in this system's headers
 constexpr int kPeerPidfd = SO_PEERPIDFD;
 #endif
 
-// Returns a pidfd of the process that called connect(). Before Linux 6.5, if that process has ended,
-// the pidfd may be of another process with the same pid.
+// Returns a pidfd of the process that called connect(). Before Linux 6.5 it may be of another
+// process that has got the same pid since.
 Descriptor process_behind(int socket, pid_t pid) {
   int fd = -1;
   socklen_t length = sizeof fd;

@@ -113,8 +113,8 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
     }
     const wire::FileEntryHead& head = reader.head();
     // An entry exactly at the cut is a change that the rank was making at that moment: the replay
-    // finds out whether it was made (ask_once() in libc_recording/files.h). Entries of a replay that
-    // makes ghosts have exactly that position, too, but are after the cut.
+    // finds out whether it was made (ask_once() in libc_recording/files.h). Entries of a replay
+    // that makes ghosts have exactly that position, too, but are after the cut.
     const bool ghost = head.change == FileChange::kGhost;
     const bool before = head.position < observations + (ghost ? 0 : 1);
     of.newest_order = std::max(of.newest_order, head.order);

@@ -29,7 +29,7 @@ class FileChanges {
                                   const std::vector<std::uint64_t>& observations);
 
   // Undoes all changes, the newest first. Errors: what the system refused. notices: what had to
-  // stay. most: for tests, stops after this number of steps, as if ftrun had been killed there; each
+  // stay. most: for tests, stops after this number of steps, as if ftrun were killed there. Each
   // change is one step, and logging it is another.
   std::optional<Error> undo(std::vector<std::string>& notices,
                             std::size_t most = ~std::size_t{0}) const;

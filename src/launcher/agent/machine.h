@@ -14,19 +14,19 @@ namespace rejoin::launcher {
 // Processors that this process may use, by affinity and by the control group's quota; at least 1.
 std::uint32_t usable_processors();
 
-// Returns half of the free space in `directory`. If that is empty, the journal is in memory: returns
+// Returns half of the free space in `directory`, or, if that is empty (the journal is in memory),
 // half of the free memory or of the control group's limit, whichever is less.
 std::uint64_t default_journal_limit_bytes(const std::string& directory);
 
-// Returns how many processes of this control group the OOM killer has killed so far; of the machine,
-// where the group has no count.
+// Returns how many processes of this control group the OOM killer has killed so far; of the whole
+// machine, where the group has no count.
 std::uint64_t out_of_memory_kills();
 
 // Assigns counts[i] processors to rank i, in order, from those that this process may use. Returns
 // an empty list if there are too few.
 std::vector<cpu_set_t> processors_each(const std::vector<std::uint32_t>& counts);
 // Returns one processor for each rank, if the ranks fill more than half of the processors that this
-// process may use, but not more than all: the kernel would sometimes put two ranks on one processor,
+// process may use, but not more than all: the kernel would sometimes put two ranks on one of them,
 // where they wait for each other. Else empty: other jobs may share the machine, or ranks must.
 std::vector<cpu_set_t> processor_each(std::uint32_t ranks);
 

@@ -1,5 +1,5 @@
-// Dispatches the messages of admitted ranks to the agent's core, to the parts of the agent that they
-// concern, and to the supervisor.
+// Dispatches the messages of admitted ranks to the agent's core, to other parts of the agent, and
+// to the supervisor.
 #pragma once
 
 #include <cstdint>
