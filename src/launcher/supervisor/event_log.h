@@ -18,8 +18,8 @@ namespace rejoin::launcher {
 // ranks must not wait for that, nor for a reader of the file.
 class EventLog {
  public:
-  // What --events names. If `file` is not open, `fifo` is opened when a reader opens it; without a
-  // fifo there is no log.
+  // What --events names. If `file` is not open, `fifo` is opened when a reader opens it. Without
+  // file, fifo and terminal there is no log.
   struct Target {
     Descriptor file;
     std::string fifo = {};

@@ -1,4 +1,4 @@
-// The driver of a job: passes the agents' reports to the SupervisorCore and carries out its actions.
+// The driver of a job: passes agents' reports to the SupervisorCore and carries out its actions.
 // Handles all that the user sees: signals, standard input and output, messages, the event log.
 #pragma once
 

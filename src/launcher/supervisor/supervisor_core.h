@@ -161,8 +161,8 @@ class SupervisorCore {
   void on_protected(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
-  // objection(): why a death cannot be answered by a restart; empty if it can.
   std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
+  // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event& event) const;
 
   // patient: the other ranks are about to end for the same reason, and get a moment to do so.
