@@ -212,7 +212,7 @@ std::string Agent::ages_text() const {
          std::to_string(all.code) + " ranks have none\n";
 }
 
-// Returns the pipes of a rank whose wrapper also holds them; makes those that it does not hold.
+// Returns the rank's pipes that its wrapper also holds, and new ones for those that it does not.
 MadePipes Agent::pipes_again(std::uint32_t rank) {
   MadePipes pipes = make_pipes(rank);
   for (int stream = 0; stream < 2; ++stream) {

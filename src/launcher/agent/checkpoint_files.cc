@@ -115,7 +115,7 @@ CheckpointOwner owner_of(const HostPlan& plan) {
   CheckpointOwner owner;
   owner.ranks = plan.ranks;
   for (const Program& program : plan.programs) {
-    if (!owner.program.empty()) {  // behind the first one, as on the command line
+    if (!owner.program.empty()) {  // after the first one, as on the command line
       owner.program += " : ";
       owner.build += " : ";
       owner.arguments.push_back(":");

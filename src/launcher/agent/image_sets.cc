@@ -349,7 +349,7 @@ ImageSetWriter::ImageSetWriter(std::string directory, std::string library_direct
   thread_ = std::thread([this] { run(); });
 }
 
-// Removes sets whose writing was interrupted.
+// Removes incomplete sets, left by an interrupted writer.
 void ImageSetWriter::remove_parts() const {
   std::error_code error;
   for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
@@ -511,7 +511,7 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
 std::string ImageSetWriter::note_image(ImageSet& set, const std::string& path) {
   auto mapped = MappedFile::open(path);
   if (!mapped.ok()) return mapped.error().text;
-  const std::size_t rank = set.files.size() - 3;  // behind the journal and the input
+  const std::size_t rank = set.files.size() - 3;  // after the journal and the input
   std::string fault;
   const bool good = each_mapped_file(mapped.value().bytes(), &set.images[rank].executable,
                                      [&](const std::string& file) {

@@ -43,7 +43,7 @@ class SetProgress {
  public:
   void leave_out(SetRule rule) { left_out_ = rule; }
 
-  // Whether a set may be begun now. why_not: the reason if the user is to be told, else empty.
+  // Whether a set may be begun now. why_not: the reason, if it is to be reported, else empty.
   struct Verdict {
     bool begin = false;
     std::string why_not = {};
@@ -128,7 +128,7 @@ class SetProgress {
     }
     return false;
   }
-  // Returns the rank whose image this process writes, if it writes one.
+  // If this process writes an image, returns the image's rank.
   std::optional<std::uint32_t> writer_of(std::int64_t pid) const {
     for (std::uint32_t r = 0; open_ && r < parts_.size(); ++r) {
       if (parts_[r].state == State::kWriting && parts_[r].clone == pid) return r;

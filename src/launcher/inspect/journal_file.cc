@@ -55,8 +55,8 @@ class Reader {
     return fits ? file_.data() + offset : nullptr;
   }
 
-  // Returns whether a log can be walked: its rings are inside the file, one after the other, so that
-  // it holds no more elements than there is room for.
+  // Returns whether a log can be walked: its rings are inside the file, one after the other, so
+  // that it holds no more elements than there is room for.
   template <class T>
   bool whole(const engine::Log& log) {
     const std::uint32_t rings = log.rings.load();
@@ -110,7 +110,7 @@ class Reader {
 
  private:
   static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
-  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
+  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it is in a chunk
     int k = rings_of(log) - 1;
     while (k >= 0 && index < log.ring[k].from) --k;
     return k;

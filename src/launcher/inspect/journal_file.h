@@ -94,8 +94,8 @@ class JournalVisitor {
   virtual void rank(const RankFacts&) = 0;
   virtual void communicator(const CommunicatorFacts&) = 0;
   virtual void operation(const CommunicatorFacts&, const OperationFacts&) = 0;
-  // The communicator's operations before `sequence` were overwritten, after a checkpoint or image, or
-  // because the journal was full.
+  // The communicator's operations before `sequence` were overwritten, after a checkpoint or image
+  // or because the journal was full.
   virtual void not_kept(const CommunicatorFacts&, std::uint64_t sequence) = 0;
   // Because of --limit, this number of further operations is not shown.
   virtual void more(const CommunicatorFacts&, std::uint64_t operations) = 0;

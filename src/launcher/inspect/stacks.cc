@@ -13,7 +13,7 @@ namespace {
 
 struct Frame {
   std::string name;    // or the address
-  std::string module;  // "libc.so.6"; empty: not told
+  std::string module;  // "libc.so.6"; empty: not known
   std::string place;   // "solver.c:12"; likewise
 };
 
@@ -22,7 +22,7 @@ std::string base_name(std::string_view path) {
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
-// Cuts what follows the last `mark` off `text`, and returns it.
+// Removes the last `mark` and the text after it from `text`. Returns the text after it.
 std::string cut_behind(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.rfind(mark);
   if (at == std::string_view::npos) return {};
@@ -48,7 +48,7 @@ std::string_view without_arguments(std::string_view name) {
   return name;
 }
 
-// Where libraries lie in a process.
+// The address ranges of libraries in a process.
 class Modules {
  public:
   explicit Modules(std::string_view maps) {

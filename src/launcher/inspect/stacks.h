@@ -1,4 +1,4 @@
-// Shortens the stacks that debuggers print, for users who look for the rank that is elsewhere.
+// Shortens the stacks that debuggers print, so that users find the rank that is elsewhere.
 #pragma once
 
 #include <sys/types.h>
@@ -26,8 +26,8 @@ struct Stood {
   std::vector<std::string> lines;
 };
 
-// Describes ranks with the same position, state and stack together, the smallest groups first. Names
-// at most a few process ids.
+// Describes ranks with the same position, state and stack together, the smallest groups first.
+// Names at most a few process ids.
 //
 //     rejoin: rank 2 (process 17, sleeping) is after Allreduce #5
 //         #0 sleep (libc.so.6)

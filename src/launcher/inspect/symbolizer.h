@@ -25,8 +25,8 @@ std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t 
 // Thread-safe.
 class Symbolizer {
  public:
-  // While a thread holds a Turn, no other thread reads debug information. Needed around a fork()
-  // whose child resolves call sites too. Turns are granted in order, so a thread that resolves many
+  // While a thread holds a Turn, no other thread reads debug information. Needed around a fork() if
+  // the child resolves call sites too. Turns are granted in order, so a thread that resolves many
   // sites delays other threads by one site at most.
   class Turn {
    public:
@@ -58,8 +58,8 @@ class Symbolizer {
   static std::mutex reading_;
 };
 
-// Returns "solver+0x1a2b" without reading the file, or "src/solver.c:12::iterate" if the program has
-// named the place.
+// Returns "solver+0x1a2b" without reading the file, or "src/solver.c:12::iterate" if the program
+// has named the place.
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place);
 
 }  // namespace rejoin::launcher

@@ -13,7 +13,7 @@ extern "C" {
 int rejoin_symbolize(const char* path, const std::uint8_t* build_id, std::size_t build_id_bytes,
                      std::uint64_t place, char* text, std::size_t text_bytes);
 
-// Copies the build-id of the ELF file `path` into id[0..capacity). Returns its size in bytes; 0: the
-// file has none, a larger one, or is no ELF file.
+// Copies the build-id of the ELF file `path` into id[0..capacity). Returns its size in bytes; 0:
+// the file has none, a larger one, or is no ELF file.
 std::size_t rejoin_build_id(const char* path, std::uint8_t* id, std::size_t capacity);
 }

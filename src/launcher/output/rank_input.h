@@ -45,7 +45,7 @@ class RankInput {
   std::function<void()> wanted_;
   Input input_;
   Descriptor pipe_;
-  Descriptor read_end_;  // of a pipe whose write end is closed; to see how much is in it
+  Descriptor read_end_;  // open once the write end is closed, to count the unread bytes
   Loop::Watch watch_;
   bool asked_ = false;  // wanted() was called, and there was no append() since
 };

@@ -87,7 +87,7 @@ class RankOutputs {
   const OutputOptions options_;
   const Calls calls_;
   std::optional<RankFiles> files_;
-  // By stream of ftrun: the rank's stream that was shown last, if its last line is unfinished.
+  // For each stream of ftrun, the rank stream shown last, if its last line is unfinished.
   OutputStream* unfinished_[2] = {nullptr, nullptr};
   bool held_[2] = {false, false};
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -221,7 +221,7 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
-  // AddressSanitizer refuses to start if it is not the first library. It also works behind ours,
+  // AddressSanitizer refuses to start if it is not the first library. It also works after ours,
   // which define no memory functions.
   const ProgramOptions& mine = options.programs[program];
   const auto file = check_program(mine.command[0], mine.working_directory);

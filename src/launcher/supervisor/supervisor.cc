@@ -84,7 +84,7 @@ void Supervisor::start() {
 }
 
 int Supervisor::finish() {
-  // A signal ends the wait: a user who sends one does not want ftrun to wait for a slow reader.
+  // A signal ends the wait: after one, the user does not want ftrun to wait for a slow reader.
   bool told = false;
   const auto enough = [&] {
     signalfd_siginfo info;
