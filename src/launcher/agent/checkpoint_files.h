@@ -127,9 +127,9 @@ Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 // incomplete files that a killed writer has left in the directory.
 //
 // A version without a model says that the program's own files are of that version. A program has
-// files of the newest two only. A job of images is many versions ahead of what has been
-// written, and a rank that returns to an image writes those files again. Such a version is
-// therefore written only in a job of versions: a job of images resumes from its sets.
+// files of the newest two only. A job of images is many versions ahead of what has been written,
+// and a rank that returns to an image writes those files again. Such a version is therefore written
+// only in a job of versions: a job of images resumes from its sets.
 //
 // Thread safety: one thread may call the functions while the writer's own thread runs.
 class CheckpointWriter {

@@ -45,8 +45,8 @@ class Processes {
     std::function<void(std::uint32_t rank)> registered_ended;
     // The keeper of a rank that has moved has ended.
     std::function<void(std::uint32_t rank)> keeper_ended;
-    // An image of the rank was killed by another process's SIGKILL. No rank: a process that had not
-    // registered was, perhaps an image.
+    // An image of the rank ended by a SIGKILL that ftrun did not send. No rank: a process that had
+    // not registered did, perhaps an image.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
     // A clone of an image that wrote it has ended.
     std::function<void(pid_t pid, const Cause& cause)> writer_ended;

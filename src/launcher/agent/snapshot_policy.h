@@ -97,7 +97,8 @@ class SnapshotPolicy {
   }
 
  private:
-  // Snapshots take at most 1 % of the time; at most 5 % if the journal grows fast.
+  // Snapshots take at most 1 % of the time, and more only if the journal grows fast
+  // (kCostsBetween) or is nearly full (kCostsWhenFull).
   static constexpr std::uint64_t kShortestNs = 1'000'000'000;
   static constexpr std::uint64_t kCostsOfPeriod = 100;
   static constexpr std::uint64_t kCostsBetween = 20;

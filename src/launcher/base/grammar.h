@@ -28,11 +28,11 @@ struct KillOrder {
 
 // One --kill. Errors name the part that is wrong; exit code kExitUsage.
 Result<KillOrder> parse_kill(std::string_view text);
-// The order as one would write it: "2@1000.inside#0".
+// Returns the order in the syntax of --kill: "2@1000.inside#0".
 std::string to_text(const KillOrder& order);
 
-// "MPI_COMM_WORLD", "MPI_COMM_SELF", or "communicator 0123456789abcdef" for those that the program
-// has made, as `rank` sees it.
+// Returns the communicator's name from the view of `rank`: "MPI_COMM_WORLD", "MPI_COMM_SELF", or
+// "communicator 0123456789abcdef" for one that the program has made.
 std::string communicator_text(std::uint64_t context, std::uint32_t rank);
 
 // Bytes. Errors as above; 0 is an error.

@@ -496,8 +496,8 @@ rlim_t open_descriptors() {
   return static_cast<rlim_t>(std::distance(begin(all), end(all)));
 }
 
-// Checks the limit on descriptors before any process is started: later a connection could not be
-// accepted, and so not be reported.
+// Checks the limit on descriptors before any process is started: above the limit, ftrun could not
+// accept a rank's connection, nor report that.
 std::optional<Error> check_descriptors(std::uint32_t ranks) {
   constexpr rlim_t kOfARank =
       5;  // two pipes of output, its connection, its pidfd, its image's connection

@@ -60,7 +60,7 @@ Error unknown_option(const CLI::App& app, const std::string& word) {
                (best.empty() ? "ftrun -h lists what there is" : "did you mean " + best + "?"));
 }
 
-// The command line with mpirun's spellings in ours, split where the program begins.
+// The command line, with mpirun's option names translated, split where the program begins.
 struct Split {
   std::vector<std::string> options;
   std::vector<std::string> command;

@@ -108,7 +108,7 @@ std::optional<Frame> parse_frame(std::string_view line, const Modules& modules) 
   }
   frame.name = without_arguments(line);
   if (frame.module.empty()) frame.module = modules.at(address);
-  // Addresses differ from rank to rank: they are for frames of which nothing else is known.
+  // Addresses differ from rank to rank, so they are shown only if nothing else is known of a frame.
   if (frame.name.empty() || frame.name == "??") frame.name = frame.module.empty() ? address : "??";
   if (frame.name.empty()) return {};
   return frame;
@@ -129,7 +129,7 @@ std::string text_of(const Frame& f) {
   return f.name + (where.empty() ? "" : " (" + where + ")");
 }
 
-// What our library calls to wait and to copy.
+// Functions that our library calls to wait and to copy.
 bool is_leaf(const Frame& f) { return f.name == "syscall" || f.module.starts_with("libc.so"); }
 
 void put_frames(const std::vector<Frame>& frames, std::vector<std::string>* lines) {
@@ -190,7 +190,7 @@ std::string heading_of(const std::vector<const Stood*>& group) {
 std::vector<std::string> short_stack(std::string_view debugger_output, std::string_view maps) {
   const Modules modules(maps);
   std::vector<std::vector<Frame>> threads;
-  std::vector<std::string> lines;  // of Python first
+  std::vector<std::string> lines;  // Python's frames come first
   while (!debugger_output.empty()) {
     const std::size_t end = std::min(debugger_output.find('\n'), debugger_output.size());
     const std::string_view line = debugger_output.substr(0, end);

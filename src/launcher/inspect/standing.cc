@@ -20,7 +20,7 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr int kLimitMs = 4000;           // for all debuggers together
-constexpr std::size_t kMostStacks = 16;  // debuggers are heavy
+constexpr std::size_t kMostStacks = 16;  // because debuggers use much memory and time
 
 const char* state_name(char letter) {
   switch (letter) {

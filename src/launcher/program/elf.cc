@@ -189,7 +189,7 @@ std::vector<std::string> needed_of(std::string_view image) {
 }
 
 namespace {
-// Open MPI's Fortran bindings; those of version 40 work on our libmpi_mpifh.so.40, or are it.
+// Open MPI's Fortran bindings. Those of version 40 work with our libmpi_mpifh.so.40, or are it.
 bool is_fortran_mpi(std::string_view soname) {
   return soname.starts_with("libmpi_mpifh.so") || soname.starts_with("libmpi_usempi");
 }

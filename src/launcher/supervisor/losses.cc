@@ -9,7 +9,7 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr std::size_t kMostPlaces = 4;  // that are shown
+constexpr std::size_t kMostPlaces = 4;  // shown in the summary
 constexpr std::size_t kMostRanks = 6;   // of a place
 
 // Returns the place without the number of the operation.
