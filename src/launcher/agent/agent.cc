@@ -345,7 +345,7 @@ std::string Agent::where(std::uint32_t rank) {
                              : symbolizer_.describe(*module, place);
   };
   if (!p.site.empty()) text += " at " + expand_sites(p.site, describe);
-  const bool between_two = p.ordinal > 0 && p.context == 0;  // not in an operation of a communicator
+  const bool between_two = p.ordinal > 0 && p.context == 0;  // in no operation of a communicator
   const std::string what = between_two && p.inside ? segment_.waits_for(rank) : "";
   if (!what.empty()) text += ", waits for " + what;
   if (p.ordinal > 0 && !between_two) {
