@@ -1,10 +1,10 @@
 // What the opaque handles of mpi.h point to. The predefined ones (objects.cc) are padded to Open
-// MPI's sizes, because executables hold copies of them (copy relocations). So they contain no
-// pointer into themselves, their first contents are constants, and the library reaches them through
-// the GOT.
+// MPI's sizes, because executables hold copies of them (copy relocations). They therefore contain
+// no pointer into themselves, their first contents are constants, and the library reaches them
+// through the GOT.
 //
-// A handle is valid while its `magic` is that of its kind: one load tells a usable handle from the
-// null object, a freed one, and MPI_COMM_WORLD before MPI_Init.
+// A handle is valid while its `magic` is that of its kind: one load distinguishes a usable handle
+// from the null object, a freed one, and MPI_COMM_WORLD before MPI_Init.
 #pragma once
 
 #include <cstddef>
@@ -153,7 +153,7 @@ namespace rejoin::pmpi {
 // An intracommunicator; most functions allow no other.
 inline bool is_comm(MPI_Comm c) { return c != nullptr && c->magic == Magic::kComm; }
 inline bool is_inter(MPI_Comm c) { return c != nullptr && c->magic == Magic::kInter; }
-// Either.
+// An intracommunicator or an intercommunicator.
 inline bool is_any_comm(MPI_Comm c) {
   constexpr auto kEither = static_cast<std::uint64_t>(Magic::kInter);
   constexpr auto kDifference = kEither ^ static_cast<std::uint64_t>(Magic::kComm);

@@ -60,7 +60,8 @@ double now_s() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Tells the agent where my output stands, and waits until it knows (MessageType::kMark).
+// Sends the agent the position of this rank's output, and waits for its answer
+// (MessageType::kMark).
 void mark_output(std::uint64_t value) {
   if (!context->rank->host().has_agent()) return;
   fflush(stdout);

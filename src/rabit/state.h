@@ -19,10 +19,11 @@ struct State {
   MockDeaths mocks;
 };
 
-// Of the main thread.
+// Used by the main thread only.
 extern State state;
 
-// One operation of a program: dies before it if a mock says so, tells MPI who calls, and counts it.
+// One operation of a program: kills this process before it if a mock says so, passes its call site
+// to MPI, and counts it.
 class Operation {
  public:
   // name: as mocks and rabit_debug print it.
