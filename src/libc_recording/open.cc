@@ -89,8 +89,8 @@ FILE* open_stream(const char* path, const char* mode, Really really) {
   char changed[kLongestMode + 2];
   Opening opening(AT_FDCWD, path, asked, kStreamMode);
   if (!opening.begin()) {
-    // It failed the first time. It shall also do with the heap, and to a stream to be reopened,
-    // what it did then: so another call fails in its place.
+    // The call failed the first time. Another failing call is made in its place, so that the
+    // effects on the heap, and on a stream to be reopened, are the same as then.
     const int error = errno;
     really("", mode);
     errno = error;
@@ -147,7 +147,7 @@ REJOIN_REPLACES FILE* freopen(const char* path, const char* mode, FILE* stream) 
                      [stream](const char* p, const char* m) { return real_freopen(p, m, stream); });
 }
 
-// What programs call that were compiled with large files, or with checks (_FORTIFY_SOURCE).
+// Called by programs that were compiled with large files, or with checks (_FORTIFY_SOURCE).
 static_assert(sizeof(off_t) == sizeof(off64_t));
 REJOIN_REPLACES int open64(const char*, int, ...) __attribute__((alias("open")));
 REJOIN_REPLACES int openat64(int, const char*, int, ...) __attribute__((alias("openat")));
