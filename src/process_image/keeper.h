@@ -10,9 +10,8 @@
 
 namespace rejoin::process_image {
 
-// This process is the keeper of `rank` from now on; `agent` is its connection. Its memory and its
-// other descriptors are given back. REQUIRES that it has one thread, and that all signals are
-// blocked.
+// Makes this process the keeper of `rank`; `agent` is its connection. Frees its memory and closes
+// its other descriptors. REQUIRES that it has one thread, and that all signals are blocked.
 [[noreturn]] void be_keeper(int agent, std::uint32_t rank);
 
 }  // namespace rejoin::process_image

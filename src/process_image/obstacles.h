@@ -12,17 +12,18 @@ namespace rejoin::process_image {
 // now and then what the kernel takes to look at each page of this process and of the journal
 // (/proc/self/smaps; at most 0.5 % of the time, if the program is not known to use MADV_DONTFORK).
 bool can_be_cloned(char* why, std::size_t size);
-// Of what stands against it, only what stays: threads, and memory that is shared with others or
-// that clones are not given. Children, timers and pending signals pass.
+// As above, but only permanent obstacles count: threads, and memory that is shared with others or
+// that clones are not given. Children, timers and pending signals are temporary.
 bool can_ever_be_cloned(char* why, std::size_t size);
 
-// Whether this process can become a child of the agent: it is that already, or a clone can move to
-// there in its place (keeper.h). False: as above.
+// Whether this process is a child of the agent, and whether it is one or a clone can become one in
+// its place (keeper.h). False: `why` as above.
 bool is_child_of_agent();
 bool can_move(char* why, std::size_t size);
 // The agent's process id.
 pid_t agent_process();
-// False, and why: its parent would not wait for a clone, and takes it away from the agent.
+// Returns false. `why`: the parent of this process waits for it, and its clones do not become
+// children of the agent.
 bool say_cannot_move(char* why, std::size_t size);
 
 }  // namespace rejoin::process_image
