@@ -76,7 +76,7 @@ inline bool Finalize();
 
 inline int GetRank();
 inline int GetWorldSize();
-// The rank that is before this one when they stand in a ring.
+// The rank before this one when the ranks form a ring.
 inline int GetRingPrevRank();
 // Whether there are other ranks.
 inline bool IsDistributed();
@@ -175,7 +175,7 @@ inline void CheckPoint(const Serializable* global_model, const Serializable* loc
 inline void LazyCheckPoint(const Serializable* global_model, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION());
 
-// How many checkpoints were made, as far as this rank is.
+// Returns the version that this rank has loaded or made last; 0: none.
 inline int VersionNumber();
 
 // --- Reductions of your own

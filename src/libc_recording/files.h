@@ -22,7 +22,7 @@ namespace rejoin::libc_recording {
 // and not if the path is too long to be one.
 bool ordinary(const char* path);
 
-// What lies at a path now.
+// Returns what lies at a path now.
 using Found = FoundFile;
 Found look(int dirfd, const char* path, bool follow_links);
 
@@ -45,8 +45,8 @@ Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_libc_record(&event); }
 
-// A path that means the same whatever the working directory is, without slashes at its end. `to`:
-// PATH_MAX bytes.
+// Makes a path independent of the working directory, without slashes at its end. `to`: PATH_MAX
+// bytes.
 bool make_absolute(int dirfd, const char* path, char* to);
 // Log that something is about to be made where nothing lies, and whether it has been made
 // (file_log.h). Leave errno as it is.
@@ -79,7 +79,7 @@ class NewGhost {
   char aside_[PATH_MAX] = "";
 };
 
-// A file, or an empty directory.
+// Removes a file, or an empty directory.
 void remove_at(int dirfd, const char* path);
 
 // One opening of a file, by open() or fopen():
@@ -94,11 +94,11 @@ class Opening {
   Opening& operator=(const Opening&) = delete;
 
   bool begin();
-  // Instead of begin(), where the answer has been found in another event.
+  // Called instead of begin() if the answer has been found in another event.
   void begin_again(const OpenedFile& then);
   const char* path() const { return instead_[0] == '\0' ? path_ : instead_; }
   int dirfd() const { return instead_[0] == '\0' ? dirfd_ : AT_FDCWD; }
-  // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
+  // The program's flags, but perhaps without O_EXCL, and with or without O_TRUNC.
   int flags() const { return flags_; }
   // Leaves errno as it is.
   void end(int fd);

@@ -54,7 +54,7 @@ void rejoin_libc_note_ghost(std::uint32_t file, const char* path) REJOIN_LIBC_HO
 int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
 int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
                       std::uint32_t* file) REJOIN_LIBC_HOOK;
-// Whether changes of files are written down (file_log.h). If not, the next two are not called.
+// Whether changes of files are logged (file_log.h). If not, the next two are not called.
 int rejoin_libc_logs_changes() REJOIN_LIBC_HOOK;
 // Logs that the program has opened this file for writing without emptying it.
 void rejoin_libc_opened(int fd, const rejoin::libc_recording::OpenedFile* file,

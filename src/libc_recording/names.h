@@ -39,7 +39,7 @@ class NameTable {
     return end_++;
   }
 
-  // Numbers begin at 1 again.
+  // Forgets all names. Numbers begin at 1 again.
   void clear() {
     std::fill(buckets_, buckets_ + 2 * room_, 0);
     end_ = 1;

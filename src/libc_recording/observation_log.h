@@ -134,7 +134,7 @@ class ObservationReader {
     end_ = log_->tail.load(std::memory_order_acquire);
   }
 
-  // Reads on from `position`, up to the tail as it is now. Values stay.
+  // Reads on from `position`, up to the present tail. The values of series stay.
   void go_on(std::uint64_t position) { jump(position); }
 
   std::uint64_t position() const { return position_; }

@@ -32,7 +32,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   if (found && rejoin::libc_recording::is_read_observed(path)) {
     return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
   }
-  // A file without a name is made anew.
+  // A replay makes a file without a name anew.
   const bool unnamed = (flags & O_TMPFILE) == O_TMPFILE;
   if (unnamed || !ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
@@ -44,7 +44,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
 
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
-// The flags of open() that a stream's mode stands for; -1: it stands for none.
+// Returns the flags of open() that a stream's mode means; -1: the mode is invalid.
 int flags_of(const char* mode) {
   int flags;
   switch (mode[0]) {

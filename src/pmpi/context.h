@@ -78,7 +78,7 @@ struct Context {
   int program;  // its number in the job
   int last_used_code;
 
-  // The newest failure: MPI_Error_string tells more about it than about its class.
+  // The newest failure: MPI_Error_string says more about it than about its class.
   int last_code;
   char last_text[1024];
 };

@@ -77,15 +77,15 @@ struct ompi_communicator_t {
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];
-  // Members of `comm`: those of my group, and those that ranks in messages mean. The same but in an
-  // intercommunicator.
+  // Members of `comm`: those of this rank's group, and those that sources and destinations refer
+  // to. They differ only in an intercommunicator.
   std::uint32_t own_first = 0, own_count = 0;
   std::uint32_t peer_first = 0, peer_count = 0;
 
   int size() const { return static_cast<int>(own_count); }
   int rank() const { return static_cast<int>(comm->members.rank - own_first); }
   int peers() const { return static_cast<int>(peer_count); }
-  // Where a rank that messages name is in `comm`.
+  // Returns the place in `comm` of a rank that is a source or destination.
   std::uint32_t peer(int rank) const { return peer_first + static_cast<std::uint32_t>(rank); }
 };
 
@@ -93,7 +93,7 @@ struct ompi_group_t {
   rejoin::pmpi::Magic magic;
   std::uint32_t* members;  // [size] world ranks
   int size;
-  int rank;  // mine; MPI_UNDEFINED
+  int rank;  // this process's rank; MPI_UNDEFINED: no member
   int fortran;
   bool predefined;
 };

@@ -148,7 +148,7 @@ struct ScatteredPlan : ReductionPlan {
   using Inter = inter::ReduceScatterPlan;
 
   std::size_t count;             // of the whole vector
-  std::size_t before, my_count;  // of my part
+  std::size_t before, my_count;  // of this rank's part
   std::uint32_t layout = 0;
 
   // The parts are equal (Reduce_scatter_block).

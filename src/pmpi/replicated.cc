@@ -94,7 +94,7 @@ struct AllgatherPlan {
   void* receive;
   MPI_Datatype type;
   std::size_t block, all;  // bytes
-  std::size_t before;      // of the blocks before mine
+  std::size_t before;      // of the blocks before this rank's
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {

@@ -1,5 +1,5 @@
 // Completion of requests. What depends on when the program asks - Test, Waitany and the like - is
-// recorded, so that a new incarnation is told the same.
+// recorded, so that a new incarnation gets the same answers.
 #include <limits.h>
 
 #include "api.h"
@@ -121,7 +121,7 @@ class Finisher {
     const int code = complete(*request, &got);
     if (code != MPI_SUCCESS && code_ == MPI_SUCCESS) {
       code_ = MPI_ERR_IN_STATUS;
-      // A handler that ends the job should say what the matter is.
+      // A handler that ends the job should name the request's own error.
       if ((*request)->comm->errhandler->kind != ErrhandlerKind::kReturn) {
         raise(name_, *request, code, got);
       }

@@ -118,7 +118,7 @@ void allreduce_in_place(void* data, std::size_t element_size, std::size_t count,
 struct Slice {
   std::size_t begin;
   std::size_t size;
-  std::size_t previous_size;  // as the rank was told
+  std::size_t previous_size;  // as the rank passed it
 };
 
 void check_slices(const std::vector<Slice>& slices, std::size_t total) {

@@ -32,7 +32,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Before every MPI call of the operation: what is said holds for one call.
+  // Called before every MPI call of the operation, because a call site holds for one call.
   void announce() const;
 
  private:
@@ -43,7 +43,7 @@ class Operation {
   double start_s_ = 0;
 };
 
-// Dies here if a mock of this rank and incarnation fires at this version and seq.
+// Kills this process if a mock of this rank and incarnation fires at this version and seq.
 void die_if_mocked(const char* before);
 // The same before a call that has no seq of its own: only for a place that a snapshot has passed.
 void die_if_mock_is_behind(const char* before);
