@@ -209,7 +209,8 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   const Event e{ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to};
   const auto settle = [&] {
-    // A second name of a file that is where it belongs would make a ghost of that.
+    // Only a ghost gets a second name: a new name for a file that is where it belongs would be a
+    // ghost.
     const Found linked = look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0);
     if (!is_ghost(linked)) return;
     about_to_place_ghost(linked, to_dir, to);

@@ -35,8 +35,8 @@ std::uint64_t image = 0;
 constexpr std::size_t kMostRemembered = 1024;
 std::uint64_t remembered[kMostRemembered];
 std::size_t remembered_count = 0;
-// Counts the bytes of files that the program has removed and that are kept. ftrun removes them with
-// the sets that need them, so they are counted again when they seem too many, once an image.
+// Counts the bytes of removed files that have a second name. ftrun removes these with the sets that
+// need them, so they are counted again when they seem too many, once for each image.
 constexpr std::uint64_t kMostKeptBytes = std::uint64_t{1} << 30;
 std::uint64_t kept_bytes = 0;
 std::uint64_t counted_at_image = 0;

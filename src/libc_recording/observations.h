@@ -30,7 +30,7 @@ namespace rejoin::libc_recording {
 
 class Observations {
  public:
-  // One per rank and incarnation. The first one keeps the process ids. `rank` outlives it; memory
+  // One per rank and incarnation. The first one records the process ids. `rank` outlives it; memory
   // comes from its arena. REQUIRES that no other thread is inside MPI now.
   explicit Observations(recovery::Rank& rank);
   Observations(const Observations&) = delete;
@@ -162,7 +162,7 @@ class Observations {
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
-// Whether they are live, and those of a woken image: main thread only.
+// Calls is_live() and wake() of them. Main thread only.
 bool observations_are_live();
 void wake_observations();
 // Called in a clone that takes the place of this process, with the segment where it was.

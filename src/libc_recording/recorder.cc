@@ -133,7 +133,7 @@ bool observations_are_live() {
 void move_observations() {
   if (the_recorder == nullptr) return;
   *the_recorder->in_rank = 1;  // the clone found it wiped
-  // A process that was restored from a file does not have that yet.
+  // A process that was restored from a file lacks that advice.
   wipe_on_fork(the_recorder->in_rank);
   the_recorder->pids.pid = static_cast<int>(system_call(SYS_getpid));
   the_recorder->pids.parent = static_cast<int>(system_call(SYS_getppid));

@@ -92,7 +92,7 @@ REJOIN_REPLACES int statx(int dirfd, const char* path, int flags, unsigned mask,
   return check(e, out, sizeof *out, [&] { return real_statx(dirfd, path, flags, mask, out); });
 }
 
-// Not recorded; but a rank's own links in /proc are found.
+// The answers are not recorded, but a rank's own links in /proc are found.
 REJOIN_REPLACES ssize_t readlink(const char* path, char* to, size_t room) noexcept {
   char own[PATH_MAX];
   return real_readlink(own_proc_path(REJOIN_CALLER, path, own), to, room);

@@ -312,7 +312,7 @@ class Freezer final : public engine::ProcessImage {
   }
 
   // Returns if the clone has ended without asking. If the clone has ended since then, the agent
-  // knows of no live rank, or will not soon, so this process must end, too.
+  // knows, or will soon, that no process is the rank, so this process must end, too.
   void become_keeper_if(int news) {
     char asks;
     ssize_t n;
@@ -349,7 +349,7 @@ class Freezer final : public engine::ProcessImage {
     return answer == value;
   }
 
-  // 0 or an errno.
+  // Returns 0 or an errno.
   int clone_image() {
     error_ = 0;
     void* top = helper_stack_ + kHelperStackBytes;

@@ -1,9 +1,9 @@
 // The keeper of a rank that was started by a script, or another program, that waits for it.
 //
-// Such a process cannot be replaced by a clone, because the script would not wait for that. So
-// before the first image is made, the rank moves into a clone, and the first process stays in its
-// place as the keeper: it sleeps until the agent tells it how the rank has ended, and ends the same
-// way. Signals that it is sent are for the rank: it tells the agent of them.
+// Such a process cannot be replaced by a clone, because the script would not wait for that. Before
+// the first image is made, the rank therefore moves into a clone, and the first process stays in
+// its place as the keeper: it sleeps until the agent says how the rank has ended, and ends the same
+// way. It reports to the agent the signals that it is sent, which are for the rank.
 #pragma once
 
 #include <cstdint>

@@ -7,9 +7,9 @@
 
 namespace rejoin::process_image {
 
-// Whether this process can be frozen, but for its open files. False: `why` is the predicate of a
-// sentence about it, "has 4 threads". System calls only. About 0.1 ms, and
-// now and then what the kernel takes to look at each page of this process and of the journal
+// Whether this process can be frozen, except for its open files. False: `why` is the predicate of a
+// sentence about it, "has 4 threads". Makes system calls only. Costs about 0.1 ms, and now and then
+// the time in which the kernel looks at each page of this process and of the journal
 // (/proc/self/smaps; at most 0.5 % of the time, if the program is not known to use MADV_DONTFORK).
 bool can_be_cloned(char* why, std::size_t size);
 // As above, but only permanent obstacles count: threads, and memory that is shared with others or

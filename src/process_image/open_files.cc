@@ -32,7 +32,7 @@ std::int64_t modified_ns(const struct stat& s) {
   return s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec;
 }
 
-// Its path, for texts.
+// Gives the path of an open file, for texts.
 void name_of(int fd, char* name, std::size_t size) {
   char link[32];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

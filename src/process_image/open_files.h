@@ -1,5 +1,5 @@
-// The open files of an image: it shares their offsets with the process that it is a clone of, which
-// moves them on, writes behind them, and dies.
+// The open files of an image. The image shares their offsets with the process that it is a clone
+// of; that process moves the offsets on, writes more, and dies.
 #pragma once
 
 #include <sys/types.h>
