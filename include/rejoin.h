@@ -14,9 +14,10 @@
  *     }
  *     MPI_Finalize();
  *
- * Link with Rejoin's libmpi.so.40 (ftmpicc does). Under another MPI the same is said with
- * MPI_Pcontrol, see the end of this file. All functions are called by the main thread between
- * MPI_Init and MPI_Finalize. docs/checkpoints.md has the rules and complete examples. */
+ * Link with Rejoin's libmpi.so.40 (ftmpicc does). MPI_Pcontrol does the same in a
+ * program that also runs under another MPI, see the end of this file. All functions are called by
+ * the main thread between MPI_Init and MPI_Finalize. docs/checkpoints.md has the rules and complete
+ * examples. */
 #ifndef REJOIN_H
 #define REJOIN_H
 
@@ -46,9 +47,9 @@ const char* rejoin_error(void);
 
 /* ---------------------------------------------------------------------------------- checkpoints */
 
-/* Where to go on; 0 at the beginning (then the pointers are NULL and the sizes 0). In a job of
- * versions, of which no images are made, a rank that was started again is given the newest version
- * that all ranks have made. In any other job each process of a rank is given the same: what
+/* Returns the version to go on from; 0 at the beginning (then the pointers are NULL and the sizes
+ * 0). A restarted rank in a job of versions, of which no images are made, is given the newest
+ * version that all ranks have made. Each process of a rank in any other job is given the same: what
  * --resume has begun with, or 0. *global, *local: the models, in shared memory, 64-byte aligned;
  * read only; valid until the second checkpoint from here. Any of the four pointers may be NULL.
  * Call it once, before the first checkpoint; not collective, never waits. */
@@ -68,7 +69,7 @@ typedef struct rejoin_stream rejoin_stream;
 void rejoin_write(rejoin_stream* to, const void* data, size_t bytes);
 
 /* The same, but `serialize(model, to)` is called only when it is worth it: every few versions, or
- * when the journal has grown, and always within this call. In between a checkpoint is a number; in
+ * when the journal has grown, and always within this call. Otherwise a checkpoint is a number; in
  * a job of versions a restarted rank replays from the newest version that was written. Where images
  * protect the job, without --checkpoint-dir, nothing is written behind the second. `serialize` must
  * write the same bytes at every rank and must not call MPI. */
@@ -83,13 +84,13 @@ int rejoin_version(void);
 /* The following say something about the next MPI collective that this rank calls; they communicate
  * nothing. What was said last counts. */
 
-/* It belongs to the bootstrap phase, the set-up between rejoin_load and the first iteration. In a
- * job of versions every incarnation does that, a restarted one when the others are long past it,
- * and is then given its result again. In any other job the mark says nothing. key: a name of its
- * own, for one operation. NULL: the call site, and how often an operation was marked there.
+/* Marks it as part of the bootstrap phase, the set-up between rejoin_load and the first iteration.
+ * Every incarnation in a job of versions runs that phase; a restarted one, when the others are long
+ * past it, is given the operation's result again. The mark has no effect in any other job. key: a
+ * unique name for one operation. NULL: the call site, and how often an operation was marked there.
  * Barrier, Bcast, Allreduce, Allgather and making communicators only. A program that marks anything
- * is taken at its word: what it has not marked is no set-up. "": nothing is marked, but so is the
- * word given, of a program whose set-up has no operations. Returns 0, or an error if this process
+ * declares that what it has not marked is no set-up. "": nothing is marked, but the program makes
+ * that declaration, because its set-up has no operations. Returns 0, or an error if this process
  * has used the key for another operation; that operation fails then, too. */
 int rejoin_bootstrap(const char* key);
 
@@ -104,7 +105,7 @@ void rejoin_prepare(void (*prepare)(void* argument), void* argument);
 /* -------------------------------------------------------------------------------------- where am I
  */
 
-/* 1 in a process that was started again and whose operations are still answered by the journal. */
+/* Returns 1 in a restarted process as long as the journal still answers its operations, else 0. */
 int rejoin_replaying(void);
 
 /* How often this rank was started again. */

@@ -65,9 +65,9 @@ RABIT_DLL int RabitLoadCheckPoint(char** out_global_model, rbt_ulong* out_global
 RABIT_DLL int RabitCheckPoint(const char* global_model, rbt_ulong global_len,
                               const char* local_model, rbt_ulong local_len);
 /* The same of a global model alone, which serialize(argument, stream) writes piece by piece with
- * RabitStreamWrite: only when it is worth it, and then within this call. In between a checkpoint is
- * a number, and a restarted rank replays from the newest one that was written. serialize must write
- * the same bytes at every rank, and must not call other functions of this file. */
+ * RabitStreamWrite: only when it is worth it, and then within this call. Otherwise a checkpoint is
+ * only a number, and a restarted rank replays from the newest one that was written. serialize must
+ * write the same bytes at every rank, and must not call other functions of this file. */
 RABIT_DLL int RabitLazyCheckPoint(void (*serialize)(void* argument, void* stream), void* argument);
 RABIT_DLL void RabitStreamWrite(void* stream, const char* data, rbt_ulong size);
 

@@ -1,5 +1,6 @@
-// Allreduce, Broadcast and checkpoints for iterative programs whose ranks may die: the interface of
-// rabit 1.0, on Rejoin. Programs written for rabit compile unchanged; they link librabit.so.
+// Allreduce, Broadcast and checkpoints for iterative programs that survive deaths of ranks: the
+// interface of rabit 1.0, on Rejoin. Programs written for rabit compile unchanged; they link
+// librabit.so.
 //
 //     int main(int argc, char* argv[]) {
 //       rabit::Init(argc, argv);
@@ -21,8 +22,8 @@
 // their work.
 //
 // All functions are for the main thread. Without Init, and after Finalize, the process is a world
-// of one that has nobody to talk to. What cannot go on (a wrong root, a model that does not load)
-// ends the job with one line on standard error and exit code 1.
+// of one rank. What cannot go on (a wrong root, a model that does not load) ends the job with one
+// line on standard error and exit code 1.
 //
 // Parameters are arguments of the form name=value, or environment variables of that name; an
 // argument wins. Other arguments are the program's, and unknown names are no error.
@@ -40,10 +41,10 @@
 //   rabit_timeout_sec=1800        seconds
 //   rabit_task_id=ID              under ftrun the rank decides
 //
-// From rabit_reduce_buffer down they are checked and have nothing to set: results are built in
-// place and kept for as long as anybody can need them, what a program does before LoadCheckPoint is
-// always answered from the journal, the way of an operation is chosen by size, and ftrun has a
-// --timeout.
+// The parameters from rabit_reduce_buffer down are checked and have no effect: results are built in
+// place and kept as long as a rank may need them, what a program does before LoadCheckPoint is
+// always answered from the journal, the algorithm of an operation is chosen by size, and ftrun has
+// a --timeout.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +76,7 @@ inline bool Finalize();
 
 inline int GetRank();
 inline int GetWorldSize();
-// The rank that is before this one when they stand in a ring.
+// The rank before this one when the ranks form a ring.
 inline int GetRingPrevRank();
 // Whether there are other ranks.
 inline bool IsDistributed();
@@ -154,11 +155,11 @@ void Allgather(DType* data, std::size_t total_size, std::size_t slice_begin, std
 
 // --- Checkpoints
 
-// Where to go on: loads a checkpoint and returns its version, which is the number of checkpoints
-// that were made. 0: there is none, the models are not touched, and the program begins. In a job
-// whose ranks go back to checkpoints it is the newest one; in any other what ftrun --resume gave,
-// the same in every incarnation. To be called once, before the first CheckPoint. Local: it does not
-// wait for other ranks. A model that does not load ends the job.
+// Loads a checkpoint and returns its version, which is the number of checkpoints that were made. 0:
+// there is none, the models are not touched, and the program begins. Where ranks go back to
+// checkpoints it is the newest one; elsewhere it is what ftrun --resume gave, the same in every
+// incarnation. To be called once, before the first CheckPoint. Local: it does not wait for other
+// ranks. A model that does not load ends the job.
 inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model = nullptr);
 
 // "All that happened before this is in my models." Every rank calls it at the same place. The
@@ -174,13 +175,13 @@ inline void CheckPoint(const Serializable* global_model, const Serializable* loc
 inline void LazyCheckPoint(const Serializable* global_model, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION());
 
-// How many checkpoints were made, as far as this rank is.
+// Returns the version that this rank has loaded or made last; 0: none.
 inline int VersionNumber();
 
 // --- Reductions of your own
 
-// Reduces structs with a function of yours: freduce(dst, src) takes src into dst. It must be
-// associative and commutative; ranks are taken in the same order every time. DType must be
+// Reduces structs with a function of yours: freduce(dst, src) combines src into dst. It must be
+// associative and commutative; ranks are combined in the same order every time. DType must be
 // trivially copyable and have no pointers in it.
 template <typename DType, void (*freduce)(DType& dst, const DType& src)>
 class Reducer {

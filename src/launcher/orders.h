@@ -1,4 +1,4 @@
-// Supervisor and agent speak in orders and reports (orders.proto).
+// Orders go from supervisor to agent, reports from agent to supervisor (orders.proto).
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@ namespace rejoin::launcher {
 using orders::Order;
 using orders::Report;
 
-// Where reports go to, and orders.
+// Functions that send a report or an order to the other side.
 using SendReport = std::function<void(Report)>;
 using SendOrder = std::function<void(Order)>;
 
 Report to_report(const Event& event);
-// Nothing: `happened` holds numbers that no Event has.
+// Returns nothing if `happened` has values that no Event has.
 std::optional<Event> to_event(const Report::Happened& happened);
 
 }  // namespace rejoin::launcher

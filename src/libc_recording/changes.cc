@@ -1,5 +1,5 @@
 // Changes of the file system that succeed once: unlink, rename, mkdir, link, mkstemp and their
-// families. In a replay they are answered, not repeated; only ghosts are moved and removed.
+// families. A replay answers them and does not repeat them; only ghosts are moved and removed.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -45,15 +45,15 @@ REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);
 
-// What the file log is told of a change, if it wants to know: in front of it, and behind it whether
-// it has succeeded.
+// What the file log records of a change, if it is in use: before() is called in front of the
+// change, and after() behind it, with whether it has succeeded.
 class NoLog {
  public:
   void before() {}
   void after(bool) {}
 };
 
-// `path` goes.
+// `path` is removed.
 class LoggedRemoval : public NoLog {
  public:
   LoggedRemoval(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
@@ -123,7 +123,7 @@ class LoggedRenaming : public NoLog {
   const unsigned flags_;
 };
 
-// `really` makes the change; `settle` does what it does to ghosts.
+// `really` makes the change; `settle` makes it for ghosts.
 template <class Really, class Settle, class Log>
 int change(Event e, int dirfd, const char* watched, Really really, Settle settle, Log log) {
   const Answer answer = ask_once(e, dirfd, watched);
@@ -209,7 +209,8 @@ int link_at(const void* caller, int from_dir, const char* from, int to_dir, cons
   if (!observing(caller) || !ordinary(from) || !ordinary(to)) return really();
   const Event e{ObservationKind::kLink, static_cast<std::uint32_t>(flags), from, to};
   const auto settle = [&] {
-    // A second name of a file that is where it belongs would make a ghost of that.
+    // Only a ghost gets a second name: a new name for a file that is where it belongs would be a
+    // ghost.
     const Found linked = look(from_dir, from, (flags & AT_SYMLINK_FOLLOW) != 0);
     if (!is_ghost(linked)) return;
     about_to_place_ghost(linked, to_dir, to);
@@ -228,7 +229,7 @@ int symlink_at(const void* caller, const char* target, int dirfd, const char* pa
 
 constexpr std::size_t kLetters = 6;  // that replace the X of a template
 
-// Random ones, such that nothing lies at `path` with them in place of `letters`.
+// Chooses random letters, such that nothing lies at `path` with them in place of `letters`.
 void choose_letters(const char* path, char* letters) {
   constexpr char kAll[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   constexpr int kTries = 100;
@@ -242,9 +243,9 @@ void choose_letters(const char* path, char* letters) {
   }
 }
 
-// mkstemp() and its family. The name is chosen, announced, then made: so a death in between leaves
-// nothing that its replay does not find again. `make` makes what the path names, and returns a
-// descriptor, or 0, or -1; `again`(file, found) gives what the first execution has made.
+// mkstemp() and its family. The name is chosen, recorded, then made: what a death in between leaves
+// is therefore found again by the replay. `make` makes what the path names, and returns a
+// descriptor, or 0, or -1; `again`(made) gives what the first execution has made.
 template <class Make, class Again>
 int make_temporary(char* path, char* letters, Make make, Again again) {
   char asked[PATH_MAX];
@@ -284,7 +285,7 @@ int make_temporary(char* path, char* letters, Make make, Again again) {
   return result;
 }
 
-// The X of a template; nullptr: it is none.
+// Returns the letters X of a template; nullptr: the path is not one.
 char* letters_of(char* path, int suffix_bytes) {
   const std::size_t bytes = strnlen(path, PATH_MAX);
   if (!ordinary(path) || suffix_bytes < 0 || bytes < kLetters + suffix_bytes) return nullptr;

@@ -131,7 +131,7 @@ clockid_t clock_of_timer(timer_t timer) {
   return -1;
 }
 
-// The times of a timer whose first end is absolute.
+// Converts the times of a timer that first expires at an absolute time.
 itimerspec kernel_times(clockid_t clock, const itimerspec& time) {
   const KernelTime kernels(clock, time.it_value);
   return {time.it_interval, *static_cast<const timespec*>(kernels)};

@@ -21,7 +21,7 @@ REJOIN_REAL(telldir);
 REJOIN_REAL(seekdir);
 REJOIN_REAL(closedir);
 
-// In memory of the recording's.
+// The entries of an open directory, in memory of the recording.
 struct Listing {
   Listing* next;
   DIR* stream;
@@ -91,7 +91,7 @@ Listing* read_all(DIR* stream) {
   return l;
 }
 
-// `open` gives the stream.
+// `open` returns the stream.
 template <class Open>
 DIR* open_listed(const char* path, Open open) {
   Event e{ObservationKind::kDirectory, 0, path};
@@ -185,7 +185,7 @@ REJOIN_REPLACES void seekdir(DIR* stream, long position) noexcept {
 
 REJOIN_REPLACES int closedir(DIR* stream) {
   Listing* l = take(stream);
-  // Another thread leaves it: memory is the main thread's.
+  // Another thread does not release it, because the memory is the main thread's.
   if (l != nullptr && observing(REJOIN_CALLER)) release(l);
   return real_closedir(stream);
 }

@@ -34,7 +34,7 @@ constexpr long kKernelMaskBytes = 8;
 
 // Static because the stack of the handler may be small.
 alignas(64) std::byte alternate_stack[kStackBytes];
-long reporter = 0;         // the thread whose fault is being reported; only the first fault is
+long reporter = 0;         // the thread that reports its fault; only the first fault is reported
 sigjmp_buf out_of_memory;  // where a second fault, while the stack is read, returns to
 wire::Message report;
 engine::ModuleEntry module;

@@ -16,31 +16,33 @@ class FileFacts {
  public:
   FileFacts(recovery::Rank& rank, Memory& memory, LibcHead& head);
 
-  // A file (OpenedFile::file) was opened by open() with these flags. Kept for all ranks to see.
+  // Records for all ranks that a file (OpenedFile::file) was opened with these flags, if for
+  // writing.
   void opened(const OpenedFile& file, std::uint32_t flags);
-  // Whether another rank of this host has opened this file for writing; `kept`: and has not emptied
-  // it by that. The first question reads what all of them have kept.
+  // Whether another rank of this host has opened this file for writing; `kept`: without emptying
+  // it. The first call reads the records of all ranks.
   bool written_elsewhere(std::uint32_t file, bool kept);
-  // Whether this rank has opened it for writing into contents that it had.
+  // Whether this rank has opened it for writing into existing contents, other than at their end.
   bool written_in_place(std::uint32_t file) const;
 
-  // Files that this replay fills again, and the path where it has found them. rewritten(): `path`,
-  // if not null, gets it.
+  // Files that this replay fills again, and the path where it has found them. rewritten() copies
+  // that path to `path`, if that is not null.
   void set_rewritten(std::uint32_t file, const char* path);
   bool rewritten(std::uint32_t file, char* path, std::size_t room_bytes) const;
 
-  // Ghosts: files that a replay makes in place of those that are gone, because the first execution
-  // has removed or renamed them since. The next replay, should this one die, removes them first: so
-  // the path is noted before they are made, absolute, with the identity of what will lie there; or
-  // without one if the path is such that nobody else makes anything there.
+  // Ghosts: files that a replay makes in place of those that the first execution has removed or
+  // renamed since. If this replay dies, the next one removes them first. Their paths are therefore
+  // noted before they are made: absolute, with the identity of what will lie there, or without one
+  // if no other process makes anything at such a path.
   void note_aside(const char* path) { note(0, path); }
   void note_ghost(std::uint32_t file, const char* path);
   bool ghost(std::uint32_t file);
-  // The notes of replays that died, newest first; *file = 0: whatever lies there. False: no more.
+  // Gives the notes of replays that died, newest first; *file = 0: whatever lies there. False:
+  // there are no more.
   bool noted(std::size_t n, char* path, std::size_t room_bytes, std::uint32_t* file);
-  // A woken image: files are opened, and ghosts made, by others since.
+  // Called in a woken image: other processes have opened files and made ghosts since.
   void wake();
-  // The rank is live: its ghosts are its files from now on.
+  // Called when the rank is live: its ghosts are its files from now on.
   void end_replay();
 
  private:

@@ -31,12 +31,12 @@ using wire::FileLogReader;
 char directory[PATH_MAX];
 bool directory_known = false;
 std::uint64_t image = 0;
-// Hashes of paths whose opening has been written down since the image.
+// Hashes of the paths that were logged as opened since the image.
 constexpr std::size_t kMostRemembered = 1024;
 std::uint64_t remembered[kMostRemembered];
 std::size_t remembered_count = 0;
-// Counts the bytes of files that the program has removed and that are kept. ftrun removes them with
-// the sets that need them, so they are counted again when they seem too many, once an image.
+// Counts the bytes of removed files that have a second name. ftrun removes these with the sets that
+// need them, so they are counted again when they seem too many, once for each image.
 constexpr std::uint64_t kMostKeptBytes = std::uint64_t{1} << 30;
 std::uint64_t kept_bytes = 0;
 std::uint64_t counted_at_image = 0;
@@ -56,7 +56,7 @@ bool remembers(const char* path) {
   for (std::size_t i = 0; i < remembered_count; ++i) {
     if (remembered[i] == hash) return true;
   }
-  // One that is written down twice does no harm.
+  // A path that is logged twice does no harm.
   if (remembered_count < kMostRemembered) remembered[remembered_count++] = hash;
   return false;
 }
@@ -68,12 +68,12 @@ void name_of(std::uint32_t rank, std::uint64_t number, char* name) {
            static_cast<unsigned long long>(number));
 }
 
-// The log of the image, made if it is not there. Negative: errno.
+// Opens the log of the image, and creates it if it does not exist. Negative: errno is set.
 int open_log(const char* name) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC;
   int log = open(name, kFlags);
   struct stat s;
-  // One that is empty is that of a process that was killed as it made it.
+  // An empty log was left by a process that was killed while creating it.
   if (log >= 0 && fstat(log, &s) == 0 && s.st_size > 0) return log;
   if (log >= 0) close(log);
   if (log < 0 && errno != ENOENT) return log;
@@ -189,8 +189,8 @@ void count_kept() {
   closedir(all);
 }
 
-// Another name for a file that is about to go. Empty: there is none, because it would take too much
-// room, or the directory is in another file system.
+// Makes a second name for a file that is about to be removed. Empty: there is none, because the
+// file is too large to retain, or the directory is in another file system.
 void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept[0] = '\0';
   if (kept_bytes + size_bytes > kMostKeptBytes && counted_at_image != image) count_kept();
@@ -210,12 +210,12 @@ void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept_bytes += size_bytes;
 }
 
-// What ftrun has undone before this time: the newest kUndone is of this time, and what lies in
-// front of it is what is to be rolled back.
+// Entries that ftrun has undone in earlier roll-backs. The newest kUndone belongs to the present
+// one: the entries before it are those to roll back.
 class LostPasts {
  public:
   void add(const FileEntryHead& undone) {
-    if (undone.order == newest_.order) return;  // it stands in each log
+    if (undone.order == newest_.order) return;  // each log contains it
     const bool newer = undone.order > newest_.order;
     const FileEntryHead& older = newer ? newest_ : undone;
     if (older.order != 0 && count_ < kMost) past_[count_++] = older;
@@ -235,8 +235,8 @@ class LostPasts {
   std::size_t count_ = 0;
 };
 
-// Paths that have been rolled back: of each the first entry counts that is of the file that lies
-// there.
+// Paths that have been rolled back. Only the first entry of each path counts that is of the file
+// that lies there.
 class RolledBack {
  public:
   bool contains(const char* path) const {

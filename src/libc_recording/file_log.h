@@ -1,4 +1,4 @@
-// What this rank does to files that a job which goes on from a written image has to undo
+// Logs the changes of files by this rank that a job which goes on from a written image has to undo
 // (wire/file_log.h). Main thread only.
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace rejoin::libc_recording {
 
-// This process has made, or is a clone of, the image with this number.
+// Begins the log since the image with this number, which this process has made or is a clone of.
 void log_files_since_image(std::uint64_t number);
-// The directory has another name now.
+// Sets another directory for the logs.
 void move_file_log(const char* directory);
-// Called in a process that goes on from the written image with this number: cuts files that were
-// opened since to what they were then. ftrun has put names back already.
+// Called in a process that goes on from the written image with this number: truncates files that
+// were opened since to their size then. ftrun has restored names already.
 void roll_back_files(std::uint64_t number);
 
 }  // namespace rejoin::libc_recording

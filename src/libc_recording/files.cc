@@ -33,8 +33,8 @@ bool find(int dirfd, const char* path, int flags, Found* found) {
 
 bool ghosts_removed = false;
 
-// What a replay left that died, before anything else is looked at. Newest first: what lies in a
-// directory goes before it.
+// Removes what a replay that died has left, before any other file is looked at. The newest goes
+// first: what lies in a directory goes before the directory.
 void remove_ghosts() {
   if (ghosts_removed) return;
   ghosts_removed = true;
@@ -66,7 +66,7 @@ bool join_working_directory(int dirfd, const char* path, char* to) {
   return bytes > 0 && to[0] == '/' && join(to, static_cast<std::size_t>(bytes), path);
 }
 
-// Follows symbolic links in the last place.
+// Follows symbolic links in the last component.
 bool follow(char* path) {
   constexpr int kMostLinks = 40;  // as many as the kernel follows
   for (int i = 0; i < kMostLinks; ++i) {
@@ -122,8 +122,8 @@ bool make_absolute(int dirfd, const char* path, char* to) {
   return true;
 }
 
-// Writes a ghost down, in the journal for the next replay of this rank and in the file log for a
-// job that goes on from a set, whose journal ends before.
+// Notes a ghost in the journal, for the next replay of this rank, and in the file log, for a job
+// that goes on from a set of images: its journal ends before.
 static void note_ghost(std::uint32_t file, const char* path) {
   rejoin_libc_note_ghost(file, path);
   if (rejoin_libc_logs_changes() == 0) return;
@@ -316,7 +316,7 @@ bool Opening::find_where_it_was_rewritten(Found* now) {
   return false;
 }
 
-// The program has removed or replaced it since, and the job that goes on from images has kept it.
+// The program has removed or replaced the file since, and the file log has a second name for it.
 bool Opening::find_kept() {
   if (!rejoin_libc_kept(then_.file, instead_, sizeof instead_)) return false;
   const Found kept = look(AT_FDCWD, instead_, false);
@@ -334,7 +334,7 @@ void Opening::prepare_absent() {
   if (!creates() || keeps_contents) set_size(O_CREAT);
 }
 
-// What other ranks wrote is written by nobody again.
+// The file is not emptied if other ranks have written to it, because they do not write again.
 void Opening::prepare_truncation(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, 0)) {
     flags_ &= ~O_TRUNC;
@@ -344,8 +344,8 @@ void Opening::prepare_truncation(const Found& now) {
   }
 }
 
-// The file is cut to what it was, so that what is written at its end lands where it landed. Ranks
-// that have emptied the file did so before this one appended to it: what they wrote lies in front.
+// The file is truncated to its former size, so that what is appended lands where it landed before.
+// Ranks that have emptied the file did so before this one appended: their data lies in front.
 void Opening::prepare_growth(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, then_.size_bytes > 0 || appends())) {
     tell(path_, appends() ? "is written by other ranks too: what the replay appends is there twice"
@@ -353,7 +353,7 @@ void Opening::prepare_growth(const Found& now) {
     return;
   }
   if (now.file.size_bytes != then_.size_bytes) set_size(0);
-  // What is kept of it is what it was, if nobody has written into it.
+  // The rest of the contents is unchanged if this rank has not written into it.
   const bool as_it_was = appends() && !rejoin_libc_written_in_place(now.file.file);
   if (then_.size_bytes == 0 || as_it_was) becomes_ = Becomes::kRewritten;
 }
@@ -370,9 +370,8 @@ void Opening::set_size(int flags) {
   errno = saved;
 }
 
-// Another file lies there, which is complete, and this replay has nothing to do with it. What it
-// writes may be large: an unnamed file of the same file system takes it, or memory where there are
-// none.
+// Another file lies there, which this replay must not touch. What the replay writes may be large,
+// so it goes to an unnamed file of the same file system, or to memory where there are none.
 void Opening::open_unnamed() {
   if (then_.size_bytes > 0 && !truncates() && reads()) {
     untrue(path_, "is not what the first execution read there");
@@ -396,8 +395,8 @@ using namespace rejoin::libc_recording;
 
 void rejoin_libc_woken() { ghosts_removed = false; }
 
-// What the image's process had written behind that is written again. What it has written over is
-// written over with the same.
+// Truncates the file to its size in the image: the woken process writes again what lay behind that.
+// What has been overwritten since is overwritten with the same bytes.
 void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
   Found now;
   if (!find(fd, "", AT_EMPTY_PATH, &now) || !now.regular()) return;
@@ -417,7 +416,7 @@ void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
   rejoin_libc_set_rewritten(now.file.file, path);
 }
 
-// As if it had not been opened since: cut to what it was.
+// Truncates the file to its former size, as if it had not been opened since.
 int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then, const char* path) {
   const Found now = look(AT_FDCWD, path, false);
   if (!now.there || !now.regular() || now.file.file != then->file) return 0;

@@ -1,11 +1,10 @@
 // The rules of files (docs/libc-recording.md), shared by all the functions that take paths. All of
 // it REQUIRES observing(); nothing here allocates from the program's heap.
 //
-// What a replay does to files follows from one sentence: what lay at a path when the rank died is
-// where it belongs. A replay writes into it only if it is the very file that the record names, and
-// never moves or removes it. Files that are gone are made again, as ghosts, and ghosts are moved
-// and removed as the first ones were. A file under whose name another one lies now is made without
-// a name.
+// What a replay does to files follows from one rule: what lay at a path when the rank died is where
+// it belongs. A replay writes into it only if it is the very file that the record names, and never
+// moves or removes it. Files that are gone are made again as ghosts, which are moved and removed as
+// the original files were. If another file has the name now, the file is made again without a name.
 #pragma once
 
 #include <fcntl.h>
@@ -19,17 +18,17 @@
 
 namespace rejoin::libc_recording {
 
-// Whether the fate of a path is recorded: not in /proc, /sys and /dev (/dev/shm is ordinary), and
-// not if it is too long to be one.
+// Whether operations on a path are recorded: not in /proc, /sys and /dev (/dev/shm is ordinary),
+// and not if the path is too long to be one.
 bool ordinary(const char* path);
 
-// What lies at a path now.
+// Returns what lies at a path now.
 using Found = FoundFile;
 Found look(int dirfd, const char* path, bool follow_links);
 
-// One line for the user about a path, once a path.
+// Shows the user one line about a path, once for each path.
 [[gnu::format(printf, 2, 3)]] void tell(const char* path, const char* format, ...);
-// The same where the replay is not true any more: ends the job unless users want to go on.
+// The same where the replay has become untrue: ends the job unless users want to go on.
 [[gnu::format(printf, 2, 3)]] void untrue(const char* path, const char* format, ...);
 
 enum class Answer {
@@ -41,38 +40,38 @@ enum class Answer {
 Answer ask(Event& event);
 // A change of the file system that succeeds once: unlink, rename, mkdir, an exclusive creation.
 // What lies at `watched` is recorded before it, so that a death between the change and its record
-// is seen for what it is.
+// is recognised.
 Answer ask_once(Event& event, int dirfd, const char* watched);
 
 inline void record(const Event& event) { rejoin_libc_record(&event); }
 
-// A path that means the same whatever the working directory is, without slashes at its end. `to`:
-// PATH_MAX bytes.
+// Makes a path independent of the working directory, without slashes at its end. `to`: PATH_MAX
+// bytes.
 bool make_absolute(int dirfd, const char* path, char* to);
-// Write down that something is about to be made where nothing lies, and whether it has been made
+// Log that something is about to be made where nothing lies, and whether it has been made
 // (file_log.h). Leave errno as it is.
 void log_making(int dirfd, const char* path);
 void log_made(int dirfd, const char* path, bool made);
 
 bool is_ghost(const Found& f);
-// Before a ghost gets this path as well.
+// To be called before a ghost gets this path as well.
 void about_to_place_ghost(const Found& f, int dirfd, const char* path);
 
 // A ghost that is to be made:
 //
 //     if (ghost.begin(dirfd, path)) { make it at ghost.path(); ghost.end(); }
 //
-// It is made beside its path, under a name that nobody else would use, and gets its own name when
-// it is known for what it is. So whatever the replay after this one removes, this one has made.
+// It is made beside its path under a random name, and gets its own name after its identity has been
+// noted. What the replay after this one removes has therefore been made by this one.
 class NewGhost {
  public:
-  // False: there is no telling where it would lie.
+  // False: its place cannot be determined.
   bool begin(int dirfd, const char* path);
   const char* path() const { return aside_; }
-  // Its own name stays with what has been made there meanwhile, if anything; then the ghost has
-  // none. Leaves errno as it is.
+  // If another file has taken its own name meanwhile, the ghost remains without a name. Leaves
+  // errno as it is.
   void end();
-  // Where it is to be: absolute, without symbolic links in the last place.
+  // Its intended path: absolute, without symbolic links in the last component.
   const char* final_path() const { return final_; }
 
  private:
@@ -80,7 +79,7 @@ class NewGhost {
   char aside_[PATH_MAX] = "";
 };
 
-// A file, or an empty directory.
+// Removes a file, or an empty directory.
 void remove_at(int dirfd, const char* path);
 
 // One opening of a file, by open() or fopen():
@@ -95,11 +94,11 @@ class Opening {
   Opening& operator=(const Opening&) = delete;
 
   bool begin();
-  // Instead of begin(), where the answer has been found in another event.
+  // Called instead of begin() if the answer has been found in another event.
   void begin_again(const OpenedFile& then);
   const char* path() const { return instead_[0] == '\0' ? path_ : instead_; }
   int dirfd() const { return instead_[0] == '\0' ? dirfd_ : AT_FDCWD; }
-  // What the program asked for, but perhaps without O_EXCL, and with or without O_TRUNC.
+  // The program's flags, but perhaps without O_EXCL, and with or without O_TRUNC.
   int flags() const { return flags_; }
   // Leaves errno as it is.
   void end(int fd);
@@ -130,11 +129,11 @@ class Opening {
   OpenedFile then_ = {};
   Event event_;
   bool replayed_ = false;
-  bool makes_ = false;  // and the file log wants to know it
+  bool makes_ = false;  // it creates a file, and the file log is in use
   enum class Becomes { kNothing, kRewritten, kGhost } becomes_ = Becomes::kNothing;
   char instead_[PATH_MAX];  // if not empty: what is opened instead of the path
   NewGhost ghost_;
-  int unnamed_ = -1;  // the file without a name that it stands for
+  int unnamed_ = -1;  // the file without a name that instead_ refers to
 };
 
 }  // namespace rejoin::libc_recording

@@ -1,6 +1,6 @@
-// What librejoin_libc.so asks the shim. It replaces functions of libc and knows
-// their rules; the shim has the rank, its journal and the agent's socket. C names, found at load:
-// without the shim in the process they are null, and this library only passes calls on.
+// The functions of the shim that librejoin_libc.so calls. That library replaces functions of libc
+// and knows their rules; the shim has the rank, its journal and the agent's socket. C names, found
+// at load: without the shim in the process they are null, and the library only passes calls on.
 #pragma once
 
 #include <signal.h>
@@ -23,7 +23,7 @@ struct LoggedChange {
   std::uint32_t file = 0;
   std::uint32_t other_file = 0;
   std::uint32_t flags = 0;
-  const char* lost = nullptr;  // of the two, the name of a file that would be gone
+  const char* lost = nullptr;  // `path` or `other`, if its file would be gone
   std::uint64_t lost_bytes = 0;
 };
 
@@ -54,19 +54,19 @@ void rejoin_libc_note_ghost(std::uint32_t file, const char* path) REJOIN_LIBC_HO
 int rejoin_libc_ghost(std::uint32_t file) REJOIN_LIBC_HOOK;
 int rejoin_libc_noted(unsigned n, char* path, unsigned room_bytes,
                       std::uint32_t* file) REJOIN_LIBC_HOOK;
-// Whether changes of files are written down (file_log.h). If not, the next two are not called.
+// Whether changes of files are logged (file_log.h). If not, the next two are not called.
 int rejoin_libc_logs_changes() REJOIN_LIBC_HOOK;
-// This file has been opened by a program that keeps what is in it.
+// Logs that the program has opened this file for writing without emptying it.
 void rejoin_libc_opened(int fd, const rejoin::libc_recording::OpenedFile* file,
                         unsigned flags) REJOIN_LIBC_HOOK;
-// The second name of a file that has gone (file_log.h). False: there is none.
+// Gives the second name of a file that was removed or replaced (file_log.h). False: there is none.
 int rejoin_libc_kept(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
-// A name is about to go, or to be another file's, or has been made.
+// Logs that a name is about to be removed, to become another file's, or to be made, or was made.
 void rejoin_libc_changes(const rejoin::libc_recording::LoggedChange* change) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_elsewhere(std::uint32_t file, int kept) REJOIN_LIBC_HOOK;
 int rejoin_libc_written_in_place(std::uint32_t file) REJOIN_LIBC_HOOK;
 
-// Memory of the recording's, not the program's.
+// Memory of the recording, not of the program.
 void* rejoin_libc_allocate(unsigned bytes) REJOIN_LIBC_HOOK;
 void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
 
@@ -81,23 +81,25 @@ int rejoin_libc_socket(const void* caller, int* pid) REJOIN_LIBC_HOOK;
 
 // Functions of librejoin_libc.so that the shim calls; null if the library is not loaded.
 //
-// Installs the handler for those of the signals whose action is the default. If the calling thread
-// has no alternate stack, it is given `stack`. The program sees neither the handler nor the stack.
+// Installs the handler for those of the signals that have their default action. If the calling
+// thread has no alternate stack, it is given `stack`. The program sees neither the handler nor the
+// stack.
 using RejoinFaultHandler = void (*)(int, siginfo_t*, void*);
 void rejoin_libc_catch_faults(const int* signals, int count, RejoinFaultHandler handler,
                               void* stack, std::size_t stack_bytes) REJOIN_LIBC_HOOK;
 // Whether the program has ever asked for memory that a clone is not given, or gets empty (madvise).
 int rejoin_libc_withholds() REJOIN_LIBC_HOOK;
-// An image of the process was woken: what it knows of files may be old.
+// Called when an image of the process was woken: what the library knows of files may be stale.
 void rejoin_libc_woken() REJOIN_LIBC_HOOK;
-// And this file, which was open when the image was made and `size_bytes` long, is written on.
+// Called then for a file that was open, and `size_bytes` long, when the image was made: prepares it
+// for the process to write on.
 void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) REJOIN_LIBC_HOOK;
-// This process goes on from a written image: a file that was opened since is as it was then. False:
-// another file lies there, or none.
+// Called in a process that goes on from a written image: truncates a file to its state in `then`.
+// False: another file lies there, or none.
 int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then,
                           const char* path) REJOIN_LIBC_HOOK;
 
-// One line for the user about a path, unless that path has had one.
+// Shows the user one line about a path, unless that path has had one.
 void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
 // Shows the user one line about the replay of this rank; only the first line about `subject` in the
 // whole job is shown. `text` is a predicate.

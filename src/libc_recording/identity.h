@@ -1,4 +1,5 @@
-// What tells one file from another, also from one that has had its number before.
+// The identity of a file, which differs also from that of an earlier file with the same inode
+// number.
 #pragma once
 
 #include <fcntl.h>
@@ -24,8 +25,8 @@ inline std::uint64_t mix_into(std::uint64_t h, std::uint64_t value) {
   return h ^ h >> 32;
 }
 
-// The number of a file that is gone is soon given to another: what the file system hands out to
-// tell them apart belongs to the identity, and the time of birth where it does not.
+// The inode number of a removed file is soon given to another file. The identity therefore includes
+// the file handle, which differs, or the time of birth where there is no handle.
 inline std::uint64_t generation_of(int dirfd, const char* path, int flags, const struct statx& s) {
   alignas(file_handle) unsigned char room[sizeof(file_handle) + MAX_HANDLE_SZ];
   auto* handle = new (room) file_handle{MAX_HANDLE_SZ, 0, {}};
@@ -42,7 +43,7 @@ inline std::uint64_t generation_of(int dirfd, const char* path, int flags, const
   return h;
 }
 
-// `stat`: statx(), or what stands for it. Changes errno.
+// `stat`: statx(), or a function like it. Changes errno.
 template <class Statx>
 FoundFile find_file(Statx&& stat, int dirfd, const char* path, int flags) {
   struct statx s;

@@ -1,5 +1,5 @@
-// Memory and containers of the recording: its own, so that nothing is shared with a thread that is
-// inside MPI. Running out of it ends the job.
+// Memory and containers of the recording. They are its own, so that nothing is shared with a thread
+// that is inside MPI. Running out of memory ends the job.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Paths that events name: each stands in the log once, and has a number from then on.
+// Paths that events name: each is in the log once, and has a number from then on.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class NameTable {
   static std::uint64_t hash_of(const char* name, std::size_t bytes) {
     return XXH3_64bits(name, bytes);
   }
-  // The number of a name; 0: it has none.
+  // Returns the number of a name, or 0 if it has none.
   std::uint32_t find(std::uint64_t hash) const {
     for (std::uint64_t i = hash;; ++i) {
       const std::uint32_t n = buckets_[i % (2 * room_)];
@@ -29,7 +29,7 @@ class NameTable {
 
   std::uint32_t end() const { return end_; }  // the number of the next one
 
-  // The text stands at `position` in the log.
+  // Adds a name, which is at `position` in the log. Returns its number.
   std::uint32_t add(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes) {
     if (end_ == room_) grow();
     names_[end_] = {hash, position, bytes};
@@ -39,7 +39,7 @@ class NameTable {
     return end_++;
   }
 
-  // Numbers begin at 1 again.
+  // Forgets all names. Numbers begin at 1 again.
   void clear() {
     std::fill(buckets_, buckets_ + 2 * room_, 0);
     end_ = 1;

@@ -61,7 +61,7 @@ constexpr std::size_t fields_of(Series s) {
   return s >= Series::kUsageSelf && s <= Series::kUsageThread ? kMaxFields : 1;
 }
 
-// What an open file was when it had just been opened (so after truncation).
+// The state of a file when it had just been opened (and thus after truncation).
 struct OpenedFile {
   std::uint32_t file;      // a hash of its identity; odd
   std::uint32_t modified;  // of the time of its last change

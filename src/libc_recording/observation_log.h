@@ -1,4 +1,4 @@
-// The bytes of the observation log: its format, a writer for the owner and a reader for anybody.
+// The bytes of the observation log: its format, a writer for the owner and a reader for any rank.
 //
 //     log    := head entry*
 //     head   := 0x03 pad{7} OFFSET    where LibcHead lies: eight bytes, little endian
@@ -17,7 +17,7 @@
 //     series := KIND DELTA*           KIND is 0x40 + Series; as many as fields_of(series). Zigzag
 //                                     differences to the same series' last entry; to 0 in the first
 //
-// Where nothing else is said, these are varints: seven bits a byte, the low ones first,
+// Unless stated otherwise, these are varints: seven bits a byte, the low ones first,
 // top bit set in all bytes but the last. Zigzag: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
 //
 // Worked example: a rank that looks three times for "out", does not find it, and reads MPI_Wtime at
@@ -55,11 +55,11 @@ struct LibcHead {
   std::uint32_t pid, parent;  // of the first incarnation
   engine::Log files;          // u64: file << 2 | how it was opened for writing (file_facts.cc)
   engine::Log ghosts;
-  std::uint64_t begin;  // of what has not been truncated: a base. 0: all is there
+  std::uint64_t begin;  // position of the oldest base that was not truncated; 0: all is there
 };
 inline constexpr std::uint64_t kHeadBytes = 16;
 
-// nullptr: its rank has not recorded anything yet.
+// Returns nullptr if the rank has not recorded anything yet.
 inline LibcHead* head_of(std::byte* base, engine::Log& log) {
   if (log.tail.load(std::memory_order_acquire) < kHeadBytes) return nullptr;
   std::uint64_t at;
@@ -79,8 +79,8 @@ struct Observation {
   std::uint32_t data_bytes = 0;
 };
 
-// Reads the log of any rank up to the tail that it had at the start; of one that was truncated, up
-// to where that began, until jump(). Nothing blocks.
+// Reads the log of any rank up to the tail that it had at construction; of a truncated log, only
+// what lies before its rings, until jump(). Nothing blocks.
 class ObservationReader {
  public:
   ObservationReader(std::byte* base, engine::Log& log)
@@ -134,12 +134,12 @@ class ObservationReader {
     end_ = log_->tail.load(std::memory_order_acquire);
   }
 
-  // Reads on from `position`, up to the tail as it is now. Values stay.
+  // Reads on from `position`, up to the present tail. The values of series stay.
   void go_on(std::uint64_t position) { jump(position); }
 
   std::uint64_t position() const { return position_; }
 
-  // Of the newest entry of the series that was read.
+  // Returns the values of the newest entry of a series that was read.
   std::int64_t* values(Series s) { return values_[static_cast<std::size_t>(s)]; }
 
   void copy(std::uint64_t position, void* to, std::size_t bytes) const {
@@ -159,7 +159,8 @@ class ObservationReader {
   }
 
  private:
-  // In one piece from a position on: what is left of the chunk or of the round of a ring.
+  // Returns the bytes in one piece from a position on: what is left of the chunk or of the round of
+  // a ring.
   std::uint64_t piece(std::uint64_t position) const {
     for (std::uint32_t k = log_->rings.load(std::memory_order_acquire); k-- > 0;) {
       const engine::LogRing& ring = log_->ring[k];
@@ -228,7 +229,7 @@ class ObservationReader {
   bool truncated_;
   std::uint64_t end_;
   std::uint64_t position_ = 0;
-  // Of position_, in one piece; equal to chunk_end_: look it up.
+  // The address of position_ and the end of its piece. If they are equal, both must be looked up.
   const std::byte* cursor_ = nullptr;
   const std::byte* chunk_end_ = nullptr;
   std::int64_t values_[kSeriesCount][kMaxFields] = {};

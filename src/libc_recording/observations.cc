@@ -102,7 +102,7 @@ Observations::Observations(recovery::Rank& rank)
   if (head_.begin != 0) overwrite_before(head_.begin);
 }
 
-// In the first incarnation: makes it.
+// Finds the head. The first incarnation makes it.
 LibcHead& Observations::open_head() {
   std::byte* base = rank_.host().base();
   if (LibcHead* head = head_of(base, rank_.observation_log())) return *head;
@@ -251,7 +251,8 @@ void Observations::diverge(const char* asked) {
 
 // --- Record
 
-// Nothing is kept any more with a full journal, and nothing of a bootstrap phase that is run again.
+// Whether answers are recorded: not when the journal is full, nor in a bootstrap phase that is run
+// again.
 bool Observations::recording() {
   if (header_->journal_full.load(std::memory_order_relaxed) != 0) return false;
   return live_ || (!peek() && live_);
@@ -293,7 +294,7 @@ void Observations::record(Series series, std::int64_t* values) {
   repeat_word_ = nullptr;
 }
 
-// The processor time of a new process begins at zero, what it caught up with included.
+// The processor time of a new process begins at zero, and includes what its replay has used.
 void Observations::continue_clock(Series series, Clock& clock, std::int64_t* values) {
   clock.live = true;
   const std::int64_t* last = reader_.values(series);
@@ -393,7 +394,7 @@ void Observations::append(const void* data, std::size_t bytes) {
   if (!libc_recording::append(writer_, data, bytes)) memory_.journal_full();
 }
 
-// Counters lie at multiples of four, of the log and so of memory.
+// Counters lie at multiples of four in the log, and so in memory.
 void Observations::pad() {
   constexpr std::byte kPads[sizeof(std::uint32_t)] = {};
   append(kPads, -writer_.tail() % sizeof kPads);
@@ -469,7 +470,7 @@ void Observations::truncate(std::uint64_t keep_from) {
   overwrite_before(begin);
 }
 
-// Rounded, so that a round of the ring ends at a multiple of four.
+// The position is rounded, so that a round of the ring ends at a multiple of four.
 void Observations::overwrite_before(std::uint64_t begin) {
   writer_.truncate(begin / sizeof(std::uint32_t) * sizeof(std::uint32_t));
 }

@@ -4,7 +4,7 @@
 // the same answers in the same order. The stream is one per rank; its format is in
 // observation_log.h.
 //
-// For every question, in this order:
+// The caller does this for every question:
 //
 //     if (!recall(question)) { ask the system; record(question, answer); }
 //
@@ -30,7 +30,7 @@ namespace rejoin::libc_recording {
 
 class Observations {
  public:
-  // One per rank and incarnation. The first one keeps the process ids. `rank` outlives it; memory
+  // One per rank and incarnation. The first one records the process ids. `rank` outlives it; memory
   // comes from its arena. REQUIRES that no other thread is inside MPI now.
   explicit Observations(recovery::Rank& rank);
   Observations(const Observations&) = delete;
@@ -55,12 +55,12 @@ class Observations {
   std::uint32_t next_answer_bytes() { return !live_ && peek_event() ? current_.data_bytes : 0; }
 
   // This incarnation goes on behind a checkpoint: what was recorded before `position` is not given
-  // any more. From here on a question that is not the recorded one is the program's bootstrap
-  // phase, run once more: it is answered by the system, and not recorded.
+  // any more. A question that is not the recorded one then belongs to the program's bootstrap
+  // phase, which runs once more: the system answers it, and the answer is not recorded.
   void skip_to(std::uint64_t position);
 
-  // What is recorded from here on can be read without what lies before. To be called at
-  // checkpoints, before they take the log's tail for their position.
+  // Makes what is recorded from here on readable without what lies before. To be called at
+  // checkpoints, before they note the log's tail as their position.
   void mark();
   // Records behind the last mark() before `keep_from` may be overwritten: no incarnation will
   // skip_to() less than `keep_from`.
@@ -68,17 +68,17 @@ class Observations {
 
   // Whether every record of former incarnations has been given.
   bool is_live() { return live_ || (!peek() && live_); }
-  // This is an image of a process, which has been woken. It was made just behind a mark(); what has
-  // been recorded since is given next.
+  // Called in an image of a process that has been woken. The image was made just behind a mark();
+  // what has been recorded since is given next.
   void wake();
-  // This is another process from now on: its clocks go on where those of the former one stopped.
+  // Called in another process of the rank: its clocks go on where those of the former one stopped.
   void restart_clocks();
 
   // Process ids that the first incarnation had: its own and its parent's.
   std::uint32_t pid() const { return head_.pid; }
   std::uint32_t parent() const { return head_.parent; }
 
-  // False the first time that it is asked about this path.
+  // Returns whether it has been called with this path before.
   bool told(const char* name);
 
   // Returns how far the program's view of a clock is ahead of the kernel's clock, which reads `now`
@@ -101,8 +101,8 @@ class Observations {
 
   // A loop that only looks at a clock until some time is reached must not write gigabytes. After
   // kPollsFine reads with less than kPollGap_us between them the clock ticks in steps of a
-  // kPollGrain-th of the time that the loop has lasted: never ahead, never back, 0.4 % late at
-  // most.
+  // kPollGrain-th of the time that the loop has lasted: never ahead, never back, at most 0.4 %
+  // behind.
   static constexpr std::uint32_t kPollsFine = 64;
   static constexpr std::int64_t kPollGap_us = 2;
   static constexpr std::int64_t kPollGrain = 256;
@@ -162,10 +162,10 @@ class Observations {
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
-// Whether they are live, and those of a woken image: main thread only.
+// Calls is_live() and wake() of them. Main thread only.
 bool observations_are_live();
 void wake_observations();
-// In a clone that goes on where this process stands, with the segment where it was.
+// Called in a clone that takes the place of this process, with the segment where it was.
 void move_observations();
 
 }  // namespace rejoin::libc_recording

@@ -7,8 +7,8 @@ namespace rejoin::libc_recording {
 // a rank it is an observation; else, and without ftrun, it is only the clock. No locks.
 double observed_wtime();
 
-// From now on the calling thread, if it is the main one, is recorded. Does it all if libc's
-// functions are asked first. REQUIRES that no other thread is inside MPI.
+// Starts recording the calling thread, if it is the main one. Recording also starts by itself if
+// the program calls a recorded function of libc first. REQUIRES that no other thread is inside MPI.
 void start_recording();
 
 // Starts reporting faults: a signal such as SIGSEGV or SIGABRT that would end this process is first

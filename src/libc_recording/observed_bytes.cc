@@ -44,7 +44,7 @@ constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
 constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
 constinit Real<unsigned(void*)> real_random_device("_ZNSt13random_device9_M_getvalEv");
 
-// Bytes into `to`: recorded ones, else those of `really`, which returns like read().
+// Puts bytes into `to`: recorded ones, else those of `really`, which returns like read().
 template <class Really>
 ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
   Event e{ObservationKind::kRandom, static_cast<std::uint32_t>(bytes)};
@@ -63,7 +63,7 @@ ssize_t observe_bytes(void* to, std::size_t bytes, Really really) {
   return e.data_bytes;
 }
 
-// The value that `really` returns: the recorded one, else the system's.
+// Returns the recorded value, else the one that `really` returns.
 template <class Really>
 auto observe_value(Really&& really) {
   auto value = decltype(really()){};
@@ -125,7 +125,8 @@ ssize_t read_observed(int fd, void* to, std::size_t bytes) {
 
 bool maybe_observed(int fd) { return fd >= 0 && fd < kDescriptors && opened_as_observed[fd]; }
 
-// Streams of ours, so that fileno() can tell. The index is the stream's cookie.
+// The streams that this file has opened, with their descriptors for fileno(). Each element is its
+// stream's cookie.
 struct ObservedStream {
   FILE* stream;
   int fd;

@@ -1,5 +1,5 @@
-// Files whose contents are recorded when they are read, and given again in a replay: /dev/urandom,
-// /dev/random, and files in /proc and /sys.
+// Files with contents that are recorded when they are read, and given again in a replay:
+// /dev/urandom, /dev/random, and files in /proc and /sys.
 #pragma once
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ namespace rejoin::libc_recording {
 // system call for other files.
 bool is_read_observed(const char* path);
 
-// From now on read() from this descriptor is recorded, until it is closed. Returns the descriptor.
+// Records each read() from this descriptor, until it is closed. Returns the descriptor.
 int observe_reads(int fd);
 
 // Opens a stream for reading. The C library's own streams read by internal calls, which cannot be

@@ -32,7 +32,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
   if (found && rejoin::libc_recording::is_read_observed(path)) {
     return rejoin::libc_recording::observe_reads(real_openat(dirfd, path, flags, mode));
   }
-  // A file without a name is made anew.
+  // A replay makes a file without a name anew.
   const bool unnamed = (flags & O_TMPFILE) == O_TMPFILE;
   if (unnamed || !ordinary(path)) return real_openat(dirfd, path, flags, mode);
   Opening opening(dirfd, path, flags, mode);
@@ -44,7 +44,7 @@ int open_at(const void* caller, int dirfd, const char* path, int flags, mode_t m
 
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
-// The flags of open() that a stream's mode stands for; -1: it stands for none.
+// Returns the flags of open() that a stream's mode means; -1: the mode is invalid.
 int flags_of(const char* mode) {
   int flags;
   switch (mode[0]) {
@@ -89,8 +89,8 @@ FILE* open_stream(const char* path, const char* mode, Really really) {
   char changed[kLongestMode + 2];
   Opening opening(AT_FDCWD, path, asked, kStreamMode);
   if (!opening.begin()) {
-    // It failed the first time. It shall also do with the heap, and to a stream to be reopened,
-    // what it did then: so another call fails in its place.
+    // The call failed the first time. Another failing call is made in its place, so that the
+    // effects on the heap, and on a stream to be reopened, are the same as then.
     const int error = errno;
     really("", mode);
     errno = error;
@@ -147,7 +147,7 @@ REJOIN_REPLACES FILE* freopen(const char* path, const char* mode, FILE* stream) 
                      [stream](const char* p, const char* m) { return real_freopen(p, m, stream); });
 }
 
-// What programs call that were compiled with large files, or with checks (_FORTIFY_SOURCE).
+// Called by programs that were compiled with large files, or with checks (_FORTIFY_SOURCE).
 static_assert(sizeof(off_t) == sizeof(off64_t));
 REJOIN_REPLACES int open64(const char*, int, ...) __attribute__((alias("open")));
 REJOIN_REPLACES int openat64(int, const char*, int, ...) __attribute__((alias("openat")));

@@ -1,8 +1,9 @@
-// Who and where this process is: process ids, and the names of host and system. Programs seed
+// The identity of this process: process ids, and the names of host and system. Programs seed
 // generators and name files with them.
 //
-// The process ids are always those of the rank's first incarnation; where a program hands them
-// back, they mean the process that is the rank now. Its children see their parent's like that, too.
+// The program always sees the process ids of the rank's first incarnation; where it passes them
+// back, they mean the process that is the rank now. Its children see the id of their parent like
+// that, too.
 #include "libc_recording/process.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ constinit Real<int(pid_t, unsigned)> real_pidfd_open("pidfd_open");  // its head
 constinit Real<int(int, id_t)> real_getpriority("getpriority");
 constinit Real<int(int, id_t, int)> real_setpriority("setpriority");
 
-// Not libc's: allocators come here before the dynamic linker can look for that.
+// Does not use libc's syscall(): allocators call this before the dynamic linker can look that up.
 long real_syscall(long number, const long* v) {
   const long result = journal::system_call(number, v[0], v[1], v[2], v[3], v[4], v[5]);
   constexpr long kLargestError = 4095;
@@ -69,14 +70,14 @@ bool pids(const void* caller, Pids* p) {
   return rejoin_libc_pids != nullptr && rejoin_libc_pids(caller, p) != 0;
 }
 
-// What the program is told in place of a process id that the kernel has given.
+// Returns what the program sees in place of a process id that the kernel has given.
 pid_t told(const void* caller, pid_t real) {
   Pids p;
   if (!pids(caller, &p)) return real;
   return real == p.pid ? p.first_pid : real == p.parent ? p.first_parent : real;
 }
 
-// What the kernel is given in place of a process id, or its negative, of the program's.
+// Returns what the kernel is given in place of a process id of the program, or of its negative.
 pid_t meant(const void* caller, pid_t id) {
   Pids p;
   if (id == 0 || !pids(caller, &p)) return id;
@@ -113,7 +114,8 @@ long observed_syscall(const void* caller, long number, long* v) {
   return real_syscall(number, v);
 }
 
-// A name that the kernel gives, up to `room` bytes into `data`; its errors are the same always.
+// Puts a name that the kernel gives, up to `room` bytes, into `data`. Errors are always the same,
+// so they are not recorded.
 template <class Really>
 int observe_name(ObservationKind kind, void* data, std::uint32_t room, Really really) {
   Event e{kind};
@@ -218,7 +220,7 @@ REJOIN_REPLACES int prlimit64(pid_t pid, __rlimit_resource resource, const rlimi
                       reinterpret_cast<rlimit*>(old));
 }
 
-// As syscall(): allocators call it early.
+// Makes the system call itself, like syscall(): allocators call it early.
 REJOIN_REPLACES int madvise(void* memory, size_t bytes, int advice) noexcept {
   note_advice(advice);
   const long v[6] = {reinterpret_cast<long>(memory), static_cast<long>(bytes), advice};

@@ -5,8 +5,8 @@
 
 namespace rejoin::libc_recording {
 
-// A path in /proc that names this rank by the process id that its program knows: with the one that
-// it has, in room[PATH_MAX]. Any other path: the same.
+// Returns, for a path in /proc that names this rank by the process id that its program knows, the
+// path with the current process id, in room[PATH_MAX]. Returns any other path unchanged.
 const char* own_proc_path(const void* caller, const char* path, char* room);
 
 // Returns whether `id` is this process: its first incarnation's pid, which the program knows, or

@@ -9,7 +9,8 @@
 
 namespace rejoin::libc_recording {
 
-// Found at the first call: other libraries' constructors may call before ours has run.
+// Looked up at the first call, because constructors of other libraries may call before ours has
+// run.
 template <class Function>
 class Real {
  public:

@@ -19,10 +19,10 @@
 namespace rejoin::libc_recording {
 namespace {
 
-using journal::system_call;  // past librejoin_libc.so, whose functions ask this file
+using journal::system_call;  // bypasses librejoin_libc.so, which calls this file
 
-// Of this process, from the first question on. `in_rank` lies in memory that a forked child gets
-// zeroed: the child has no segment and is no rank.
+// The recorder of this process, made at the first question. `in_rank` lies in memory that a forked
+// child gets zeroed: the child has no segment and is no rank.
 struct Recorder {
   Observations observations;
   volatile int* in_rank = nullptr;
@@ -133,7 +133,7 @@ bool observations_are_live() {
 void move_observations() {
   if (the_recorder == nullptr) return;
   *the_recorder->in_rank = 1;  // the clone found it wiped
-  // A process that was made from a file does not have that yet.
+  // A process that was restored from a file lacks that advice.
   wipe_on_fork(the_recorder->in_rank);
   the_recorder->pids.pid = static_cast<int>(system_call(SYS_getpid));
   the_recorder->pids.parent = static_cast<int>(system_call(SYS_getppid));

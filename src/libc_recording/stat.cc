@@ -24,7 +24,7 @@ REJOIN_REAL(statx);
 REJOIN_REAL(readlink);
 REJOIN_REAL(readlinkat);
 
-// 0, or -1 and errno, like the functions.
+// Returns 0, or -1 with errno set, like the functions.
 template <class Really>
 int check(Event& e, void* data, std::uint32_t data_bytes, Really really) {
   e.data = data;
@@ -92,7 +92,7 @@ REJOIN_REPLACES int statx(int dirfd, const char* path, int flags, unsigned mask,
   return check(e, out, sizeof *out, [&] { return real_statx(dirfd, path, flags, mask, out); });
 }
 
-// Not recorded; but a rank's own links in /proc are found.
+// The answers are not recorded, but a rank's own links in /proc are found.
 REJOIN_REPLACES ssize_t readlink(const char* path, char* to, size_t room) noexcept {
   char own[PATH_MAX];
   return real_readlink(own_proc_path(REJOIN_CALLER, path, own), to, room);
@@ -102,7 +102,7 @@ REJOIN_REPLACES ssize_t readlinkat(int dirfd, const char* path, char* to, size_t
   return real_readlinkat(dirfd, own_proc_path(REJOIN_CALLER, path, own), to, room);
 }
 
-// What programs call that were compiled with large files, or before glibc 2.33; `version` says
+// Called by programs that were compiled with large files, or before glibc 2.33; `version` says
 // which struct stat they mean, and there is only one on this processor.
 static_assert(sizeof(struct stat) == sizeof(struct stat64));
 REJOIN_REPLACES int stat64(const char*, struct stat64*) noexcept __attribute__((alias("stat")));

@@ -28,8 +28,8 @@ constinit rejoin::libc_recording::Real<int(timeval*, void*)> real_gettimeofday("
 
 constexpr std::int64_t kSecond_us = 1000000;
 
-// Values of a series from the journal, else from `ask`, which fills them in. REQUIRES a question
-// that the system always answers.
+// Reads the values of a series from the journal, else from `ask`, which fills them in. REQUIRES a
+// question that the system always answers.
 template <class Ask>
 void read_series(Series series, std::int64_t* values, Ask ask) {
   const auto s = static_cast<unsigned>(series);

@@ -1,4 +1,5 @@
-// Alltoall(v, w): every member has a block for every other. In the three ways.
+// Alltoall(v, w), where every member has a block for every other: blocking, nonblocking,
+// persistent.
 #include "api.h"
 #include "pmpi/channel_plans.h"
 

@@ -39,7 +39,7 @@ struct Owner {
   MPI_Fint to_fortran() const { return kind == Kind::kComm ? comm_c2f(comm) : type_c2f(type); }
 
   Kind kind;
-  MPI_Comm comm;  // whose error handler is asked
+  MPI_Comm comm;  // its error handler is called for errors
   MPI_Datatype type = nullptr;
   Attribute** attributes;  // newest first
 };

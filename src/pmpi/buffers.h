@@ -14,23 +14,24 @@ inline bool apart(const void* a, std::size_t a_bytes, const void* b, std::size_t
   return pa + a_bytes <= pb || pb + b_bytes <= pa;
 }
 
-// Where members' blocks may be gathered before all of them are there: `to`, or null. What this rank
-// brings must lie apart from them, or at its own place, `before` bytes from the first.
+// Returns where members' blocks may be gathered before all of them have arrived: `to`, or null.
+// This rank's contribution must lie apart from them, or at its own place, `before` bytes from the
+// first.
 inline std::byte* early_gathered(const void* input, std::size_t input_bytes, std::byte* to,
                                  std::size_t bytes, std::size_t before) {
   if (to == nullptr) return nullptr;
   return input == to + before || apart(input, input_bytes, to, bytes) ? to : nullptr;
 }
 
-// Of data.
+// Returns the bytes of data in `count` values.
 inline std::size_t bytes_of(MPI_Datatype type, int count) {
   return static_cast<std::size_t>(count) * type->size_bytes;
 }
-// Of the operands of a reduction.
+// Returns the bytes of `count` operands of a reduction.
 inline std::size_t reduced_bytes_of(MPI_Datatype type, int count) {
   return static_cast<std::size_t>(count) * type->reduced_bytes;
 }
-// Where value `index` of a buffer is.
+// Returns the address of value `index` of a buffer.
 inline std::byte* value_at(const void* buffer, MPI_Datatype type, std::ptrdiff_t index) {
   return static_cast<std::byte*>(const_cast<void*>(buffer)) + index * type->extent_bytes;
 }
@@ -45,7 +46,8 @@ int fail_buffer(const char* function, MPI_Comm comm, const char* what, const voi
 int fail_aliased(const char* function, MPI_Comm comm);
 int fail_root(const char* function, MPI_Comm comm, int root);
 
-// A buffer of `count` elements that is no MPI_IN_PLACE. `what`: its name in the message.
+// Checks a buffer of `count` elements that must not be MPI_IN_PLACE. `what`: its name in the
+// message.
 inline int check_buffer(const char* function, MPI_Comm comm, const char* what, const void* buffer,
                         int count, MPI_Datatype type) {
   if (count < 0) [[unlikely]]
@@ -59,7 +61,8 @@ inline int check_buffer(const char* function, MPI_Comm comm, const char* what, c
   return MPI_SUCCESS;
 }
 
-// Of a message. MPI_BOTTOM is a null pointer, and derived types may hold addresses.
+// Checks the buffer of a message. MPI_BOTTOM is a null pointer, and derived types may hold
+// addresses.
 inline int check_message_buffer(const char* function, MPI_Comm comm, const char* what,
                                 const void* buffer, int count, MPI_Datatype type) {
   if (count < 0) [[unlikely]]
@@ -80,7 +83,7 @@ inline int check_root(const char* function, MPI_Comm comm, int root) {
   return MPI_SUCCESS;
 }
 
-// Send and receive buffers of a reduction whose arguments are bound: `send` may be MPI_IN_PLACE.
+// Checks the buffers of a reduction after its arguments were bound. `send` may be MPI_IN_PLACE.
 inline int check_reduction_buffers(const char* function, MPI_Comm comm, const void* send,
                                    const void* receive, MPI_Datatype type, std::size_t bytes) {
   if (receive == MPI_IN_PLACE || (receive == nullptr && needs_buffer(type, bytes))) [[unlikely]] {
@@ -94,8 +97,8 @@ inline int check_reduction_buffers(const char* function, MPI_Comm comm, const vo
   return MPI_SUCCESS;
 }
 
-// The counts of one buffer of a v-variant, of `comm->size()` blocks. Displacements (may be null:
-// not looked at) need no check: they may be negative.
+// Checks the counts of one buffer of a v-variant, of `comm->size()` blocks. Displacements (may be
+// null: not looked at) need no check: they may be negative.
 int check_counts(const char* function, MPI_Comm comm, const char* what, const void* buffer,
                  const int counts[], const int displs[], MPI_Datatype type);
 

@@ -1,4 +1,4 @@
-// What a call says of itself to the recovery layer. What may differ by rank must not be in it.
+// The description of a call for the recovery layer. It must not contain what may differ by rank.
 #pragma once
 
 #include "pmpi/context.h"
@@ -6,8 +6,8 @@
 
 namespace rejoin::pmpi {
 
-// `site`, and what rejoin_call_site(), rejoin_bootstrap() and rejoin_prepare() have said about the
-// next operation. A checkpoint is none that could be marked.
+// Combines `site` with what rejoin_call_site(), rejoin_bootstrap() and rejoin_prepare() have set
+// for the next operation. A checkpoint cannot be marked and leaves the mark for the next operation.
 [[gnu::always_inline]] inline recovery::Call call_from(const recovery::Signature& signature,
                                                        const void* site) {
   recovery::Call call{signature, site};
@@ -28,8 +28,8 @@ namespace rejoin::pmpi {
   return call;
 }
 
-// Of a call that moves data. `bytes`: common to all members, else 0. `layout`: a hash of counts
-// that all members pass alike.
+// Returns the signature of a call that moves data. `bytes`: common to all members, else 0.
+// `layout`: a hash of counts that all members pass alike.
 inline recovery::Signature signature_of(recovery::OpKind kind, int root, std::size_t bytes,
                                         std::uint32_t layout = 0) {
   return {static_cast<std::uint16_t>(kind), 0, 0, 0, root, layout, bytes};
@@ -39,7 +39,8 @@ inline recovery::Call call_of(const void* site, recovery::OpKind kind, int root,
   return call_from(signature_of(kind, root, bytes, layout), site);
 }
 
-// Of a reduction of `bytes`. Every operation of a program's own is the same one.
+// Returns the signature of a reduction of `bytes`. All user-defined operations count as the same
+// one.
 inline recovery::Signature signature_of(recovery::OpKind kind, int root, std::size_t bytes,
                                         MPI_Datatype type, engine::Operator op,
                                         std::uint32_t layout = 0) {

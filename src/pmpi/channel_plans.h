@@ -1,4 +1,4 @@
-// What the plans of collectives share whose members get different bytes: channels.cc, alltoall.cc.
+// Shared by the plans of collectives that give members different bytes: channels.cc, alltoall.cc.
 #pragma once
 
 #include "engine/collectives.h"
@@ -16,7 +16,7 @@ using recovery::Signature;
 
 // A block as the engine wants it.
 struct Block {
-  std::byte* data;  // of one that is sent: without gaps. Else only whether there is one.
+  std::byte* data;  // to send: the bytes without gaps; to receive: only whether it is null counts
   std::size_t bytes;
   MPI_Datatype type;
   void* values;
@@ -54,7 +54,8 @@ struct Blocks {
     }
     return block;
   }
-  // Before blocks are sent. A message is copied when it is sent, so memory for one is enough.
+  // To be called before blocks are sent. A message is copied when it is sent, so memory for one
+  // block is enough.
   void reserve(std::uint32_t members, Scratch* memory) {
     std::size_t most = 0;
     for (std::uint32_t i = 0; i < members; ++i) {
@@ -81,7 +82,7 @@ inline int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::siz
               expected);
 }
 
-// What all plans here have. What is sent is compared message by message, so an operation needs no
+// What all plans here share. Sent data is compared message by message, so an operation needs no
 // fingerprint.
 struct ChannelPlan {
   std::uint32_t members;

@@ -1,4 +1,5 @@
-// Gather(v), Scatter(v): rank root has a block for every member. In the three ways.
+// Gather(v), Scatter(v), where the root has a block for every member: blocking, nonblocking,
+// persistent.
 #include "api.h"
 #include "pmpi/channel_plans.h"
 

@@ -27,8 +27,8 @@
 
 namespace rejoin::pmpi {
 
-// What a collective needs longer than the call that begins it. The program may free its datatypes
-// meanwhile, and its arrays of counts are its own again.
+// What a collective needs after the call that begins it has returned: by then the program may have
+// freed its datatypes and reused its arrays of counts.
 class Kept {
  public:
   Kept() = default;
@@ -61,7 +61,7 @@ class Kept {
 // A nonblocking or persistent collective of the program.
 class Collective : public recovery::Nonblocking {
  public:
-  // Enters it, called from `site`, and lets it go as far as it can.
+  // Enters the operation, called from `site`, and advances it as far as it can without waiting.
   virtual void begin(const void* site) = 0;
   virtual void destroy() = 0;
 
@@ -70,7 +70,8 @@ class Collective : public recovery::Nonblocking {
   // this in the same order. `function`: for messages.
   void separate(const char* function);
 
-  // Of one that is over: MPI_SUCCESS, or the class of an error that was not raised yet.
+  // Requires: the operation is over. Returns MPI_SUCCESS, or the class of an error that was not
+  // raised yet.
   int code() const { return code_; }
   // Raises that error.
   int raise(const char* function) const;
@@ -82,7 +83,8 @@ class Collective : public recovery::Nonblocking {
   // The communicator on which its operations run.
   Rank::Comm& operations_comm() const { return *(own_ != nullptr ? own_ : comm_)->comm; }
 
-  // As it is passed to the recovery layer: with a hint that lasts.
+  // Returns the call for the recovery layer, with a copy of the hint that lives as long as this
+  // object.
   recovery::Call call_from(const recovery::Signature& signature, const void* site);
   void end(recovery::Status status);
   void end(int code, const char* text);
@@ -175,11 +177,11 @@ class PlannedCollective final : public Collective {
   std::optional<Operation> operation_;
 };
 
-// A request of a collective that is not begun. The collective is its own from now on.
+// Makes a request for a collective that has not begun. The request owns the collective from now on.
 MPI_Request make_collective_request(MPI_Comm comm, OpKind kind, Collective* collective,
                                     bool persistent);
 
-// --- The three ways. `comm` is usable.
+// --- Blocking, nonblocking, persistent. `comm` is usable.
 
 template <class Plan>
 [[gnu::always_inline]] inline int run(const char* name, const void* site, MPI_Comm comm,
@@ -205,7 +207,7 @@ template <class Plan>
   }
 }
 
-// On what is no intracommunicator.
+// Runs the plan on a handle that is no intracommunicator, or raises the error.
 template <class Plan, class... Arguments>
 [[gnu::cold]] int run_on_inter(const char* name, const void* site, MPI_Comm comm, OpKind kind,
                                Arguments... arguments) {

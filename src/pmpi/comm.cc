@@ -218,8 +218,8 @@ int comm_dup_with_info(const void* site, MPI_Comm comm, MPI_Info info, MPI_Comm*
   return duplicate(kName, site, comm, newcomm);
 }
 
-// The new communicator is made at once, with the attributes of now; it may be used when everybody
-// has come.
+// The new communicator is made at once, with the present attributes; it may be used once every
+// member has made this call.
 int comm_idup(const void* site, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
   constexpr const char* kName = "MPI_Comm_idup";
   if (const int code =
@@ -292,7 +292,7 @@ int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
   return MPI_SUCCESS;
 }
 
-// Collective in MPI, local here: records outlive the handle, and nobody waits.
+// These are collective in MPI but local here: records outlive the handle, so no rank waits.
 int comm_free(MPI_Comm* comm) { return free_handle("MPI_Comm_free", comm); }
 int comm_disconnect(MPI_Comm* comm) { return free_handle("MPI_Comm_disconnect", comm); }
 

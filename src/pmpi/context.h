@@ -19,8 +19,8 @@ struct HandleTable {
   int capacity;
 };
 
-// Whose an attribute's value or functions are: C's pointers, or Fortran's integers, of MPI 1 or of
-// the size of an address.
+// The language that an attribute's value or functions belong to: C (pointers), or Fortran (integers
+// of MPI 1, or of the size of an address).
 enum class AttributeKind : std::uint8_t { kPointer, kInteger, kAddress };
 
 struct Keyval {
@@ -78,7 +78,7 @@ struct Context {
   int program;  // its number in the job
   int last_used_code;
 
-  // The newest failure: MPI_Error_string tells more about it than about its class.
+  // The newest failure: MPI_Error_string says more about it than about its class.
   int last_code;
   char last_text[1024];
 };
@@ -94,13 +94,14 @@ extern bool is_shared;               // several threads may be in here
 extern bool is_timed;                // a replay is measured, or was just now
 extern std::uint32_t calls_untimed;  // 1: the next call is measured, 0: one is
 
-// Of a call that may communicate; to be asked once.
+// Returns whether a call that may communicate is watched. To be called once for each call: it
+// counts.
 inline bool is_next_watched() { return is_watched && (is_shared || --calls_untimed == 0); }
 
 inline bool active() { return context != nullptr && !context->finalized; }
 
-// A call of the program, for as long as it lasts: under MPI_THREAD_MULTIPLE one thread at a time is
-// in the library, and whoever waits lets others in.
+// A call of the program, for as long as it lasts. Under MPI_THREAD_MULTIPLE one thread at a time is
+// in the library, and a thread that waits lets others in.
 class Entered {
  public:
   Entered() : shared_(is_shared) {

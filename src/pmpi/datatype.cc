@@ -50,7 +50,7 @@ Basic basic_of(Element element) {
   return b;
 }
 
-// Of a C type that external32 has narrower.
+// Returns basic type `b` for a C type that is narrower in external32.
 Basic narrowed(Basic b, std::uint8_t external_bytes, External external) {
   b.external_bytes = external_bytes;
   b.external = external;

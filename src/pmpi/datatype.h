@@ -32,12 +32,12 @@ const datatypes::Type& map_of(MPI_Datatype type);
 inline bool has_map(MPI_Datatype type) {
   return !type->predefined || type->element != engine::Element::kNone;
 }
-// MPI 1's MPI_LB and MPI_UB: ends of a type that the program says.
+// MPI 1's MPI_LB and MPI_UB: bounds of a type that the program sets.
 bool is_lower_mark(MPI_Datatype type);
 bool is_upper_mark(MPI_Datatype type);
 // One of MPI_Type_create_f90_*, which counts as predefined.
 bool is_f90(MPI_Datatype type);
-// Of a reduction's signature.
+// Returns the type's code in the signature of a reduction.
 std::uint16_t type_code(MPI_Datatype type);
 
 // The arguments of the function that made a type, as MPI_Type_get_contents gives them back.
@@ -51,17 +51,17 @@ struct Contents {
 
 inline constexpr datatypes::Memory kTypeMemory = {allocate, release};
 
-// An error of a function whose type is null or was freed, raised.
+// Raises the error of a function that was given a null or freed type.
 int fail_no_type(const char* name);
 inline int check_type(const char* name, MPI_Datatype type) {
   require_active(name);
   return is_type(type) ? MPI_SUCCESS : fail_no_type(name);
 }
 
-// With room for the arguments.
+// Makes contents with room for the arguments.
 Contents* make_contents(int combiner, int integers, int addresses, int types);
-// The new type; `contents` has all arguments, and is its own from now on, as the map is. A null
-// map: the type is too large, which is raised.
+// Makes the new type, which owns `contents` (all arguments) and the map from now on. A null map:
+// the type is too large, which is raised as an error.
 int make_type(const char* name, datatypes::Type* map, Contents* contents, MPI_Datatype* newtype);
 
 }  // namespace rejoin::pmpi

@@ -24,7 +24,7 @@ int check_part(const char* name, MPI_Datatype type) {
   return fail(name, MPI_COMM_WORLD, MPI_ERR_TYPE, "%s has no values", type->name);
 }
 
-// What most of them have. Arrays may be null if count is 0.
+// Checks the arguments that most of them have. Arrays may be null if count is 0.
 int check_old(const char* name, int count, MPI_Datatype old) {
   require_active(name);
   if (count < 0) {
@@ -71,7 +71,7 @@ Contents* contents_of(int combiner, int integers, int addresses, MPI_Datatype ol
 
 std::uint64_t plain(int count) { return static_cast<std::uint64_t>(count); }
 
-// In bytes. An extent is at most 2^63 - 1, so this may be too large.
+// Converts a displacement to bytes. False: it is too large (an extent may be up to 2^63 - 1).
 bool scale(int displacement, MPI_Datatype old, std::int64_t* bytes) {
   return !__builtin_mul_overflow(std::int64_t{displacement}, old->extent_bytes, bytes);
 }
@@ -357,7 +357,7 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
   }
   Scratch memory(plain(ndims) * sizeof(datatypes::Distribution));
   auto* dealt = memory.as<datatypes::Distribution>();
-  int place = rank;  // in the grid of processes, whose last dimension varies fastest
+  int place = rank;  // in the grid of processes; its last dimension varies fastest
   for (int d = ndims - 1; d >= 0; --d) {
     dealt[d] = {gsize_array[d],
                 block_of(gsize_array[d], distrib_array[d], darg_array[d], psize_array[d]),

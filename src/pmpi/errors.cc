@@ -17,14 +17,14 @@ namespace rejoin::pmpi {
 namespace {
 
 constexpr int kSecondsToBeKilled = 10;
-constexpr char kAt[] = " at ";  // what stands before the place of a call
+constexpr char kAt[] = " at ";  // precedes the call site in a text
 
 struct ErrorClass {
   const char* name;
   const char* text;
 };
 
-// By value, from MPI_SUCCESS on. MPI_T_ classes are never given to an error handler.
+// Indexed by value, from MPI_SUCCESS on. MPI_T_ classes are never given to an error handler.
 constexpr ErrorClass kClasses[] = {
     {"MPI_SUCCESS", "no error"},
     {"MPI_ERR_BUFFER", "invalid buffer"},
@@ -125,7 +125,7 @@ void text_of(int code, char* text, std::size_t bytes) {
   snprintf(text, bytes, "%s: %s", c.name, newest ? context->last_text : c.text);
 }
 
-// Ends the job because of an error. `owner`: the object whose handler is fatal, for the message.
+// Ends the job because of an error. `owner`: the object with the fatal handler, for the message.
 [[noreturn]] void end_by_error(int code, const char* owner) {
   char what[1200], text[1500], where[64] = "";
   text_of(code, what, sizeof what);
@@ -272,7 +272,8 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
   const char* what = context->rank->last_error();
   const MPI_Comm asked = is_any_comm(comm) ? comm : MPI_COMM_WORLD;
   if (status == recovery::Status::kMismatch && asked->errhandler->kind != ErrhandlerKind::kFatal) {
-    // A replay does not know who called what: the program is told what it will be told again.
+    // A replay does not know which member made which call: the program gets a text that a replay
+    // can repeat, and the user gets the details.
     constexpr int kMostTold = 8;
     static int told = 0;
     if (!context->rank->is_replaying() && told++ < kMostTold) context->rank->notice(what);

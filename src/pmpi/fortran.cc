@@ -106,7 +106,7 @@ MPI_Fint message_c2f(MPI_Message message) {
 }
 MPI_Message message_f2c(MPI_Fint message) { return to_c(&Context::messages, kMessages, message); }
 
-// Of these there are only null handles; all of them are 0.
+// There are only null handles of windows and files; all of them are 0.
 MPI_Fint win_c2f(MPI_Win) { return 0; }
 MPI_Win win_f2c(MPI_Fint) { return MPI_WIN_NULL; }
 MPI_Fint file_c2f(MPI_File) { return 0; }

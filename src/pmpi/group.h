@@ -7,11 +7,11 @@
 namespace rejoin::pmpi {
 
 inline WorldRanks ranks_of(MPI_Group g) { return {g->members, static_cast<std::size_t>(g->size)}; }
-// Of my group.
+// Returns the world ranks of this rank's own group.
 inline WorldRanks ranks_of(MPI_Comm c) {
   return {c->comm->members.world + c->own_first, c->own_count};
 }
-// Of the group that ranks in messages mean.
+// Returns the world ranks of the group that sources and destinations refer to.
 inline WorldRanks peers_of(MPI_Comm c) {
   return {c->comm->members.world + c->peer_first, c->peer_count};
 }

@@ -12,7 +12,7 @@ namespace rejoin::pmpi {
 
 using WorldRanks = std::span<const std::uint32_t>;
 
-// Where each world rank stands in a group.
+// The place of each world rank in a group.
 class Positions {
  public:
   explicit Positions(WorldRanks group) {

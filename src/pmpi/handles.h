@@ -1,10 +1,10 @@
 // What the opaque handles of mpi.h point to. The predefined ones (objects.cc) are padded to Open
-// MPI's sizes, because executables hold copies of them (copy relocations). So they contain no
-// pointer into themselves, their first contents are constants, and the library reaches them through
-// the GOT.
+// MPI's sizes, because executables hold copies of them (copy relocations). They therefore contain
+// no pointer into themselves, their first contents are constants, and the library reaches them
+// through the GOT.
 //
-// A handle is valid while its `magic` is that of its kind: one load tells a usable handle from the
-// null object, a freed one, and MPI_COMM_WORLD before MPI_Init.
+// A handle is valid while its `magic` is that of its kind: one load distinguishes a usable handle
+// from the null object, a freed one, and MPI_COMM_WORLD before MPI_Init.
 #pragma once
 
 #include <cstddef>
@@ -77,15 +77,15 @@ struct ompi_communicator_t {
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];
-  // Members of `comm`: those of my group, and those that ranks in messages mean. The same but in an
-  // intercommunicator.
+  // Members of `comm`: those of this rank's group, and those that sources and destinations refer
+  // to. They differ only in an intercommunicator.
   std::uint32_t own_first = 0, own_count = 0;
   std::uint32_t peer_first = 0, peer_count = 0;
 
   int size() const { return static_cast<int>(own_count); }
   int rank() const { return static_cast<int>(comm->members.rank - own_first); }
   int peers() const { return static_cast<int>(peer_count); }
-  // Where a rank that messages name is in `comm`.
+  // Returns the place in `comm` of a rank that is a source or destination.
   std::uint32_t peer(int rank) const { return peer_first + static_cast<std::uint32_t>(rank); }
 };
 
@@ -93,7 +93,7 @@ struct ompi_group_t {
   rejoin::pmpi::Magic magic;
   std::uint32_t* members;  // [size] world ranks
   int size;
-  int rank;  // mine; MPI_UNDEFINED
+  int rank;  // this process's rank; MPI_UNDEFINED: no member
   int fortran;
   bool predefined;
 };
@@ -153,7 +153,7 @@ namespace rejoin::pmpi {
 // An intracommunicator; most functions allow no other.
 inline bool is_comm(MPI_Comm c) { return c != nullptr && c->magic == Magic::kComm; }
 inline bool is_inter(MPI_Comm c) { return c != nullptr && c->magic == Magic::kInter; }
-// Either.
+// An intracommunicator or an intercommunicator.
 inline bool is_any_comm(MPI_Comm c) {
   constexpr auto kEither = static_cast<std::uint64_t>(Magic::kInter);
   constexpr auto kDifference = kEither ^ static_cast<std::uint64_t>(Magic::kComm);

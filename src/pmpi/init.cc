@@ -51,7 +51,7 @@ std::uint64_t reading_cpu_ns() {
 
 long thread_id() { return syscall(SYS_gettid); }
 
-// From here on. Also called in an image of this process that has been woken, within a call.
+// Times the replay from here on. Also called in a woken image of this process, within an MPI call.
 void time_replay() {
   context->rank->replay_clock() = recovery::ReplayClock();
   context->rank->replay_clock().start(reading_cpu_ns());

@@ -58,7 +58,7 @@ struct Blocks {
   }
 };
 
-// How engine::Exchange sees what is sent. Each message is copied when it is sent, so one place to
+// Sent data as engine::Exchange reads it. Each message is copied when it is sent, so one place to
 // pack is enough.
 class Outgoing {
  public:
@@ -95,7 +95,7 @@ class Incoming {
   const Blocks& blocks_;
 };
 
-// The operands of a reduction, sent to everybody.
+// The operands of a reduction, which are the same for every destination.
 struct Vector {
   const std::byte* data;
   std::size_t bytes;
@@ -131,7 +131,7 @@ class Fold {
   bool too_short_ = false;
 };
 
-// The other group: whom this rank sends to or receives from.
+// The ranks of the other group that this rank sends to or receives from.
 class Members {
  public:
   void take(MPI_Comm comm);  // once
@@ -154,7 +154,8 @@ struct By {
   }
 };
 
-// Counts, types and roots are compared by what is sent: the groups may say them differently.
+// Counts, types and roots are no part of the signature, because the groups may pass different ones;
+// the messages are compared instead.
 inline Signature signature_between(OpKind kind) { return signature_of(kind, -1, 0); }
 
 // Blocks go to some ranks of the other group, and come from some.
@@ -181,7 +182,7 @@ struct MovePlan {
   };
 
  protected:
-  // Everybody sends to all of the other group, and receives from all.
+  // Every rank sends to all ranks of the other group, and receives from all of them.
   int all_to_all(const char* name, MPI_Comm comm, const Blocks& sent, const Blocks& received);
   // The other group's blocks come together at the root, at `received`.
   int to_root(const char* name, MPI_Comm comm, int root, const Blocks& sent,
@@ -236,7 +237,7 @@ struct FoldPlan {
 
  protected:
   int bind_all(const char* name, MPI_Comm comm, int values, MPI_Datatype datatype, MPI_Op op);
-  // Everybody folds the other group's vectors.
+  // Every rank folds the other group's vectors.
   int fold_for_all(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf);
 };
 

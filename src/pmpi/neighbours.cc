@@ -89,9 +89,9 @@ std::size_t destination_count(const Topology& t, int rank) {
   return t.kind == MPI_DIST_GRAPH ? t.destinations().size() : source_count(t, rank);
 }
 
-// In a grid, block 2d is that of the neighbour before this rank in dimension d, block 2d+1 that of
-// the one behind it. They may be the same rank: what it sends forwards comes from before. So
-// forwards is sent first, and from before received first.
+// Block 2d of a grid is that of the neighbour before this rank in dimension d, block 2d+1 that of
+// the one behind it. Both may be the same rank; what that sends forwards then comes from before.
+// The message forwards is therefore sent first, and the one from before is received first.
 void list_neighbours(const Topology& t, int rank, Side* to, Side* from) {
   if (t.kind == MPI_CART) {
     for (int d = 0; d < t.ndims(); ++d) {
@@ -201,7 +201,7 @@ class Incoming {
   const Layout& layout_;
 };
 
-// Of what Outgoing needs at a time.
+// Returns the size of the largest packed block: Outgoing packs one block at a time.
 std::size_t packed_bytes(const Side& side, const Layout& layout) {
   std::size_t most = 0;
   for (std::size_t k = 0; k < side.ranks().size(); ++k) {

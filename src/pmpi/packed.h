@@ -44,7 +44,7 @@ inline void put_values(MPI_Datatype type, const std::byte* from, std::size_t byt
 // --- Operands of reductions: values at a distance of reduced_bytes, which is the extent unless
 // their data would overlap.
 
-// Whether operands look otherwise than the values at a program's buffer.
+// Whether operands are laid out differently from the values in a program's buffer.
 inline bool is_spread(MPI_Datatype type) {
   return !type->contiguous && type->element == engine::Element::kNone;
 }
@@ -52,12 +52,14 @@ inline bool is_spread(MPI_Datatype type) {
 inline bool is_at_extent(MPI_Datatype type) {
   return static_cast<std::ptrdiff_t>(type->reduced_bytes) == type->extent_bytes;
 }
-// From the address that a user's function is given to the first byte of an operand. A multiple of
-// 16 where operands are copies, so that what the program has aligned stays so.
+// Returns the distance from the address that a user's function is given to the first byte of an
+// operand: a multiple of 16 where operands are copies, so that what the program has aligned stays
+// aligned.
 inline std::ptrdiff_t operand_offset(MPI_Datatype type) {
   return is_spread(type) ? type->first_byte & -16 : type->first_byte;
 }
-// REQUIRES is_spread(type). What is no data is set to 0, and not touched in the program's buffer.
+// REQUIRES is_spread(type). Gaps are set to 0 in the operands, and not touched in the program's
+// buffer.
 void read_operands(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* operands);
 void write_operands(MPI_Datatype type, const std::byte* operands, std::size_t count, void* buffer);
 

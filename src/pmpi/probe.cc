@@ -91,7 +91,7 @@ int iprobe(const void*, int source, int tag, MPI_Comm comm, int* flag, MPI_Statu
   return MPI_SUCCESS;
 }
 
-// A matched probe is a receive whose message is copied later.
+// A matched probe is a receive; its message is copied later.
 int mprobe(const void* site, int source, int tag, MPI_Comm comm, MPI_Message* message,
            MPI_Status* status) {
   constexpr const char* kName = "MPI_Mprobe";

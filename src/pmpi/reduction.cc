@@ -26,8 +26,8 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
   const int length = at_once ? static_cast<int>(count) : 1;
   auto* left = static_cast<std::byte*>(const_cast<void*>(a)) - operand_offset(type);
   auto* right = static_cast<std::byte*>(out) - operand_offset(type);
-  // How often an operator runs, and for whom, depends on the algorithm: what it sees is no part of
-  // what the program has seen.
+  // How often an operator runs, and at which rank, depends on the algorithm, so its calls of libc
+  // are not recorded.
   const libc_recording::Unobserved unobserved;
   const auto step = static_cast<std::size_t>(length);  // the function may change `length`
   for (std::size_t i = 0; i < count; i += step) {
@@ -142,16 +142,16 @@ struct AllreducePlan : ReductionPlan {
   };
 };
 
-// Reduce_scatter and Reduce_scatter_block: everybody has the whole vector reduced, and takes a
+// Reduce_scatter and Reduce_scatter_block: every member has the whole vector reduced, and takes a
 // part.
 struct ScatteredPlan : ReductionPlan {
   using Inter = inter::ReduceScatterPlan;
 
   std::size_t count;             // of the whole vector
-  std::size_t before, my_count;  // of my part
+  std::size_t before, my_count;  // of this rank's part
   std::uint32_t layout = 0;
 
-  // Of equal parts.
+  // The parts are equal (Reduce_scatter_block).
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int recvcount,
             MPI_Datatype datatype, MPI_Op operation) {
     if (const int code = bind_staged(name, comm, recvcount, datatype, operation)) return code;
@@ -460,7 +460,7 @@ int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype data
           check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, datatype, bytes)) {
     return code;
   }
-  // In place, where the values lie as the operation expects them; gaps do no harm here.
+  // Values that lie as the operation expects them are combined in place; gaps do no harm here.
   const auto values = static_cast<std::size_t>(count);
   if (!is_spread(datatype)) {
     bound.get().combine(bound.get(), first_byte(datatype, inbuf), first_byte(datatype, inoutbuf),

@@ -89,7 +89,8 @@ class Result {
  public:
   Result(MPI_Datatype type, void* buffer) : type_(type), buffer_(buffer) {}
 
-  // The place for the operands in the program's own buffer; null if they look otherwise there.
+  // The place for the operands in the program's own buffer; null if they are laid out otherwise
+  // there.
   std::byte* place() const { return is_spread(type_) ? nullptr : first_byte(type_, buffer_); }
   // That, or memory for `count` operands.
   std::byte* place_or_copy(std::size_t count) {

@@ -1,4 +1,4 @@
-// rejoin.h and MPI_Pcontrol: checkpoints, and what is said about the next operation.
+// rejoin.h and MPI_Pcontrol: checkpoints, and marks of the next operation.
 #include "rejoin.h"
 
 #include <stdarg.h>
@@ -60,7 +60,8 @@ double now_s() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Tells the agent where my output stands, and waits until it knows (MessageType::kMark).
+// Sends the agent the position of this rank's output, and waits for its answer
+// (MessageType::kMark).
 void mark_output(std::uint64_t value) {
   if (!context->rank->host().has_agent()) return;
   fflush(stdout);
@@ -88,7 +89,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   if (status != Status::kOk) return refuse(status);
   if (may_begin_here) libc_recording::truncate_observations(rank.observations_mark());
   const auto* header = engine::header_of(rank.host().base());
-  // A former incarnation that has prepared a later one has told of this one.
+  // A former incarnation that has prepared a later one has reported this one.
   if (rank.rank() == 0 && header->tell_committed != 0 && !rank.is_prepared()) {
     const bool kept = rank.keeps_models() && rank.is_written(rank.version());
     rank.host().tell(wire::MessageType::kCommitted, kept, rank.version(), nullptr, 0);

@@ -1,4 +1,5 @@
-// Barrier, Bcast, Allgather, Allgatherv: what every member gets is the same. In the three ways.
+// Barrier, Bcast, Allgather, Allgatherv, which give every member the same result: blocking,
+// nonblocking, persistent.
 #include "api.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -23,7 +24,7 @@ int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t e
 }
 
 struct BarrierPlan {
-  using Inter = BarrierPlan;  // everybody has come
+  using Inter = BarrierPlan;  // its context has the members of both groups
 
   int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
   void keep(Kept&) {}
@@ -73,7 +74,7 @@ struct BcastPlan {
           plan.at_root || !is_contiguous(plan.type) ? nullptr : first_byte(plan.type, plan.buffer);
     }
     void deliver(const Outcome& o) {
-      // What a replayed root brings may be something else than what everybody was given then.
+      // On replay the root's buffer may differ from what all members were given the first time.
       if (!plan.at_root || o.replaces_input) {
         put_values(plan.type, o.data(), plan.bytes, plan.buffer);
       }
@@ -87,13 +88,13 @@ struct BcastPlan {
 struct AllgatherPlan {
   using Inter = inter::AllgatherPlan;
 
-  const void* send;  // what this rank brings
+  const void* send;  // this rank's contribution
   MPI_Datatype send_type;
   std::size_t send_count;
   void* receive;
   MPI_Datatype type;
   std::size_t block, all;  // bytes
-  std::size_t before;      // of the blocks before mine
+  std::size_t before;      // of the blocks before this rank's
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
@@ -144,7 +145,7 @@ struct AllgatherPlan {
 struct AllgathervPlan {
   using Inter = inter::AllgatherPlan;
 
-  const void* send;  // what this rank brings
+  const void* send;  // this rank's contribution
   MPI_Datatype send_type;
   std::size_t send_count;
   void* receive;

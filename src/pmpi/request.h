@@ -67,7 +67,7 @@ inline recovery::PointToPoint<engine::ShmHost>& messages() { return context->ran
 
 // What is known of a message that was sent to this rank, in terms of a communicator.
 MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e);
-// Of a null or inactive request, and of a message from MPI_PROC_NULL.
+// The statuses of a null or inactive request, and of a message from MPI_PROC_NULL.
 MPI_Status empty_status();
 MPI_Status proc_null_status();
 inline void put_status(MPI_Status* to, const MPI_Status& status) {

@@ -1,5 +1,5 @@
 // Completion of requests. What depends on when the program asks - Test, Waitany and the like - is
-// recorded, so that a new incarnation is told the same.
+// recorded, so that a new incarnation gets the same answers.
 #include <limits.h>
 
 #include "api.h"
@@ -36,7 +36,7 @@ bool depends_on_others(MPI_Request r) {
 
 bool is_active(MPI_Request r) { return r != MPI_REQUEST_NULL && r->active; }
 
-// Whether it is over. A request whose end depends on others is looked after here.
+// Returns whether the request is complete. Advances a receive.
 bool advance(MPI_Request r, bool thorough) {
   switch (r->kind) {
     case RequestKind::kSynchronous:
@@ -52,7 +52,7 @@ bool advance(MPI_Request r, bool thorough) {
   }
 }
 
-// Of several that are waited for: others are shown which collective this rank stands inside.
+// Shows other ranks which of the awaited collectives this rank is inside: the first active one.
 void show_awaited(int count, const MPI_Request requests[]) {
   for (int i = 0; i < count; ++i) {
     if (!is_active(requests[i]) || requests[i]->kind != RequestKind::kCollective) continue;
@@ -99,7 +99,7 @@ void retire(MPI_Request* request) {
   *request = MPI_REQUEST_NULL;
 }
 
-// Of one request, for functions that return its error.
+// Completes one request, for functions that return its error.
 int finish(const char* name, MPI_Request* request, MPI_Status* status) {
   MPI_Status got;
   const int code = complete(*request, &got);
@@ -110,7 +110,8 @@ int finish(const char* name, MPI_Request* request, MPI_Status* status) {
   return raised;
 }
 
-// Of several. MPI_ERR_IN_STATUS, with an error in each status, if one of them fails.
+// Completes several requests: MPI_ERR_IN_STATUS, with an error in each status, if one of them
+// fails.
 class Finisher {
  public:
   Finisher(const char* name, MPI_Status* statuses) : name_(name), statuses_(statuses) {}
@@ -120,7 +121,7 @@ class Finisher {
     const int code = complete(*request, &got);
     if (code != MPI_SUCCESS && code_ == MPI_SUCCESS) {
       code_ = MPI_ERR_IN_STATUS;
-      // A handler that ends the job should say what the matter is.
+      // A handler that ends the job should name the request's own error.
       if ((*request)->comm->errhandler->kind != ErrhandlerKind::kReturn) {
         raise(name_, *request, code, got);
       }
@@ -444,7 +445,8 @@ int request_free(MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
-// Of receives; a send is in the journal already.
+// Cancels a receive or a generalized request. A send is not cancelled: it is in the journal
+// already.
 int cancel(MPI_Request* request) {
   constexpr const char* kName = "MPI_Cancel";
   if (const int code = check(kName, 1, request)) return code;

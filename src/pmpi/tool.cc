@@ -1,5 +1,5 @@
-// MPI_T_*: what the engine counts, for tools. There are no control variables: what can be set is
-// said to ftrun. Works before MPI_Init and after MPI_Finalize; then everything is 0.
+// MPI_T_*: the engine's counters, for tools. There are no control variables: settings are options
+// of ftrun. Works before MPI_Init and after MPI_Finalize; then everything is 0.
 #include <string.h>
 
 #include "api.h"
@@ -93,7 +93,8 @@ int check(int index, int count) {
 
 int not_there(int code) { return is_initialized() ? code : MPI_T_ERR_NOT_INITIALIZED; }
 
-// Of a function that changes a counter, or all of a session; they run by themselves.
+// Checks the arguments of a function that changes a counter, or all of a session. Returns `code`
+// for one counter: counters cannot be changed, they run by themselves.
 int refuse(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int code) {
   if (!is_initialized()) return MPI_T_ERR_NOT_INITIALIZED;
   const Session* s = session_of(session);

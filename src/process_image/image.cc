@@ -76,7 +76,7 @@ void read_text(const char* path, char* text, std::size_t size) {
 
 constexpr const char* kOomScore = "/proc/self/oom_score_adj";
 
-// False: this kernel does not tell.
+// False: this kernel does not provide it.
 bool read_kernel(Kernel* k) {
   prctl(PR_GET_NAME, k->name, 0, 0, 0);
   errno = 0;
@@ -86,8 +86,8 @@ bool read_kernel(Kernel* k) {
          prctl(PR_GET_TID_ADDRESS, &k->thread_id, 0, 0, 0) == 0;
 }
 
-// The C library goes on with the thread id that it knows: by that one mutexes in the program's
-// memory name their owner. What needs the kernel's asks the kernel.
+// The C library still uses the thread id that it knows, because mutexes in the program's memory
+// store it as their owner. Code that needs the kernel's id asks the kernel.
 long clone_here(unsigned long flags, const Kernel& k) {
   register long r10 asm("r10") = reinterpret_cast<long>(k.thread_id);
   register long r8 asm("r8") = 0;
@@ -105,7 +105,8 @@ void begin_clone(const Kernel& k) {
   setpgid(0, 0);
 }
 
-// Of the processor: a wait for it costs nothing. A system call, because no library is at hand.
+// Returns this process's time on the processor, in which a wait for the processor does not count.
+// It makes a system call, because no library is at hand.
 std::uint64_t processor_ns() {
   timespec t = {};
   syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -137,7 +138,7 @@ void tell_agent(int socket, MessageType type, std::uint32_t rank, std::uint32_t 
   send(socket, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
 }
 
-// Nobody waits for what this process does.
+// Lowers the scheduling priority of this process: no other process waits for it.
 void step_back() {
   constexpr int kLowest = 19;
   constexpr int kProcess = 1, kIdle = 3 << 13;  // of ioprio_set()
@@ -230,7 +231,7 @@ class Freezer final : public engine::ProcessImage {
     return MayFreeze::kNo;
   }
 
-  // What the snapshot before has cost since, and this one so far; from here on it is counted anew.
+  // Adds what the former snapshot has cost since, and this one so far, and begins a new count.
   void count_cost() {
     auto& control = rank_.control();
     const std::uint64_t faults = page_faults();
@@ -293,8 +294,8 @@ class Freezer final : public engine::ProcessImage {
     return false;
   }
 
-  // In the clone. What it writes into `news` says that it asks to be the rank from now on; it
-  // holds that open until it is.
+  // Called in the clone. A byte in `news` says that the clone asks the agent to be the rank from
+  // now on; `news` stays open until it is the rank.
   void go_on_as_rank(pid_t from, pid_t agent, int news) {
     close(rank_.host().agent_socket());
     begin_clone(kernel_);
@@ -310,8 +311,8 @@ class Freezer final : public engine::ProcessImage {
     if (rank_.is_replaying()) woken_();
   }
 
-  // Returns if the clone has ended without asking. If it has ended since then, the agent knows of
-  // no rank that lives, or will soon: so this process must not live, either.
+  // Returns if the clone has ended without asking. If the clone has ended since then, the agent
+  // knows, or will soon, that no process is the rank, so this process must end, too.
   void become_keeper_if(int news) {
     char asks;
     ssize_t n;
@@ -330,13 +331,14 @@ class Freezer final : public engine::ProcessImage {
     for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
   }
 
-  // What is in this process's pipes is what it has printed so far: the agent reads it, and where it
-  // is in the rank's input. False: it still has to print what its predecessor did.
+  // What this process has printed so far is in its pipes: the agent reads it, and learns the
+  // position in the rank's input. False: this process still has to print what its predecessor did.
   bool mark_output(std::uint64_t number) {
     const std::uint64_t value = number | wire::kMarkOfImage;
     auto& host = rank_.host();
     auto& mark = rank_.control().output_mark;
-    // One that was refused is wanted once more, with the same number: its answer is another one.
+    // A mark that was refused is requested again with the same number, so the former answer is
+    // erased.
     mark.store(0, std::memory_order_relaxed);
     host.tell(MessageType::kMark, files_.unread_input(), value, nullptr, 0);
     std::uint64_t answer = 0;
@@ -347,7 +349,7 @@ class Freezer final : public engine::ProcessImage {
     return answer == value;
   }
 
-  // 0 or an errno.
+  // Returns 0 or an errno.
   int clone_image() {
     error_ = 0;
     void* top = helper_stack_ + kHelperStackBytes;
@@ -358,7 +360,7 @@ class Freezer final : public engine::ProcessImage {
     return error_;
   }
 
-  // Beside this process, which waits until it is over.
+  // Runs beside this process, which waits until it has ended.
   static int help(void* freezer) {
     auto& self = *static_cast<Freezer*>(freezer);
     self.helper_ = static_cast<pid_t>(syscall(SYS_getpid));
@@ -369,8 +371,8 @@ class Freezer final : public engine::ProcessImage {
     if (result < 0) {
       self.error_ = static_cast<int>(-result);
     } else {
-      // So that the agent knows it if it ends before it has registered. The agent is told of its
-      // end only when this helper has ended, too.
+      // The agent recognises the image by this if it ends before it has registered. The agent is
+      // told of its end only when this helper has ended, too.
       auto& control = self.rank_.control();
       control.image_pid.store(result, std::memory_order_relaxed);
       control.image_number.store(self.number_, std::memory_order_release);
@@ -381,8 +383,9 @@ class Freezer final : public engine::ProcessImage {
 
   // Sleeps until the agent wakes it. Returns in a clone that is the rank.
   void be_image() {
-    // If the rank is killed while its helper shares its memory, the kernel clears this there.
-    // Without it every lock of the C library that remembers its owner seems to be this thread's.
+    // If the rank is killed while its helper shares its memory, the kernel clears the thread id
+    // there. Without it every lock of the C library that stores its owner seems to be held by this
+    // thread.
     *kernel_.thread_id = thread_id_;
     close(rank_.host().agent_socket());
     begin_clone(kernel_);
@@ -390,10 +393,10 @@ class Freezer final : public engine::ProcessImage {
     files_.release_pipes();
     hold_lifeline();
     agent_ = recovery::connect_as(MessageType::kImage, number_, incarnation_);
-    // Until then its parent is the helper, whose end would be taken for the agent's.
+    // As long as its parent is the helper, the helper's end would be taken for the agent's.
     while (syscall(SYS_getppid) == helper_) sched_yield();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // From here on it is of use: the agent reads what it has been told before it sees a death.
+    // The image is usable from here on: the agent reads its messages before it sees a death.
     prctl(PR_SET_NAME, "rejoin-image");
     for (;;) {
       Message m;
@@ -413,8 +416,8 @@ class Freezer final : public engine::ProcessImage {
     }
   }
 
-  // A clone of the image: writes itself to `file`, of this set, and ends. Returns in a process that
-  // has been given what the file holds, and is the rank.
+  // Called in a clone of the image: writes the clone to `file`, of this set, and ends. Returns in a
+  // process that has been given what the file holds, and is the rank.
   void be_written(int file, std::uint32_t set) {
     begin_clone(kernel_);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -492,8 +495,8 @@ class Freezer final : public engine::ProcessImage {
     return true;
   }
 
-  // Nothing that others see is touched before the agent has admitted it.
-  // With a reason why it cannot go on, it is refused.
+  // Touches nothing that other processes see before the agent has admitted this one. `reason`: why
+  // it cannot go on; the agent then refuses it.
   void become_rank(std::uint32_t incarnation, const int* pipes, const char* reason = "") {
     close(agent_);
     begin_clone(kernel_);
@@ -538,17 +541,17 @@ class Freezer final : public engine::ProcessImage {
   std::uint32_t incarnation_ = 0;
   std::size_t segment_bytes_ = 0;
   bool cannot_move_ = false;
-  std::uint64_t begun_ns_ = 0;  // when the newest was asked for, in this process's time
-  std::uint64_t clone_ns_ = 0;  // what it has taken, of this process and its helper
+  std::uint64_t begun_ns_ = 0;  // when the newest clone was asked for, in this process's time
+  std::uint64_t clone_ns_ = 0;  // the time that it has taken, of this process and its helper
   pid_t helper_ = 0;
   int error_ = 0;
   int agent_ = -1;  // the image's connection
 
-  // Of a written image.
+  // The state of a written image.
   KernelState state_ = {};
   jmp_buf written_;
   Restored given_ = {};
-  bool written_since_ = false;  // files, by processes that this one knows nothing of
+  bool written_since_ = false;  // other processes may have written files since the image
   static inline Freezer* restored_ = nullptr;
 };
 

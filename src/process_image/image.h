@@ -11,8 +11,8 @@
 
 namespace rejoin::process_image {
 
-// From now on this process can be frozen, if nothing about it stands against that (obstacles.h).
-// Once, from MPI_Init. woken() is called in an image that has been woken, when it is the rank.
+// Prepares this process to be frozen, which obstacles may still prevent (obstacles.h). Called once,
+// from MPI_Init. woken() is called in an image that has been woken, when it is the rank.
 void install(recovery::Rank& rank, void (*woken)());
 
 }  // namespace rejoin::process_image

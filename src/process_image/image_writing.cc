@@ -23,7 +23,7 @@ using Kind = MappingHead::Kind;
 
 constexpr std::uint64_t kPage = kImagePageBytes;
 
-// In /proc/self/pagemap.
+// Flags in /proc/self/pagemap.
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kSwapped = std::uint64_t{1} << 62;
 constexpr std::uint64_t kOfFile = std::uint64_t{1} << 61;
@@ -78,8 +78,8 @@ class ImageWriter {
     if (error_ == 0) error_ = error;
   }
 
-  // What ends up in the file is the process as it is read: this one writes nothing meanwhile but
-  // its stack below the place at which it goes on.
+  // The file gets the process as it is when it is read: meanwhile the process writes only to its
+  // stack, below the frame at which it goes on.
   void each_line(int maps) {
     std::size_t there = 0;
     for (ssize_t n; (n = read(maps, lines_ + there, sizeof lines_ - 1 - there)) > 0;) {
@@ -117,7 +117,7 @@ class ImageWriter {
     } else {
       head.kind = is_there(line) ? Kind::kFile : Kind::kMemory;
     }
-    // What it shares with others and can write is an obstacle to freezing, but for the journal.
+    // Writable memory that it shares is an obstacle to freezing, except for the journal.
     if (head.shared != 0 && head.kind != Kind::kFile) return fail(EPERM);
     if (head.kind == Kind::kFile) head.offset = line.offset;
     const bool named = head.kind != Kind::kMemory;
@@ -131,14 +131,15 @@ class ImageWriter {
     put(&none, sizeof none);
   }
 
-  // Its file is the one that has its path.
+  // Whether its file is still the one that has its path.
   static bool is_there(const Line& line) {
     struct stat s;
     return line.path[0] == '/' && stat(line.path, &s) == 0 && S_ISREG(s.st_mode) &&
            s.st_dev == line.device && s.st_ino == line.number;
   }
 
-  // The pages that are not what the file or a fresh mapping has there; not this object's.
+  // Writes the pages that differ from the file, or from a fresh mapping, but not those of this
+  // object.
   void pieces(const MappingHead& m, bool whole) {
     Extent now = {m.begin, 0};
     const auto add = [&](std::uint64_t page) {
@@ -235,7 +236,7 @@ int write_image(int file, ImageHead& head) {
   const ssize_t n = readlink("/proc/self/exe", head.executable, sizeof head.executable - 1);
   if (n <= 0) return errno;
   head.executable[n] = '\0';
-  // Not on the stack, which may be small, and is written while it changes.
+  // The writer is not on the stack, which may be small, and changes while it is written.
   void* place = mmap(nullptr, sizeof(ImageWriter), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) return errno;

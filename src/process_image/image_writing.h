@@ -8,8 +8,9 @@
 
 namespace rejoin::process_image {
 
-// `head`: rank, number, entry and stack; the rest is filled in. System calls only. 0 or an errno;
-// EPERM: a mapping can be put in no file; EOPNOTSUPP: it has its addresses from chance.
+// `head`: the caller sets rank, number, entry and stack; the rest is filled in. Makes system calls
+// only. Returns 0 or an errno; EPERM: a mapping cannot be put in a file; EOPNOTSUPP: this process
+// has randomised addresses.
 int write_image(int file, ImageHead& head);
 
 }  // namespace rejoin::process_image

@@ -13,9 +13,9 @@
 
 #include "wire/messages.h"
 
-// Nothing is left of the process but these functions, their stack, and what the kernel writes into
-// the thread's control block. So they call nothing and have no data: they lie in a section of their
-// own, and nothing may be put into them by the compiler.
+// Only these functions, their stack, and the thread's control block, to which the kernel writes,
+// remain of the process. They therefore call no other functions and have no data: they lie in a
+// section of their own, and the compiler must add nothing to them.
 #define REJOIN_KEEPER                                                                  \
   __attribute__((section("rejoin_keeper"), no_stack_protector, no_instrument_function, \
                  no_sanitize("address", "undefined", "thread")))
@@ -66,8 +66,8 @@ REJOIN_KEEPER Range pages_of(std::uint64_t from, std::uint64_t to) {
   return {from & -kPageBytes, (to + kPageBytes - 1) & -kPageBytes};
 }
 
-// Else it would hold every page that the rank writes to a second time. Above the stack there is
-// nothing of size.
+// Without this the keeper would hold a second copy of every page that the rank writes to. Nothing
+// large lies above the stack.
 REJOIN_KEEPER void give_memory_back() {
   const auto stack = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
   const auto thread = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
@@ -92,7 +92,7 @@ REJOIN_KEEPER void give_memory_back() {
   }
 }
 
-// Whatever it was sent is told to the agent.
+// Reports to the agent a signal that this process was sent.
 REJOIN_KEEPER void tell_of_signal(int agent, int signals, std::uint32_t rank) {
   signalfd_siginfo info;
   if (kernel(SYS_read, signals, address(&info), sizeof info) != sizeof info) return;
@@ -113,7 +113,7 @@ REJOIN_KEEPER void listen(int agent) {
     kernel(SYS_exit_group, m.code);
   }
   if (got == 0) {
-    // Nobody waits for it, or ftrun has ended.
+    // No process waits for this one, or ftrun has ended.
     kernel(SYS_kill, kernel(SYS_getpid), SIGKILL);
   }
 }

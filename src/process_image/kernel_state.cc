@@ -44,8 +44,8 @@ void KernelState::note_places() {
   }
 }
 
-// Where tools find this process's arguments and environment. Nothing depends on it, and older
-// kernels forbid it.
+// Restores the places where tools find this process's arguments and environment. Nothing depends on
+// it, and older kernels forbid it.
 void KernelState::give_back_places() const {
   prctl_mm_map map = {};
   map.start_code = place_[26];

@@ -1,5 +1,5 @@
-// What the kernel has of this process, beside its memory and its open files, that the program can
-// have changed: for a process that goes on from a written image.
+// The kernel's state of this process, besides memory and open files, that the program can have
+// changed: for a process that goes on from a written image.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,9 +12,10 @@ namespace rejoin::process_image {
 
 class KernelState {
  public:
-  // Of this process. System calls only.
+  // Reads the state of this process. Makes system calls only.
   void note();
-  // To this process, which has its memory already. False: errno, and `what` could not be given.
+  // Restores the state in a process that has the memory already. False: errno is set, and `what`
+  // could not be restored.
   bool give_back(const char** what) const;
 
  private:
@@ -34,7 +35,8 @@ class KernelState {
   void note_places();
   void give_back_places() const;
 
-  // Of its code, heap, arguments and environment, as /proc/PID/stat numbers them.
+  // The addresses of its code, heap, arguments and environment, by number of the field in
+  // /proc/PID/stat.
   static constexpr int kFields = 52;
   std::uint64_t place_[kFields];
   Action action_[kSignals];

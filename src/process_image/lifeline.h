@@ -8,8 +8,8 @@
 
 namespace rejoin::process_image {
 
-// The kernel kills this process group when ftrun ends: each needs a descriptor of its own of
-// ftrun's lifeline (launcher/agent/lifeline.h).
+// Gives this process a descriptor of its own of ftrun's lifeline, so that the kernel kills its
+// process group when ftrun ends (launcher/agent/lifeline.h).
 inline void hold_lifeline() {
   constexpr int kHighDescriptor = 899;
   int held = kHighDescriptor;

@@ -58,7 +58,7 @@ bool has_timers(char* why, std::size_t size) {
   return armed;
 }
 
-// Blocked ones: a clone begins without.
+// Whether blocked signals are pending: a clone begins without them.
 bool has_pending_signals(char* why, std::size_t size) {
   sigset_t pending;
   sigpending(&pending);
@@ -75,7 +75,7 @@ bool has_pending_signals(char* why, std::size_t size) {
 // INODE PATH"; smaps then "Name: value" lines, the last "VmFlags:" and two letters for each flag.
 class Mapping {
  public:
-  // If `line` begins one: that is the mapping from here on.
+  // If `line` begins a mapping, this object becomes that mapping.
   void begin(const char* line, const char* end) {
     if (*line < '0' || (*line > '9' && *line < 'a')) return;
     const auto bytes = static_cast<std::size_t>(end - line);
@@ -90,7 +90,7 @@ class Mapping {
   const char* name() const { return name_; }
   bool shared_and_writable() const { return shared_; }
 
-  // madvise(): not in a clone at all, or empty there.
+  // Whether madvise() has asked that the mapping be absent in a clone, or empty there.
   static bool is_withheld(const char* line, const char* end) {
     constexpr char kFlags[] = "VmFlags:";
     if (strncmp(line, kFlags, sizeof kFlags - 1) != 0) return false;
@@ -106,7 +106,7 @@ class Mapping {
   char name_[200] = "";
 };
 
-// Calls f(begin, end) for each line of a file, until it says true; which it then is.
+// Calls f(begin, end) for each line of a file, until it returns true. Returns whether it did.
 template <class F>
 bool any_line(int fd, F f) {
   char buffer[16384];
@@ -124,8 +124,8 @@ bool any_line(int fd, F f) {
   return false;
 }
 
-// Calls f(mapping, line, end) for each line of a file that is about mappings and not the shim's
-// own: the journal is shared, and both know of it; the shim's own memory sees to itself.
+// Calls f(mapping, line, end) for each line of a file about mappings, except those of the shim: the
+// journal is meant to be shared, and the shim takes care of its own memory.
 template <class F>
 bool any_line_of_mappings(const char* path, char* why, std::size_t size, F f) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -158,8 +158,9 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-// The kernel looks at every page to answer that. So it is asked if the program is known to have
-// asked for such memory, and for one that did without libc as often as costs next to nothing.
+// The kernel looks at every page to answer that. It is therefore asked only if the program is known
+// to have asked for such memory, or, because the program may have done so without libc, as often as
+// it costs next to nothing.
 bool withholds_memory(char* why, std::size_t size) {
   constexpr std::uint64_t kShareOfTime = 200;
   static std::uint64_t looked_ns = 0, took_ns = 0;
@@ -178,7 +179,7 @@ bool withholds_memory(char* why, std::size_t size) {
   return found;
 }
 
-// By a debugger, say, which would not trace a clone.
+// Whether another process traces this one, such as a debugger, which would not trace a clone.
 bool is_traced(char* why, std::size_t size) {
   constexpr char kTracer[] = "TracerPid:\t";
   char text[2048];
@@ -192,7 +193,7 @@ bool is_traced(char* why, std::size_t size) {
   return true;
 }
 
-// Locks of fcntl() belong to a process, and would stay with the one that is left behind.
+// Whether this process holds locks of fcntl(), which a clone that takes its place would not hold.
 bool holds_locks(char* why, std::size_t size) {
   const int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;

@@ -7,22 +7,23 @@
 
 namespace rejoin::process_image {
 
-// Whether this process can be frozen, but for its open files. False: `why` is the predicate of a
-// sentence about it, "has 4 threads". System calls only. About 0.1 ms, and
-// now and then what the kernel takes to look at each page of this process and of the journal
+// Whether this process can be frozen, except for its open files. False: `why` is the predicate of a
+// sentence about it, "has 4 threads". Makes system calls only. Costs about 0.1 ms, and now and then
+// the time in which the kernel looks at each page of this process and of the journal
 // (/proc/self/smaps; at most 0.5 % of the time, if the program is not known to use MADV_DONTFORK).
 bool can_be_cloned(char* why, std::size_t size);
-// Of what stands against it, only what stays: threads, and memory that is shared with others or
-// that clones are not given. Children, timers and pending signals pass.
+// As above, but only permanent obstacles count: threads, and memory that is shared with others or
+// that clones are not given. Children, timers and pending signals are temporary.
 bool can_ever_be_cloned(char* why, std::size_t size);
 
-// Whether this process can become a child of the agent: it is that already, or a clone can move to
-// there in its place (keeper.h). False: as above.
+// Whether this process is a child of the agent, and whether it is one or a clone can become one in
+// its place (keeper.h). False: `why` as above.
 bool is_child_of_agent();
 bool can_move(char* why, std::size_t size);
 // The agent's process id.
 pid_t agent_process();
-// False, and why: its parent would not wait for a clone, and takes it away from the agent.
+// Returns false. `why`: the parent of this process waits for it, and its clones do not become
+// children of the agent.
 bool say_cannot_move(char* why, std::size_t size);
 
 }  // namespace rejoin::process_image

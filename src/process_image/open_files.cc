@@ -24,15 +24,15 @@
 namespace rejoin::process_image {
 namespace {
 
-// Of files that the program reads and writes: they are read at every snapshot that finds them
-// changed.
+// The largest file, open to read and write, that is hashed: such files are read at every snapshot
+// that finds them changed.
 constexpr std::uint64_t kMostHashedBytes = 256 << 20;
 
 std::int64_t modified_ns(const struct stat& s) {
   return s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec;
 }
 
-// Its path, for texts.
+// Gives the path of an open file, for texts.
 void name_of(int fd, char* name, std::size_t size) {
   char link[32];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -58,7 +58,8 @@ bool hash_contents(int fd, std::uint64_t bytes, std::uint64_t* hash) {
 constexpr unsigned kMemory = 1;  // null, zero, random
 bool is_memory(dev_t device) { return major(device) == kMemory; }
 
-// Of a script that has started the program, say, which reads what it prints.
+// The other end does not belong to ftrun, but for instance to a script that has started the program
+// and reads its output.
 bool refuse_standard(int fd, char* why, std::size_t size) {
   constexpr const char* kNames[] = {"standard input", "standard output", "standard error"};
   char name[256];
@@ -69,7 +70,7 @@ bool refuse_standard(int fd, char* why, std::size_t size) {
   return false;
 }
 
-// Without contents of its own, or with contents that do not matter: null, zero, random; terminals.
+// Whether a device has no contents, or contents that do not matter: null, zero, random; terminals.
 bool is_harmless_device(dev_t device) {
   constexpr unsigned kTerminal = 5, kFirstPty = 136, kLastPty = 143;
   const unsigned major_number = major(device);
@@ -77,7 +78,7 @@ bool is_harmless_device(dev_t device) {
          (major_number >= kFirstPty && major_number <= kLastPty);
 }
 
-// Calls f(fd) for each that is open, until it says false.
+// Calls f(fd) for each open descriptor, until it returns false.
 template <class F>
 bool each_descriptor(F f) {
   const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -108,8 +109,8 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
 }
 
-// The other process would hold it, too, after this one has closed the file. (Locks of fcntl() are
-// a process's own.)
+// Whether the file has a lock that a clone would still hold after this process has closed the file.
+// (Locks of fcntl() belong to one process.)
 bool OpenFiles::is_locked(int fd, char* why, std::size_t size) {
   char path[40], text[2048];
   snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
@@ -152,7 +153,7 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   }
   if (fd < 3) return refuse_standard(fd, why, size);
   if (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev)) return true;
-  // The end of ftrun kills by this one; or it was there before the program.
+  // This is ftrun's lifeline, or the descriptor was there before the program.
   if (fcntl(fd, F_GETSIG) == SIGKILL || recovery::is_inherited(fd)) return true;
   char name[256];
   name_of(fd, name, sizeof name);
@@ -163,7 +164,7 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
 bool OpenFiles::note_regular(File& f, char* why, std::size_t size) {
   f.offset = lseek(f.fd, 0, SEEK_CUR);
   if ((f.flags & O_ACCMODE) == O_RDWR) {
-    // It may read again what it has written over since.
+    // The program may read again what has been overwritten since.
     const File* before = known(f);
     const bool good = f.size_bytes <= kMostHashedBytes &&
                       (before != nullptr ? (f.hash = before->hash, true)
@@ -180,7 +181,7 @@ bool OpenFiles::note_regular(File& f, char* why, std::size_t size) {
   return true;
 }
 
-// The same file, unchanged since the last time: its hash need not be made again.
+// Finds the same file, unchanged since the last time: its hash need not be computed again.
 const OpenFiles::File* OpenFiles::known(const File& f) const {
   for (std::size_t i = 0; i < before_count_; ++i) {
     const File& b = before_[i];
@@ -285,7 +286,7 @@ bool OpenFiles::name_one(int fd, char* why, std::size_t size) {
   if (is_piped(fd) || fstat(fd, &s) != 0 || fcntl(fd, F_GETSIG) == SIGKILL) return true;
   const bool opens = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ||
                      (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev));
-  if (!opens) return true;  // it came with the process, and another one comes with the next
+  if (!opens) return true;  // it came with the process, and the next process has its own
   char path[PATH_MAX];
   name_of(fd, path, sizeof path);
   if (stat(path, &found) != 0 || found.st_dev != s.st_dev || found.st_ino != s.st_ino) {

@@ -1,5 +1,5 @@
-// The open files of an image: it shares their offsets with the process that it is a clone of, which
-// moves them on, writes behind them, and dies.
+// The open files of an image. The image shares their offsets with the process that it is a clone
+// of; that process moves the offsets on, writes more, and dies.
 #pragma once
 
 #include <sys/types.h>
@@ -15,28 +15,30 @@ class OpenFiles {
  public:
   explicit OpenFiles(journal::Arena& arena) : arena_(arena) {}
 
-  // Takes down what is open now. `own`: a descriptor of the shim's. False: a clone could not go on
-  // with that; `why` says with what, as in obstacles.h.
+  // Notes what is open now, except for `own`, a descriptor of the shim. False: a clone could not go
+  // on with that; `why` says with what, as in obstacles.h.
   bool note(int own, char* why, std::size_t size);
-  // Behind note(): what it has found may pass. A lock does; what is open mostly stays open.
+  // Called after note() has failed: whether the obstacle is temporary. A lock is; other open files
+  // mostly stay open.
   bool may_pass() const { return found_lock_; }
 
   // Bytes of the rank's standard input that it has not read.
   int unread_input() const;
 
-  // In a clone that writes itself to a file: takes down by which names a new process will open what
-  // is open here, but for `own`. False: it could not; `why` as in note().
+  // Called in a clone that writes itself to a file: notes the names by which a new process will
+  // open what is open here, except for `own`. False: it could not; `why` as in note().
   bool note_names(const int* own, std::size_t owns, char* why, std::size_t size);
-  // In such a process, which has this one's memory: opens them. False: `why` becomes a sentence.
+  // Called in that new process, which has this one's memory: opens the files. False: `why` becomes
+  // a sentence.
   bool reopen(char* why, std::size_t size) const;
 
-  // In the image: lets go of the rank's pipes, so that their other ends see the process's end.
+  // Called in the image: gives up the rank's pipes, so that their other ends see the process's end.
   void release_pipes() const;
-  // In a woken clone: its own pipes stand in for the rank's, and files are read and written where
+  // Called in a woken clone: its own pipes replace the rank's, and files are read and written where
   // they were. If one of them is not what it was, `why` becomes a sentence; else it stays empty.
   void restore(const int pipes[3], char* why, std::size_t size) const;
-  // Then, when libc is recorded again: what the dead process has written behind them is written
-  // again.
+  // Called after that, when libc is recorded again: prepares the files so that what the dead
+  // process has written behind them is written again.
   void write_on() const;
 
  private:
@@ -52,12 +54,12 @@ class OpenFiles {
     std::uint64_t hash;  // of the contents, if the program may read what it has written
   };
 
-  // By a name.
+  // What a new process opens by a name.
   struct Name {
     int fd;
     int flags;                  // of open()
     bool inherited;             // over exec
-    int same_as;                // shares all with this descriptor; -1: with none
+    int same_as;                // descriptor of the same open file; -1: none
     std::uint64_t least_bytes;  // of a file that is only read
     char* path;
   };

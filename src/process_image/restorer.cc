@@ -1,10 +1,10 @@
-// Makes a fresh process a rank's written image: before any other library is initialised, all that
-// is mapped goes, and what the image says comes to its place (written_image.h).
+// Turns a fresh process into a rank's written image: before any other library is initialised, it
+// unmaps all that is mapped and maps what the image contains (written_image.h).
 //
-// Two halves. The first looks and refuses, while the process is whole. The second runs from a copy
-// of this text at kRestorerAddress, on a stack there, uses nothing that lies elsewhere, and cannot
-// explain itself any more: it exits with a RestorerStep. No library is used by either: they are not
-// initialised yet.
+// It has two halves. The first checks, and can still refuse, while the process is whole. The second
+// runs from a copy of this text at kRestorerAddress, on a stack there, uses nothing that lies
+// elsewhere, and can no longer explain a failure: it exits with a RestorerStep. Neither half uses a
+// library, because none is initialised yet.
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <linux/un.h>
@@ -74,7 +74,7 @@ struct KernelMapping {
 };
 constexpr int kMostKernelMappings = 6;
 
-// What the second half is given: on its own stack's page.
+// The input of the second half, which lies in the same mapping as its stack.
 struct Task {
   Restored restored;  // first: at kRestorerAddress
   int file;
@@ -108,7 +108,7 @@ inline void unmap_between(uint64_t begin, uint64_t end) {
   if (begin < end && call(SYS_munmap, word(begin), word(end - begin)) != 0) leave(kRestorerUnmap);
 }
 
-// All but this text, the stack, and what is the kernel's.
+// Unmaps all but this text, the stack, and the kernel's mappings.
 inline void unmap_all(const Task& t) {
   uint64_t from = 0;
   for (;;) {
@@ -214,7 +214,7 @@ struct Surroundings {
   const char* file_log = nullptr;
 };
 
-// The value of NAME in an entry NAME=VALUE; nullptr: it is another one.
+// Returns the value of NAME in an entry NAME=VALUE; nullptr: the entry has another name.
 const char* value_of(const char* entry, const char* name) {
   while (*name != '\0') {
     if (*entry++ != *name++) return nullptr;
@@ -276,7 +276,7 @@ bool starts_with(const char* text, const char* begin) {
   leave(1);
 }
 
-// Line by line; f(begin, end, name).
+// Calls f(range, name) for each mapping of this process.
 template <class F>
 bool each_mapping(F f) {
   static char text[1 << 20];
@@ -322,7 +322,7 @@ const char* look_at_this_process(Task& t) {
   return nullptr;
 }
 
-// What the image wants of the kernel, and whether it is in the way.
+// Checks that the image fits this kernel, and that it maps nothing where it is restored from.
 const char* look_at_image(Task& t) {
   uint64_t at = 0;
   if (!read_at(t.file, at, &t.head, sizeof t.head)) return "its written image is cut off";

@@ -20,10 +20,10 @@ inline constexpr std::uint64_t kImagePageBytes = 4096;
 // memory, and whatever a kernel without address randomisation maps by itself.
 inline constexpr std::uint64_t kRestorerAddress = 0x1d0000000000;
 inline constexpr std::uint64_t kRestorerBytes = 4 << 20;
-// How a process without address randomisation ends: here, so its stack does.
+// The end of the addresses, and so of the stack, of a process without address randomisation.
 inline constexpr std::uint64_t kAddressesEnd = 0x7ffffffff000;
 
-// What a restored process is called with, on the stack of the head. Lies at kRestorerAddress.
+// The argument of ImageHead::entry in a restored process. Lies at kRestorerAddress.
 struct Restored {
   std::uint32_t incarnation;
   std::int32_t pipes[3];  // that are to be its standard input, output and error
@@ -59,7 +59,7 @@ struct MappingHead {
   std::uint64_t end;
   std::uint64_t offset;  // in the file
   std::uint32_t protection;
-  std::uint32_t shared;  // read-only, with whoever else maps it
+  std::uint32_t shared;  // read-only, with other processes that map it
 };
 
 struct Extent {
@@ -67,7 +67,7 @@ struct Extent {
   std::uint64_t bytes;
 };
 
-// Exit codes of a restorer that cannot go on, when it can tell nobody in words.
+// Exit codes of a restorer that cannot go on, when it can no longer send a reason to the agent.
 enum RestorerStep : int {
   kRestorerMaps = 64,
   kRestorerBrk,

@@ -26,7 +26,7 @@ void announce(const Caller& caller) {
   rejoin_call_site(caller.file, caller.line, caller.function);
 }
 
-// To the version that was loaded or made.
+// Sets the version that was loaded or made.
 void go_to(int version, const char* function) {
   if (version < 0) fail("%s: %s", function, rejoin_error());
   state.version = version;

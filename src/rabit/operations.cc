@@ -15,7 +15,7 @@ namespace {
 using engine::mpi::DataType;
 using engine::mpi::OpType;
 
-// Of one MPI call, which counts in int.
+// The most elements of one MPI call, which counts in int.
 constexpr std::size_t kMostElements = INT_MAX;
 
 // Elements that MPI has no type for: some bytes.
@@ -99,8 +99,8 @@ MPI_Op mpi_operation(OpType operation) {
 void allreduce_in_place(void* data, std::size_t element_size, std::size_t count, MPI_Datatype type,
                         MPI_Op reduction, Prepare prepare, const Operation& operation) {
   if (prepare.function != nullptr && count > kMostElements) {
-    // In pieces: a replacement may find the first in the journal and not the second, when it is too
-    // late to prepare.
+    // The reduction is made in pieces. A replacement may find the first piece in the journal and
+    // not the second, when it is too late to prepare.
     prepare.function(prepare.argument);
     prepare.function = nullptr;
   }
@@ -118,7 +118,7 @@ void allreduce_in_place(void* data, std::size_t element_size, std::size_t count,
 struct Slice {
   std::size_t begin;
   std::size_t size;
-  std::size_t previous_size;  // as the rank was told
+  std::size_t previous_size;  // as the rank passed it
 };
 
 void check_slices(const std::vector<Slice>& slices, std::size_t total) {

@@ -59,7 +59,7 @@ std::optional<Mock> read_mock(std::string_view text) {
   return mock;
 }
 
-// What is checked and has nothing to set.
+// The parameters that are checked and have no effect.
 struct CheckedOnly {
   std::string_view name;
   bool (*is_right)(std::string_view value);
@@ -121,7 +121,7 @@ std::optional<Parameters> read_parameters(int argc, const char* const* argv,
                                           const char* const* environment, std::string& error) {
   Parameters parameters;
   std::set<std::string_view> given;
-  // The first argument is the program's name, unless the caller has none to tell.
+  // The first argument is the program's name, unless the caller passes none.
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];
     const std::size_t equals = word.find('=');

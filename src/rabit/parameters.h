@@ -1,4 +1,4 @@
-// What a program is told by name=value; rabit.h has the list.
+// The parameters of a program, name=value; rabit.h has the list.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace rabit::internal {
 
-// Where a rank shall die.
+// The place at which a rank is to be killed.
 struct Mock {
   int rank;
   int version;  // checkpoints made

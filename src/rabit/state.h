@@ -19,10 +19,11 @@ struct State {
   MockDeaths mocks;
 };
 
-// Of the main thread.
+// Used by the main thread only.
 extern State state;
 
-// One operation of a program: dies before it if a mock says so, tells MPI who calls, and counts it.
+// One operation of a program: kills this process before it if a mock says so, passes its call site
+// to MPI, and counts it.
 class Operation {
  public:
   // name: as mocks and rabit_debug print it.
@@ -31,7 +32,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Before every MPI call of the operation: what is said holds for one call.
+  // Called before every MPI call of the operation, because a call site holds for one call.
   void announce() const;
 
  private:
@@ -42,7 +43,7 @@ class Operation {
   double start_s_ = 0;
 };
 
-// Dies here if a mock of this rank and incarnation fires at this version and seq.
+// Kills this process if a mock of this rank and incarnation fires at this version and seq.
 void die_if_mocked(const char* before);
 // The same before a call that has no seq of its own: only for a place that a snapshot has passed.
 void die_if_mock_is_behind(const char* before);

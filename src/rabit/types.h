@@ -17,7 +17,7 @@ constexpr bool is_floating(int type) {
   return type == engine::mpi::kFloat || type == engine::mpi::kDouble;
 }
 
-// In bytes. REQUIRES: is_type(type).
+// Returns the size of an element in bytes. REQUIRES: is_type(type).
 constexpr std::size_t element_size(int type) {
   switch (type) {
     case engine::mpi::kChar:

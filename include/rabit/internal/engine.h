@@ -30,7 +30,7 @@ enum DataType {
 
 namespace internal {
 
-// Who asks for an operation. The texts must stay valid. file == null: nothing is said about it.
+// The call site of an operation. The texts must stay valid. file == null: no call site is given.
 struct Caller {
   const char* file;
   int line;

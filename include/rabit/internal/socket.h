@@ -60,7 +60,7 @@ struct SockAddr {
   }
 };
 
-// A descriptor; copies are the same socket, and nobody closes it but Close().
+// A descriptor. Copies are the same socket, and only Close() closes it.
 class Socket {
  public:
   SOCKET sockfd;

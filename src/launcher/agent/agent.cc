@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t kGraceNs = 1'000'000'000;  // from SIGTERM to SIGKILL
 constexpr std::uint64_t kLookEveryNs = 200'000'000;
 
-// Whoever wants ftrun to end does not want it to copy a journal. Signals are blocked.
+// Returns whether the user has asked ftrun to end, which also stops copying a journal. The signals
+// are blocked, so they stay pending.
 bool interrupted() {
   sigset_t pending;
   sigpending(&pending);
@@ -123,7 +124,7 @@ void Agent::order(const Order& order) {
   }
 }
 
-// One after the other, so that the first that cannot be started is the last that is tried.
+// Starts ranks one by one, so that no rank is started after the first failure.
 void Agent::spawn_from(std::uint32_t rank) {
   if (rank == plan_.ranks || stopping_) return;
   carry_out(core_.spawn(rank));
@@ -263,8 +264,8 @@ void Agent::carry_out(const AgentAction& a) {
   }
 }
 
-// Whether a replay of the rank, from its newest image or from main, would include calls of several
-// threads, whose order is not recorded.
+// Returns whether a replay of the rank, from its newest image or from main, would include MPI calls
+// of several threads. The order of such calls is not recorded.
 bool Agent::would_replay_threads(std::uint32_t rank) const {
   const engine::RankControl* control = engine::control_of(segment_.base(), rank);
   return control->kept_image.load() < control->several_threads_before.load();
@@ -294,8 +295,8 @@ void Agent::report_ended(const AgentAction& a) {
   reporter_.happened(ended);
 }
 
-// A process was killed: whether by the kernel's OOM killer. Only the kernel's count tells. It
-// takes images first; `others` have been killed and not yet been asked about.
+// Returns whether the OOM killer killed a process, according to the kernel's count of its kills. It
+// kills images first; `others`: kills of processes that this function was not yet called for.
 bool Agent::take_oom_kill(std::uint64_t others) {
   const bool taken = out_of_memory_kills() > oom_kills_seen_ + others;
   if (taken) ++oom_kills_seen_;
@@ -344,7 +345,7 @@ std::string Agent::where(std::uint32_t rank) {
                              : symbolizer_.describe(*module, place);
   };
   if (!p.site.empty()) text += " at " + expand_sites(p.site, describe);
-  const bool between_two = p.ordinal > 0 && p.context == 0;  // no operation of a communicator
+  const bool between_two = p.ordinal > 0 && p.context == 0;  // in no operation of a communicator
   const std::string what = between_two && p.inside ? segment_.waits_for(rank) : "";
   if (!what.empty()) text += ", waits for " + what;
   if (p.ordinal > 0 && !between_two) {

@@ -1,4 +1,4 @@
-// The driver of a host: carries out what the AgentCore decides and the supervisor orders, and
+// The driver for one host: carries out what the AgentCore decides and the supervisor orders, and
 // reports what happens.
 #pragma once
 
@@ -32,7 +32,7 @@ namespace rejoin::launcher {
 
 class Agent {
  public:
-  // `guardian` and `listener` are made by the caller, as early as they must be.
+  // The caller makes `guardian` and `listener`, because both must exist early.
   Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
         std::unique_ptr<Guardian> guardian, SendReport report);
   Agent(const Agent&) = delete;
@@ -43,7 +43,7 @@ class Agent {
   void idle();
 
  private:
-  // agent.cc: orders, and what the core wants.
+  // agent.cc: orders, and the core's actions.
   void spawn_from(std::uint32_t rank);
   void spawn(std::uint32_t rank);
   void tell_spawn_failed(std::uint32_t rank, const Spawned& spawned);
@@ -61,7 +61,7 @@ class Agent {
   bool refuses_program(std::uint32_t rank);
   void print_where_all_stand(bool wait_for_it);
 
-  // agent_events.cc: what happens, told to the core and to the supervisor.
+  // agent_events.cc: passes events on this host to the core and the supervisor.
   RankOutputs::Calls output_calls();
   Processes::Calls process_calls();
   Connections::Calls connection_calls();
@@ -95,7 +95,7 @@ class Agent {
   void not_frozen(std::uint32_t rank, const wire::Message& message);
 
   // agent_written.cc: written images.
-  void set_cut_timer(std::uint64_t parts = 1);  // of the period, one
+  void set_cut_timer(std::uint64_t parts = 1);  // after 1/parts of the period
   void cut();
   bool stop_ranks();
   void continue_ranks();
@@ -140,7 +140,7 @@ class Agent {
   Connections connections_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  // --checkpoint-dir
   Loop::Watch checkpoints_watch_;
-  std::uint64_t to_offer_ = 0;  // a version, when what was printed before it has been written
+  std::uint64_t to_offer_ = 0;  // version to offer once all output before it has been written
   Symbolizer symbolizer_;
   std::uint64_t oom_kills_seen_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
@@ -160,7 +160,7 @@ class Agent {
     bool fresh = false;            // completed since the last kSnapshot event
     bool over = false;             // the rank has finalized
     RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
-    std::uint64_t tell_at_ns = 0;  // that it has still not gone on; 0: told
+    std::uint64_t tell_at_ns = 0;  // when to report that it still sleeps; 0: reported
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
   std::vector<FaultReport> faults_;        // by rank: what the current incarnation reported
@@ -171,15 +171,15 @@ class Agent {
   Loop::Watch sets_watch_;
   Loop::Timer cut_timer_;
   SetProgress progress_;
-  ImageSet set_;                // that is being written
-  std::uint64_t pause_ns_ = 0;  // of the ranks, for it
+  ImageSet set_;                // the set that is being written
+  std::uint64_t pause_ns_ = 0;  // how long the ranks were stopped for it
   std::vector<pid_t> stopped_;
   std::vector<AgentAction>
-      awaited_;  // kEndImage, to be carried out when they have cloned themselves
+      awaited_;  // kEndImage actions, deferred until the images have cloned themselves
   std::string told_no_set_;
   ImageSet restored_from_;  // the newest: resumed from, or written
 
-  Totals totals_;  // as far as was looked
+  Totals totals_;  // as of the latest look
   bool stopping_ = false;
   bool all_over_ = false;
 };

@@ -105,7 +105,7 @@ void AgentCore::on_register(const AgentEvent& e) {
     return;
   }
   if ((r.restoring || r.unrestored) && holds(RestoreRule::kOnlyRestored)) {
-    // Not by the restorer: what runs there began at main, as if nothing had been written.
+    // The restorer did not register it: the program in that process has started from main.
     act(Kind::kRefuse, e.rank, e.connection, "it is not the written image that it was started for");
     return not_restored(e.rank, "its process did not become its written image");
   }
@@ -130,7 +130,7 @@ void AgentCore::on_image(const AgentEvent& e) {
   const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kOfThisIncarnation);
   const bool wanted = (e.number == r.wanted || !holds(ImageRule::kNumberWanted)) &&
                       (r.in_flight || !holds(ImageRule::kOnlyInFlight));
-  // One that comes while its rank's tree is killed may be killed with it.
+  // An image that registers while its rank's tree is being killed may be killed with it.
   if (stopping_ || r.state != State::kRunning || !current || !wanted) {
     act(Kind::kRefuse, e.rank, e.connection, "this image comes too late");
     return;
@@ -174,8 +174,8 @@ void AgentCore::on_image_ended(const AgentEvent& e) {
   if (r.state == State::kWaking && holds(ImageRule::kDecideAgain)) start_again(e.rank);
 }
 
-// From its image, from the written one, from main while nobody has truncated what main needs, or
-// not at all.
+// Restarts the rank from its image, from its written image, or from main while no image has allowed
+// the truncation of what main needs. Reports kLost if none is possible.
 void AgentCore::start_again(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.image.pid != 0) {
@@ -205,8 +205,8 @@ void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
   actions_.back().pid = pid;
 }
 
-// Only the clone of the newest wake is admitted, and once. It may be heard of before the image has
-// said that it is there.
+// Only the clone of the newest wake is admitted, and once. Its message may arrive before the
+// image's report of it.
 void AgentCore::on_woken(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kNewestWake);
@@ -239,7 +239,7 @@ void AgentCore::on_useless(const AgentEvent& e) {
   act(Kind::kKillTree, e.rank);
 }
 
-// What is written is not what it was written as, so the next attempt would end as this one.
+// The written image itself is at fault, so another attempt would fail in the same way.
 void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
   Rank& r = ranks_[rank];
   if (std::exchange(r.unrestored, true) && holds(RestoreRule::kSaidOnce)) return;
@@ -301,7 +301,7 @@ void AgentCore::on_child_ended(const AgentEvent& e) {
   r.child_cause = e.cause;
   if (r.state != State::kRunning) return;
   const bool somebody_else = r.registered != 0 && r.registered != r.child;
-  // A shell that left its program in the background: the program is the rank from now on.
+  // A shell has left its program in the background: the program is the rank from now on.
   if (somebody_else && !r.registered_over && !stopping_) return;
   ended(e);
 }
@@ -317,13 +317,13 @@ void AgentCore::on_registered_ended(const AgentEvent& e) {
   const bool exited = end.cause.kind == Cause::Kind::kExit;
   const bool clean = r.finalized ? exited || end.cause.kind == Cause::Kind::kUnknown
                                  : exited && end.cause.value == 0 && !r.initialized;
-  // If it went well its parent goes on, and the parent's exit code will be the rank's.
+  // If it ended well, its parent continues, and the parent's exit code will be the rank's.
   if (!clean || r.child_over) ended(end);
 }
 
 void AgentCore::ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
-  // Killed from outside it is restored again.
+  // If it was killed from outside, it is restored again.
   const bool killed = e.cause.same_as({Cause::Kind::kSignal, SIGKILL});
   const bool forgiven = (killed && holds(RestoreRule::kNotIfKilled)) ||
                         (stopping_ && holds(RestoreRule::kNotIfStopping));
@@ -332,7 +332,7 @@ void AgentCore::ended(const AgentEvent& e) {
   }
   r.cause = e.cause;
   r.ended_at_ns = e.at_ns;
-  // As the shell of a script would say of a command that was killed.
+  // Uses the exit code by which a shell reports a command that was killed.
   const Cause killed_script = script_killed(r);
   if (e.cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
     r.cause.value = 128 + killed_script.value;

@@ -1,5 +1,5 @@
-// The processes of one host: which one is which rank, and the order in which what is left of an
-// incarnation is cleared away before the next one begins.
+// The processes of one host: maps processes to ranks, and orders the clean-up of an incarnation
+// before the next one begins.
 //
 // A pure step function, like the supervisor's. Words: the *child* is what the agent started
 // (perhaps a shell); the *registered* process called MPI_Init (the child, or a descendant); the
@@ -8,27 +8,27 @@
 //   state         meaning                                 leaves it by
 //   kIdle         nothing runs                            spawn()
 //   kRunning      the tree runs                           its end -> kDying, or kLingering
-//   kLingering    went well; others may still write       output ended
+//   kLingering    ended well; other processes may write   output ended
 //   kDying        the tree is being killed                tree gone
 //   kEnded        reported to the supervisor              respawn()
 //   kWaking       its image was asked to clone itself     the clone is known -> kRunning
 //   kRestoring    a process is being made for its written image   spawned -> kRunning
-//   kReleased     went well; its wrapper goes on          the wrapper's end -> kLingering or kDying
+//   kReleased     ended well; its wrapper continues       the wrapper's end -> kLingering or kDying
 //
 // After a death: kill the tree, reap it, read its output to the end, report; then, if the
-// supervisor says so, publish the death, ring everybody, admit the next incarnation, start it: by
-// its image; by its written image, if that is of the one that was kept last; or from main while
-// nothing was truncated behind an image. A job that goes on from written images begins as if all of
-// its ranks had died at once. A process that is to become a written image and cannot, ends the job.
+// supervisor says so, publish the death, ring all ranks, admit the next incarnation, and start it:
+// from its image; from its written image, if that is the image that was kept last; or from main
+// while no image has allowed truncation. A job that resumes from written images begins as if all of
+// its ranks had died at once. If a process cannot become its written image, the job ends.
 //
-// An image is *kept* from the step in which it registers. In that step the one before it is ended
+// An image is *kept* from the step in which it registers. In that step the previous image is ended
 // and the rank's low-water marks move (recovery/PROTOCOL.md, "Snapshots").
 //
-// A rank that was started by a script, its *wrapper*, which waits for it, moves into a clone before
-// its first image is made. The process that the wrapper waits for stays as its *keeper*: the
-// clone's deaths and returns do not concern them, and when the rank has ended well, the keeper ends
-// as the rank did, and the wrapper goes on. They die with the rank if it has no image, and the rank
-// cannot go on without its keeper.
+// A rank may be started by a script that waits for it, its *wrapper*. Such a rank moves into a
+// clone before its first image is made, and the process that the wrapper waits for stays as the
+// *keeper*. Wrapper and keeper outlive deaths and restarts of the clone. When the rank has ended
+// well, the keeper exits with the same code, and the wrapper continues. Both die with the rank if
+// it has no image, and the rank cannot continue without its keeper.
 #pragma once
 
 #include <cstdint>
@@ -45,20 +45,20 @@ struct AgentEvent {
     kSpawned,      // pid of the child
     kRegister,     // pid, connection: asks to be the rank
     kWoken,        // pid, connection, incarnation: likewise, a clone of an image
-    kImage,        // pid, connection, number, incarnation: an image is there
+    kImage,        // pid, connection, number, incarnation: an image registers
     kNotFrozen,    // number: the rank could not make it
-    kForked,       // pid, incarnation: by an image that was asked; pid 0: it could not
-    kUseless,      // pid, incarnation, text: the clone of an image cannot go on
+    kForked,       // pid, incarnation: the clone that an image has made; pid 0: it failed
+    kUseless,      // pid, incarnation, text: the clone of an image cannot continue
     kMoves,        // pid, connection, incarnation: asks to be the rank in place of process `number`
     kImageEnded,   // pid, number if it had not registered
     kInitialized,  // by the registered process
     kFinalized,
-    kChildEnded,       // cause. The child itself
-    kRegisteredEnded,  // cause. The registered process, if it is not the child
+    kChildEnded,       // cause. The child has ended
+    kRegisteredEnded,  // cause. The registered process has ended, and is not the child
     kKeeperEnded,      // cause. The keeper, before it was released
     kWrapperEnded,     // pid, cause
     kTreeGone,         // no process of the tree is alive
-    kOutputEnded,      // nobody holds the rank's output any more
+    kOutputEnded,      // no process holds the rank's output open any more
   };
   Kind kind;
   std::uint32_t rank = 0;
@@ -78,24 +78,24 @@ struct AgentAction {
     kRefuse,        // connection; text = why
     kTerminate,     // SIGTERM to the tree
     kKillTree,      // SIGKILL to the tree until none is left, then kTreeGone
-    kAwaitOutput,   // kOutputEnded is wanted
+    kAwaitOutput,   // report kOutputEnded when it happens
     kDrain,         // read what is left of the rank's output, and close it
     kPublishDeath,  // of the rank
     kRingAll,
     kAdmit,        // the rank's next incarnation
-    kWant,         // number: of the image that the rank is to make; at_checkpoint: only there
-    kKeep,         // number, pid: the image's cursors are the rank's marks from now on
-    kEndImage,     // pid, connection: it is not needed any more
-    kAskImages,    // the image that was kept has died: the next round is to come soon
-    kWake,         // number, connection, pid: it is to clone itself as the admitted incarnation
+    kWant,         // number: request this image of the rank; at_checkpoint: only at a checkpoint
+    kKeep,         // number, pid: the image's cursors become the rank's low-water marks
+    kEndImage,     // pid, connection: the image is not needed any more
+    kAskImages,    // the kept image has died: make the next round come soon
+    kWake,         // number, connection, pid: the image clones itself as the admitted incarnation
     kRestore,      // number: start the rank's next incarnation from its written image
     kAdopt,        // pid: the clone; the rank's child from now on
     kMove,         // connection: of the registered process, now the keeper; pid: the rank's child
     kRelease,      // connection: the keeper is to end with this cause
-    kKillWrapper,  // with the keeper and what else is left of the rank's processes
-    kEndKeeper,    // connection: nobody waits for it any more
-    kNotice,       // text: what the user is told of the rank
-    kRead,         // what is left of the rank's output; its wrapper still holds it
+    kKillWrapper,  // kill it, the keeper and all other processes of the rank that are left
+    kEndKeeper,    // connection: no wrapper waits for the keeper any more
+    kNotice,       // text: a message about the rank for the user
+    kRead,         // read what is left of the rank's output, which its wrapper still holds open
     kLost,         // text: nothing is left that the rank could be started from
     kReportEnded,  // cause, at_ns: to the supervisor
   };
@@ -110,37 +110,38 @@ struct AgentAction {
   bool at_checkpoint = false;
 };
 
-// What the core sees to about images, each in one place. Tests leave these out one by one, to prove
-// that each is noticed.
+// The core's rules about images, each enforced in one place. Tests disable them one by one, to
+// prove that each violation is noticed.
 enum class ImageRule : std::uint8_t {
   kNone,
   kKeepRegistered,     // an image is kept when it registers, not when it is wanted
-  kFormerUntilThen,    // and until then the one before it stays
-  kWakeKept,           // what is woken is what was kept last
-  kKeepFirst,          // the new one is kept before the one before it is ended
+  kFormerUntilThen,    // and until then the previous image stays
+  kWakeKept,           // the image that is woken is the one that was kept last
+  kKeepFirst,          // the new image is kept before the previous one is ended
   kOfThisIncarnation,  // an image of a former incarnation is refused
   kNumberWanted,       // and one that is not the newest that was wanted
   kOnlyInFlight,       // and one that was given up
-  kOneInFlight,        // no other is wanted until one has come, or cannot come any more
-  kMainWhileNoneKept,  // main is started only while nothing was truncated behind an image
+  kOneInFlight,        // no other is requested until one has registered, or no longer can
+  kMainWhileNoneKept,  // a rank starts from main only while it has never kept an image
   kNewestWake,         // the clone of a former wake is refused
   kAdmitOnce,          // and a second one of the newest
-  kDecideAgain,        // if an image ends that was to be woken, something else is done
+  kDecideAgain,        // if the image that is being woken ends, another start is chosen
   kForgetEnded,        // an image that has ended is not woken
   kAskAgain,           // another one is asked for soon
-  kEndedUnregistered,  // one that ended before it registered does not come any more
-  kNoneOfFinalized,    // none is wanted of a rank that has called MPI_Finalize
+  kEndedUnregistered,  // an image that ended before it registered is not awaited any more
+  kNoneOfFinalized,    // none is requested of a rank that has called MPI_Finalize
   kEndWithRank,        // an image ends when its rank has ended well
   kEndWithJob,         // and when the job is stopped
-  kRepeatUnmarked,     // what was wanted at a checkpoint and has not come is wanted at once later,
-  kSameNumber,         // by its number, so that the image may be on its way already,
-  kRepeatOnce,         // and once
+  kRepeatUnmarked,     // an image requested at a checkpoint that was not made is requested again,
+                       // now at the next operation,
+  kSameNumber,         // by the same number, because the first request may still be answered,
+  kRepeatOnce,         // and only once
   kOnceAPeriod,        // a rank that has made this period's image at a checkpoint is not asked for
                        // another
   kAgainAtOnce,        // but if the journal has grown or an image was lost
 };
 
-// And about wrappers.
+// The core's rules about wrappers.
 enum class WrapperRule : std::uint8_t {
   kNone,
   kOnlyRegistered,     // only the registered process moves,
@@ -148,31 +149,31 @@ enum class WrapperRule : std::uint8_t {
   kOfIncarnation,      // as the incarnation that it is,
   kNotFinalized,       // before it has called MPI_Finalize,
   kNotStopping,        // and not when the job is ending
-  kKeepFirst,          // the keeper knows that it is one before the clone goes on
+  kKeepFirst,          // the keeper knows that it is one before the clone continues
   kSpareWithImage,     // a rank's death spares its wrapper if there is an image
-  kKillWithout,        // and kills it if there is none, before the rank begins from the start
-  kReadOn,             // its output is not closed while the wrapper lives
-  kRelease,            // a good end goes to the wrapper first
-  kCauseOfWrapper,     // whose end is the rank's then
+  kKillWithout,        // and kills it if there is none, before the rank restarts from main
+  kReadOn,             // the rank's output is not closed while the wrapper lives
+  kRelease,            // if a rank ends well, its wrapper is released first
+  kCauseOfWrapper,     // and the wrapper's end becomes the rank's
   kNeedsKeeper,        // the rank dies with its keeper,
   kNoImageWithout,     // and is not woken again
-  kGoesOnWithout,      // if the wrapper has ended by itself, the rank goes on without it
+  kGoesOnWithout,      // if the wrapper has ended by itself, the rank continues without it
   kEndWithJob,         // the wrapper of a rank that is dead ends when the job is stopped
-  kTerminateReleased,  // one that was released is told to end then
-  kKillReleased,       // and killed in the end
+  kTerminateReleased,  // a released wrapper gets SIGTERM when the job is stopped
+  kKillReleased,       // and SIGKILL in the end
 };
 
-// And about ranks that go on from written images.
+// The core's rules about ranks that are restored from written images.
 enum class RestoreRule : std::uint8_t {
   kNone,
   kIfKept,         // what is restored is the image that was kept last
-  kOnlyRestored,   // what runs from main in its place is refused, and ends the job
-  kEndsIfUseless,  // one that says that it cannot go on ends the job,
+  kOnlyRestored,   // a process that runs from main in its place is refused, and ends the job
+  kEndsIfUseless,  // one that reports that it cannot continue ends the job,
   kEndsIfEnded,    // also one that ends before it is the rank,
   kNotIfKilled,    // but if it was killed, it is restored again,
-  kNotIfStopping,  // and if it was told to end, that is all
+  kNotIfStopping,  // and its end is no failure if the job is being stopped
   kNeverAgain,     // one that ended the job is not restored again,
-  kSaidOnce,       // and says so once
+  kSaidOnce,       // and is reported once
   kUntilWelcome,   // once it is the rank, its end is the rank's
   kOverIfStopped,  // a rank for which there is no process yet is over when the job is stopped
 };
@@ -188,24 +189,24 @@ class AgentCore {
   std::vector<AgentAction> step(const AgentEvent& event);
   // The supervisor's orders.
   std::vector<AgentAction> spawn(std::uint32_t rank);  // REQUIRES kIdle
-  // REQUIRES kEnded. The incarnation that it is to be.
+  // REQUIRES kEnded. `incarnation`: the number of the new one.
   std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
-  // In place of spawn(): the job goes on from written images. Everybody is admitted; then each is
-  // to be restored. REQUIRES that all are kIdle.
+  // Replaces spawn() in a job that resumes from written images: admits all ranks, each of which is
+  // then to be restored. REQUIRES that all are kIdle.
   std::vector<AgentAction> resume(const std::vector<std::uint64_t>& numbers,
                                   const std::vector<std::uint32_t>& incarnations);
-  std::vector<AgentAction> restore(std::uint32_t rank);  // once, behind resume()
-  // These images of all ranks can be restored from now on, and those that were written before
-  // cannot.
+  std::vector<AgentAction> restore(std::uint32_t rank);  // once, after resume()
+  // From now on these images of all ranks can be restored, and those written earlier cannot.
   void written(const std::vector<std::uint64_t>& numbers);
-  std::vector<AgentAction> stop();      // SIGTERM to everybody
-  std::vector<AgentAction> kill_all();  // SIGKILL to whoever is left
+  std::vector<AgentAction> stop();      // SIGTERM to all ranks
+  std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
-  // A snapshot of every rank that can make one now and, by the round, is to.
+  // Requests a snapshot of every rank that can make one now and that the round includes.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
-  // All that were wanted at a checkpoint in this period are kept, and of each rank one was.
+  // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
+  // period.
   bool all_made_at_checkpoint() const;
-  // A death would end the job, so images are of no use.
+  // Ends all images: a death would end the job, so they are of no use.
   std::vector<AgentAction> end_images();
 
   // No process of any rank is left.
@@ -222,7 +223,7 @@ class AgentCore {
   };
   const Image& image(std::uint32_t rank) const { return ranks_[rank].image; }
   bool has_image(std::uint32_t rank) const { return image(rank).pid != 0; }
-  // It runs, and may be asked to write its image.
+  // The rank runs, and its image may be asked to write itself.
   bool can_be_written(std::uint32_t rank) const {
     return running(rank) && has_image(rank) && !ranks_[rank].finalized;
   }
@@ -235,7 +236,7 @@ class AgentCore {
   bool has_wrapper(std::uint32_t rank) const { return ranks_[rank].wrapper.pid != 0; }
   bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
-  // 0: nobody has registered.
+  // 0: no process has registered.
   std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
 
  private:
@@ -244,17 +245,17 @@ class AgentCore {
     std::int64_t pid = 0;  // 0: the rank has not moved
     int keeper = -1;       // connection
   };
-  // Of a rank, whichever process it is.
+  // State of a rank that survives its incarnations.
   struct OfRank {
     std::uint32_t incarnation = 0;
     Image image;
     Wrapper wrapper;
-    std::uint64_t kept = 0;     // number of the newest that was kept; 0: main is
+    std::uint64_t kept = 0;     // number of the newest kept image; 0: none, it restarts from main
     std::uint64_t written = 0;  // number of the newest that can be restored
-    std::uint64_t wanted = 0;   // number of the newest that was wanted
-    bool in_flight = false;     // that one may still come
-    bool marked = false;        // and is wanted at a checkpoint only
-    std::uint64_t at_half = 0;  // number that was wanted at a checkpoint in this period; 0: none
+    std::uint64_t wanted = 0;   // number of the newest that was requested
+    bool in_flight = false;     // `wanted` may still register
+    bool marked = false;        // and was requested at a checkpoint only
+    std::uint64_t at_half = 0;  // number requested at a checkpoint in this period; 0: none
     std::string why_lost;
     Cause wrapper_killed = {};  // by a signal, while the rank went on
   };
@@ -262,7 +263,7 @@ class AgentCore {
     State state = State::kIdle;
     std::int64_t child = 0;
     std::int64_t registered = 0;
-    int connection = -1;  // of that
+    int connection = -1;  // of the registered process
     bool child_over = false;
     bool registered_over = false;
     bool initialized = false;
@@ -270,16 +271,16 @@ class AgentCore {
     Cause child_cause = {};
     std::uint64_t ended_at_ns = 0;
     Cause cause = {};
-    bool woken = false;       // an image, or a clone of one
-    bool restoring = false;   // it is not yet
-    bool unrestored = false;  // and will not be
+    bool woken = false;       // comes from an image: a clone of it, or restored
+    bool restoring = false;   // has not yet become its written image
+    bool unrestored = false;  // and will not
   };
 
   void on_spawned(const AgentEvent& event);
   void on_register(const AgentEvent& event);
   void on_child_ended(const AgentEvent& event);
   void on_registered_ended(const AgentEvent& event);
-  // The rank's incarnation is over, by `event.cause`.
+  // The rank's incarnation has ended by `event.cause`.
   void ended(const AgentEvent& event);
   void report(std::uint32_t rank);
   void start_again(std::uint32_t rank);

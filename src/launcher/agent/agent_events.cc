@@ -1,4 +1,4 @@
-// What happens on this host, told to the core and to the supervisor.
+// Passes events on this host to the core and to the supervisor.
 #include <signal.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ RankOutputs::Calls Agent::output_calls() {
     shown.mutable_output()->set_bytes(std::move(bytes));
     reporter_.send(std::move(shown));
   };
-  // A shell learns of its program's death when we do, and may say something before it is killed.
+  // A shell may print about its program's death before ftrun kills the shell.
   calls.is_late = [this](std::uint32_t rank) {
     if (processes_.killed(rank) || processes_.keeper_is_dead(rank)) return true;
     const auto* control = engine::control_of(segment_.base(), rank);
@@ -56,7 +56,7 @@ Processes::Calls Agent::process_calls() {
   };
   calls.writer_ended = [this](pid_t pid, const Cause& cause) {
     if (cause.kind == Cause::Kind::kSignal && cause.value == SIGKILL) take_oom_kill(0);
-    // What it has said of why comes first.
+    // The writer's message about the reason is read before its end is handled.
     if (const auto rank = progress_.writer_of(pid)) connections_.read_all(*rank);
     progress_.ended(pid, cause);
     look_at_set();
@@ -130,7 +130,7 @@ void Agent::on_registered_ended(std::uint32_t rank) {
   const std::optional<Cause> cause = processes_.take_registered_end(rank);
   if (!cause) return;
   feed({AgentEvent::Kind::kRegisteredEnded, rank, loop_.now_ns(), pid, -1, *cause});
-  // If that was no death, its parent goes on and what it prints is wanted.
+  // If that was no death, the parent process continues, and its output is shown.
   loop_.post([this, rank] {
     if (!processes_.killed(rank)) outputs_.show_late(rank);
   });
@@ -151,15 +151,15 @@ void Agent::welcome(const AgentAction& action) {
   reporter_.happened(registered);
 }
 
-// A job that is resumed from a version does not print again what belongs before it. Ranks have
-// printed that, so it is shown before the version can be in the directory.
+// A job that resumes from a version does not print again what was printed before it. Therefore that
+// output is shown before the version can be in the directory.
 void Agent::offer(std::uint64_t version) {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) outputs_.read_all(r);
   to_offer_ = std::max(to_offer_, version);
 }
 
-// What was read before is written by the supervisor's idle(), which comes before what is posted
-// here.
+// The supervisor's idle() writes the output that was read before; it runs before the action that is
+// posted here.
 void Agent::offer_when_shown() {
   if (to_offer_ == 0) return;
   loop_.post([this, version = std::exchange(to_offer_, 0)] { checkpoints_->offer(version); });
@@ -181,7 +181,7 @@ void Agent::report_unfired() {
   }
 }
 
-// --- Looks, now and then
+// --- Periodic looks
 
 void Agent::look_around() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
@@ -221,7 +221,7 @@ Look Agent::look() const {
     if (initialized == 1 && core_.running(r)) look[r].presence = Presence::kPresent;
     everybody = everybody && (look[r].asleep || look[r].presence == Presence::kLeft);
   }
-  // Asked of the kernel only when it matters.
+  // The kernel is asked only if every rank seems to sleep.
   for (std::uint32_t r = 0; r < plan_.ranks && everybody; ++r) {
     if (look[r].presence != Presence::kPresent) continue;
     const pid_t pid = processes_.pid_of(r);
@@ -232,13 +232,13 @@ Look Agent::look() const {
   return look;
 }
 
-// What ranks have said and what has happened to them is dealt with by now.
+// Called when the messages and the ends of ranks so far have been handled.
 void Agent::look_for_standstill() {
   if (!standstill_.judge(look(), loop_.now_ns()).empty()) return;
   look_timer_.clear();
   Event deadlock = event(Event::Kind::kDeadlock, 0);
-  // A replay that stands still before it has repeated everything takes another course: a rank that
-  // does the same again never waits there.
+  // A replay that blocks before it has repeated everything has diverged: a rank that repeats its
+  // first execution never waits there.
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     const auto& repeating = engine::control_of(segment_.base(), r)->repeating;
     if (repeating.load(std::memory_order_acquire) == 0) continue;

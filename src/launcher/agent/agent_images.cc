@@ -1,4 +1,4 @@
-// Snapshots, as far as the agent carries them out: which image is kept, and how one is woken.
+// The agent's part in snapshots: requesting, keeping and waking images.
 #include <signal.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr std::uint64_t kLongWakeNs = 10'000'000'000;
 }  // namespace
 
 void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const Message& first) {
-  // What its predecessor said, and its end, came before.
+  // The messages and the end of the rank's previous process came earlier: handle them first.
   on_registered_ended(rank);
   AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection};
   asks.number = first.value;
@@ -32,7 +32,7 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     asks.kind = AgentEvent::Kind::kMoves;
   }
   if (first.type == MessageType::kImage) {
-    // The first image decides, if no checkpoint has.
+    // The first image decides that ranks return to images, unless a checkpoint has decided.
     auto now = engine::Return::kUndecided;
     auto& word = segment_.header()->goes_back_to;
     word.compare_exchange_strong(now, engine::Return::kImages, std::memory_order_seq_cst);
@@ -58,8 +58,8 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
   feed(said);
 }
 
-// The words of its rank name it as long as it may still come: its number is not given to another
-// process before it is reaped, which is later.
+// Finds the rank of an image that ended before it registered, by the pid in the rank's control
+// words. The pid cannot belong to another process yet, because the image is reaped later.
 void Agent::on_stranger_ended(pid_t pid) {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     const auto* control = engine::control_of(segment_.base(), r);
@@ -212,7 +212,7 @@ std::string Agent::ages_text() const {
          std::to_string(all.code) + " ranks have none\n";
 }
 
-// Those of a rank whose wrapper holds them, too. What it does not hold is made anew.
+// Returns the rank's pipes that its wrapper also holds, and new ones for those that it does not.
 MadePipes Agent::pipes_again(std::uint32_t rank) {
   MadePipes pipes = make_pipes(rank);
   for (int stream = 0; stream < 2; ++stream) {
@@ -245,13 +245,13 @@ void Agent::wake(const AgentAction& a) {
   outputs_.jump(a.rank, mark);
   if (a.rank == 0) input_.open(std::move(pipes.ours.input), mark);
   const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
-  kill(static_cast<pid_t>(a.pid), SIGCONT);  // somebody may have stopped all that ftrun has started
+  kill(static_cast<pid_t>(a.pid), SIGCONT);  // a user may have stopped all processes of the job
   connections_.wake(a.connection, a.rank, incarnations_[a.rank], theirs);
 }
 
-// Images that have been asked to go on. One that was stopped meanwhile is continued. There is no
-// telling a slow one, of a large process in swap, from one that never will: so it is waited for,
-// and after a while named.
+// Looks at images that were asked to clone themselves. A stopped image is continued. A slow one (a
+// large process in swap) cannot be distinguished from one that hangs, so the agent waits for both,
+// and reports them after a while.
 void Agent::look_at_wakes() {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     if (!core_.waking(r)) continue;
@@ -275,7 +275,7 @@ void Agent::set_snapshot_timer() {
   snapshot_timer_.set(due);
 }
 
-// Of the newest snapshot of a rank, so far; of its first one, what it may be.
+// Returns the cost of the rank's newest snapshot so far, or an estimate for its first one.
 std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   const pid_t pid = processes_.pid_of(rank);
   if (pid == 0) return 0;
@@ -284,12 +284,12 @@ std::uint64_t Agent::snapshot_cost_ns(std::uint32_t rank) const {
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
   if (clone_ns == 0)
     return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
-  // No page is copied twice; others come and go.
+  // No page is copied twice, so the rank's anonymous pages are a bound.
   const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
   return clone_ns + copied * journal::page_copy_ns(control);
 }
 
-// Only in programs that make checkpoints are images wanted at them.
+// Finds out whether the program makes checkpoints: only then are images requested at them.
 void Agent::look_for_checkpoints() {
   const bool made =
       engine::control_of(segment_.base(), 0)->prepared.load() > segment_.header()->first_version;
@@ -344,7 +344,7 @@ void Agent::image_lost() {
   set_snapshot_timer();
 }
 
-// A rank has used its share, but what counts is all of them.
+// Called when one rank's journal has grown; the policy considers the journals of all ranks.
 void Agent::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {

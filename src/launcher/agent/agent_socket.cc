@@ -20,7 +20,8 @@ constexpr int kPeerPidfd = 77;  // Linux 6.5; not in this system's headers
 constexpr int kPeerPidfd = SO_PEERPIDFD;
 #endif
 
-// The very process that called connect(). Before Linux 6.5, whoever has its number now.
+// Returns a pidfd of the process that called connect(). Before Linux 6.5 it may be of another
+// process that has got the same pid since.
 Descriptor process_behind(int socket, pid_t pid) {
   int fd = -1;
   socklen_t length = sizeof fd;
@@ -65,7 +66,7 @@ std::string text_of(const wire::Message& message) {
 }
 
 Received receive(int socket, wire::Message& message) {
-  // MSG_TRUNC: the datagram's size, also if it was larger than the buffer.
+  // With MSG_TRUNC, recv() returns the datagram's size even if it is larger than the buffer.
   const ssize_t got = recv(socket, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Received::kNothing;
   if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return Received::kEnd;

@@ -13,25 +13,25 @@
 
 namespace rejoin::launcher {
 
-// A listening SOCK_SEQPACKET socket with this abstract name; nonblocking.
+// Returns a nonblocking, listening SOCK_SEQPACKET socket with this abstract name.
 Result<Descriptor> listen_at(const std::string& name);
 
 struct Caller {
-  Descriptor socket;  // nonblocking; not open: nobody waits
+  Descriptor socket;  // nonblocking; not open: no process waits to be accepted
   pid_t pid = 0;
   Descriptor process;  // pidfd; not open: it is gone already
 };
-// The next process that has connected. Other users' processes are turned away.
+// Accepts the next connection. Processes of other users are rejected.
 Caller accept_next(int listener);
 
 enum class Received { kMessage, kNothing, kEnd };
-// One datagram, if one is there. Malformed ones count as the connection's end.
+// Receives one datagram, if there is one. A malformed datagram counts as the connection's end.
 Received receive(int socket, wire::Message& message);
 
-// A message's text as one line. REQUIRES that it was received.
+// Returns the text of a received message as one line.
 std::string text_of(const wire::Message& message);
 
-// `descriptors` go along. Never blocks; a peer that is gone is no error.
+// Sends a message with `descriptors`. Never blocks; a closed connection is no error.
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
                   std::string_view text, std::initializer_list<int> descriptors,
                   std::int32_t code = 0);

@@ -1,4 +1,4 @@
-// Ranks behind scripts that wait for them: the core's part of that.
+// The core's part for ranks that were started by a script that waits for them (their wrapper).
 #include <utility>
 
 #include "launcher/agent/agent_core.h"
@@ -29,7 +29,7 @@ void AgentCore::on_moves(const AgentEvent& e) {
   if (holds(Rule::kKeepFirst)) act(Kind::kWelcome, e.rank, e.connection);
 }
 
-// The rank has ended well, and its wrapper behind it; or the wrapper was killed, or did not wait.
+// The wrapper of a released rank has ended, or the wrapper was killed or did not wait.
 void AgentCore::on_wrapper_ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   if (r.wrapper.pid != e.pid) return;
@@ -47,8 +47,8 @@ void AgentCore::on_wrapper_ended(const AgentEvent& e) {
   }
 }
 
-// The wrapper takes that for the program's end, so the rank cannot go on: only from the start,
-// where that is possible, with another wrapper.
+// The wrapper mistakes the keeper's end for the program's end, so the rank's images are of no use:
+// it can only restart from main, where that is possible, with a new wrapper.
 void AgentCore::on_keeper_ended(const AgentEvent& e) {
   Rank& r = ranks_[e.rank];
   if (r.wrapper.pid == 0 || r.state == State::kReleased) return;
@@ -60,8 +60,8 @@ void AgentCore::on_keeper_ended(const AgentEvent& e) {
   if (r.state == State::kWaking) start_again(e.rank);
 }
 
-// How the script ended that had started the rank and would have gone on behind it; a signal: what
-// it had to do is not done. One that has exited wanted that.
+// Returns how the script that started the rank ended, if it ended before the rank did. A signal
+// means that the rest of the script was not run; an exit was the script's own decision.
 Cause AgentCore::script_killed(const Rank& r) const {
   if (stopping_) return {};
   const bool behind = r.registered != 0 && r.registered != r.child && r.child_over;
@@ -72,7 +72,7 @@ void AgentCore::kill_wrapper(std::uint32_t rank) {
   if (std::exchange(ranks_[rank].wrapper, Wrapper{}).pid != 0) act(Kind::kKillWrapper, rank);
 }
 
-// Of a rank that runs, the rank's own end decides.
+// If the rank runs, nothing is done here: the rank's own end decides.
 void AgentCore::stop_wrapper(std::uint32_t rank) {
   const State state = ranks_[rank].state;
   if (state == State::kReleased) {

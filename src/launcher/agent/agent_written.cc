@@ -1,4 +1,4 @@
-// Written images: when a set of them is begun, what becomes of it, and how ranks go on from one.
+// Written images: beginning and completing a set of them, and restoring ranks from one.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,9 +14,9 @@ namespace {
 
 using wire::Message;
 
-// Ranks that cannot be stopped within it, in a system call that takes longer, are left alone.
+// Time limit for stopping the ranks, which may be in a long system call. After it no set is begun.
 constexpr int kStopMs = 200;
-// Where a set cannot be begun, it is tried again after such a part of the period.
+// A set that cannot be begun is tried again after this fraction (1/8) of the period.
 constexpr std::uint64_t kAgain = 8;
 
 }  // namespace
@@ -25,8 +25,8 @@ void Agent::set_cut_timer(std::uint64_t parts) {
   if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.image_period_ns / parts);
 }
 
-// One moment of the whole job: the journal as it is while exactly these images are kept. What they
-// need of it is in it, since nobody truncates what a kept image needs.
+// Cuts a consistent set: copies the journal while exactly these images are kept. The copy has all
+// that the images need, because no rank truncates what a kept image needs.
 void Agent::cut() {
   if (checkpoints_->has_written()) return;
   if (segment_.header()->goes_back_to.load() == engine::Return::kVersions) {
@@ -93,7 +93,7 @@ bool Agent::stop_ranks() {
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     const auto pid = static_cast<pid_t>(core_.registered(r));
     const char state = state_letter(pid);
-    if (state == 'T' || state == 't') return false;  // by somebody else
+    if (state == 'T' || state == 't') return false;  // another process has stopped it
     if (kill(pid, SIGSTOP) == 0) stopped_.push_back(pid);
   }
   const std::uint64_t until_ns = monotonic_ns() + std::uint64_t{kStopMs} * 1'000'000;
@@ -125,20 +125,20 @@ void Agent::on_writing(std::uint32_t rank, const Message& message) {
 }
 
 void Agent::on_not_written(std::uint32_t rank, const Message& message) {
-  // Whose image met a full disk first is chance.
+  // On a disk error no rank is named: which image meets it first is chance.
   const bool of_disk = message.code == ENOSPC || message.code == EDQUOT || message.code == EIO;
   const std::string whose = of_disk ? "an image" : "rank " + std::to_string(rank);
   progress_.not_written(message.incarnation, whose + " " + one_line(text_of(message)));
   look_at_set();
 }
 
-// An image that a set waits for is replaced once it has cloned itself.
+// An image that a set waits for is ended only after it has cloned itself.
 void Agent::end_image(const AgentAction& a) {
   if (progress_.awaits(a.pid) && !stopping_) {
     awaited_.push_back(a);
     return;
   }
-  // Else it closes itself, when the clone has ended.
+  // The connection of an image that is being written stays until the clone has ended.
   if (!progress_.is_being_written(a.pid)) connections_.close(a.connection);
   processes_.end_image(static_cast<pid_t>(a.pid));
 }
@@ -186,7 +186,7 @@ void Agent::on_set_outcome() {
   reporter_.happened(written);
 }
 
-// A version takes the place of all sets, in the order that checkpoint_files.h says.
+// Removes all sets after a version was written, in the order given in checkpoint_files.h.
 void Agent::remove_superseded_sets() {
   if (!sets_ || sets_removed_ || !checkpoints_->has_written()) return;
   cut_timer_.clear();
@@ -204,7 +204,7 @@ void Agent::tell_no_set(const std::string& why) {
   reporter_.tell("no images in " + plan_.checkpoint_directory + ": " + why);
 }
 
-// --- Going on from one
+// --- Resuming from a set
 
 void Agent::resume_from(const ImageSet& set) {
   restored_from_ = set;

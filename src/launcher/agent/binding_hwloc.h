@@ -5,8 +5,8 @@
 
 extern "C" {
 
-// Fills sets[0..ranks): rank i gets object i of that type, as hwloc names it, of those that this
-// process may use, round robin; of what is below it where there is no such type. 0, or -1 where
-// hwloc finds none.
+// Fills sets[0..ranks): rank i gets object i of that type (an hwloc name), round robin, of those
+// that this process may use. Where there is no such type, uses the next smaller one. Returns 0, or
+// -1 if hwloc finds none.
 int rejoin_bind_ranks(const char* type, unsigned ranks, cpu_set_t* sets);
 }

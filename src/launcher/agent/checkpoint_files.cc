@@ -39,13 +39,13 @@ bool are_texts(std::string_view texts) {
   return texts.ends_with('\0') && std::count(texts.begin(), texts.end(), '\0') >= 2;
 }
 
-// What others wrote, as a part of a line.
+// Quotes text from a file for use inside a line: one line, not too long.
 std::string quoted(const std::string& text) {
   constexpr std::size_t kShown = 80;
   return "'" + one_line(text.substr(0, kShown)) + (text.size() > kShown ? "…'" : "'");
 }
 
-// The first argument that differs. REQUIRES that one does.
+// Describes the first argument that differs. REQUIRES that one does.
 std::string other_argument(const std::vector<std::string>& then,
                            const std::vector<std::string>& now) {
   std::size_t i = 0;
@@ -56,7 +56,7 @@ std::string other_argument(const std::vector<std::string>& then,
   return "argument " + std::to_string(i + 1) + " was " + text(then) + " and is " + text(now);
 }
 
-// Versions of which there are files, newest first; `suffix` ends their names.
+// Returns the versions that have files whose names end in `suffix`, newest first.
 std::vector<std::uint64_t> versions_in(const std::string& directory,
                                        std::string_view suffix = kSuffix) {
   std::vector<std::uint64_t> found;
@@ -115,7 +115,7 @@ CheckpointOwner owner_of(const HostPlan& plan) {
   CheckpointOwner owner;
   owner.ranks = plan.ranks;
   for (const Program& program : plan.programs) {
-    if (!owner.program.empty()) {  // behind the first one, as on the command line
+    if (!owner.program.empty()) {  // after the first one, as on the command line
       owner.program += " : ";
       owner.build += " : ";
       owner.arguments.push_back(":");
@@ -302,7 +302,7 @@ std::optional<Error> remove_checkpoints(const std::string& directory) {
 
 Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // One that was killed a moment ago may still be on its way out.
+  // A job that was killed a moment ago may still hold the lock while it exits.
   constexpr int kTries = 100, kPauseMs = 10;
   for (int i = 0; i < kTries; ++i) {
     if (lock.open() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
@@ -320,7 +320,7 @@ CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string direct
       directory_(std::move(directory)),
       texts_(texts_of(owner)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // A job that goes on from a set may have been copied while one was being written.
+  // The segment of a job that resumes from a set may be a copy made while a version was written.
   segment_.header()->version_in_file.store(0);
   for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
     unlink(part_of(version).c_str());
@@ -401,8 +401,8 @@ std::vector<std::string> CheckpointWriter::news() {
 }
 
 // In a job of images a rank reads version_in_file before it reuses a slot. A rank that read it
-// before this store may still overwrite one slot of this version. So the slots' numbers are checked
-// after the store, and once more after the models have been copied. Later reuse sees the store.
+// before this store may still overwrite one slot of this version. Therefore the slots' numbers are
+// checked after the store, and again after the models have been copied. Later reuse sees the store.
 CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version) {
   std::atomic<std::uint64_t>& in_file = segment_.header()->version_in_file;
   in_file.store(version, std::memory_order_seq_cst);
@@ -452,7 +452,7 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   const journal::Buffer global = slots[0]->global;
   std::vector<journal::Buffer> models;
   for (const journal::Version* slot : slots) models.push_back(slot->local);
-  // A slot that is used again while it is read here may say anything of its place.
+  // A slot that is reused while it is read here may give any address.
   if (!are_still_of(version, slots)) return {};
   head.global_bytes = global.bytes;
   head.global_sum = XXH3_64bits(base + global.at, global.bytes);
@@ -473,7 +473,7 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   }
   good = good && fsync(file.get()) == 0;
   Outcome outcome = {.kind = Outcome::Kind::kFailed, .error = errno};
-  // What was read counts only if no rank has begun to use its place again.
+  // The copy is valid only if no rank has begun to reuse the slots.
   if (good) outcome = are_still_of(version, slots) ? put_in_place(version) : Outcome();
   if (outcome.kind == Outcome::Kind::kWritten) {
     remove_old(version);
@@ -483,7 +483,7 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   return outcome;
 }
 
-// Only what is in the directory for good takes the place of older files.
+// Older files are removed only after the new one is durable in the directory.
 CheckpointWriter::Outcome CheckpointWriter::put_in_place(std::uint64_t version) {
   const bool good =
       rename(part_of(version).c_str(), path_of(version).c_str()) == 0 && sync(directory_);

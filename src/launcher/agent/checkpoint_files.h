@@ -1,4 +1,5 @@
-// Checkpoints as files, for jobs that end as a whole: --checkpoint-dir, --resume.
+// Checkpoint files, from which a job can resume after it has ended as a whole: --checkpoint-dir,
+// --resume.
 //
 //     File := CheckpointHead LocalHead{ranks} texts global local{ranks}
 //     texts := (text NUL){2 + arguments}    the last part of the program's path, its build
@@ -11,28 +12,28 @@
 // The directory of a job of images holds sets of written images (image_sets.h) until its first
 // version is in place, and versions from then on:
 //
-//   1. Sets are written, each renamed into place when it is whole and synced.
+//   1. Sets are written, each renamed into place when it is complete and synced.
 //   2. The first version is written aside, synced and renamed, and the directory is synced.
-//   3. No set is begun any more; one that is half written is given up.
+//   3. No set is begun any more; a set that is being written is given up.
 //   4. All sets are removed, once no rank would be restored from one. Each is renamed to ….part
-//      first, so that a set which is half removed is not taken for a damaged one.
+//      first, so that a partly removed set is not mistaken for a damaged one.
 //   5. Newer versions replace older ones.
 //
-// --resume takes the newest whole version, and the newest whole set only if no version is whole:
+// --resume uses the newest complete version, or else the newest complete set:
 //
-//   ftrun died              there are               the next job goes on from
+//   ftrun died              there are               the next job resumes from
 //   before the rename in 2  sets                    the newest set
 //   between that and 4      a version, and sets     the version: every set was begun before 3
 //   during 4                a version, fewer sets   the version
-//   behind 4                versions                the newest version
+//   after 4                 versions                the newest version
 //
-// A set that was begun while the version was being written may be of a moment later than the
-// version; what is lost then is the time that writing the version took.
+// A set that was begun while the version was being written may be later than the version. Resuming
+// from the version then loses the time that writing it took.
 //
-// The next job settles what both kinds mean before its ranks start. Going on from a version, it
-// removes the sets and writes none: they would be newer than the version that it would prefer.
-// Going on from a set, it removes the versions, none of which was whole; if it dies while it does
-// so, the set is still what is found.
+// The next job removes files of the other kind before its ranks start. If it resumes from a
+// version, it removes the sets and writes none: --resume would prefer the version to newer sets. If
+// it resumes from a set, it removes the versions, none of which is complete; if it dies while it
+// does so, the set is still found.
 #pragma once
 
 #include <atomic>
@@ -69,7 +70,7 @@ struct LocalHead {
   std::uint64_t sum;
 };
 
-// Whose a checkpoint is: only the same job, begun again, may go on from it.
+// Identifies the job that wrote a checkpoint: only the same job, started again, may resume from it.
 struct CheckpointOwner {
   std::string program;  // the last part of its path
   std::string build;    // as build_of() says
@@ -79,28 +80,28 @@ struct CheckpointOwner {
 // REQUIRES a plan with a checkpoint directory.
 CheckpointOwner owner_of(const HostPlan& plan);
 
-// Why a job of `now` does not go on from what `then` wrote at `path`; empty: it may.
+// Why the job `now` may not resume from what the job `then` wrote at `path`; empty: it may.
 std::string refusal(const std::string& path, const CheckpointOwner& then,
                     const CheckpointOwner& now);
 
-// A checkpoint that was read back and found whole.
+// A checkpoint file that was read back and found complete.
 class CheckpointFile {
  public:
-  // The newest whole one in `directory`; nullopt: there is none. `notices`: a line for each that is
-  // refused. Errors: `owner` is not the one that wrote it: what differs, and what to do.
+  // Returns the newest complete file in `directory`; nullopt: there is none. `notices`: a line for
+  // each file that is refused. Errors: `owner` did not write it; says what differs, and what to do.
   static Result<std::optional<CheckpointFile>> newest(const std::string& directory,
                                                       const CheckpointOwner& owner,
                                                       std::vector<std::string>& notices);
   std::uint64_t version() const { return head()->version; }
-  // False: the program keeps its state in files of its own.
+  // False: the program saves its state in its own files.
   bool has_model() const;
 
-  // Puts the models where ranks find them when they load. Errors: no room.
+  // Copies the models into the segment, where ranks load them. Errors: no space.
   std::optional<Error> install(const JobSegment& segment) const;
 
  private:
   explicit CheckpointFile(MappedFile file) : file_(std::move(file)) {}
-  // What is wrong with it; empty: nothing.
+  // What is wrong with the file; empty: nothing.
   std::string fault() const;
   const CheckpointHead* head() const;
   const LocalHead* locals() const;
@@ -111,27 +112,26 @@ class CheckpointFile {
   MappedFile file_;
 };
 
-// A directory for a new job's checkpoints: made if it is not there. Errors: it cannot be written,
-// or holds checkpoints already.
+// Prepares the directory for a job's checkpoints; creates it unless `resume`. Errors: it cannot be
+// written, or holds checkpoints already although `resume` is false.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
-// All versions there, whole or not. Errors: one cannot be removed.
+// Removes all versions there, complete or not. Errors: one cannot be removed.
 std::optional<Error> remove_checkpoints(const std::string& directory);
 
-// Nobody else's while it is open. Errors: another job writes there.
+// Locks the directory for this job while the result is open. Errors: another job writes there.
 Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 
 // Writes versions in a thread of its own, so that neither ranks nor the agent wait for a disk.
-// While it writes one, others pass; the newest is written at the end. Removes what a writer that
-// was killed has left half written in the directory.
+// While it writes one, newer versions are skipped; the newest is written at the end. Removes
+// incomplete files that a killed writer has left in the directory.
 //
 // A version without a model says that the program's own files are of that version. A program has
-// files of the newest two only, and in a job of images it is many versions ahead of what has been
-// written; a rank that goes back to an image writes those files again, too. So such a version is
-// written in a job of versions only: a job of images goes on from its sets.
+// files of the newest two only. A job of images is many versions ahead of what has been written,
+// and a rank that returns to an image writes those files again. Such a version is therefore written
+// only in a job of versions: a job of images resumes from its sets.
 //
-// Thread safety: all but the constructor's and destructor's work may be asked for from one thread
-// while the writer's own runs.
+// Thread safety: one thread may call the functions while the writer's own thread runs.
 class CheckpointWriter {
  public:
   CheckpointWriter(const JobSegment& segment, std::string directory, const CheckpointOwner& owner);
@@ -139,15 +139,15 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { finish(); }
 
-  // This version is committed, and every rank has kept its models.
+  // To be called when this version is committed and every rank has kept its models.
   void offer(std::uint64_t version);
-  // Writes the newest version that was offered, unless it is written, and ends the thread.
+  // Writes the newest version that was offered, if it is not written yet, and ends the thread.
   void finish();
 
-  // Readable when there may be news.
+  // A descriptor that is readable when there may be news.
   int descriptor() const { return wake_owner_.get(); }
-  // Lines for the user: why versions could not be written. A failure of the system is told unless
-  // it is as with the version before; a fault of the program's, once for each kind.
+  // Lines for the user: why versions could not be written. A system error is reported if it differs
+  // from that of the version before; a fault of the program once for each kind.
   std::vector<std::string> news();
   // A version of this job is in the directory and synced.
   bool has_written() const { return has_written_.load(); }
@@ -155,7 +155,7 @@ class CheckpointWriter {
  private:
   struct Outcome {
     enum class Kind {
-      kNothing,  // ranks have used its slots again, and a newer one comes; or it is not to be
+      kNothing,  // ranks have reused its slots, and a newer one will be offered; or it is not to be
                  // written
       kWritten,
       kFailed,  // `error`
@@ -169,10 +169,10 @@ class CheckpointWriter {
   using Slots = std::vector<const journal::Version*>;  // by rank
 
   void run();
-  // --- The thread's, without the mutex.
+  // --- Called by the thread, without the mutex.
   Outcome look_at(std::uint64_t version);
   Outcome look_at(std::uint64_t version, const Slots& slots);
-  Slots slots_of(std::uint64_t version) const;  // empty: ranks have used one again
+  Slots slots_of(std::uint64_t version) const;  // empty: ranks have reused one
   static bool are_still_of(std::uint64_t version, const Slots& slots);
   Outcome write(std::uint64_t version, const Slots& slots);
   Outcome put_in_place(std::uint64_t version);

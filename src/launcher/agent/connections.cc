@@ -72,7 +72,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
     if (is_foreign_mpi(soname)) calls_.foreign(message.rank, soname);
     return true;
   }
-  // One that has ended said it just before, as a former incarnation: it cannot be the rank.
+  // A process that has ended sent this as a former incarnation: it cannot be the rank.
   const bool dead = has_ended(connection.caller.process.get());
   if (!connection.caller.process.open() && kill(connection.caller.pid, 0) == 0) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
@@ -82,7 +82,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
                     message.type == MessageType::kWoken || message.type == MessageType::kMoves;
   if (!asks || dead) return false;
-  read_of(message.rank);  // it was said before
+  read_of(message.rank);  // these messages were sent earlier
   connection.rank = message.rank;
   connection.image = message.type == MessageType::kImage;
   calls_.asks(message.rank, connection.caller.pid, id, message);

@@ -1,4 +1,4 @@
-// The agent's socket: who has connected, which of them is a rank, and what ranks say.
+// The agent's socket: the connected processes, which of them are ranks, and their messages.
 #pragma once
 
 #include <sys/types.h>
@@ -20,38 +20,38 @@ namespace rejoin::launcher {
 class Connections {
  public:
   struct Calls {
-    // A living process that knows the secret asks to be the rank (kRegister, kWoken), or to be an
-    // image of it (kImage); answer with welcome, keep or refuse.
+    // A living process that knows the secret asks to be the rank (kRegister, kWoken, kMoves), or an
+    // image of it (kImage). Answer with welcome(), keep() or refuse().
     std::function<void(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first)>
         asks;
     // A process that knows the secret is linked against another MPI.
     std::function<void(std::uint32_t rank, const std::string& soname)> foreign;
-    // The rank's process says something.
+    // A message from the rank's process.
     std::function<void(std::uint32_t rank, const wire::Message& message)> says;
-    // An image of the rank does, its keeper, or a clone that is not welcome yet.
+    // A message from an image of the rank, its keeper, or a clone that is not welcome yet.
     std::function<void(std::uint32_t rank, const wire::Message& message)> image_says;
   };
 
   Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
               Calls calls);
 
-  // Hands over the segment. Returns the process behind the connection; nothing: it has gone.
+  // Hands over the segment. Returns the process behind the connection; nothing: it has closed.
   std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
                                 int segment, const std::string& text = {});
-  // Of an image: asks it to clone itself.
+  // Asks an image to clone itself.
   void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
-  // Of an image: asks it to write itself.
+  // Asks an image to write itself to `file`.
   void write(int connection, std::uint32_t rank, std::uint32_t set, int file);
-  // Of a process that becomes its rank's keeper: outlives the rank, and is told so.
+  // Makes a process its rank's keeper, and notifies it: its connection outlives the rank's process.
   void keep(int connection, std::uint32_t rank);
-  // Tells it to end with this exit code.
+  // Asks the keeper to end with this exit code.
   void release(int connection, std::uint32_t rank, int code);
   void close(int connection) { connections_.erase(connection); }
   void refuse(int connection, std::uint32_t rank, const std::string& why);
 
-  // Reads all that is there of the rank's connections, and of those that are new.
+  // Reads all pending messages of the rank's connections and of new connections.
   void read_all(std::uint32_t rank);
-  void close_all(std::uint32_t rank);  // but its image's and its keeper's
+  void close_all(std::uint32_t rank);  // except its image's and its keeper's
 
  private:
   struct Connection {
@@ -59,11 +59,11 @@ class Connections {
     Loop::Watch watch;
     std::optional<std::uint32_t> rank;  // that it asks to be, or is
     bool welcome = false;
-    bool image = false;  // or the rank's keeper
+    bool image = false;  // an image of the rank, or its keeper
   };
 
   void accept_all();
-  void read_of(std::uint32_t rank);  // its connections, but not those that are new
+  void read_of(std::uint32_t rank);  // reads the rank's connections, but no new ones
   void read(int id);
   // False: the connection is over.
   bool on_message(int id, Connection& connection, const wire::Message& message);

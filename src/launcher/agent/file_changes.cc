@@ -30,7 +30,7 @@ Error damaged(const std::string& log, const std::string& why) {
                "was changed; take an older copy of the directory, or begin anew in another one"};
 }
 
-// The logs of a rank that have what has happened since an image, oldest first.
+// Returns the images from `since` on for which the rank has a log, oldest first.
 std::vector<std::uint64_t> images_with_logs(const std::string& directory, std::uint32_t rank,
                                             std::uint64_t since) {
   std::vector<std::uint64_t> found;
@@ -67,7 +67,8 @@ Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& di
     }
     all.complete(of_ranks[r], observations[r]);
   }
-  // The newest of all ranks first; those of one rank in their order, whatever its clock said.
+  // Merges the ranks' changes, the newest first. The changes of one rank stay in their order, even
+  // if its clock was set back.
   for (;;) {
     std::vector<Change>* newest = nullptr;
     for (auto& [changes, logs, order] : of_ranks) {
@@ -91,7 +92,7 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
   auto mapped = MappedFile::open(log);
   if (!mapped.ok()) return damaged(log, "cannot be read");
   const std::string_view bytes = mapped.value().bytes();
-  if (bytes.size() < sizeof(wire::FileLogHead)) {  // its rank was killed as it made it
+  if (bytes.size() < sizeof(wire::FileLogHead)) {  // the rank was killed while it created the log
     cut_off_.push_back({log, 0});
     return {};
   }
@@ -111,9 +112,9 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
         return damaged(log, "is damaged: an entry has a wrong checksum");
     }
     const wire::FileEntryHead& head = reader.head();
-    // An entry exactly at the cut is a change that the rank was just making: the replay finds out
-    // whether it was made (ask_once() in libc_recording/files.h). But a replay that makes ghosts
-    // has exactly that position, too.
+    // An entry exactly at the cut is a change that the rank was making at that moment: the replay
+    // finds out whether it was made (ask_once() in libc_recording/files.h). Entries of a replay
+    // that makes ghosts have exactly that position, too, but are after the cut.
     const bool ghost = head.change == FileChange::kGhost;
     const bool before = head.position < observations + (ghost ? 0 : 1);
     of.newest_order = std::max(of.newest_order, head.order);
@@ -125,7 +126,7 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
 }
 
 void FileChanges::complete(Rank& of, std::uint64_t observations) {
-  // A job that goes on from images uses their numbers, and so the names of logs, again.
+  // A job that resumes from images reuses their numbers, and therefore the names of logs.
   std::stable_sort(of.changes.begin(), of.changes.end(),
                    [](const Change& a, const Change& b) { return a.head.order < b.head.order; });
   std::vector<Change> left;
@@ -145,8 +146,9 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
     const std::size_t size = wire::put_file_entry(head, path.c_str(), "", "", bytes);
     return Addition{log, std::string(bytes, size)};
   };
-  // The rank was killed before it could say what it had made: whatever lies there now. Its log is
-  // to say so, before anything is undone: when this is begun again, another file may lie there.
+  // The rank was killed before it logged the file that it had made: it is the file that is there
+  // now. That is logged before anything is undone, because after an interruption another file may
+  // be there.
   if (!of.changes.empty() && of.changes.back().head.change == FileChange::kMaking) {
     Change made = of.changes.back();
     made.head.change = FileChange::kMade;
@@ -169,8 +171,8 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
   for (const std::string& log : of.logs) behind_.push_back(add(log, undone, ""));
 }
 
-// Whether all that has gone can be put back: it has another name still, or it was made behind the
-// cut as well.
+// Checks that every file that is gone can be put back: it still has another name, or it was made
+// after the cut as well.
 std::optional<Error> FileChanges::check() const {
   std::set<std::uint32_t> made;
   for (const Change& c : changes_) {
@@ -227,12 +229,12 @@ std::optional<Error> FileChanges::append(const std::vector<Addition>& additions)
   return {};
 }
 
-// Empty, or what the system refused.
+// Undoes one change. Returns what the system refused, or an empty string.
 std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices) const {
   const auto failed = [](const std::string& what) { return what + " (" + error_text(errno) + ")"; };
   const FoundFile at_path = look(c.path);
   const bool there = at_path.there && at_path.file.file == c.head.file;
-  // A name for what had gone, of which `kept` is the other one.
+  // Links the file that was removed, whose other name is `kept`, to its old name again.
   const auto put_back = [&](const std::string& to) {
     if (c.kept.empty() || look(to).there) return std::string();
     if (linkat(AT_FDCWD, c.kept.c_str(), AT_FDCWD, to.c_str(), 0) == 0) return std::string();
@@ -246,7 +248,7 @@ std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices
       break;
     case FileChange::kGhost:
     case FileChange::kMade: {
-      // A directory that was removed later has been made again just now.
+      // A directory that was removed after it was made has been made again above, as another file.
       const bool again = at_path.directory() && removed_directories_.contains(c.head.file);
       if (!there && !again) break;
       if (!at_path.directory()) {

@@ -1,11 +1,11 @@
-// Names of files as they were when a set of images was cut: what the job did to them later is
-// undone before its ranks go on from the set (docs/snapshots.md, "Files").
+// Restores the names of files as they were when a set of images was cut: undoes the job's later
+// changes before its ranks resume from the set (docs/snapshots.md, "Files").
 //
-// What ranks have done is in their file logs (wire/file_log.h). An entry is behind the cut if the
-// rank's observation log was longer then than it is in the set's journal; what is in front of it
-// the replay repeats. Undoing an entry first checks what is at each name, so an entry whose change
-// never happened has no effect. Progress is logged after each change, so undoing can be repeated
-// after an interruption, with at most one change that was undone but not logged.
+// The ranks' changes are in their file logs (wire/file_log.h). An entry is after the cut if the
+// rank's observation log was longer at the change than it is in the set's journal; the replay
+// repeats the changes before the cut. Undoing an entry first checks what is at each name, so an
+// entry whose change never happened has no effect. Progress is logged after each change, so undoing
+// can be repeated after an interruption, with at most one change that was undone but not logged.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ namespace rejoin::launcher {
 
 class FileChanges {
  public:
-  // Reads and checks the logs that `set` needs. observations: of each rank, elements of its
-  // observation log at the cut. Errors, in words for the user: a log is damaged or not that of this
-  // set, or something has gone that cannot be put back. Changes nothing.
+  // Reads and checks the logs that `set` needs. observations: for each rank, the length of its
+  // observation log at the cut. Errors, in words for the user: a log is damaged or belongs to
+  // another set, or a file is gone and cannot be put back. Changes nothing.
   static Result<FileChanges> read(const ImageSet& set, const std::string& directory,
                                   const std::vector<std::uint64_t>& observations);
 
-  // Puts everything back, the newest change first. Errors: what the system refused. notices: what
-  // had to stay. most: it is interrupted behind so many steps, as if ftrun had been killed there:
-  // each change is one, and writing it down is another.
+  // Undoes all changes, the newest first. Errors: what the system refused. notices: what had to
+  // stay. most: for tests, stops after this number of steps, as if ftrun were killed there. Each
+  // change is one step, and logging it is another.
   std::optional<Error> undo(std::vector<std::string>& notices,
                             std::size_t most = ~std::size_t{0}) const;
 
@@ -66,7 +66,7 @@ class FileChanges {
 
   std::vector<Change> changes_;  // newest first
   std::vector<CutOff> cut_off_;
-  std::vector<Addition> before_, behind_;  // to logs, in front of undoing and behind it
+  std::vector<Addition> before_, behind_;  // appended to logs before undoing and after it
   std::set<std::uint32_t> removed_directories_;
 };
 

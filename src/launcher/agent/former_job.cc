@@ -13,10 +13,10 @@ namespace {
 
 std::string note_in(const std::string& directory) { return directory + "/job"; }
 
-// Pipes are named anew after each start of the machine.
+// The boot id is part of the name, because names of pipes repeat after a reboot.
 std::string boot() { return read_small_file("/proc/sys/kernel/random/boot_id"); }
 
-// A process that holds it; 0: there is none.
+// Returns a process that holds the lifeline; 0: there is none.
 pid_t holder_of(const std::string& lifeline) {
   DIR* proc = opendir("/proc");
   if (proc == nullptr) return 0;

@@ -1,5 +1,5 @@
-// The processes of the job that used a --checkpoint-dir before. When ftrun is killed the kernel
-// ends them, which takes a moment: until then they may still write to the program's files.
+// Waits for the processes of the previous job that used a --checkpoint-dir. When its ftrun was
+// killed, the kernel ends them, which takes a moment: they may still write to the program's files.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace rejoin::launcher {
 
-// Waits until none of them is left. Errors: one still is after five seconds.
+// Waits until none of them is left. Errors: one is still left after five seconds.
 std::optional<Error> await_former_job(const std::string& directory);
 
-// Names this job's processes for the next one, by the lifeline that all of them hold, in a file of
-// the directory. Ends with the job: when its processes are gone, there is nothing to wait for.
+// A file in the directory that identifies this job's processes for the next job, by the lifeline
+// that all of them hold. Removed at the job's end, when no process is left to wait for.
 class JobNote {
  public:
   JobNote() = default;

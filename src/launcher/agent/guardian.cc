@@ -91,7 +91,7 @@ void Guardian::remove_parts_on_death(const std::string& directory) const {
 
 void Guardian::guard(int pipe, const Page& page, const std::string& socket,
                      const std::string& lifeline) {
-  // Out of the terminal's and the shell's reach, and holding nobody's output open.
+  // Leaves the terminal's session and closes 0 to 2, so that readers of ftrun's output see its end.
   setsid();
   prctl(PR_SET_NAME, "ftrun-guardian");
   sigset_t all;

@@ -14,13 +14,13 @@ namespace rejoin::launcher {
 class Guardian {
  public:
   // Forks the guardian. When this process ends, the guardian removes the files given to
-  // unlink_on_death() and remove_parts_on_death(), then kills every process whose environment names
-  // `socket` or that holds `lifeline`. Processes that neither left their rank's process group nor
+  // unlink_on_death() and remove_parts_on_death(), then kills every process that has `socket` in
+  // its environment or holds `lifeline`. Processes that neither left their rank's process group nor
   // closed the lifeline are dead by then.
   Guardian(const std::string& socket, Lifeline& lifeline);
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
-  // Dismisses it: it does nothing.
+  // Dismisses the guardian, which then does nothing.
   ~Guardian();
 
   pid_t pid() const { return pid_; }

@@ -1,5 +1,4 @@
-// Everything that is decided about a job before its first process starts, as far as the agent of
-// a host needs it.
+// The decisions made about a job before its first process starts that the agent of a host needs.
 #pragma once
 
 #include <sched.h>
@@ -20,7 +19,7 @@ namespace rejoin::launcher {
 
 struct ImageSet;
 
-// What ftrun changed for itself, as it was: ranks start with it.
+// Settings that ftrun changed for itself, as they were before. Ranks start with these.
 struct Inherited {
   sigset_t signals = {};
   rlimit descriptors = {};
@@ -50,9 +49,9 @@ struct HostPlan {
   std::string journal_directory;            // empty: memory
   bool keep = false;                        // the journal, as a file
   std::string checkpoint_directory;         // empty: none
-  bool writes_sets = false;                 // of images, until a version is in the directory
+  bool writes_sets = false;                 // writes sets of images until there is a version
   std::uint64_t image_period_ns = 0;        // of written images
-  std::shared_ptr<const ImageSet> resumed;  // that the job goes on from; nullptr: none
+  std::shared_ptr<const ImageSet> resumed;  // the set that the job resumes from; nullptr: none
   std::uint32_t first_incarnation = 0;      // of each rank
   SnapshotOptions snapshots;
   std::uint64_t heartbeat_ns = 0;  // interval of heartbeat events; 0: no events

@@ -33,7 +33,7 @@ constexpr int kFormat = 2;
 constexpr std::string_view kPrefix = "images-", kSuffix = ".rejoin", kPartSuffix = ".rejoin.part";
 constexpr std::size_t kSumDigits = 16;
 
-// Of sets in the directory, newest first.
+// Returns the numbers of the sets in the directory, newest first.
 std::vector<std::uint64_t> numbers_in(const std::string& directory, std::string_view suffix) {
   std::vector<std::uint64_t> found;
   std::error_code error;
@@ -89,7 +89,7 @@ std::string json_of(const ImageSet& set) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Throws where something is missing, or of another kind.
+// Throws if something is missing or has another type.
 ImageSet set_of(const Json& json) {
   ImageSet set;
   set.number = json.at("number");
@@ -114,7 +114,7 @@ ImageSet set_of(const Json& json) {
   return set;
 }
 
-// Reads the set's own file. Empty: it is in `set`; else what is wrong with it.
+// Reads the set's own file into `set`. Returns what is wrong with it, or an empty string.
 std::string read_set(const std::string& directory, std::uint64_t number, ImageSet* set) {
   const std::string path = path_in(directory, number, kSuffix);
   auto mapped = MappedFile::open(path + "/set");
@@ -209,7 +209,7 @@ bool sync(const std::string& path) {
   return file.open() && fsync(file.get()) == 0;
 }
 
-// Files that an image maps. False: it is cut off.
+// Calls f with each file that an image maps. Returns false if the image is truncated.
 bool each_mapped_file(std::string_view image, std::string* executable,
                       const std::function<void(const std::string&)>& f) {
   std::size_t at = 0;
@@ -280,7 +280,7 @@ bool holds_image_sets(const std::string& directory) {
 std::optional<Error> remove_image_sets(const std::string& directory) {
   std::error_code error;
   for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
-    // One that is half removed is no damaged set.
+    // Renamed first: a partly removed set must not look like a damaged one.
     const std::string path = path_in(directory, number, kSuffix);
     const std::string part = path_in(directory, number, kPartSuffix);
     if (rename(path.c_str(), part.c_str()) != 0) return Error{path + ": " + error_text(errno)};
@@ -349,7 +349,7 @@ ImageSetWriter::ImageSetWriter(std::string directory, std::string library_direct
   thread_ = std::thread([this] { run(); });
 }
 
-// Removes sets whose writing was interrupted.
+// Removes incomplete sets, left by an interrupted writer.
 void ImageSetWriter::remove_parts() const {
   std::error_code error;
   for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
@@ -461,7 +461,7 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
   } else if (!complete_) {
     removing_ = false;
     lock.unlock();
-    remove_image_sets(directory_);  // what stays is removed by the next job
+    remove_image_sets(directory_);  // the next job removes what is left after an error
     lock.lock();
   } else {
     ImageSet set = std::move(*complete_);
@@ -511,7 +511,7 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
 std::string ImageSetWriter::note_image(ImageSet& set, const std::string& path) {
   auto mapped = MappedFile::open(path);
   if (!mapped.ok()) return mapped.error().text;
-  const std::size_t rank = set.files.size() - 3;  // behind the journal and the input
+  const std::size_t rank = set.files.size() - 3;  // after the journal and the input
   std::string fault;
   const bool good = each_mapped_file(mapped.value().bytes(), &set.images[rank].executable,
                                      [&](const std::string& file) {
@@ -543,7 +543,7 @@ void ImageSetWriter::remove_old() {
   std::size_t kept = 0;
   for (const std::uint64_t number : numbers_in(directory_, kSuffix)) {
     if (++kept <= kSetsKept) continue;
-    // One that is half removed is no damaged set.
+    // Renamed first: a partly removed set must not look like a damaged one.
     const std::string path = path_in(directory_, number, kPartSuffix);
     if (rename(path_in(directory_, number, kSuffix).c_str(), path.c_str()) != 0) continue;
     std::filesystem::remove_all(path, error);
@@ -551,7 +551,7 @@ void ImageSetWriter::remove_old() {
   remove_file_logs();
 }
 
-// Removes the logs of images that no set has any more, and the files that are kept for them.
+// Removes the file logs of images that are in no set any more, and the files saved for them.
 void ImageSetWriter::remove_file_logs() {
   ImageSet oldest;
   const auto there = numbers_in(directory_, kSuffix);

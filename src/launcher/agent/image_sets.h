@@ -1,17 +1,17 @@
-// Written images as files, for jobs of unmodified programs that end as a whole: --checkpoint-dir,
-// --resume.
+// Sets of written images, from which a job of an unmodified program can resume after it has ended
+// as a whole: --checkpoint-dir, --resume.
 //
-// DIRECTORY/images-NUMBER.rejoin/ holds what belongs together: all ranks' images, and the journal
-// as it was while exactly these were kept.
+// DIRECTORY/images-NUMBER.rejoin/ holds one set: all ranks' images, and the journal as it was while
+// exactly these images were kept.
 //
 //     image-RANK   process_image/written_image.h
 //     journal      JournalHead SegmentPiece{pieces} bytes{of the pieces}
 //     input        what rank 0 had not read yet of its standard input
-//     set          the XXH3 of the rest in hexadecimal, a newline, JSON: whose it is, what the
-//                  machine was, and the size and XXH3 of each file
+//     set          the XXH3 of the rest in hexadecimal, a newline, JSON: the job that owns it, the
+//                  machine, and the size and XXH3 of each file
 //
-// It is written as ….rejoin.part and renamed when it is whole and synced; the newest kSetsKept are
-// kept. The partner-host form of several hosts will send the same files to another host's agent
+// It is written as ….rejoin.part and renamed when it is complete and synced; the newest kSetsKept
+// sets are retained. With several hosts, the same files will be sent to another host's agent
 // instead: ImageSetWriter is the seam.
 #pragma once
 
@@ -34,7 +34,7 @@ namespace rejoin::launcher {
 
 inline constexpr std::size_t kSetsKept = 2;
 
-// How much of a rank's file log (wire/file_log.h) was there when a set was cut.
+// How long a rank's file log (wire/file_log.h) was when a set was cut.
 struct FileLogMark {
   std::uint64_t bytes = 0;
   std::uint64_t sum = 0;  // XXH3 of them; 0 if there are none
@@ -52,34 +52,34 @@ struct ImageSet {
     std::uint64_t sum;
   };
   std::vector<File> files;
-  std::map<std::string, std::string> libraries;  // path: build, of all that is mapped
+  std::map<std::string, std::string> libraries;  // path: build, of all mapped files
   struct Image {
     std::uint64_t number;
     std::string executable;
   };
   std::vector<Image> images;           // by rank
-  std::vector<FileLogMark> file_logs;  // likewise, of the log since the image
-  bool input_ended = false;            // all of it had been read from its source
-  bool input_begun = false;            // something of it had
+  std::vector<FileLogMark> file_logs;  // by rank, of the log since the image
+  bool input_ended = false;            // all of the input had been read from its source
+  bool input_begun = false;            // some of it had
 
   std::string path_of_image(std::uint32_t rank) const;
   std::string path_of_journal() const { return path + "/journal"; }
   Result<std::string> input() const;
 };
 
-// The directory in it where ranks write down what they do to files (wire/file_log.h); absolute.
+// The subdirectory where ranks log what they do to files (wire/file_log.h); absolute.
 std::string file_logs_in(const std::string& directory);
-// One log there.
+// The path of one log there.
 std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64_t image);
 // Returns the mark of the first `bytes` bytes of a log, or of as many as there are.
 FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes);
-// Whether there is one, whole or not.
+// Returns whether the directory has a set, complete or not.
 bool holds_image_sets(const std::string& directory);
-// All of them, whole or not, and what ranks have written down for them. Errors: one cannot be
+// Removes all sets, complete or not, and the ranks' file logs for them. Errors: one cannot be
 // removed.
 std::optional<Error> remove_image_sets(const std::string& directory);
-// The newest whole one, if `owner` on this machine may go on from it. `notices`: a line for each
-// that is damaged. Errors: there is none, or what differs.
+// Returns the newest complete set, if the job of `owner` may resume from it on this machine.
+// `notices`: a line for each damaged set. Errors: there is none, or what differs.
 Result<ImageSet> newest_image_set(const std::string& directory, const CheckpointOwner& owner,
                                   const std::string& library_directory,
                                   std::vector<std::string>& notices);
@@ -95,8 +95,8 @@ struct FoundImageSet {
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,
                                          const std::string& library_directory);
 
-// Writes sets in a thread of its own, at the lowest priority: all but the images, which write
-// themselves. Removes what a writer that was killed has left half written. One set at a time.
+// Writes sets in a thread of its own, at the lowest priority, one set at a time; images write
+// themselves. Removes incomplete sets that a killed writer has left.
 class ImageSetWriter {
  public:
   struct Outcome {
@@ -112,17 +112,18 @@ class ImageSetWriter {
   ImageSetWriter& operator=(const ImageSetWriter&) = delete;
   ~ImageSetWriter() { finish(); }
 
-  // A new set: files for its images, by rank, to be written by others. Errors: the directory.
+  // Begins a new set. Returns a file for each image, by rank, that the image is to write. Errors:
+  // the directory.
   Result<std::vector<Descriptor>> begin(std::uint64_t number, std::uint32_t ranks);
-  // Its journal and input, to be written now.
+  // Writes the set's journal and input, beginning now.
   void add(SegmentCopy journal, std::string input);
-  // All images are written. `set`: all but files, libraries and executables.
+  // All images are written. `set`: everything except files, libraries and executables.
   void complete(ImageSet set);
   void abandon();
-  // Removes all sets: versions are in their place (checkpoint_files.h). REQUIRES that no set is
+  // Removes all sets, because versions replace them (checkpoint_files.h). REQUIRES that no set is
   // being written, and none is begun any more.
   void remove_all();
-  // Abandons what is not whole, and ends the thread.
+  // Abandons a set that is not complete, and ends the thread.
   void finish();
 
   std::uint64_t next_number() const { return next_; }
@@ -148,16 +149,16 @@ class ImageSetWriter {
 
   const std::string directory_;
   const std::string library_directory_;
-  std::map<std::string, Build> builds_;  // known; the thread's
+  std::map<std::string, Build> builds_;  // known builds; used by the thread only
   std::uint64_t next_ = 1;
   std::mutex mutex_;
   std::condition_variable wake_;
-  // What is asked for, of the set with number_.
+  // Requests to the thread, for the set with number_.
   std::uint64_t number_ = 0;
   std::optional<SegmentCopy> journal_;
   std::string input_;
   std::optional<ImageSet> complete_;
-  std::string abandoned_;  // path of what is to be removed; empty: nothing
+  std::string abandoned_;  // path of the set to remove; empty: none
   bool removing_ = false;
   bool ending_ = false;
   std::string fault_;  // of the parts that were added

@@ -30,7 +30,7 @@ std::uint64_t now_ns(clockid_t clock) {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-// Ranks read the monotonic clock (ShmHost::now_ns).
+// Sets the wall clock and its offset from the monotonic clock, which ranks read (ShmHost::now_ns).
 void set_times(engine::SegmentHeader* header) {
   header->started_wall_ns = now_ns(CLOCK_REALTIME);
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
@@ -65,7 +65,7 @@ Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t byt
   return file;
 }
 
-// Backs what format_segment() touches, so that a full disk is an error here and no SIGBUS there.
+// Allocates what format_segment() writes, so that a full disk is an error here and no SIGBUS there.
 int back_front(int file, const JobSegment::Shape& shape) {
   constexpr off_t kPage = 4096;
   const auto region = static_cast<off_t>(engine::region_bytes_for(shape.ranks, shape.limit_bytes));
@@ -91,7 +91,7 @@ void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& k
   }
 }
 
-// Writes all of it at `offset`; false: errno says why.
+// Writes all bytes at `offset`. Returns false on failure, with errno set.
 bool write_at(int file, const std::byte* bytes, std::size_t size, off_t offset) {
   while (size > 0) {
     const ssize_t n = pwrite(file, bytes, size, offset);
@@ -369,7 +369,7 @@ const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t 
 Result<std::uint64_t> JobSegment::keep(const std::string& path,
                                        const std::function<bool()>& interrupted) const {
   constexpr std::uint64_t kStepBytes = 16 << 20;
-  // A file or link that is there already is somebody else's.
+  // A file or link that exists already belongs to another user or job.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Descriptor out(open(path.c_str(), kFlags, 0600));
   const auto failed = [&path](int error) {

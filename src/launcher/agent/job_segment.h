@@ -1,4 +1,4 @@
-// The host segment as the launcher holds it: made, mapped, read, kept.
+// The launcher's side of the host segment: creating, mapping, reading and saving it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace rejoin::launcher {
 
-// What a segment held at one moment, in memory of its own; and in a file:
-// JournalHead SegmentPiece{pieces} bytes{of the pieces}.
+// A SegmentCopy holds the contents of a segment at one moment, in memory of its own. Its form in a
+// file: JournalHead SegmentPiece{pieces} bytes{of the pieces}.
 struct SegmentPiece {
   std::uint64_t at;
   std::uint64_t bytes;
@@ -53,9 +53,9 @@ class SegmentCopy {
   ~SegmentCopy();
 
   bool good() const { return memory_ != nullptr; }
-  // The pages in these bytes of it that are not all zero. REQUIRES whole pages, in their order.
+  // Adds the pages in this range that are not all zero. REQUIRES whole pages, in ascending order.
   void add(const std::byte* base, std::uint64_t at, std::uint64_t bytes);
-  // False: errno.
+  // Returns false on failure, with errno set.
   bool write(const std::string& path) const;
 
  private:
@@ -79,12 +79,12 @@ class JobSegment {
     std::uint64_t snapshot_every_bytes = 0;  // of all ranks together
   };
 
-  // In memory, or in a nameless file in `directory` if that is not empty. Errors: no room, no
-  // leave.
+  // Creates it in memory, or in an unnamed file in `directory` if that is not empty. Errors: no
+  // space, no permission.
   static Result<JobSegment> create(const Shape& shape, const std::string& directory,
                                    const std::vector<KillOrder>& kills);
-  // As it was written to `journal`, for a job that goes on: every rank is dead. Errors: no room; it
-  // is of another build.
+  // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
+  // Errors: no space; the file is of another build.
   static Result<JobSegment> restore(const std::string& journal, const Shape& shape,
                                     const std::string& directory,
                                     const std::vector<KillOrder>& kills);
@@ -99,21 +99,21 @@ class JobSegment {
   std::byte* base() const { return base_; }
   engine::SegmentHeader* header() const { return engine::header_of(base_); }
 
-  // That no rank has been.
+  // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;
-  // REQUIRES that nobody writes it.
+  // REQUIRES that no process writes the segment.
   SegmentCopy copy() const;
 
   // Sets every rank's bell and wakes it.
   void ring_all() const;
   // Answers a rank's MessageType::kMark, and wakes it.
   void set_output_mark(std::uint32_t rank, std::uint64_t value) const;
-  // Where a rank stands, from its own words.
+  // The rank's position, from its diagnostics words in the segment.
   Position position(std::uint32_t rank) const;
-  // That hold memory; they count to the limit.
+  // Bytes that are backed by memory; they count towards the journal limit.
   std::uint64_t backed_bytes() const;
-  // What a rank inside an operation on messages waits for: "a message from rank 3 with tag 7".
-  // Empty: it is not known.
+  // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".
+  // Empty: not known.
   std::string waits_for(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;

@@ -39,7 +39,7 @@ bool holds_lifeline(pid_t pid, const std::string& lifeline) {
 
 void hold_lifeline(const char* path) {
   constexpr rlim_t kHighDescriptor = 899;
-  // Opened anew, not duplicated: each group needs an owner of its own for the signal.
+  // Opened, not duplicated: each process group must be the signal's owner of its own open file.
   const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   rlimit limit = {};

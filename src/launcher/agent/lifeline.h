@@ -1,9 +1,9 @@
-// Ends the processes of a job when ftrun is gone, by the kernel alone: whatever is killed together
-// with ftrun, nobody has to be left to do it.
+// Lets the kernel kill the processes of a job when ftrun ends: no process has to survive to do it,
+// even if others are killed together with ftrun.
 //
-// A pipe whose write end only ftrun holds. Each rank's process group inherits a read end that has
-// the kernel signal SIGKILL to the group when the pipe changes; nothing is ever written, so the one
-// change is that ftrun has ended.
+// Only ftrun holds the write end of the lifeline pipe. Each rank's process group holds a read end
+// on which the kernel sends SIGKILL to the group when the pipe changes. ftrun never writes, so the
+// only change is that ftrun has ended.
 #pragma once
 
 #include <sys/types.h>
@@ -18,11 +18,11 @@ class Lifeline {
  public:
   Lifeline();
 
-  // What a child opens to hold on to it; see hold_lifeline().
+  // The path that a child opens for its read end; see hold_lifeline().
   const std::string& path() const { return path_; }
-  // What /proc/PID/fd shows of it: every process of the job has it, unless it has closed it.
+  // Its name in /proc/PID/fd. Every process of the job has it open, unless it has closed it.
   const std::string& name() const { return name_; }
-  // For children that are not to keep the job alive.
+  // To be called in a forked child that must not hold the write end.
   void release() { write_end_.reset(); }
 
  private:
@@ -32,12 +32,12 @@ class Lifeline {
   std::string name_;
 };
 
-// Whether a process has a descriptor of the lifeline with this name.
+// Returns whether a process has a descriptor of the lifeline with this name.
 bool holds_lifeline(pid_t pid, const std::string& name);
 
-// The caller's process group, and what is born into it, dies when the process that made the
-// Lifeline ends. For a child between fork and exec, system calls only. The descriptor stays open
-// in the program, above those that programs count on.
+// Makes the caller's process group die when the process that made the Lifeline ends. Makes system
+// calls only, for a child between fork and exec. The descriptor stays open in the program, above
+// the numbers that programs rely on.
 void hold_lifeline(const char* path);
 
 }  // namespace rejoin::launcher

@@ -17,7 +17,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// The path of this process in a hierarchy of /proc/self/cgroup: "" is version 2's.
+// Returns the path of this process in a hierarchy of /proc/self/cgroup; "" names that of version 2.
 std::string group_path(std::string_view controller) {
   const std::string text = read_small_file("/proc/self/cgroup");
   for (std::size_t at = 0; at < text.size();) {

@@ -14,8 +14,8 @@
 namespace rejoin::launcher {
 namespace {
 
-// Extensions of the instruction set that user programs choose their code by; /proc/cpuinfo also
-// names what only kernels care for.
+// Instruction set extensions by which user programs choose their code. /proc/cpuinfo also names
+// features that only kernels use.
 constexpr const char* kInstructions[] = {
     "fxsr",
     "sse",

@@ -1,4 +1,4 @@
-// What a written image needs of the machine that it is restored on.
+// Properties of a machine that a written image depends on.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 namespace rejoin::launcher {
 
 struct MachineMark {
-  std::string vdso;                       // what the kernel maps into each process, and how; a hash
+  std::string vdso;                       // hash of what the kernel maps into each process
   std::vector<std::string> cpu_features;  // that programs can use
 };
 
-// Of this machine.
+// Returns the mark of this machine.
 MachineMark machine_mark();
 
-// What `here` lacks of what `then` had; empty: nothing.
+// Names what `then` had and `here` lacks; empty: nothing.
 std::string lacking(const MachineMark& then, const MachineMark& here);
 
 }  // namespace rejoin::launcher

@@ -39,7 +39,7 @@ struct Failure {
   const char* volatile step = nullptr;
 };
 
-// In the child, which shares this process's memory until execve: system calls only.
+// Runs in the child, which shares this process's memory until execve: makes system calls only.
 [[noreturn]] void become(const SpawnRequest& r, pid_t parent, Failure& failure) {
   const auto fail = [&failure](const char* step) {
     failure.error = errno;
@@ -61,7 +61,7 @@ struct Failure {
   for (int i = 0; i < 3; ++i) {
     if (dup2(r.standard[i], i) < 0) fail("dup2");
   }
-  hold_lifeline(r.lifeline);  // its descriptor may have been one of those
+  hold_lifeline(r.lifeline);  // after dup2: its descriptor may have been 0, 1 or 2
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, r.signals, nullptr);
@@ -156,8 +156,8 @@ std::uint64_t reap(pid_t pid) {
 }
 
 Cause cause_of_stranger(int pidfd, pid_t pid) {
-  // Until its parent waits for it: /proc. From then on: the pidfd. Its parent may do so between
-  // the two.
+  // /proc has the exit code until the parent reaps the process, the pidfd after that. The parent
+  // may reap it between the two looks.
   for (int look = 0; look < 2; ++look) {
     PidfdInfo info = {};
     info.mask = kPidfdInfoExit;

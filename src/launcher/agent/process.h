@@ -1,4 +1,4 @@
-// Processes as the kernel shows them: starting them, finding them, telling how they ended.
+// Processes as the kernel shows them: starting them, finding them, finding out how they ended.
 #pragma once
 
 #include <sched.h>
@@ -16,15 +16,15 @@
 namespace rejoin::launcher {
 
 struct SpawnRequest {
-  const char* path;        // of the file; nothing is searched
+  const char* path;        // of the file; PATH is not searched
   char* const* arguments;  // null-terminated
   char* const* environment;
-  const char* directory;  // nullptr: this one
+  const char* directory;  // nullptr: this process's
   int standard[3];        // descriptors that become 0, 1, 2; none of them is 0, 1 or 2
   bool core_dumps;
-  const cpu_set_t* processors;  // nullptr: as this process
-  const sigset_t* signals;      // the mask that it starts with
-  const rlimit* descriptors;    // its limit on open files
+  const cpu_set_t* processors;  // nullptr: those of this process
+  const sigset_t* signals;      // the child's initial signal mask
+  const rlimit* descriptors;    // the child's limit on open files
   const char* lifeline;         // Lifeline::path()
 };
 
@@ -34,21 +34,21 @@ struct Spawned {
   const char* failed_step = nullptr;  // "execve", ...
 };
 
-// Starts a process in a process group of its own, without address randomisation where that is
-// allowed, which dies with its parent thread. The caller is suspended until the program is loaded.
+// Starts a process in a process group of its own, without address space randomisation if that is
+// allowed. It dies with its parent thread. The caller is suspended until the program is loaded.
 // REQUIRES all signals with handlers to be blocked.
 Spawned spawn_process(const SpawnRequest& request);
 
-// Direct children of this process, also those that became its children when their parents died
-// (PR_SET_CHILD_SUBREAPER). Zombies included.
+// Returns the direct children of this process, including zombies and those that became its children
+// when their parents died (PR_SET_CHILD_SUBREAPER).
 std::vector<pid_t> children_of_this_process();
 
-// The rank that a process belongs to by its environment, if that names `socket` as its agent.
+// Returns the rank that a process's environment names, if it names `socket` as its agent.
 std::optional<std::uint32_t> rank_by_environment(pid_t pid, const std::string& socket);
 
-// -1 if the process is gone.
+// Returns -1 if the process is gone.
 int open_pidfd(pid_t pid);
-// Whether the process has ended, perhaps without being reaped. True for -1.
+// Returns whether the process has ended, reaped or not. True for -1.
 bool has_ended(int pidfd);
 
 // The next child that has ended, without reaping it.
@@ -61,14 +61,14 @@ std::optional<EndedChild> next_ended_child();
 // had.
 std::uint64_t reap(pid_t pid);
 
-// How a process ended that is not this process's child. kUnknown where the kernel does not tell.
+// Returns how a process ended that is not a child of this one. kUnknown: the kernel does not say.
 Cause cause_of_stranger(int pidfd, pid_t pid);
 
-// The child has been killed, or exits: it has ended, or will as soon as it has a processor.
+// Returns whether the child has been killed or is exiting: it has ended, or will as soon as it is
+// scheduled.
 bool is_ending(pid_t pid);
 
-// Page faults of a process that the disk had no part in, and pages that are its own, not mapped
-// from files. Nothing of one that is gone.
+// Minor page faults of a process, and its anonymous pages. Zeros for a process that is gone.
 struct MemoryUse {
   std::uint64_t faults = 0;
   std::uint64_t own_pages = 0;

@@ -40,8 +40,8 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// A terminal that passes bytes as they are, as mpirun gives to its programs: they then show every
-// line when it is complete, not when their buffer is full. A pipe where there are no terminals.
+// Makes a raw pseudo-terminal, as mpirun does, so that programs flush each complete line instead of
+// each full buffer. Makes a pipe where there are no pseudo-terminals.
 Pipe make_terminal() {
   Pipe ends;
   ends.read_end = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -55,8 +55,8 @@ Pipe make_terminal() {
   return ends;
 }
 
-// Instead of the other libraries: the restorer. The C library is to register nothing with the
-// kernel that is unmapped afterwards.
+// Replaces the preloaded libraries by the restorer. rseq is off because the memory that the C
+// library would register with the kernel is unmapped afterwards.
 void add_restorer(std::vector<std::string>& environment, const std::string& library_directory,
                   const Processes::Restoration& restoration) {
   for (const std::string_view name : {"LD_PRELOAD=", "GLIBC_TUNABLES="}) {
@@ -121,7 +121,7 @@ Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   signals_ = Descriptor(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
-  // Last: what a rank said and printed before it died is read before its death is looked at.
+  // Turn kLast: what a rank sent and printed before it died is read before its death is handled.
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_child_signal(); },
       Loop::Turn::kLast);
@@ -263,8 +263,8 @@ void Processes::on_child_signal() {
   look_for_ended();
 }
 
-// Whose a child was may have been said just before: it is asked when all of that is dealt with.
-// `seen`: of this one it is.
+// The message that names a child's rank may have come just before its end, so an unknown child is
+// looked at again when the queue is empty. `seen`: the child that was put off.
 void Processes::look_for_ended(pid_t seen) {
   while (const auto ended = next_ended_child()) {
     const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) {
@@ -290,8 +290,8 @@ void Processes::look_for_ended(pid_t seen) {
     calls_.before_end(rank);
     const AgentEvent::Kind kind = AgentEvent::Kind::kChildEnded;
     calls_.feed({kind, rank, loop_.now_ns(), ended->pid, -1, ended->cause});
-    // Not reaped before that is dealt with: until then nobody else can get its number, and with it
-    // the signal to its group.
+    // Reaped only after the event is handled: until then no other process can get its pid, and with
+    // it signals to its group.
     loop_.post([this, rank, pid = ended->pid] {
       ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
       ranks_[rank].child_reaped = true;
@@ -301,7 +301,7 @@ void Processes::look_for_ended(pid_t seen) {
   }
 }
 
-// A helper, an image, or one that has not been heard of: an image, or a clone of one.
+// Handles the end of a helper, a writer, an image, or an unknown process (an image or a clone).
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
   if (std::erase(helpers_, ended.pid) > 0) return calls_.helper_ended(ended.pid);
@@ -366,7 +366,7 @@ void Processes::kill_wrapper(std::uint32_t rank) {
   if (w.pid == 0) return;
   w.dying = true;
   if (!w.reaped) kill(-w.pid, SIGKILL);
-  // It may be in a group of its own.
+  // The keeper may be in a process group of its own.
   if (w.keeper_process.open()) {
     syscall(SYS_pidfd_send_signal, w.keeper_process.get(), SIGKILL, nullptr, 0);
   }
@@ -406,7 +406,7 @@ std::optional<std::uint32_t> Processes::rank_of(pid_t pid) const {
   return rank_by_environment(pid, plan_.socket);
 }
 
-// They belong to no rank's tree, though their environment says so.
+// Helpers, writers and images belong to no rank's tree, though their environment names a rank.
 bool Processes::spared(pid_t pid) const {
   return std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end() ||
          std::find(writers_.begin(), writers_.end(), pid) != writers_.end() ||
@@ -414,7 +414,7 @@ bool Processes::spared(pid_t pid) const {
                      [pid](const Image& i) { return i.pid == pid; });
 }
 
-// What does not die with the rank, because its wrapper does not.
+// Returns whether the process does not die with the rank, because the wrapper does not.
 bool Processes::outlives(std::uint32_t rank, pid_t pid) const {
   const Rank& r = ranks_[rank];
   const Wrapper& w = wrappers_[rank];

@@ -1,5 +1,5 @@
-// The processes of the ranks of a host: started, signalled, killed with all their descendants,
-// reaped. Which of them is which rank, and what to do about it, is the AgentCore's.
+// Starts, signals, kills (with all their descendants) and reaps the processes of a host's ranks.
+// The AgentCore decides which process is which rank, and what to do about it.
 #pragma once
 
 #include <sys/types.h>
@@ -20,81 +20,84 @@ namespace rejoin::launcher {
 
 // Our ends of what a rank was started with.
 struct RankPipes {
-  Descriptor input;  // not open: it reads nothing
+  Descriptor input;  // not open: the rank reads nothing
   Descriptor output[2];
 };
 
-// Both ends of them, before.
+// Both ends of a rank's pipes, before the rank is started.
 struct MadePipes {
   RankPipes ours;
   Descriptor theirs[3];
   bool whole() const { return theirs[0].open() && theirs[1].open() && theirs[2].open(); }
 };
 MadePipes make_pipes(std::uint32_t rank);
-// Another write end of a pipe, or terminal, of which this is our end. Not open: there is none.
+// Opens another write end of the pipe or terminal of which `output` is our end. Not open: it could
+// not.
 Descriptor other_end_of(const Descriptor& output);
 
 class Processes {
  public:
   struct Calls {
     std::function<void(const AgentEvent& event)> feed;
-    // The child of a rank has ended: whatever it said before is to be dealt with now.
+    // The child of a rank has ended: messages that it sent before are to be handled now.
     std::function<void(std::uint32_t rank)> before_end;
     // The registered process of a rank, not its child, has ended.
     std::function<void(std::uint32_t rank)> registered_ended;
-    // The keeper of a rank that has moved, likewise.
+    // The keeper of a rank that has moved has ended.
     std::function<void(std::uint32_t rank)> keeper_ended;
-    // An image of the rank has ended by a SIGKILL that is not ours; or, of nobody knows which rank,
-    // one that had not registered.
+    // An image of the rank ended by a SIGKILL that ftrun did not send. No rank: a process that had
+    // not registered did, perhaps an image.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
     // A clone of an image that wrote it has ended.
     std::function<void(pid_t pid, const Cause& cause)> writer_ended;
     // A process registered with add_helper() has ended.
     std::function<void(pid_t pid)> helper_ended;
-    // A child that is nobody known: perhaps an image that has not registered.
+    // An unknown child has ended: perhaps an image that had not registered.
     std::function<void(pid_t pid)> stranger_ended;
   };
 
   Processes(Loop& loop, const HostPlan& plan, Calls calls);
 
-  // A process that becomes a written image before it is the program.
+  // How to start a process that is replaced by a written image instead of running the program.
   struct Restoration {
     std::string executable;
     std::string image;
     std::uint32_t incarnation = 0;
   };
-  // Starts the rank's child and returns our ends of its pipes. `spawned`: it, or what is wrong.
+  // Starts the rank's child and returns our ends of its pipes. `spawned`: the child, or the error.
   RankPipes spawn(std::uint32_t rank, Spawned& spawned, const Restoration* restoration = nullptr);
-  // An image is about to clone itself; the clone is the rank's child from now on. It may have ended
-  // by then.
+  // Called before an image clones itself, and when the clone is known: it becomes the rank's child.
+  // The clone may have ended in between.
   void expect_clone(std::uint32_t rank) { expected_at_ns_[rank] = loop_.now_ns(); }
   void adopt_clone(std::uint32_t rank, pid_t pid);
-  // Likewise, of the registered process, which becomes the rank's keeper; the child is its wrapper.
+  // Like adopt_clone(), for a clone of the registered process: that process becomes the rank's
+  // keeper, and the former child its wrapper.
   void move(std::uint32_t rank, pid_t clone);
   // The keeper may end from now on.
   void release_keeper(std::uint32_t rank);
   // SIGKILL to the wrapper and its processes, until none is left.
   void kill_wrapper(std::uint32_t rank);
-  // The keeper has ended and was not released: how.
+  // Returns how the keeper ended, if it has ended and was not released.
   std::optional<Cause> take_keeper_end(std::uint32_t rank);
   bool keeper_is_dead(std::uint32_t rank) const;
   void signal_rank(std::uint32_t rank, int signal);
-  // What the rank was given for standard input, output and error: device and number of each, as
-  // the welcome says it.
+  // Device and inode numbers of the rank's standard input, output and error, as the welcome message
+  // contains them.
   const std::string& standard(std::uint32_t rank) const { return standard_[rank]; }
-  // This process is an image of the rank: it outlives the rank's tree, and its end is told.
+  // Registers this process as an image of the rank. It outlives the rank's tree; its end is
+  // reported.
   void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
-  // This process writes an image of the rank, which was asked for at that time. It may have ended.
+  // Registers a process that writes an image, which was asked for at that time. It may have ended.
   void add_writer(pid_t pid, std::uint64_t asked_at_ns);
-  // SIGKILL to one of them.
+  // Sends SIGKILL to an image.
   void end_image(pid_t pid);
-  // How many of them somebody else's SIGKILL is about to end.
+  // Number of images that are ending, but not by end_image(), and whose end was not handled yet.
   std::uint64_t images_being_killed() const;
   // A process has registered as the rank.
   void registered(std::uint32_t rank, pid_t pid, Descriptor process);
-  // The registered process of the rank has ended: how. Nothing: it has not, or is the child.
+  // Returns how the rank's registered process ended. Nothing: it has not, or it is the child.
   std::optional<Cause> take_registered_end(std::uint32_t rank);
-  // Its registered process is dead, or the rank has been killed: what it prints may come too late.
+  // Returns whether the rank's registered process is dead, if that is not the child.
   bool program_is_dead(std::uint32_t rank) const;
 
   void terminate(std::uint32_t rank);  // SIGTERM to its process group
@@ -102,17 +105,17 @@ class Processes {
   bool killed(std::uint32_t rank) const { return ranks_[rank].killed; }
   void clear(std::uint32_t rank) { ranks_[rank].registered = {}; }
   void signal_all(int signal);
-  // Kills what is left of the trees that are dying; those that are gone are reported.
+  // Kills what is left of the trees that are dying, and reports the trees that are gone.
   void sweep();
-  // SIGKILL to whatever the ranks left running, when all of them have ended.
+  // Sends SIGKILL to every process that the ranks left running, when all ranks have ended.
   void kill_leftovers(pid_t spared);
 
-  // The process that is the rank, for messages; 0: it has ended.
+  // The pid of the rank for messages; 0: it has ended.
   pid_t pid_of(std::uint32_t rank) const;
   std::uint64_t peak_bytes(std::uint32_t rank) const { return ranks_[rank].peak_bytes; }
-  // A child of ours that is no rank.
+  // Registers a child of this process that belongs to no rank.
   void add_helper(pid_t pid) { helpers_.push_back(pid); }
-  // Waits for all of them but one.
+  // Waits for all helpers except `spared`.
   void await_helpers(pid_t spared);
 
  private:
@@ -133,7 +136,7 @@ class Processes {
     pid_t child = 0;
     bool child_reaped = true;
     bool dying = false;   // its tree is being killed
-    bool killed = false;  // or has been
+    bool killed = false;  // its tree is being killed, or has been
     Registered registered;
     std::uint64_t peak_bytes = 0;
   };
@@ -142,7 +145,7 @@ class Processes {
   void adopt(std::uint32_t rank, pid_t pid);
   void look_for_ended(pid_t seen = 0);
   void other_ended(const EndedChild& ended);
-  // How it ended, if that was seen since then.
+  // Returns how the process ended, if it ended as an unknown child at or after `since_ns`.
   std::optional<Cause> take_unknown(pid_t pid, std::uint64_t since_ns);
   bool spared(pid_t pid) const;
   std::optional<std::uint32_t> rank_of(pid_t pid) const;
@@ -165,7 +168,7 @@ class Processes {
 
   std::vector<pid_t> helpers_;
   std::vector<Image> images_;
-  // Children that had ended before it was known whose they were: of clones that die at once.
+  // Children that ended before their rank was known: clones that died at once.
   struct Unknown {
     EndedChild ended;
     std::uint64_t at_ns;

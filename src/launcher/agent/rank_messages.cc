@@ -12,14 +12,14 @@ using wire::MessageType;
 
 namespace {
 
-// 0: it is none.
+// Returns 0 if the text is not a number.
 std::uint64_t number_in(const std::string& text) {
   std::uint64_t number = 0;
   const auto [at, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   return fault == std::errc{} ? number : 0;
 }
 
-// Of a kLive or kFinalized.
+// Returns the recovery point that a kLive or kFinalized message names.
 RecoveryPoint from(const Message& message) {
   if (message.code <= 0) return {};
   return {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(message.code)};
@@ -87,7 +87,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kNotice:
       break;
     default:
-      return;  // not for a rank to say
+      return;  // a rank does not send these
   }
   calls_.report(said);
 }

@@ -1,5 +1,5 @@
-// What ranks say once they are welcome: told to the agent's core, to what it is about on this host,
-// and to the supervisor.
+// Dispatches the messages of admitted ranks to the agent's core, to other parts of the agent, and
+// to the supervisor.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class RankMessages {
     std::function<void(const AgentEvent&)> feed;       // the core
     std::function<void(const Event&)> report;          // to the supervisor
     std::function<void(const std::string& line)> log;  // of --log-ops
-    // A checkpoint; kept: its models lie in the ranks' slots.
+    // A checkpoint was committed; kept: its models are in the ranks' slots.
     std::function<void(std::uint64_t version, bool kept)> committed;
     std::function<void(bool waits)> snapshot_due;
     std::function<void(std::uint32_t rank, const wire::Message&)> not_frozen;
@@ -32,8 +32,7 @@ class RankMessages {
   // All of them outlive it.
   RankMessages(const Loop& loop, const JobSegment& segment, RankOutputs& outputs, Calls calls);
 
-  // REQUIRES a message that was received, of the rank's welcome process. Whatever it holds: ranks
-  // are not trusted.
+  // REQUIRES a message received from the rank's admitted process. Its contents are not trusted.
   void read(std::uint32_t rank, const wire::Message& message);
 
  private:

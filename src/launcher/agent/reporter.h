@@ -1,4 +1,4 @@
-// Reports to the supervisor, with what their texts speak of.
+// Sends reports to the supervisor, preceded by the modules to which their call sites refer.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Reporter {
   void tell(const std::string& line) const;
 
  private:
-  // The modules that a text with call sites speaks of, each once.
+  // Sends the modules to which the call sites in a text refer, each module once.
   void modules(const std::string& text);
   void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
 

@@ -1,10 +1,11 @@
-// Sets of written images: when one is begun, and which of its images have been written. Pure.
+// Progress of a set of written images: when one may begin, and which of its images have been
+// written. Pure.
 //
 //   an image of the set      leaves it by
 //   kAsked                   writing() -> kWriting
 //   kWriting                 ended() with 0 -> kWritten
 //
-// Anything else gives the set up: the images of a set belong together.
+// After any other event the set is given up: only all its images together are of use.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +19,22 @@
 
 namespace rejoin::launcher {
 
-// What it sees to, each in one place. Tests leave these out one by one, to prove that each is
-// noticed.
+// The rules of SetProgress, each enforced in one place. Tests disable them one by one, to prove
+// that each violation is noticed.
 enum class SetRule : std::uint8_t {
   kNone,
   kOneAtATime,        // no set is begun while another one is being written
-  kTellLong,          // one that takes long is named
-  kNotWhenFull,       // none is begun when the journal does not keep what images need
-  kNotBehindWrapper,  // nor of a rank whose wrapper would not go on behind it
+  kTellLong,          // a set that takes long is reported
+  kNotWhenFull,       // none is begun when the journal is full: what images need may be lost
+  kNotBehindWrapper,  // nor if a rank has a wrapper, which a resumed job would not have
   kOfAll,             // nor before each rank runs and has an image
   kAllStand,          // the journal is not copied while a rank changes it,
-  kNotWhenFilled,     // nor if it became full before all stood
-  kOfThisSet,         // what is said of another set, perhaps by the same images, is not taken
+  kNotWhenFilled,     // nor if it became full before all ranks were stopped
+  kOfThisSet,         // messages about another set, perhaps from the same images, are ignored
   kAwaitClone,        // an image is not ended before it has cloned itself
   kImageDied,         // if it dies before that, the set is given up,
-  kNotCloned,         // also if it cannot,
-  kEndedWell,         // and if its clone ends otherwise than with 0
+  kNotCloned,         // also if it cannot clone itself,
+  kEndedWell,         // and if its clone ends otherwise than with exit code 0
   kAllWritten,        // a set is whole when all of its images are written,
   kWholeOnce,         // and completed once
 };
@@ -42,14 +43,14 @@ class SetProgress {
  public:
   void leave_out(SetRule rule) { left_out_ = rule; }
 
-  // Whether a set may be begun now; if not, why, if that is to be told.
+  // Whether a set may be begun now. why_not: the reason, if it is to be reported, else empty.
   struct Verdict {
     bool begin = false;
     std::string why_not = {};
   };
   Verdict look(const AgentCore& ranks, bool journal_full, std::uint64_t now_ns) const {
     if (open_ && holds(SetRule::kOneAtATime)) {
-      // A full disk fails; one that does not answer only takes long.
+      // A full disk is an error; a disk that does not answer only makes the set take long.
       const bool tell = now_ns - begun_at_ns_ > kLongNs && holds(SetRule::kTellLong);
       return {false, tell ? "the last set is still being written" : ""};
     }
@@ -65,14 +66,14 @@ class SetProgress {
     return {true};
   }
 
-  // Whether the journal may be copied, after a look() that let a set begin: the ranks were asked to
-  // stop, and may have filled it until they did.
+  // Returns whether the journal may be copied, after look() has let a set begin. Ranks that were
+  // asked to stop may have filled the journal before they stopped.
   bool may_copy(bool all_stand, bool journal_full) const {
     return (all_stand || !holds(SetRule::kAllStand)) &&
            !(journal_full && holds(SetRule::kNotWhenFilled));
   }
 
-  // Each image, by rank, has been asked. REQUIRES !open().
+  // Records that each image (by rank) has been asked to write itself. REQUIRES !open().
   void begin(std::uint32_t number, std::uint64_t now_ns, const std::vector<std::int64_t>& images) {
     number_ = number;
     begun_at_ns_ = now_ns;
@@ -82,13 +83,14 @@ class SetProgress {
     parts_.clear();
     for (const std::int64_t image : images) parts_.push_back({State::kAsked, image, 0});
   }
-  // It is over, however.
+  // The set has ended, complete or not.
   void end() { open_ = false; }
 
   bool open() const { return open_; }
   std::uint32_t number() const { return number_; }
   std::uint64_t begun_at_ns() const { return begun_at_ns_; }
-  // This image has been asked, and has not cloned itself yet: it must live until then.
+  // Returns whether this image has been asked and has not cloned itself yet. It must live until
+  // then.
   bool awaits(std::int64_t image) const {
     for (const Part& p : parts_) {
       const bool asked = open_ && p.image == image && p.state == State::kAsked;
@@ -96,9 +98,9 @@ class SetProgress {
     }
     return false;
   }
-  // Why it will never be whole; empty: it may be.
+  // Why the set will never be complete; empty: it may be.
   const std::string& fault() const { return fault_; }
-  // True once: all of it is written.
+  // Returns true once, when all images of the set are written.
   bool take_whole() {
     if (!open_ || !fault_.empty()) return false;
     for (const Part& p : parts_) {
@@ -118,21 +120,22 @@ class SetProgress {
   void not_written(std::uint32_t number, const std::string& why) {
     if (is_this(number)) fail(why);
   }
-  // A clone of this image writes, and says over the image's connection if it cannot.
+  // Returns whether a clone of this image is writing. The clone reports a failure over the image's
+  // connection.
   bool is_being_written(std::int64_t image) const {
     for (const Part& p : parts_) {
       if (open_ && p.image == image && p.state == State::kWriting) return true;
     }
     return false;
   }
-  // Whose image the process writes, if any.
+  // If this process writes an image, returns the image's rank.
   std::optional<std::uint32_t> writer_of(std::int64_t pid) const {
     for (std::uint32_t r = 0; open_ && r < parts_.size(); ++r) {
       if (parts_[r].state == State::kWriting && parts_[r].clone == pid) return r;
     }
     return {};
   }
-  // A process has ended. Whatever else it was, if it was an image that was asked, or a clone.
+  // A process has ended. It matters here if it was an image that was asked, or the writing clone.
   void ended(std::int64_t pid, const Cause& cause) {
     for (Part& p : parts_) {
       const bool asked = p.state == State::kAsked && p.image == pid;
@@ -148,7 +151,7 @@ class SetProgress {
   }
 
  private:
-  // A set that takes longer to be written is worth a line.
+  // A set that takes longer than this to be written is reported.
   static constexpr std::uint64_t kLongNs = 60'000'000'000;
 
   enum class State { kAsked, kWriting, kWritten };

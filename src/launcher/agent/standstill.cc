@@ -33,7 +33,7 @@ std::string why_not_still(const Look& look) {
 }
 
 std::string Standstill::judge(const Look& look, std::uint64_t now_ns) {
-  // A rank that looks again at this moment says nothing about the others.
+  // A rank that is looking again at this moment does not discard the earlier looks.
   if (std::string why = why_not_still(look); !why.empty()) return why;
   if (looks_ == 0 || look != first_ || now_ns > newest_ns_ + kTooLongAgoNs) {
     first_ = look;

@@ -21,7 +21,7 @@ std::string read_small_file(const std::string& path) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  // O_NONBLOCK: a pipe without a writer is refused, not waited for.
+  // With O_NONBLOCK, a fifo without a writer is refused without waiting for one.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info = {};
   if (!file.open() || fstat(file.get(), &info) != 0) {

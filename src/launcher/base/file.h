@@ -37,7 +37,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// All of a file whose size is not known beforehand (/proc, /sys); empty if it cannot be read.
+// Returns the contents of a file of unknown size (/proc, /sys); empty if it cannot be read.
 std::string read_small_file(const std::string& path);
 
 // A file mapped for reading.

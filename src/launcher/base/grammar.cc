@@ -8,7 +8,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// All of `text` as a number; nothing if it is anything else.
+// Parses all of `text` as a number; nothing if it is not one.
 template <class T>
 std::optional<T> number(std::string_view text) {
   T value{};
@@ -172,7 +172,7 @@ std::string hosts_of_file(std::string_view text) {
       if (word.starts_with(kSlots)) {
         host += ":" + word.substr(kSlots.size());
       } else if (word.find('=') == std::string::npos) {
-        host += " " + word;  // no name of a host
+        host += " " + word;  // makes the name invalid
       }
     }
     hosts += (hosts.empty() ? "" : ",") + host;

@@ -28,11 +28,11 @@ struct KillOrder {
 
 // One --kill. Errors name the part that is wrong; exit code kExitUsage.
 Result<KillOrder> parse_kill(std::string_view text);
-// The order as one would write it: "2@1000.inside#0".
+// Returns the order in the syntax of --kill: "2@1000.inside#0".
 std::string to_text(const KillOrder& order);
 
-// "MPI_COMM_WORLD", "MPI_COMM_SELF", or "communicator 0123456789abcdef" for those that the program
-// has made, as `rank` sees it.
+// Returns the communicator's name from the view of `rank`: "MPI_COMM_WORLD", "MPI_COMM_SELF", or
+// "communicator 0123456789abcdef" for one that the program has made.
 std::string communicator_text(std::uint64_t context, std::uint32_t rank);
 
 // Bytes. Errors as above; 0 is an error.
@@ -40,11 +40,11 @@ Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
 std::string size_text(std::uint64_t bytes);
 
-// How many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as "localhost" does.
-// Nothing: it is no list of hosts, or another than the one called `own_name` is in it.
+// Returns how many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as for
+// "localhost". Nothing: it is no list of hosts, or has a host other than the one called `own_name`.
 std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name);
-// The list for slots_of that the text of a host file means: lines of HOST, HOST:N or HOST slots=N;
-// what else Open MPI and MPICH take behind it (NAME=VALUE) says nothing about one host.
+// Converts the text of a host file to a list for slots_of(): lines of HOST, HOST:N or HOST slots=N.
+// Other settings of Open MPI and MPICH (NAME=VALUE) are ignored: they do not matter on one host.
 std::string hosts_of_file(std::string_view text);
 
 }  // namespace rejoin::launcher

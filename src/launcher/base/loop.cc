@@ -139,7 +139,7 @@ void Loop::wait(std::vector<epoll_event>& ready) {
   ready.resize(files + static_cast<std::size_t>(std::max(got, 0)));
 }
 
-// A handler may have ended the watch of another that was ready too.
+// A handler may end the watch of another ready descriptor, so each watch is looked up again.
 void Loop::handle(const std::vector<epoll_event>& ready, Turn turn) {
   for (const epoll_event& event : ready) {
     const auto found = watched_.find(event.data.u64);

@@ -1,7 +1,7 @@
-// The one loop of ftrun: descriptors, deadlines, and a queue of what follows from them.
+// The event loop of ftrun: descriptors, timers, and a queue of actions that callbacks post.
 //
-// Single-threaded. Whatever is called back may watch, unwatch and post; what is posted runs in the
-// order of posting, each to its end, before the next descriptor is looked at.
+// Single-threaded. A callback may watch, unwatch and post. Posted actions run in the order of
+// posting, each to its end, before the next descriptor is handled.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace rejoin::launcher {
 
 class Loop {
  public:
-  // What happened: EPOLLIN and so on.
+  // happened: the epoll events, for example EPOLLIN.
   using Handler = std::function<void(std::uint32_t happened)>;
   // kLast: after all others that are ready at the same time.
   enum class Turn { kFirst, kLast };
 
-  // As long as it exists, `handler` is called when what is wanted happens to a descriptor, which
-  // stays open meanwhile.
+  // While a Watch exists, `handler` is called when a wanted event happens on the descriptor, which
+  // must stay open.
   class Watch {
    public:
     Watch() = default;
@@ -35,9 +35,9 @@ class Loop {
     Watch(Watch&& other) noexcept { *this = std::move(other); }
     Watch& operator=(Watch&& other) noexcept;
     ~Watch() { reset(); }
-    // EPOLLIN, EPOLLOUT, 0: only errors.
+    // EPOLLIN, EPOLLOUT, or 0: only errors.
     void want(std::uint32_t wanted);
-    // Nothing at all until the next want().
+    // Calls nothing, not even for errors, until the next want().
     void pause();
     void reset();
 
@@ -71,7 +71,7 @@ class Loop {
 
   std::uint64_t now_ns() const;  // since the job's start
   void post(std::function<void()> action) { queue_.push_back(std::move(action)); }
-  // Until stop(). `idle` is called whenever nothing is queued any more, before waiting.
+  // Runs until stop(). Calls `idle` whenever the queue is empty, before waiting.
   void run(const std::function<void()>& idle);
   void stop() { stopped_ = true; }
 
@@ -80,7 +80,7 @@ class Loop {
     int fd;
     std::uint32_t wanted;
     bool paused;
-    bool always_ready;  // a file: epoll does not take those
+    bool always_ready;  // a regular file, which epoll does not support
     Turn turn;
     std::shared_ptr<Handler> handler;
   };

@@ -15,7 +15,7 @@ inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 inline constexpr int kExitSignal = 128;  // + the signal
 
-// As part of a line of ours: what others wrote must not break it, nor speak to the terminal.
+// Makes foreign text safe inside one of ftrun's lines: no newlines, no terminal control characters.
 inline std::string one_line(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';

@@ -48,7 +48,7 @@ void open_standard_descriptors() {
   }
 }
 
-// REQUIRES bytes <= 16. Unguessable by other users: it keeps them out of the job.
+// REQUIRES bytes <= 16. Other users cannot guess the result, and so cannot join the job.
 std::string random_hex(std::size_t bytes) {
   unsigned char random[16];
   while (getrandom(random, bytes, 0) != static_cast<ssize_t>(bytes)) {
@@ -80,7 +80,7 @@ std::optional<Error> check_kept_directory(const RunOptions& options) {
   return Error{"--keep: this directory cannot be written; give another with --journal-dir"};
 }
 
-// What is decided before the first process is started.
+// The decisions made before the first process is started.
 struct Plans {
   HostPlan host;
   JobPlan job;
@@ -137,7 +137,7 @@ std::optional<Error> bind(HostPlan& plan, const RunOptions& options) {
   return {};
 }
 
-// The job goes on from the newest set of images.
+// Makes the job resume from the newest set of images.
 std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
   if (options.snapshots.when == SnapshotOptions::When::kOff) {
     return Error{"--resume: what is in " + options.checkpoint_directory +
@@ -211,7 +211,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) 
   return plan;
 }
 
-// As many as the batch system has been asked for.
+// Returns the number of ranks that the batch system was asked for, or `processors` without one.
 Result<std::uint32_t> default_ranks(std::uint32_t processors) {
   const char* tasks = getenv("SLURM_NTASKS");
   if (tasks == nullptr) return processors;
@@ -238,7 +238,7 @@ std::optional<Error> check_allocation() {
   return {};
 }
 
-// Everything about the job that can be wrong before a process is started.
+// Checks everything about the job that can be checked before a process is started.
 Result<Plans> make_plans(const RunOptions& options) {
   const std::uint32_t processors = usable_processors();
   if (const auto error = check_allocation()) return *error;
@@ -335,7 +335,7 @@ void report_bindings(const HostPlan& plan) {
   }
 }
 
-// Rank 0 finds the end of its standard input.
+// Makes rank 0 find the end of its standard input at once.
 std::optional<Error> close_standard_input() {
   const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (nothing.open() && dup2(nothing.get(), 0) == 0) return {};
@@ -352,15 +352,15 @@ void tell_resumed(const ImageSet& set, std::size_t undone) {
           undone, undone == 1 ? "" : "s");
 }
 
-// --checkpoint-dir, from here to the end of the job.
+// State of --checkpoint-dir, until the end of the job.
 struct Directory {
   Descriptor lock;
   JobNote note;                           // for the next job
-  std::optional<CheckpointFile> version;  // that the job goes on from
+  std::optional<CheckpointFile> version;  // the version that the job resumes from
 };
 
-// What --resume goes on from: the newest whole version, else the newest whole set of images. Both
-// are there if ftrun died before it had removed the sets (agent/checkpoint_files.h).
+// Finds what --resume resumes from: the newest complete version, else the newest complete set of
+// images. Both exist if ftrun died before it had removed the sets (agent/checkpoint_files.h).
 std::optional<Error> find_recovery_point(const RunOptions& options, HostPlan& plan,
                                          std::optional<CheckpointFile>& version) {
   const std::string& directory = options.checkpoint_directory;
@@ -376,8 +376,8 @@ std::optional<Error> find_recovery_point(const RunOptions& options, HostPlan& pl
   return Error{"--resume: there is no whole checkpoint in " + directory};
 }
 
-// Before the segment is made. Locks first: a job that is on its way out may still change what is
-// there.
+// To be called before the segment is made. Locks the directory first, because an exiting job may
+// still change it.
 std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
                                     const Lifeline& lifeline, Directory& directory) {
   const std::string& path = options.checkpoint_directory;
@@ -400,11 +400,11 @@ std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
   return {};
 }
 
-// The ranks begin together at the version, and what is older than it goes.
+// Makes all ranks begin at the version, and removes the older sets of images.
 std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& options,
                               JobSegment& segment) {
   if (const auto error = version.install(segment)) return error;
-  // A rank that began at main again would find files of its program's that are newer than that.
+  // A rank must not restart from main: the program's own files would be newer than that.
   if (!version.has_model()) segment.header()->goes_back_to = engine::Return::kVersions;
   if (const auto error = remove_image_sets(options.checkpoint_directory)) return error;
   if (!options.quiet) {
@@ -414,7 +414,7 @@ std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& o
   return {};
 }
 
-// Files as they were when the set was cut.
+// Restores the files to their state when the set was cut.
 std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& set,
                                     JobSegment& segment, std::size_t* undone) {
   std::vector<std::uint64_t> observations;
@@ -431,7 +431,7 @@ std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& s
   return error;
 }
 
-// Before the first process: --checkpoint-dir and --resume.
+// Prepares --checkpoint-dir and --resume before the first process is started.
 std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
                            const Directory& directory, JobSegment& segment) {
   const bool writes = !options.checkpoint_directory.empty();
@@ -442,13 +442,13 @@ std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
   if (!plan.resumed) return {};
   std::size_t undone = 0;
   if (const auto error = put_files_back(options, *plan.resumed, segment, &undone)) return error;
-  // None of them is whole.
+  // None of these versions is complete.
   if (const auto error = remove_checkpoints(options.checkpoint_directory)) return error;
   if (!options.quiet) tell_resumed(*plan.resumed, undone);
   return {};
 }
 
-// As it is made, or as it was.
+// Creates the segment, or restores it from the set that the job resumes from.
 Result<JobSegment> make_segment(const RunOptions& options, Plans& plans) {
   const std::shared_ptr<const ImageSet> set = plans.host.resumed;
   if (set == nullptr) {
@@ -465,8 +465,8 @@ Result<JobSegment> make_segment(const RunOptions& options, Plans& plans) {
   return segment;
 }
 
-// From here on no signal interrupts anything: they are read from a descriptor. Orphans of ranks
-// become children of this process.
+// Blocks signals, which are read from a descriptor from here on, and makes this process the parent
+// of the ranks' orphans.
 Inherited prepare_process(std::uint32_t ranks) {
   Inherited inherited = {};
   sigset_t wanted;
@@ -496,8 +496,8 @@ rlim_t open_descriptors() {
   return static_cast<rlim_t>(std::distance(begin(all), end(all)));
 }
 
-// Checks the limit on descriptors before any process is started: later a connection could not be
-// accepted, and so not be reported.
+// Checks the limit on descriptors before any process is started: above the limit, ftrun could not
+// accept a rank's connection, nor report that.
 std::optional<Error> check_descriptors(std::uint32_t ranks) {
   constexpr rlim_t kOfARank =
       5;  // two pipes of output, its connection, its pidfd, its image's connection
@@ -542,9 +542,9 @@ int run_job(const RunOptions& options) {
   if (const auto error = begin(options, plans.host, directory, segment.value())) {
     return fail(*error);
   }
-  directory.version.reset();  // it lies in the segment
+  directory.version.reset();  // its models were copied to the segment
 
-  // Another job may write there: only now it is known that this one runs.
+  // Done last: until it is certain that this job runs, the files may be another job's.
   if (!options.output.directory.empty()) {
     const auto error =
         RankFiles::prepare(options.output.directory, plans.host.ranks, options.resume);
@@ -553,8 +553,8 @@ int run_job(const RunOptions& options) {
   auto events = open_events(options.events_path);
   if (!events.ok()) return fail(events.error());
 
-  // Orders and reports wait in the loop's one queue, so that neither side is ever called while it
-  // is still busy with what it says.
+  // Orders and reports go through the loop's queue, so that neither side is called while it is
+  // still sending.
   std::optional<Agent> agent;
   std::optional<Supervisor> supervisor;
   supervisor.emplace(loop, std::move(plans.job), std::move(events.value()), [&](Order order) {

@@ -5,7 +5,7 @@
 
 namespace rejoin::launcher {
 
-// Runs a job to its end. Returns ftrun's exit code; whatever there is to say has been said.
+// Runs a job to its end. Returns ftrun's exit code; all messages have been shown.
 int run_job(const RunOptions& options);
 
 }  // namespace rejoin::launcher

@@ -7,8 +7,8 @@
 
 namespace rejoin::launcher {
 
-// How many ranks they allow, as a number; empty: nothing is said of that. An error if another host
-// is named, or the file cannot be read. Not given: empty.
+// Returns the number of ranks that the list or file allows; empty: no limit, or no list or file was
+// given. Errors: another host is named, or the file cannot be read.
 Result<std::string> ranks_of_list(const std::string& hosts);
 Result<std::string> ranks_of_file(const std::string& path);
 

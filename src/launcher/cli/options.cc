@@ -15,7 +15,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// The description says how to call it.
+// Omits the usage line, because the description says how to call ftrun.
 class HelpText : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override { return "\n"; }
@@ -43,7 +43,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// "unknown option --foo; did you mean --fo?" Of one letter nobody can tell.
+// "unknown option --foo; did you mean --fo?" Short words get no suggestion.
 Error unknown_option(const CLI::App& app, const std::string& word) {
   std::string best;
   std::size_t best_distance = word.size() > 4 ? 3 : 0;
@@ -60,7 +60,7 @@ Error unknown_option(const CLI::App& app, const std::string& word) {
                (best.empty() ? "ftrun -h lists what there is" : "did you mean " + best + "?"));
 }
 
-// The command line with mpirun's spellings in ours, split where the program begins.
+// The command line, with mpirun's option names translated, split where the program begins.
 struct Split {
   std::vector<std::string> options;
   std::vector<std::string> command;
@@ -69,7 +69,7 @@ struct Split {
 
 using Words = std::vector<std::string>;
 
-// Takes words[i], whose name is translated, and its values; i is then the last of them.
+// Translates option words[i] and its values; i is then the index of the last of them.
 std::optional<Error> translate(const Translation& t, const Words& words, std::size_t& i,
                                Split& result) {
   const std::string name(t.theirs);
@@ -126,7 +126,7 @@ Result<Split> split(const CLI::App& app, const Words& words) {
     result.options.push_back(word);
     if (takes_value && !has_value_inside) {
       if (++i >= words.size()) return usage(name + " needs a value");
-      // As one word: a value may begin with a dash.
+      // Option and value become one word, because a value may begin with a dash.
       result.options.back() += (is_long ? "=" : "") + words[i];
       if (words[i].empty()) return usage(name + ": its value is empty");
     }
@@ -135,7 +135,7 @@ Result<Split> split(const CLI::App& app, const Words& words) {
   return result;
 }
 
-// At each ":" of its own.
+// Splits the command line at each argument ":".
 std::vector<Words> split_programs(int argc, const char* const* argv) {
   std::vector<Words> programs(1);
   for (int i = 1; i < argc; ++i) {
@@ -168,7 +168,7 @@ Result<double> parse_timeout_s(const std::string& text) {
   return seconds;
 }
 
-// One of `words`, by its index.
+// Returns the index of `text` in `words`.
 Result<int> parse_choice(const std::string& option, const std::string& text,
                          const std::vector<std::string>& words) {
   const auto found = std::find(words.begin(), words.end(), text);
@@ -425,7 +425,7 @@ Result<Command> finish(Raw& raw) {
   return Command(std::move(o));
 }
 
-// What CLI11 found wrong, in one line.
+// Converts an error of CLI11 to one line.
 Error from_cli(const CLI::Error& error) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -437,13 +437,13 @@ Error from_cli(const CLI::Error& error) {
   return usage(text + "; ftrun -h lists what there is");
 }
 
-// CLI11 wants them backwards.
+// CLI11 takes the words in reverse order.
 void parse_options(CLI::App& app, Words options) {
   std::reverse(options.begin(), options.end());
   app.parse(options);
 }
 
-// A program behind a ":". `job`: the options of the first one.
+// Parses a program after a ":". `job`: the options of the first program.
 Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
                                      std::vector<std::string>& notices) {
   CLI::App app;
@@ -467,7 +467,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
   return finish_program(raw, std::move(parts.value().command), notices);
 }
 
-// Of several programs each says its ranks.
+// If there are several programs, each must have its number of ranks.
 std::optional<Error> check_ranks(const std::vector<ProgramOptions>& programs) {
   std::uint64_t ranks = 0;
   for (const ProgramOptions& program : programs) {

@@ -19,9 +19,9 @@ namespace rejoin::launcher {
 
 enum class Binding { kAuto, kNone, kHwThread, kCore, kL1, kL2, kL3, kNuma, kSocket };
 
-// One of the programs of a job, which follow each other behind ":".
+// One of the programs of a job, which are separated by ":".
 struct ProgramOptions {
-  std::optional<std::uint32_t> ranks;  // nothing: as many as processors; only of a single program
+  std::optional<std::uint32_t> ranks;  // nothing: one per processor; only with a single program
   std::vector<std::string> command;    // program and its arguments; never empty
   std::vector<std::pair<std::string, std::optional<std::string>>>
       exports;  // -x; no value: inherited
@@ -33,9 +33,9 @@ struct RunOptions {
   std::vector<ProgramOptions> programs;  // never empty; ranks are numbered in their order
   OutputOptions output;
   bool standard_input = true;           // rank 0 reads ftrun's
-  std::optional<cpu_set_t> processors;  // that may be used; nothing: those of this process
+  std::optional<cpu_set_t> processors;  // processors to use; nothing: those of this process
   bool report_bindings = false;
-  bool torch = false;  // tell ranks also in torch.distributed's variables
+  bool torch = false;  // also set torch.distributed's variables for ranks
   Binding binding = Binding::kAuto;
   std::optional<double> timeout_s;
 
@@ -59,7 +59,7 @@ struct RunOptions {
   double heartbeat_s = 10;
   bool quiet = false;
   bool verbose = false;
-  std::vector<std::string> notices;  // what was passed over
+  std::vector<std::string> notices;  // about options that were ignored
 };
 
 struct InspectOptions {
@@ -73,7 +73,7 @@ struct CheckOptions {
   std::string program;
 };
 
-// Text that was asked for (help, version): goes to standard output, exit code 0.
+// Text that the user asked for (help, version): goes to standard output, with exit code 0.
 struct Answer {
   std::string text;
 };
@@ -83,8 +83,8 @@ using Command = std::variant<RunOptions, InspectOptions, CheckOptions, Answer>;
 // "0.1.0, revision 0123456789".
 std::string version_text();
 
-// Reads everything up to the program's name; what follows is the program's. Errors are one line
-// with exit code kExitUsage. mpirun's long options with a single dash are understood.
+// Parses everything up to the program's name; the rest are the program's arguments. Errors are one
+// line, with exit code kExitUsage. mpirun's long options with a single dash are accepted.
 Result<Command> parse_command_line(int argc, const char* const* argv);
 
 }  // namespace rejoin::launcher

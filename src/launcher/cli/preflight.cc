@@ -49,7 +49,7 @@ constexpr const char* kOfEveryCxxProgram[] = {"MPI_Accumulate",
                                               "MPI_Win_unlock",
                                               "MPI_Win_wait"};
 
-// What a program and its libraries import of MPI, and whether they can start threads.
+// MPI functions that a program and its libraries import, and whether they can start threads.
 struct Imports {
   std::set<std::string> functions;
   std::set<std::string> unsupported;
@@ -191,7 +191,7 @@ std::string certain_trouble(const std::string& name, const std::string& path) {
 
 int run_check(const CheckOptions& options) {
   const std::string& name = options.program;
-  // What a program loads later can be checked as well, and need not be executable.
+  // A library that a program loads later can be checked as well, and need not be executable.
   if (const auto library = MappedFile::open(name);
       library.ok() && kind_of(library.value().bytes()) == ElfKind::kLibrary) {
     return check_elf(name, name, library.value().bytes());

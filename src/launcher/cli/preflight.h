@@ -1,4 +1,4 @@
-// ftrun check: what can be said about a program before it runs.
+// ftrun check: finds problems of a program before it runs.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace rejoin::launcher {
 
-// A line for what is certain to go wrong with the program at `path`, or nothing: the library cannot
-// be preloaded into it.
+// Returns a line if the program at `path` is certain to fail, because the library cannot be
+// preloaded into it; else an empty string.
 std::string certain_trouble(const std::string& name, const std::string& path);
 
-// Prints what there is to say about the program. 0: nothing that would fail was found; 1: something
-// was; else the error's exit code.
+// Prints findings about the program. Returns 0 if it found nothing that would fail, 1 if it did, or
+// the exit code of an error.
 int run_check(const CheckOptions& options);
 
 }  // namespace rejoin::launcher

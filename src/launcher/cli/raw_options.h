@@ -1,4 +1,4 @@
-// The command line as CLI11 gives it, and what it tells users about it.
+// The command line as CLI11 parses it, and its help texts.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,18 +9,18 @@
 
 namespace rejoin::launcher {
 
-// Values as they come from the command line, before they are looked at.
+// Values from the command line, before they are checked.
 struct RawProgram {
   std::string ranks;
-  std::string ranks_option = "-n";  // that gave it
+  std::string ranks_option = "-n";  // the option that gave `ranks`
   std::string on_each_host;
-  std::string on_each_host_option = "--npernode";  // that gave it
+  std::string on_each_host_option = "--npernode";  // the option that gave `on_each_host`
   std::string hosts;
   std::string host_file;
   std::vector<std::string> exports;
   std::string working_directory;
   std::string processors_each;
-  std::string processors_option = "--cpus-per-rank";  // that gave it
+  std::string processors_option = "--cpus-per-rank";  // that gave `processors_each`
   std::string mapping;                                // --map-by
   std::string nodes;
   std::string c;  // value of -c: ranks or processors_each, see read_c()
@@ -46,9 +46,9 @@ struct Raw {
   bool ignored = false;
 };
 
-// What may also stand behind a ":".
+// Adds the options that are also allowed after a ":".
 void describe_program(CLI::App& app, RawProgram& raw);
-// The rest, with description and examples.
+// Adds the other options, with description and examples.
 void describe_job(CLI::App& app, Raw& raw);
 
 }  // namespace rejoin::launcher

@@ -88,7 +88,7 @@ constexpr Translation kTranslations[] = {
     {"-genvall", ""},
     {"-envall", ""},
     {"--cpu-list", "--cpu-set", 1},
-    // Done always
+    // Options for what ftrun always does
     {"--get-stack-traces", ""},
     {"-get-stack-traces", ""},
     {"--report-state-on-timeout", ""},
@@ -97,7 +97,7 @@ constexpr Translation kTranslations[] = {
     {"-display-map", "--report-bindings"},
     {"--use-hwthread-cpus", ""},
     {"-use-hwthread-cpus", ""},
-    // What does nothing
+    // Options without an effect here
     {"--mca", "", 2, kNoComponents},
     {"-mca", "", 2, kNoComponents},
     {"--gmca", "", 2, kNoComponents},
@@ -158,7 +158,7 @@ constexpr Translation kTranslations[] = {
     {"--master-addr", "", 1, kTorchPlace},
     {"--master_port", "", 1, kTorchPlace},
     {"--master-port", "", 1, kTorchPlace},
-    // What would be missed
+    // Refused options, because the user would miss their effect
     {"-o", "", 1, kFiles, true},
     {"--output", "", 1, kFiles, true},
     {"-e", "", 1, kFiles, true},

@@ -1,4 +1,4 @@
-// What mpirun's, mpiexec's and srun's options are called here.
+// Equivalents of the options of mpirun, mpiexec and srun.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@ namespace rejoin::launcher {
 
 struct Translation {
   std::string_view theirs;
-  std::string_view ours;  // empty: it has no meaning here, and is passed over
+  std::string_view ours;  // empty: the option has no meaning here, and is ignored
   unsigned values = 0;    // words that follow it; two of them become one, NAME=VALUE
   // Message for the user: why the option is ignored, or its equivalent. Empty: nothing is lost by
   // ignoring it.
@@ -18,7 +18,7 @@ struct Translation {
 };
 
 std::span<const Translation> translations();
-// Null: none. `name`: without a value.
+// Returns null if there is none. `name`: the option without a value.
 const Translation* find_translation(std::string_view name);
 
 }  // namespace rejoin::launcher

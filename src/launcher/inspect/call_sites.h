@@ -1,4 +1,4 @@
-// The call sites of a job's ranks, as people read them.
+// Human-readable call sites of a job's ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace rejoin::launcher {
 
-// Of any thread.
+// Thread-safe.
 class CallSites {
  public:
   // `library_directory`: as for Symbolizer.
   explicit CallSites(std::string library_directory) : symbolizer_(std::move(library_directory)) {}
 
-  // What sites of `rank` mean by module `index`.
+  // Defines module `index` of the call sites of `rank`.
   void add(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& module);
-  // `text` with a place for every {RANK:MODULE:PLACE}; takes as long as Symbolizer::describe().
+  // Replaces every {RANK:MODULE:PLACE} in `text`. Takes as long as Symbolizer::describe().
   std::string expanded(const std::string& text);
 
  private:

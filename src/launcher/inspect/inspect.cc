@@ -46,7 +46,7 @@ std::string counted(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-// "2026-11-24 03:15:00", here.
+// "2026-11-24 03:15:00", in local time.
 std::string time_text(std::uint64_t wall_ns) {
   const auto seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
   std::tm parts = {};

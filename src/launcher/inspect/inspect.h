@@ -24,7 +24,7 @@ std::optional<Error> print_journal(const std::string& path, std::string_view fil
                                    const InspectOptions& options, const DescribeSite& describe,
                                    const std::function<void(const std::string&)>& out);
 
-// `ftrun inspect`: its exit code.
+// Runs `ftrun inspect`. Returns its exit code.
 int run_inspect(const InspectOptions& options);
 
 }  // namespace rejoin::launcher

@@ -14,7 +14,7 @@ namespace {
 using engine::Offset;
 using recovery::OpKind;
 
-// Bytes of an operation's result, where its signature tells; else 0.
+// Returns the size of an operation's result if its signature determines it; else 0.
 std::uint64_t result_bytes(const engine::Signature& s, std::uint32_t members) {
   switch (static_cast<OpKind>(s.kind)) {
     case OpKind::kBcast:
@@ -31,12 +31,12 @@ std::uint64_t result_bytes(const engine::Signature& s, std::uint32_t members) {
   }
 }
 
-// The mapped file. Every look is checked; the first bad one is remembered.
+// The mapped file. Every access is checked; the first bad one is remembered.
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file) {}
 
-  // `count` Ts at `offset`; nullptr if they do not lie in the file.
+  // Returns `count` Ts at `offset`; nullptr if they are not inside the file.
   template <class T>
   const T* at(Offset offset, std::uint64_t count = 1) {
     const bool fits = offset % alignof(T) == 0 && offset <= file_.size() &&
@@ -48,14 +48,15 @@ class Reader {
     return reinterpret_cast<const T*>(file_.data() + offset);
   }
 
-  // `count` bytes that a record leads to, which may have been overwritten: nullptr is no damage.
+  // Returns `count` bytes that a record refers to. They may have been overwritten, so nullptr does
+  // not mean that the file is damaged.
   const char* bytes(Offset offset, std::uint64_t count) const {
     const bool fits = offset <= file_.size() && count <= file_.size() - offset;
     return fits ? file_.data() + offset : nullptr;
   }
 
-  // Whether a log can be walked: its rings lie in the file, one behind the other, so that no more
-  // elements are kept than there is room for.
+  // Returns whether a log can be walked: its rings are inside the file, one after the other, so
+  // that it holds no more elements than there is room for.
   template <class T>
   bool whole(const engine::Log& log) {
     const std::uint32_t rings = log.rings.load();
@@ -70,8 +71,8 @@ class Reader {
     return rings <= engine::kLogRings || damaged(&log);
   }
 
-  // Element `index` of a log; nullptr if it does not lie in the file. REQUIRES whole<T>(log) and
-  // kept(log, index).
+  // Returns element `index` of a log; nullptr if it is not inside the file. REQUIRES whole<T>(log)
+  // and kept(log, index).
   template <class T>
   const T* element(const engine::Log& log, std::uint64_t index) {
     if (const int k = ring_of(log, index); k >= 0) {
@@ -87,19 +88,20 @@ class Reader {
     return at<T>(log.chunk[chunk] + skipped * sizeof(T));
   }
 
-  // False: it was overwritten, behind a checkpoint or after the journal was full.
+  // Returns false if the element was overwritten, after a checkpoint or when the journal was full.
   static bool kept(const engine::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
     return k < 0 || end_of(log, k) - index <= log.ring[k].capacity;
   }
-  // The first element from `index` on that is kept, or the number of elements. REQUIRES !kept().
+  // Returns the first element from `index` on that is kept, or the number of elements. REQUIRES
+  // !kept().
   static std::uint64_t next_kept(const engine::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
     return end_of(log, k) - std::min(log.ring[k].capacity, end_of(log, k) - log.ring[k].from);
   }
 
   std::optional<Offset> damaged_at() const { return damaged_at_; }
-  // False, always. `p`: where, in the file.
+  // Always returns false. `p`: the damaged place in the file.
   bool damaged(const void* p) {
     const Offset at = static_cast<Offset>(static_cast<const char*>(p) - file_.data());
     damaged_at_ = damaged_at_.value_or(at);
@@ -108,7 +110,7 @@ class Reader {
 
  private:
   static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
-  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it lies in a chunk
+  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it is in a chunk
     int k = rings_of(log) - 1;
     while (k >= 0 && index < log.ring[k].from) --k;
     return k;
@@ -134,7 +136,7 @@ std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
   return versions;
 }
 
-// Another word is that of a damaged file, or of another version: nothing was decided that we know.
+// A damaged file, or one of another version, may have an unknown value, which counts as undecided.
 journal::Return kind_of_return(const engine::SegmentHeader& header) {
   const journal::Return word = header.goes_back_to.load();
   const bool known = word == journal::Return::kImages || word == journal::Return::kVersions;
@@ -157,7 +159,7 @@ RecoveryFacts kept_image_of(const engine::RankControl& control, const engine::Re
     if (image.marks.number.load() != kept) continue;
     facts.is_there = true;
     facts.made_wall_ns = image.marks.made_wall_ns;
-    // It was made at the entry of this operation.
+    // The image was made at the entry of this operation.
     facts.behind = image.marks.ordinal - std::min<std::uint64_t>(image.marks.ordinal, 1);
     facts.version = image.version;
   }
@@ -180,7 +182,7 @@ const char* why_none_begins_at(journal::VersionFault fault) {
   return "its checkpoint cannot be gone back to";
 }
 
-// `committed`: all ranks have made that checkpoint.
+// `committed`: the newest checkpoint that all ranks have made.
 RecoveryFacts newest_version_of(const engine::RegionHead& region, std::uint64_t committed) {
   const journal::Version* newest = nullptr;
   std::uint64_t number = 0;
@@ -213,7 +215,7 @@ class Walk {
   std::optional<Error> go(const std::string& path);
 
  private:
-  // All of them: false if the file is damaged.
+  // The functions that return bool return false if the file is damaged.
   bool walk_rank(std::uint32_t rank);
   bool find_blocks(const engine::RegionHead& region,
                    std::vector<const engine::ContextBlock*>* blocks);
@@ -223,7 +225,7 @@ class Walk {
                       const engine::Record& record, OperationFacts* facts);
   bool walk_channels(std::uint32_t rank, const engine::RegionHead& region);
 
-  // The call of a record; nullptr: the file is damaged.
+  // Returns the call of a record; nullptr: the file is damaged.
   const engine::CallEntry* call_of(const engine::RegionHead& region, const engine::Record& record) {
     const std::uint32_t index = record.call & engine::kCallIndex;
     if (index < region.calls.tail.load()) {
@@ -232,13 +234,13 @@ class Walk {
     reader_.damaged(&record);
     return nullptr;
   }
-  // Names the communicators of a rank that its own records tell of.
+  // Names the communicators of a rank that its own records describe.
   bool name_children(const engine::RegionHead& region, const engine::ContextBlock& parent);
   std::string site_of(const engine::RegionHead& region, const engine::CallEntry& call);
-  // What the rank would begin at if it died.
+  // Returns what the rank would restart from if it died.
   RecoveryFacts recovery_of(const engine::RankControl& control, const engine::RegionHead& region);
-  // The bytes of a result: they are there for as long as nothing that was in the journal has been
-  // given back.
+  // Returns the bytes of a result, which are known to be valid only while no memory of the journal
+  // has been reused.
   std::string_view result_of(const engine::Record& record, std::uint64_t bytes, Offset* at);
 
   Reader reader_;
@@ -247,7 +249,7 @@ class Walk {
   JournalVisitor& visitor_;
   const engine::SegmentHeader* header_ = nullptr;
   std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
-  bool given_back_ = false;                     // memory of the journal may have been used again
+  bool given_back_ = false;                     // memory of the journal may have been reused
   std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
 
@@ -363,7 +365,7 @@ bool Walk::find_blocks(const engine::RegionHead& region,
       blocks->push_back(block);
     }
   }
-  // In the order in which the program made them.
+  // Sorts them in the order in which the program made them.
   std::sort(blocks->begin(), blocks->end());
   return true;
 }
@@ -396,7 +398,7 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
       if (all.empty() || parent.rank >= parent.size) continue;
       std::memcpy(&colour, all.data() + parent.rank * kColourAndKey, sizeof colour);
     }
-    // Of many that it makes some are freed.
+    // A child that was freed, or has a name already, is skipped.
     const auto child = names_.find(engine::derive_context(parent.context, i, colour));
     if (child == names_.end() || !child->second.empty()) continue;
     child->second =

@@ -1,4 +1,4 @@
-// A kept journal, read without trusting it.
+// Reads a kept journal file. The contents are not trusted.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,19 @@ struct JournalFacts {
   journal::Return goes_back_to;
 };
 
-// What a rank would begin at if it died: an image, a checkpoint, or main; or nothing is left.
+// What a rank would restart from if it died: an image, a checkpoint, or main; or nothing is left.
 struct RecoveryFacts {
   enum class Kind : std::uint8_t { kMain, kImage, kCheckpoint, kNothing };
   Kind kind;
   std::uint64_t number;        // of the image or checkpoint
-  bool is_there;               // it lies in the journal, which has the next three of it
+  bool is_there;               // the journal describes it, so the next three are set
   std::uint64_t made_wall_ns;  // since 1970
   std::uint64_t behind;        // operations of the rank
   std::uint64_t version;       // of an image: checkpoints that the rank had made
   std::string why;             // kMain, kNothing
 };
 
-// A checkpoint whose models are kept.
+// A checkpoint whose models are in the journal.
 struct VersionFacts {
   std::uint64_t number;
   std::uint64_t made_wall_ns;
@@ -72,32 +72,32 @@ struct OperationFacts {
   std::string site;  // "solver.c:12::iterate"
   std::uint64_t element_bytes, count;
   std::int32_t root;         // -1: none
-  engine::Element element;   // kNone: not known, as of all that is only moved
-  engine::Operator reduces;  // kNull: it does not
+  engine::Element element;   // kNone: not known, as for all data movement
+  engine::Operator reduces;  // kNull: it is no reduction
   bool failed;               // the members disagreed
   std::uint64_t result_bytes;
   engine::Offset at;        // of the result in the file; 0: it is in `result`, or there is none
-  std::string_view result;  // empty: it is not there any more, or is not known
+  std::string_view result;  // empty: not in the journal any more, or not known
 };
 
 struct ChannelFacts {
   std::uint32_t from, to;
   std::uint64_t messages;
-  std::uint64_t bytes;  // of those that are kept
+  std::uint64_t bytes;  // of the messages that are still in the journal
 };
 
-// Is told of a journal in its order: the job; of each rank itself, its communicators, each with
-// its operations, and its channels.
+// Called for the parts of a journal in order: the job; for each rank, the rank itself, its
+// communicators, each with its operations, and its channels.
 class JournalVisitor {
  public:
   virtual void job(const JournalFacts&) = 0;
   virtual void rank(const RankFacts&) = 0;
   virtual void communicator(const CommunicatorFacts&) = 0;
   virtual void operation(const CommunicatorFacts&, const OperationFacts&) = 0;
-  // Of the communicator: what lies before `sequence` was overwritten, behind a checkpoint or image
+  // The communicator's operations before `sequence` were overwritten, after a checkpoint or image
   // or because the journal was full.
   virtual void not_kept(const CommunicatorFacts&, std::uint64_t sequence) = 0;
-  // --limit: so many more.
+  // Because of --limit, this number of further operations is not shown.
   virtual void more(const CommunicatorFacts&, std::uint64_t operations) = 0;
   virtual void channel(const ChannelFacts&) = 0;
 
@@ -105,8 +105,9 @@ class JournalVisitor {
   ~JournalVisitor() = default;
 };
 
-// `file`: what lies at `path`, which errors name: it is no journal of this version, has no such
-// rank, or is damaged, and where. By then the visitor may have been told of a part. O(file).
+// Reads `file`, the contents of the file at `path`, which errors name: it is no journal of this
+// version, has no such rank, or is damaged, and where. Before an error, the visitor may have been
+// called for some parts. O(file).
 std::optional<Error> read_journal(const std::string& path, std::string_view file,
                                   const InspectOptions& options, const DescribeSite& describe,
                                   JournalVisitor& visitor);

@@ -13,7 +13,7 @@ namespace {
 
 struct Frame {
   std::string name;    // or the address
-  std::string module;  // "libc.so.6"; empty: not told
+  std::string module;  // "libc.so.6"; empty: not known
   std::string place;   // "solver.c:12"; likewise
 };
 
@@ -22,7 +22,7 @@ std::string base_name(std::string_view path) {
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
-// Cuts what follows the last `mark` off `text`, and returns it.
+// Removes the last `mark` and the text after it from `text`. Returns the text after it.
 std::string cut_behind(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.rfind(mark);
   if (at == std::string_view::npos) return {};
@@ -48,7 +48,7 @@ std::string_view without_arguments(std::string_view name) {
   return name;
 }
 
-// Where libraries lie in a process.
+// The address ranges of libraries in a process.
 class Modules {
  public:
   explicit Modules(std::string_view maps) {
@@ -108,7 +108,7 @@ std::optional<Frame> parse_frame(std::string_view line, const Modules& modules) 
   }
   frame.name = without_arguments(line);
   if (frame.module.empty()) frame.module = modules.at(address);
-  // Addresses differ from rank to rank: they are for frames of which nothing else is known.
+  // Addresses differ from rank to rank, so they are shown only if nothing else is known of a frame.
   if (frame.name.empty() || frame.name == "??") frame.name = frame.module.empty() ? address : "??";
   if (frame.name.empty()) return {};
   return frame;
@@ -129,7 +129,7 @@ std::string text_of(const Frame& f) {
   return f.name + (where.empty() ? "" : " (" + where + ")");
 }
 
-// What our library calls to wait and to copy.
+// Functions that our library calls to wait and to copy.
 bool is_leaf(const Frame& f) { return f.name == "syscall" || f.module.starts_with("libc.so"); }
 
 void put_frames(const std::vector<Frame>& frames, std::vector<std::string>* lines) {
@@ -190,7 +190,7 @@ std::string heading_of(const std::vector<const Stood*>& group) {
 std::vector<std::string> short_stack(std::string_view debugger_output, std::string_view maps) {
   const Modules modules(maps);
   std::vector<std::vector<Frame>> threads;
-  std::vector<std::string> lines;  // of Python first
+  std::vector<std::string> lines;  // Python's frames come first
   while (!debugger_output.empty()) {
     const std::size_t end = std::min(debugger_output.find('\n'), debugger_output.size());
     const std::string_view line = debugger_output.substr(0, end);

@@ -1,4 +1,4 @@
-// What debuggers print of stacks, made short, for whoever looks for the rank that is elsewhere.
+// Shortens the stacks that debuggers print, so that users find the rank that is elsewhere.
 #pragma once
 
 #include <sys/types.h>
@@ -10,14 +10,14 @@
 
 namespace rejoin::launcher {
 
-// A process's stacks as a few lines without indentation, from the output of eu-stack -m or of gdb:
-// "#5 main (a.out)"; "#0 to #4 in Rejoin" for frames of our library, and of libc above them; no
-// addresses where there are names; nothing of what calls main. Lines of gdb's py-bt, which tell of
-// Python's frames, come first. Of several threads each has a heading. `maps`: the process's
-// /proc/PID/maps, for gdb, which names no module where it knows the line; may be empty.
+// Returns a process's stacks as a few lines without indentation, from the output of eu-stack -m or
+// gdb: "#5 main (a.out)"; "#0 to #4 in Rejoin" for frames of our library, and of libc above them;
+// addresses only without names; no callers of main. Lines of gdb's py-bt (Python's frames) come
+// first. If there are several threads, each has a heading. `maps`: the process's /proc/PID/maps,
+// for gdb, which names no module where it knows the line; may be empty.
 std::vector<std::string> short_stack(std::string_view debugger_output, std::string_view maps = {});
 
-// How one rank was found.
+// The state in which one rank was found.
 struct Stood {
   std::uint32_t rank;
   pid_t pid;          // 0: ended
@@ -26,8 +26,8 @@ struct Stood {
   std::vector<std::string> lines;
 };
 
-// Ranks that stand at the same place, in the same state and with the same stack are told together;
-// those that are fewest first. At most a few process ids are named.
+// Describes ranks with the same position, state and stack together, the smallest groups first.
+// Names at most a few process ids.
 //
 //     rejoin: rank 2 (process 17, sleeping) is after Allreduce #5
 //         #0 sleep (libc.so.6)

@@ -20,7 +20,7 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr int kLimitMs = 4000;           // for all debuggers together
-constexpr std::size_t kMostStacks = 16;  // debuggers are heavy
+constexpr std::size_t kMostStacks = 16;  // because debuggers use much memory and time
 
 const char* state_name(char letter) {
   switch (letter) {
@@ -98,7 +98,7 @@ void collect(Debugger& debugger, std::int64_t deadline_ms) {
   }
 }
 
-// For want of a debugger.
+// Returns what /proc shows of a process, for use without a debugger.
 std::vector<std::string> kernel_view(pid_t pid) {
   const std::string directory = "/proc/" + std::to_string(pid) + "/";
   std::vector<std::string> lines;
@@ -106,7 +106,7 @@ std::vector<std::string> kernel_view(pid_t pid) {
     std::string content = read_small_file(directory + file);
     while (!content.empty() && content.back() == '\n') content.pop_back();
     std::replace(content.begin(), content.end(), '\n', ' ');
-    // Its number is enough; the addresses behind it differ from rank to rank.
+    // Only the system call's number: the addresses after it differ from rank to rank.
     if (file == std::string_view("syscall"))
       content.resize(std::min(content.find(' '), content.size()));
     if (!content.empty()) lines.push_back(std::string(file) + ": " + content);
@@ -139,7 +139,7 @@ void print_standing(const std::vector<Standing>& ranks,
   std::vector<Stood> stood;
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     const pid_t pid = ranks[r].pid;
-    // Before a debugger stops it.
+    // The state is read before a debugger stops the process.
     const char* state = pid == 0 ? "" : state_name(state_letter(pid));
     stood.push_back({r, pid, state, ranks[r].where, {}});
     if (pid == 0 || r >= kMostStacks) continue;
@@ -153,7 +153,7 @@ void print_standing(const std::vector<Standing>& ranks,
     s.lines = short_stack(debuggers[s.rank].text,
                           read_small_file("/proc/" + std::to_string(s.pid) + "/maps"));
     if (s.lines.empty()) s.lines = kernel_view(s.pid);
-    // A stack and a position of one moment.
+    // The position is read again because the stack is newer than the first one.
     if (std::string now = where(s.rank); now != s.where) s.where += ", and then " + now;
   }
   std::string text = standing_text(stood);

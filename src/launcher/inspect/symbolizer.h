@@ -1,4 +1,4 @@
-// Call sites as people read them.
+// Human-readable call sites.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ std::string expand_sites(std::string_view text, const SiteText& site);
 // The marker for one call site.
 std::string site_marker(std::uint32_t rank, std::uint32_t module, std::uint64_t place);
 
-// Of any thread.
+// Thread-safe.
 class Symbolizer {
  public:
-  // While one is held, no other thread is reading debug information: for a fork() whose child
-  // resolves call sites too. Who comes first is served first, so that a thread with many sites to
-  // resolve keeps others waiting for one of them at most.
+  // While a thread holds a Turn, no other thread reads debug information. Needed around a fork() if
+  // the child resolves call sites too. Turns are granted in order, so a thread that resolves many
+  // sites delays other threads by one site at most.
   class Turn {
    public:
     Turn();
@@ -36,7 +36,7 @@ class Symbolizer {
     std::unique_lock<std::mutex> lock_;
   };
 
-  // `library_directory`: where librejoin_symbols.so lies. It is loaded at the first describe().
+  // `library_directory` contains librejoin_symbols.so, which is loaded at the first describe().
   explicit Symbolizer(std::string library_directory) : directory_(std::move(library_directory)) {}
 
   // "src/solver.c:12::iterate"; "solver+0x1a2b::iterate" without debug information; else like
@@ -50,15 +50,16 @@ class Symbolizer {
   std::string directory_;
   bool loaded_ = false;
   Symbolize symbolize_ = nullptr;
-  std::mutex known_mutex_;  // of the next one
+  std::mutex known_mutex_;  // protects known_
   std::map<std::pair<std::string, std::uint64_t>, std::string> known_;
-  // Of all symbolizers: libdw is for one thread at a time. Whoever wants it waits holding next_.
+  // All symbolizers share these, because libdw is not thread-safe. A thread that waits for reading_
+  // holds next_.
   static std::mutex next_;
   static std::mutex reading_;
 };
 
-// "solver+0x1a2b", without looking at the file; "src/solver.c:12::iterate" if the program has named
-// the place.
+// Returns "solver+0x1a2b" without reading the file, or "src/solver.c:12::iterate" if the program
+// has named the place.
 std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place);
 
 }  // namespace rejoin::launcher

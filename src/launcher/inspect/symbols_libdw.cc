@@ -27,7 +27,7 @@ struct Module {
 Module open_module(const char* path) {
   // Never ask a server on the network for debug information.
   unsetenv("DEBUGINFOD_URLS");
-  // The path comes from a journal: nothing that could make us wait.
+  // The path comes from a journal: open only what cannot block.
   struct stat info = {};
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return {};
   Dwfl* session = dwfl_begin(&kCallbacks);
@@ -54,7 +54,7 @@ bool has_build_id(Dwfl_Module* module, const std::uint8_t* id, std::size_t bytes
   return n >= static_cast<int>(bytes) && memcmp(theirs, id, bytes) == 0;
 }
 
-// The innermost function in the source, inlined or not; else the symbol's name.
+// Returns the innermost function in the source, inlined or not; else the symbol's name.
 std::string function_at(Dwfl_Module* module, Dwarf_Addr address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
@@ -75,7 +75,7 @@ std::string function_at(Dwfl_Module* module, Dwarf_Addr address) {
   return plain ? plain.get() : symbol;
 }
 
-// The file as the compiler was told it, and the line.
+// Returns the file's path as it was passed to the compiler, and the line.
 std::string line_at(Dwfl_Module* module, Dwarf_Addr address) {
   Dwfl_Line* line = dwfl_module_getsrc(module, address);
   int number = 0;

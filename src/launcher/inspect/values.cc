@@ -11,7 +11,7 @@ namespace {
 
 using engine::Element;
 
-// Null: not of an element that can be printed.
+// Prints one element. Null for elements that cannot be printed.
 using Print = std::string (*)(const char* at);
 
 template <class T>
@@ -20,7 +20,7 @@ std::string number(const char* at) {
   std::memcpy(&value, at, sizeof value);
   char text[64];
   if constexpr (std::is_same_v<T, long double>) {
-    // It has bit patterns that are no number: printf knows them.
+    // printf can print bit patterns of long double that are invalid numbers.
     return {text, text + std::snprintf(text, sizeof text, "%.21Lg", value)};
   } else {
     return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -30,7 +30,7 @@ template <class T>
 std::string complex(const char* at) {
   return "(" + number<T>(at) + "," + number<T>(at + sizeof(T)) + ")";
 }
-// A value and where it was found.
+// Prints a value and its index (MINLOC and MAXLOC).
 template <class T, class I>
 std::string located(const char* at) {
   struct Pair {
@@ -45,7 +45,7 @@ struct Kind {
   Print print;
 };
 
-// By Element.
+// Indexed by Element.
 constexpr Kind kKinds[engine::kElements] = {
     {"", nullptr},
     {"int8", number<std::int8_t>},
@@ -74,7 +74,7 @@ constexpr Kind kKinds[engine::kElements] = {
     {"two doubles", located<double, double>},
 };
 
-// By Operator.
+// Indexed by Operator.
 constexpr const char* kOperatorNames[engine::kOperators] = {
     "",   "max",         "min", "sum",    "product", "logical and", "and",   "logical or",
     "or", "logical xor", "xor", "maxloc", "minloc",  "replace",     "no_op", "user operator"};

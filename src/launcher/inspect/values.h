@@ -1,4 +1,4 @@
-// Elements of a result as numbers.
+// Prints elements of a result as numbers.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace rejoin::launcher {
 
-// The first elements of `bytes`, at most `most` of them: "1.5 2 -7 ..."; those of MINLOC and MAXLOC
-// "7@3", complex ones "(1,-2)". Empty: such elements cannot be printed.
+// Returns the first elements of `bytes`, at most `most`: "1.5 2 -7 ..."; pairs of MINLOC and MAXLOC
+// as "7@3", complex numbers as "(1,-2)". Empty: such elements cannot be printed.
 std::string elements_text(engine::Element element, std::string_view bytes, std::size_t most);
 
 // "double", "complex double", "double and int"; "" for kNone.

@@ -1,6 +1,6 @@
-// Standard input of rank 0: kept for the rank's next incarnation, which reads it from the start.
+// Standard input of rank 0: stored for the rank's next incarnation, which reads it from the start.
 //
-// More is read from the source only when the rank has taken all that was read, so that a rank that
+// More is read from the source only when the rank has been given all that was read, so a rank that
 // does not read its input costs nothing.
 #pragma once
 
@@ -20,14 +20,15 @@ class Input {
   // What the current incarnation has not been given yet.
   std::string_view pending() const { return std::string_view(kept_).substr(given_); }
   void given(std::size_t bytes) { given_ += bytes; }
-  // It reads no more (closed its end, or ended well).
+  // The rank reads no more: it has closed its end, or ended well.
   void reader_ended() { reader_ended_ = true; }
   void restart(std::uint64_t mark = 0) {
     given_ = 0;
     reader_ended_ = false;
     if (mark == kept_mark_.mark) given_ = kept_mark_.taken;
   }
-  // All but `in_pipe` bytes of what was given has been read: it lies before this mark.
+  // The rank has read all but `in_pipe` bytes of what it was given: what it has read is before this
+  // mark.
   void mark(std::uint64_t mark, std::size_t in_pipe) {
     newest_mark_ = {mark, given_ - std::min(given_, in_pipe)};
   }
@@ -36,11 +37,11 @@ class Input {
     if (newest_mark_.mark == mark) kept_mark_ = newest_mark_;
   }
 
-  // What lies behind the kept mark; and whether there was anything.
+  // The input after the kept mark; begun(): whether there was any input at all.
   std::string_view behind_kept() const { return std::string_view(kept_).substr(kept_mark_.taken); }
   bool begun() const { return !kept_.empty(); }
   bool source_has_ended() const { return source_ended_; }
-  // As of a job that has ended: this lies behind this mark, which is kept.
+  // Restores the input of a job that has ended: `behind` comes after `mark`, which is kept.
   void resume(std::string_view behind, bool source_ended, std::uint64_t mark) {
     kept_ = behind;
     source_ended_ = source_ended;

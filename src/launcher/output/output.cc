@@ -45,7 +45,7 @@ void OutputStream::flush(std::string& show) {
 }
 
 void OutputStream::restart() {
-  // Not shown yet: the replacement prints it again.
+  // This was not shown yet, and the next incarnation prints it again.
   unfinished_.clear();
   lines_to_swallow_ = shown_lines_;
   bytes_to_swallow_ = shown_of_line_bytes_;
@@ -56,12 +56,12 @@ void OutputStream::restart() {
 }
 
 void OutputStream::mark(std::uint64_t version, std::string& show) {
-  constexpr std::size_t kMostMarks = 6;  // more versions than a rank may go back to
+  constexpr std::size_t kMostMarks = 6;  // more than the versions that a rank may return to
   flush(show);
   for (const Mark& m : marks_) {
-    if (m.version == version) return;  // by a former incarnation
+    if (m.version == version) return;  // set by an earlier incarnation
   }
-  if (swallowing_) return;  // it prints less than before; told at the end
+  if (swallowing_) return;  // the replay prints less than before; reported at the end
   if (marks_.size() == kMostMarks) {
     marks_.erase(marks_.begin() + (marks_.front().version == kept_ ? 1 : 0));
   }
@@ -93,7 +93,7 @@ bool OutputStream::take_difference(bool ended) {
   return !std::exchange(difference_told_, true);
 }
 
-// Takes what was shown before off the front of `bytes`; returns the rest.
+// Removes from the front of `bytes` what was shown before. Returns the rest.
 std::string_view OutputStream::swallow(std::string_view bytes) {
   while (swallowing_ && !bytes.empty()) {
     const std::size_t newline = bytes.find('\n');
@@ -104,7 +104,7 @@ std::string_view OutputStream::swallow(std::string_view bytes) {
     if (lines_to_swallow_ > 0) {
       if (taken.back() == '\n') --lines_to_swallow_;
     } else {
-      // A line that ends sooner than the first time takes the rest of it along.
+      // If the line is shorter than the first time, its missing bytes do not count any more.
       bytes_to_swallow_ = taken.back() == '\n' ? 0 : bytes_to_swallow_ - take;
     }
     bytes.remove_prefix(take);

@@ -1,11 +1,11 @@
-// One output stream of one rank: every byte shown once, however often the rank is started again.
+// One output stream of one rank: shows every byte once, however often the rank is restarted.
 //
-// A replacement prints again what its predecessors printed. It is counted in lines, and in bytes of
-// the last line if that was shown unfinished; as much as was shown is swallowed. A hash over both
-// tells whether the replay printed the same.
+// A new incarnation prints again what earlier ones printed. As much of it as was shown before is
+// suppressed, counted in lines, and in bytes of the last line if that was shown unfinished. Hashes
+// of both outputs show whether the replay printed the same.
 //
-// Whole lines are shown at once, so that lines of different ranks do not mix. An unfinished line is
-// kept back until it is finished, flush() is called, or it grows too long.
+// Only complete lines are shown, so that lines of different ranks do not mix. An unfinished line is
+// buffered until it is finished, flush() is called, or it grows too long.
 #pragma once
 
 #include <cstddef>
@@ -21,39 +21,40 @@ namespace rejoin::launcher {
 
 class OutputStream {
  public:
-  // What `tag` returns is put before every line that is shown; not counted, not hashed.
+  // Returns the prefix of every line that is shown; it is neither counted nor hashed.
   using Tag = std::function<std::string()>;
   explicit OutputStream(Tag tag = nullptr);
   OutputStream(OutputStream&&) noexcept;
   OutputStream& operator=(OutputStream&&) noexcept;
   ~OutputStream();
 
-  // Bytes that the rank wrote; what is to be shown of them is appended to `show`.
+  // Takes bytes that the rank wrote, and appends to `show` what is to be shown of them.
   void feed(std::string_view bytes, std::string& show);
   // Shows an unfinished line as it is.
   void flush(std::string& show);
-  // The process is dead and all that it wrote was fed. Its replacement begins from the start.
+  // To be called when the process is dead and all its output was fed. The next incarnation prints
+  // from the start.
   void restart();
-  // All that the process prints before checkpoint `version` was fed. An unfinished line is shown.
+  // To be called when all output before checkpoint `version` was fed. Shows an unfinished line.
   void mark(std::uint64_t version, std::string& show);
-  // jump() goes back to no mark that is older than this one.
+  // Discards older marks: jump() will return to none of them.
   void keep(std::uint64_t version);
-  // All that the replacement prints before it goes on behind checkpoint `version` was fed: what it
-  // prints next is what came after the mark. Nothing if there is no such mark.
+  // To be called when all that the new incarnation prints before it resumes from checkpoint
+  // `version` was fed: what it prints next came after the mark. No effect without such a mark.
   void jump(std::uint64_t version);
 
-  // Something else was shown behind an unfinished line: what is left of it begins a line again.
+  // Another stream was shown after an unfinished line: the rest of that begins a new line.
   void interrupted() { at_line_start_ = true; }
 
-  // From now on, also what is shown without tags, for take_raw().
+  // From now on, also collects for take_raw() what is shown, without tags.
   void keep_raw() { keeps_raw_ = true; }
   std::string take_raw() { return std::exchange(raw_, {}); }
 
-  // Whether it still prints what its predecessor did.
+  // Whether the rank is still repeating output of an earlier incarnation.
   bool replays() const { return swallowing_; }
   bool has_unfinished_line() const { return !unfinished_.empty(); }
-  // True once, after a replay printed something else than its predecessor, or less (`ended`: the
-  // rank will print no more).
+  // Returns true once, after a replay printed something other than the earlier incarnation, or less
+  // (`ended`: the rank will print no more).
   bool take_difference(bool ended);
 
  private:
@@ -71,18 +72,18 @@ class OutputStream {
 
   Tag tag_;
   std::string unfinished_;
-  bool at_line_start_ = true;  // of what was shown
+  bool at_line_start_ = true;  // the next byte shown begins a line
   bool keeps_raw_ = false;
   std::string raw_;
 
   std::uint64_t shown_lines_ = 0;
-  std::uint64_t shown_of_line_bytes_ = 0;  // of the line after those
+  std::uint64_t shown_of_line_bytes_ = 0;  // of the unfinished line after shown_lines_
   std::uint64_t lines_to_swallow_ = 0;
   std::uint64_t bytes_to_swallow_ = 0;
   bool swallowing_ = false;
   bool differs_ = false;
   bool difference_told_ = false;
-  std::vector<Mark> marks_;  // of the newest versions, and the one that is kept
+  std::vector<Mark> marks_;  // of the newest versions, and the kept mark
   std::uint64_t kept_ = 0;
   std::unique_ptr<Hash> shown_;
   std::unique_ptr<Hash> replayed_;

@@ -1,4 +1,4 @@
-// --output-filename: what ranks print, in files of their own.
+// --output-filename: writes the output of each rank to its own files.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace rejoin::launcher {
 
 class RankFiles {
  public:
-  // DIRECTORY/rank.R/stdout and stderr for each rank, begun anew; goes_on: what is there stays, a
-  // resumed job prints the rest. Errors: one cannot be written. Leaves no file open: a job may have
-  // more ranks than there are descriptors.
+  // Creates or truncates DIRECTORY/rank.R/stdout and stderr for each rank. goes_on: the files stay
+  // as they are, because a resumed job prints the rest. Errors: one cannot be written. Leaves no
+  // file open: a job may have more ranks than there are descriptors.
   static std::optional<Error> prepare(const std::string& directory, std::uint32_t ranks,
                                       bool goes_on);
 
   explicit RankFiles(std::string directory) : directory_(std::move(directory)) {}
-  // Appends. 0, or the errno of the first write that failed; nothing is written after that.
+  // Appends. Returns 0, or the errno of the first write that failed; writes nothing after that.
   int write(std::uint32_t rank, int stream, std::string_view bytes);
 
  private:

@@ -45,7 +45,7 @@ RankInput::Ends RankInput::take_pipe() {
 }
 
 void RankInput::mark(std::uint64_t mark, int in_pipe) {
-  // The rank may have looked before the last bytes were written.
+  // The rank may have counted before the last bytes were written, so they are counted again here.
   const Descriptor& look = pipe_.open() ? pipe_ : read_end_;
   if (look.open() && ioctl(look.get(), FIONREAD, &in_pipe) != 0) in_pipe = 0;
   input_.mark(mark, static_cast<std::size_t>(std::max(in_pipe, 0)));
@@ -80,7 +80,7 @@ void RankInput::write() {
     close();
     return;
   }
-  // Without EPOLLOUT only the pipe's other end is watched.
+  // Without EPOLLOUT the watch only shows that the rank has closed its end.
   watch_.want(input_.pending().empty() ? 0u : EPOLLOUT);
   if (input_.wants_more() && !std::exchange(asked_, true)) wanted_();
 }

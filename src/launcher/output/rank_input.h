@@ -1,4 +1,4 @@
-// Standard input of rank 0: what came so far, written into its pipe, again for each incarnation.
+// Writes the standard input so far into rank 0's pipe, again for each incarnation.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@ namespace rejoin::launcher {
 
 class RankInput {
  public:
-  // `wanted`: the rank has been given all that came so far, and still reads.
+  // `wanted` is called when the rank has been given all input so far, and still reads.
   RankInput(Loop& loop, std::function<void()> wanted) : loop_(loop), wanted_(std::move(wanted)) {}
 
-  // The next incarnation's pipe: the write end, nonblocking. With a mark: it goes on from there.
+  // `pipe`: the nonblocking write end of the next incarnation's pipe. With a mark, the incarnation
+  // reads on from there.
   void open(Descriptor pipe, std::uint64_t mark = 0);
-  // The ends of its pipe, emptied, for open(): others hold it, too. Not open: the rank reads no
-  // more.
+  // Empties the rank's pipe and returns its ends, for open(): a wrapper holds the pipe, too. Not
+  // open: the rank reads no more.
   struct Ends {
     Descriptor read_end, write_end;
   };
   Ends take_pipe();
-  // The rank waits: what it has taken of its input so far lies before this mark, for its image.
-  // in_pipe: what the rank finds in its end.
+  // Sets the mark of an image while the rank waits: what it has read so far is before the mark.
+  // in_pipe: unread bytes, by the rank's count.
   void mark(std::uint64_t mark, int in_pipe);
-  // open() will go on from this one, the newest.
+  // open() will continue from this mark, the newest.
   void keep(std::uint64_t mark) { input_.keep(mark); }
   const Input& input() const { return input_; }
   void resume(std::string_view behind, bool source_ended, std::uint64_t mark) {
@@ -44,9 +45,9 @@ class RankInput {
   std::function<void()> wanted_;
   Input input_;
   Descriptor pipe_;
-  Descriptor read_end_;  // of a pipe whose write end is closed; to see how much is in it
+  Descriptor read_end_;  // open once the write end is closed, to count the unread bytes
   Loop::Watch watch_;
-  bool asked_ = false;  // wanted() was called, and nothing came yet
+  bool asked_ = false;  // wanted() was called, and there was no append() since
 };
 
 }  // namespace rejoin::launcher

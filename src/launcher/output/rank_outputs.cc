@@ -13,9 +13,9 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-// An unfinished line is shown when the rank pauses for so long within it.
+// An unfinished line is shown when the rank has printed nothing more for this time.
 constexpr std::uint64_t kUnfinishedLineNs = 250'000'000;
-// How long what a rank left in the background may print on. It ends with the job.
+// How long processes that a rank left in the background may still print. They end with the job.
 constexpr std::uint64_t kLingerNs = 2'000'000'000;
 
 std::string tag_of(const OutputOptions& options, std::uint32_t rank, int stream) {
@@ -102,7 +102,7 @@ bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
   return something;
 }
 
-// Not when the line's end only waits for us.
+// Does not show the line if its end may already be in the pipe.
 void RankOutputs::show_stale_line(std::uint32_t rank, int s) {
   if (held_[s]) {
     at(rank, s).stale.set(loop_.now_ns() + kUnfinishedLineNs);
@@ -118,7 +118,7 @@ void RankOutputs::flush(std::uint32_t rank, int s) {
   show(rank, s, std::move(shown));
 }
 
-// A process that escaped may hold the pipes open.
+// Closes the pipes here, because a process that left the rank's tree may hold them open.
 void RankOutputs::drain(std::uint32_t rank) {
   for (int s = 0; s < 2; ++s) {
     read(rank, s, true);
@@ -218,7 +218,7 @@ void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
   if (at(rank, s).lines.take_difference(ended)) calls_.differs(rank, s);
 }
 
-// With tags no line begins in the middle of another's; files have no tags.
+// With tags, a line never begins inside another rank's line. Files have no tags.
 void RankOutputs::show(std::uint32_t rank, int stream, std::string bytes) {
   if (bytes.empty()) return;
   OutputStream& mine = at(rank, stream).lines;

@@ -1,4 +1,4 @@
-// What the ranks of a host print, read from their pipes and passed on: every line whole, and once.
+// Reads the output of a host's ranks from their pipes and passes it on: complete lines, each once.
 #pragma once
 
 #include <cstdint>
@@ -19,43 +19,43 @@ namespace rejoin::launcher {
 class RankOutputs {
  public:
   struct Calls {
-    // What is to be shown. `stream`: 0 or 1, standard output or standard error.
+    // Shows output. `stream`: 0 or 1, standard output or standard error.
     std::function<void(int stream, std::string bytes)> show;
     // Whether what is read now may have been printed after the rank's program had died.
     std::function<bool(std::uint32_t rank)> is_late;
-    // await_end(): nobody holds the rank's output any more, or has for too long.
+    // After await_end(): no process holds the rank's output open any more, or one has for too long.
     std::function<void(std::uint32_t rank)> ended;
-    // Its replay printed something else than it did the first time, or less; once a stream.
+    // The rank's replay printed something else than the first time, or less; once for each stream.
     std::function<void(std::uint32_t rank, int stream)> differs;
-    // Its files cannot be written any more.
+    // The files of --output-filename cannot be written any more.
     std::function<void(std::uint32_t rank, int error)> lost;
   };
 
   RankOutputs(Loop& loop, std::uint32_t ranks, const OutputOptions& options, Calls calls);
 
-  // The next incarnation's pipes: read ends, nonblocking.
+  // Takes the nonblocking read ends of the next incarnation's pipes.
   void open(std::uint32_t rank, Descriptor out, Descriptor err);
-  // The process is dead: reads what is left in its pipes, and closes them.
+  // Reads what is left in a dead process's pipes, and closes them.
   void drain(std::uint32_t rank);
-  // The same, without closing it.
+  // Like drain(), without closing the pipes.
   void read_all(std::uint32_t rank);
-  // Our end, for open(). Not open: the other end was closed.
+  // Returns our end of a pipe, for open(). Not open: the other end was closed.
   Descriptor take_pipe(std::uint32_t rank, int stream);
-  // Calls ended() when they are closed, or after a while.
+  // Calls ended() when the pipes are closed, or after a while.
   void await_end(std::uint32_t rank);
-  // wire::MessageType::kMark: the rank waits, so what is in its pipes is what it has printed.
-  // False: it still prints what its predecessor did; nothing is marked.
+  // wire::MessageType::kMark: the rank waits, so the pipes hold all that it has printed. False: the
+  // rank still repeats earlier output; nothing is marked.
   bool mark(std::uint32_t rank, std::uint64_t value);
-  // jump() will go back to no older mark.
+  // jump() will return to no older mark.
   void keep(std::uint32_t rank, std::uint64_t value);
-  // open() gave the pipes of a woken image: it goes on behind this mark.
+  // The pipes given to open() are of a woken image, which prints what comes after this mark.
   void jump(std::uint32_t rank, std::uint64_t value);
-  // Whoever reads this stream of the job is slow: ranks shall wait, too.
+  // Stops reading this stream from ranks, because the job's reader is slow, or continues.
   void hold(int stream, bool hold);
-  // What was late is shown (the rank's end was no death), or is not (it will print it again).
+  // Shows late output if the rank's end was no death, or drops it if the rank will print it again.
   void show_late(std::uint32_t rank);
   void forget_late(std::uint32_t rank);
-  // No rank prints any more. `check`: whether all of them had to print what their predecessors did.
+  // No rank prints any more. `check`: reports ranks that did not repeat all earlier output.
   void finish(bool check);
 
  private:
@@ -70,7 +70,7 @@ class RankOutputs {
   struct Rank {
     explicit Rank(Loop& loop, std::function<void()> over) : linger(loop, std::move(over)) {}
     std::unique_ptr<Stream> stream[2];
-    Loop::Timer linger;  // set while its end is awaited
+    Loop::Timer linger;  // set while the output's end is awaited
   };
 
   // True if there was something to read.
@@ -87,7 +87,7 @@ class RankOutputs {
   const OutputOptions options_;
   const Calls calls_;
   std::optional<RankFiles> files_;
-  // Whose line was shown last by a stream of ours, without its end.
+  // For each stream of ftrun, the rank stream shown last, if its last line is unfinished.
   OutputStream* unfinished_[2] = {nullptr, nullptr};
   bool held_[2] = {false, false};
   std::vector<std::unique_ptr<Rank>> ranks_;

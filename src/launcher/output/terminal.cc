@@ -14,7 +14,7 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr std::size_t kMostWaitingBytes = 4 << 20;  // then ranks wait for our reader
+constexpr std::size_t kMostWaitingBytes = 4 << 20;  // with more, ranks wait for ftrun's reader
 
 // Returns the number of UTF-8 characters. All are taken to be one column wide.
 std::size_t width_of(const std::string& text) {

@@ -1,5 +1,4 @@
-// The user's end of the job: its standard output and standard error, never waited for but at the
-// end.
+// The standard output and standard error of the job. Writing never blocks, except at the job's end.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +32,8 @@ class Terminal {
   void add(int stream, std::string_view bytes) { streams_[stream].writer.queue() += bytes; }
   // Writes what can be written without waiting.
   void write();
-  // Waits until all is written, the reader is gone, or `enough()`, which is asked when
-  // `descriptor` can be read.
+  // Waits until all is written, the reader is gone, or enough() returns true, which is called when
+  // `descriptor` is readable.
   void flush(int descriptor, const std::function<bool()>& enough);
 
  private:

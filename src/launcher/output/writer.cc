@@ -10,7 +10,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// The descriptor may be shared with other programs, so it stays blocking: it is asked first.
+// The descriptor may be shared with other programs, so it stays blocking, and is polled first.
 bool has_room(int fd) {
   pollfd p = {fd, POLLOUT, 0};
   return poll(&p, 1, 0) == 1;
@@ -20,7 +20,7 @@ bool has_room(int fd) {
 
 int Writer::write_some() {
   while (error_ == 0 && waiting_bytes() > 0 && has_room(fd_)) {
-    // A pipe that has room has room for this much.
+    // A pipe that polls as writable has room for this much.
     const std::size_t n = std::min<std::size_t>(waiting_bytes(), PIPE_BUF);
     const ssize_t wrote = write(fd_, queue_.data() + written_, n);
     if (wrote < 0 && (errno == EINTR || errno == EAGAIN)) break;

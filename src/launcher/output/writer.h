@@ -1,4 +1,4 @@
-// A queue before one of ftrun's own output descriptors, so that a slow reader blocks nobody.
+// A queue in front of one of ftrun's own output descriptors: a slow reader does not block ftrun.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ class Writer {
  public:
   explicit Writer(int fd) : fd_(fd) {}
 
-  // Where bytes to be shown are appended; write_some() takes them from there.
+  // The queue to which bytes are appended; write_some() writes them.
   std::string& queue() { return queue_; }
   std::size_t waiting_bytes() const { return queue_.size() - written_; }
   int fd() const { return fd_; }
 
-  // Writes what can be written without waiting. 0, or the errno for which nothing can be written
-  // any more; what is queued then is dropped, now and later.
+  // Writes what can be written without waiting. Returns 0, or the errno for which nothing can be
+  // written any more; the queue is then dropped, now and later.
   int write_some();
 
  private:

@@ -1,4 +1,4 @@
-// Which build of a program a file is.
+// Identifies the build of a program file.
 #pragma once
 
 #include <sys/types.h>
@@ -24,8 +24,8 @@ ProgramIdentity identity_of(const std::string& path);
 // modification.
 bool is_same(const ProgramIdentity& then, const ProgramIdentity& now);
 
-// "build-id 4f3c…" of the file at `path`, as its linker wrote it; of one that has none (a script,
-// a program linked without) "hash 81d0…" of all its bytes (XXH3, 128 bits). libdw is loaded here,
+// Returns "build-id 4f3c…", which the linker wrote into the file at `path`, or, for a file without
+// one (a script, for example), "hash 81d0…" of all its bytes (XXH3, 128 bits). libdw is loaded here
 // from `library_directory`; without it every file is hashed. Errors: the file cannot be read.
 Result<std::string> build_of(const std::string& path, const std::string& library_directory);
 

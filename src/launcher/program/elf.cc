@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostName = 255;  // bytes of a file's name
 
-// A copy of the T at `offset`; nothing if it does not lie in the image.
+// Returns a copy of the T at `offset`; nothing if it is not inside the image.
 template <class T>
 std::optional<T> read_at(std::string_view image, std::uint64_t offset) {
   if (offset > image.size() || image.size() - offset < sizeof(T)) return {};
@@ -19,7 +19,7 @@ std::optional<T> read_at(std::string_view image, std::uint64_t offset) {
   return value;
 }
 
-// The file offset of a virtual address.
+// Returns the file offset of a virtual address.
 std::optional<std::uint64_t> file_offset(std::string_view image, const Elf64_Ehdr& header,
                                          std::uint64_t address) {
   for (unsigned i = 0; i < header.e_phnum; ++i) {
@@ -40,7 +40,7 @@ std::optional<Elf64_Phdr> dynamic_segment(std::string_view image, const Elf64_Eh
   return {};
 }
 
-// Of a 64-bit little-endian image.
+// Returns the header of a 64-bit little-endian image; nothing for any other.
 std::optional<Elf64_Ehdr> header_of(std::string_view image) {
   const auto header = read_at<Elf64_Ehdr>(image, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -60,7 +60,7 @@ bool is_truncated(std::string_view image, const Elf64_Ehdr& header) {
   return false;
 }
 
-// Whether what can be loaded anywhere says that it is a program.
+// Distinguishes a program from a shared library in a position-independent image.
 bool is_program(std::string_view image, const Elf64_Ehdr& header) {
   const auto dynamic = dynamic_segment(image, header);
   if (!dynamic) return true;
@@ -72,7 +72,7 @@ bool is_program(std::string_view image, const Elf64_Ehdr& header) {
   return false;
 }
 
-// The text at `offset`, up to its NUL; nothing if that does not lie in the image, or too far.
+// Returns the text at `offset`, up to its NUL; nothing if there is no NUL within `most_bytes`.
 std::optional<std::string> text_at(std::string_view image, std::uint64_t offset,
                                    std::size_t most_bytes) {
   if (offset >= image.size()) return {};
@@ -82,7 +82,7 @@ std::optional<std::string> text_at(std::string_view image, std::uint64_t offset,
   return std::string(rest.substr(0, size));
 }
 
-// "#! /usr/bin/env python3": what the kernel would start.
+// Returns the interpreter that the kernel would start for "#! /usr/bin/env python3": /usr/bin/env.
 std::string interpreter_of_script(std::string_view text) {
   if (!text.starts_with("#!")) return {};
   text = text.substr(2, text.find('\n') - 2);
@@ -189,7 +189,7 @@ std::vector<std::string> needed_of(std::string_view image) {
 }
 
 namespace {
-// Open MPI's Fortran bindings; those of version 40 work on our libmpi_mpifh.so.40, or are it.
+// Open MPI's Fortran bindings. Those of version 40 work with our libmpi_mpifh.so.40, or are it.
 bool is_fortran_mpi(std::string_view soname) {
   return soname.starts_with("libmpi_mpifh.so") || soname.starts_with("libmpi_usempi");
 }

@@ -22,22 +22,22 @@ enum class ElfKind {
   kDynamic,
 };
 ElfKind kind_of(std::string_view image);
-// Of kDynamic: its dynamic linker; of a script the interpreter that its first line names. Empty:
-// none.
+// Returns the dynamic linker of a kDynamic image, or the interpreter that a script's first line
+// names. Empty: none.
 std::string interpreter_of(std::string_view image);
-// Of a script: its first line ends with a carriage return, which its interpreter would be given.
+// Returns whether a script's first line ends with a carriage return, which would be passed on.
 bool has_windows_line_end(std::string_view image);
-// The symbols that such an image leaves to others, in the order of its table.
+// Returns the undefined symbols of such an image, in the order of its table.
 std::vector<std::string> imports_of(std::string_view image);
 
 // Returns the build id that the linker wrote into the image, or an empty string.
 std::string_view build_id_in(std::string_view image);
 
-// True if `soname` is an MPI library that ours cannot stand in for: one of another ABI than
-// libmpi.so.40, or Fortran bindings for such a one.
+// Returns whether `soname` is an MPI library that ours cannot replace: it has another ABI than
+// libmpi.so.40, or is the Fortran bindings of such a library.
 bool is_foreign_mpi(std::string_view soname);
 
-// What to tell the user about a program linked against `soname`.
+// Returns the message to the user about a program linked against `soname`.
 // REQUIRES is_foreign_mpi(soname).
 std::string foreign_mpi_text(std::string_view program, std::string_view soname);
 

@@ -26,14 +26,14 @@ bool is_executable_file(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// `path` for somebody in another directory.
+// Returns `path` as an absolute path.
 std::string absolute(const std::string& path) {
   char here[PATH_MAX];
   if (path[0] == '/' || getcwd(here, sizeof here) == nullptr) return path;
   return std::string(here) + "/" + path;
 }
 
-// The kernel's "No such file or directory" would be about a file that nobody has named.
+// Checked here because the kernel's "No such file or directory" would not name the interpreter.
 std::optional<Error> check_interpreter(const std::string& name, std::string_view image) {
   const std::string interpreter = interpreter_of(image);
   if (interpreter.empty()) return {};
@@ -77,7 +77,7 @@ void set_variable(Environment& environment, const std::string& name, const std::
   }
 }
 
-// What programs read to know which rank they are, as Open MPI, PMIx, MPICH and Intel's MPI name it.
+// Variables in which Open MPI, PMIx, MPICH and Intel MPI give a process its rank.
 constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK",
                                           "OMPI_COMM_WORLD_LOCAL_RANK",
                                           "OMPI_COMM_WORLD_NODE_RANK",
@@ -87,7 +87,7 @@ constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK",
 constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                           "OMPI_UNIVERSE_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
 
-// Variables by which another launcher tells a process about its job: there is none of it here.
+// Whether another launcher set this variable to describe its job, which is not this one.
 bool is_of_another_launcher(std::string_view entry) {
   for (const std::string_view prefix :
        {"OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=", "OMPI_APP_CTX_", "PMIX_", "PMI_", "PMI2_",
@@ -98,8 +98,8 @@ bool is_of_another_launcher(std::string_view entry) {
   return false;
 }
 
-// LD_PRELOAD and LD_LIBRARY_PATH know no spaces and colons inside of a path: the same directory as
-// long as this process lives, by another name.
+// Returns a path of the directory without spaces and colons, which LD_PRELOAD and LD_LIBRARY_PATH
+// cannot contain. It is valid while this process lives.
 std::string for_dynamic_linker(const std::string& directory) {
   if (directory.find_first_of(" :;") == std::string::npos) return directory;
   static const int kept = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -221,7 +221,7 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
                                   preloaded != nullptr ? preloaded->substr(11) : "");
   if (!preload.ok()) return preload.error();
   set_variable(environment, "LD_PRELOAD", preload.value());
-  // AddressSanitizer refuses to start if it is not the first library. It also works behind ours,
+  // AddressSanitizer refuses to start if it is not the first library. It also works after ours,
   // which define no memory functions.
   const ProgramOptions& mine = options.programs[program];
   const auto file = check_program(mine.command[0], mine.working_directory);
@@ -230,11 +230,11 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
     const std::string before = given != nullptr ? given->substr(13) + ":" : "";
     set_variable(environment, "ASAN_OPTIONS", before + "verify_asan_link_order=0");
   }
-  // Where programs that want it find libmpi_cxx.so.40: ours, not one that needs another MPI.
+  // Programs that need libmpi_cxx.so.40 must find ours, not one that needs another MPI.
   const std::string* path = find_variable(environment, "LD_LIBRARY_PATH");
   const std::string paths = path != nullptr ? ":" + path->substr(16) : "";
   set_variable(environment, "LD_LIBRARY_PATH", all.lib_directory + paths);
-  // Without the second, ranks would replace compiled modules that other ranks have just read.
+  // Without the second variable, ranks would replace compiled modules that others have just read.
   for (const auto& [name, value] :
        {std::pair{"PYTHONHASHSEED", "0"}, std::pair{"PYTHONDONTWRITEBYTECODE", "1"}}) {
     if (find_variable(environment, name) == nullptr) set_variable(environment, name, value);

@@ -8,8 +8,8 @@ namespace {
 constexpr std::uint64_t kFirstAfterNs = 2'000'000'000;
 constexpr std::uint64_t kThenEveryNs = 5'000'000'000;
 constexpr std::size_t kMostSamples = 64;
-// An estimate has a basis when there is something to count, and when the second half of the time
-// until now went about as the whole of it did.
+// An estimate needs at least kLeastOperations, and similar rates (within kMostApart) over the
+// second half of the time so far and over all of it.
 constexpr std::uint64_t kLeastOperations = 20;
 constexpr double kMostApart = 1.5;
 
@@ -64,7 +64,7 @@ std::optional<CatchingUp::Line> CatchingUp::looked(std::uint32_t rank, std::uint
   return line;
 }
 
-// Of those that would be worth a line themselves.
+// Considers only ranks that are away for long enough to be reported.
 bool CatchingUp::is_furthest_behind(std::uint32_t rank, std::uint64_t at_ns) const {
   const auto done = [](const Rank& r) { return share(r.newest->ordinal, r.known); };
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) {

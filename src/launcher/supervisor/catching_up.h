@@ -1,6 +1,5 @@
-// How far the ranks have come that were started again, and when that is worth a line for the user:
-// one two seconds after a death, then one every five seconds, always about the rank that is
-// furthest behind. Pure: times come with what is told.
+// Progress of restarted ranks, and when it is reported to the user: two seconds after a death, then
+// every five seconds, always about the rank that is furthest behind. Pure: times are arguments.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +15,17 @@ class CatchingUp {
  public:
   explicit CatchingUp(std::uint32_t ranks) : ranks_(ranks) {}
 
-  // It is started again. `at`: where it stood, so what is known to be recorded.
+  // The rank has died and is restarted. `at`: its position then; operations up to it are recorded.
   void died(std::uint32_t rank, std::uint64_t at_ns, const Position& at);
-  // It has caught up, or will not.
+  // The rank has caught up, or will not.
   void is_back(std::uint32_t rank) { ranks_[rank] = Rank(); }
 
   struct Line {
     std::string text;
     std::uint64_t known = 0;               // operations
-    std::optional<std::uint64_t> left_ns;  // until it is there; none: there is no telling
+    std::optional<std::uint64_t> left_ns;  // estimate until it has caught up; none: not known
   };
-  // A look at a rank, in its `ordinal`th operation: the line that is due about it, if any.
+  // The rank is in its `ordinal`th operation. Returns the line that is due about it, if any.
   std::optional<Line> looked(std::uint32_t rank, std::uint64_t at_ns, std::uint64_t ordinal);
 
  private:
@@ -36,9 +35,9 @@ class CatchingUp {
   };
   struct Rank {
     bool away = false;
-    std::uint64_t died_at_ns = 0;  // since when it is away
+    std::uint64_t died_at_ns = 0;
     std::uint64_t known = 0;
-    std::vector<Sample> samples;  // at even distances, from its first operation on
+    std::vector<Sample> samples;  // evenly spaced, from its first operation on
     std::uint32_t skips = 0;      // looks between two samples
     std::uint32_t skipped = 0;
     std::optional<Sample> newest = {};

@@ -13,7 +13,7 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr int kShortMs = 200;  // enough for what nobody has to read
+constexpr int kShortMs = 200;  // enough for a file, which has no reader to wait for
 
 Descriptor open_event() { return Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
@@ -53,7 +53,7 @@ void EventLog::finish(int descriptor, const std::function<bool()>& enough) {
   if (!thread_.joinable()) return;
   end_thread();
   pollfd done = {done_.get(), POLLIN, 0};
-  poll(&done, 1, kShortMs);  // a signal that has come already takes nothing from a file
+  poll(&done, 1, kShortMs);  // so a pending signal does not cut short the writing of a file
   while (descriptor >= 0) {
     pollfd p[2] = {{done_.get(), POLLIN, 0}, {descriptor, POLLIN, 0}};
     poll(p, 2, -1);
@@ -81,7 +81,7 @@ void EventLog::end_thread() {
   wake_.notify_one();
 }
 
-// What is not written by now stays unwritten.
+// Drops all records that are not written yet, and ends the thread.
 void EventLog::give_up() {
   eventfd_write(giving_up_.get(), 1);
   {
@@ -115,7 +115,7 @@ void EventLog::run() {
   eventfd_write(done_.get(), 1);
 }
 
-// Once somebody reads it. ENXIO: nobody does, and the job is over.
+// Opens the fifo once it has a reader. Returns ENXIO if it still has none when the job has ended.
 int EventLog::open_fifo() {
   constexpr int kLookEveryMs = 50;
   for (;;) {
@@ -146,7 +146,7 @@ std::string EventLog::to_line(Record& record) {
   return to_json(record, start_wall_s_) + "\n";
 }
 
-// 0, or why it cannot be written; it may have been given up.
+// Returns 0, also after give_up(), or the errno for which the line cannot be written.
 int EventLog::write_line(const std::string& line) {
   writer_.queue() += line;
   for (;;) {

@@ -14,16 +14,16 @@
 
 namespace rejoin::launcher {
 
-// A thread of its own writes it: to name a call site debug information is read, and no rank that is
-// to be started again shall wait for that, nor for a reader of the file.
+// A thread of its own writes the log: naming call sites reads debug information, and restarts of
+// ranks must not wait for that, nor for a reader of the file.
 class EventLog {
  public:
-  // What --events names. Not open: `fifo`, of which nobody has opened the other end yet, is opened
-  // when somebody does; without one nothing is kept.
+  // What --events names. If `file` is not open, `fifo` is opened when a reader opens it. Without
+  // file, fifo and terminal there is no log.
   struct Target {
     Descriptor file;
     std::string fifo = {};
-    bool terminal = false;  // standard output: whoever writes there takes the lines
+    bool terminal = false;  // standard output: the caller fetches the lines and writes them
   };
   // `sites` must live longer.
   EventLog(Target target, double start_wall_s, CallSites& sites);
@@ -33,13 +33,15 @@ class EventLog {
 
   // Never waits. Nothing may be added after finish().
   void add(const Record& record);
-  // Waits until everything is written, nothing can be written (nobody has opened a fifo), or
-  // `enough()`, which is asked when `descriptor` can be read. -1: only for a moment.
+  // Waits until everything is written, nothing can be written (no reader has opened the fifo), or
+  // enough() returns true, which is called when `descriptor` is readable. If that is -1, waits for
+  // a moment only.
   void finish(int descriptor, const std::function<bool()>& enough);
-  // Of standard output: can be read when there are lines; those lines.
+  // If `terminal`: a descriptor that is readable when there are lines, and those lines.
   int ready() const { return ready_.get(); }
   std::string take_lines();
-  // Why a line could not be written, once; 0: they were. No more are written after it.
+  // Returns once the errno of a line that could not be written; 0: none. No line is written after
+  // an error.
   int take_error();
 
  private:
@@ -50,17 +52,17 @@ class EventLog {
   void end_thread();
   void give_up();
 
-  Target target_;  // the thread's
+  Target target_;  // used by the thread only
   const double start_wall_s_;
   CallSites& sites_;
-  Writer writer_;               // the thread's
-  const Descriptor ready_;      // see above
-  const Descriptor done_;       // can be read when the thread is over
-  const Descriptor giving_up_;  // can be read when it shall not wait for a reader any more
-  std::mutex mutex_;            // of what follows
+  Writer writer_;               // used by the thread only
+  const Descriptor ready_;      // see ready()
+  const Descriptor done_;       // readable when the thread is done
+  const Descriptor giving_up_;  // readable when the thread must not wait for a reader any more
+  std::mutex mutex_;            // protects the members below
   std::condition_variable wake_;
   std::deque<Record> queue_;
-  std::string lines_;  // of standard output
+  std::string lines_;  // for take_lines()
   bool ending_ = false;
   bool failed_ = false;
   int error_ = 0;

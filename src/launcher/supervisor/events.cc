@@ -38,7 +38,7 @@ Json to_json(const Position& p) {
   return json;
 }
 
-// To the microsecond.
+// Rounds to microseconds.
 double milliseconds(std::uint64_t ns) {
   const std::uint64_t us = (ns + 500) / 1000;
   return static_cast<double>(us) / 1e3;

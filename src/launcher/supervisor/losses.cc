@@ -9,10 +9,10 @@
 namespace rejoin::launcher {
 namespace {
 
-constexpr std::size_t kMostPlaces = 4;  // that are shown
+constexpr std::size_t kMostPlaces = 4;  // shown in the summary
 constexpr std::size_t kMostRanks = 6;   // of a place
 
-// The place alone, not how often the program was there before.
+// Returns the place without the number of the operation.
 std::string where_text(const Position& at) {
   if (at.ordinal == 0) return to_text(at);
   return (at.inside ? "in " : "after ") + (at.operation.empty() ? "an operation" : at.operation);
@@ -87,7 +87,7 @@ void Losses::died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, c
   Rank& r = ranks_[rank];
   if (!restarted || r.away) return;
   r = {true, at_ns};
-  // Of several that die together, one that was seen later may be told of first.
+  // Deaths at the same time are not always reported in the order of their times.
   away_since_ns_ = away_++ == 0 ? at_ns : std::min(away_since_ns_, at_ns);
 }
 

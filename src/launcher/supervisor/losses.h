@@ -1,4 +1,4 @@
-// What deaths have cost a job, for its end. Pure: times come with what is told.
+// Collects what deaths have cost a job, for the summary at its end. Pure: times are arguments.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ class Losses {
  public:
   explicit Losses(std::uint32_t ranks) : ranks_(ranks) {}
 
-  // restarted: it is started again; else its death ends the job.
+  // restarted: the rank is started again; otherwise its death ends the job.
   void died(std::uint32_t rank, std::uint64_t at_ns, const Cause& cause, const Position& at,
             const Fault& fault, bool restarted);
-  // It has caught up, and what it went on from; or it will not.
+  // The rank has caught up, starting from `from`; without that: it will not.
   void is_back(std::uint32_t rank, std::uint64_t at_ns,
                std::optional<RecoveryPoint::Kind> from = {});
 
@@ -30,16 +30,16 @@ class Losses {
     bool away = false;
     std::uint64_t since_ns = 0;
   };
-  // If its absence until now is the longest.
+  // Updates the longest absence in `sum`, if the rank's absence until now is longer.
   void count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const;
 
   std::vector<Rank> ranks_;
   std::uint32_t away_ = 0;           // ranks
-  std::uint64_t away_since_ns_ = 0;  // any of them
+  std::uint64_t away_since_ns_ = 0;  // the earliest of them
   Summary sum_;
 };
 
-// For the user: the first says how many and what they cost, the others where.
+// Lines for the user: the first has the number of deaths and their cost, the others their places.
 std::vector<std::string> lines_of(const Summary& summary);
 
 }  // namespace rejoin::launcher

@@ -1,4 +1,4 @@
-// What happened to a rank, in words that every part of the launcher shares.
+// What happened to a rank: types that all parts of the launcher share, and their texts.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@ struct Cause {
   std::uint64_t peak_bytes = 0;  // largest resident size; 0 = not known
 
   bool same_as(const Cause& other) const { return kind == other.kind && value == other.value; }
-  // Could be the program's own doing: a restart may end the same way. KILL and TERM come from
-  // outside.
+  // Whether the program itself may have caused it, so that a restart may end in the same way. KILL
+  // and TERM come from outside.
   bool is_fault() const;
 };
 // "signal 11, Segmentation fault", "exit code 3", "a cause that its parent process kept".
 std::string to_text(const Cause& cause);
-// What a shell would report: the exit code, or 128 + signal; 1 if not known.
+// Returns what a shell would report: the exit code, or 128 + signal; 1 if not known.
 int exit_code_of(const Cause& cause);
 
 // A process's own report of the signal that ended it.
@@ -37,13 +37,13 @@ struct Fault {
   std::vector<std::string> stack;  // "#0 SITE", "#1 to #2 in Rejoin"; the innermost first
 };
 
-// Where a rank stands in its own program order.
+// A rank's position in its own program order.
 struct Position {
   std::uint64_t context = 0;
   std::uint64_t sequence = 0;
   std::uint64_t ordinal = 0;  // MPI operations entered by this incarnation; 0 = none yet
   bool inside = false;        // in the operation, not after it
-  bool live = false;          // has done an operation that no record answered
+  bool live = false;          // has executed an operation that no record answered
   std::uint64_t replayed = 0;
   std::string operation;  // "Allreduce"; empty if not known
   std::string site;       // "{RANK:MODULE:PLACE}" as in wire/messages.h; empty if not known
@@ -60,7 +60,7 @@ std::string duration_text(std::uint64_t ns);
 // "25,000".
 std::string count_text(std::uint64_t n);
 
-// What an incarnation went on from.
+// What an incarnation started from.
 struct RecoveryPoint {
   enum class Kind : std::uint8_t { kMain, kSnapshot, kWrittenImage, kCheckpoint };
   static constexpr std::size_t kKinds = 4;
@@ -74,18 +74,18 @@ std::string to_text(const RecoveryPoint& point);
 // "main", "snapshot", "written", "checkpoint", as events name them.
 const char* name_of(RecoveryPoint::Kind kind);
 
-// What the return of a rank took, from its death on.
+// How long the recovery of a rank took, from its death on.
 struct Recovery {
   std::uint64_t start_ns = 0;      // until its process had registered
   std::uint64_t computing_ns = 0;  // of the program itself, between calls of MPI
   std::uint64_t replay_ns = 0;     // in calls of MPI that the journal answered
 };
 
-// What being ready for deaths has cost a job.
+// What the protection against deaths has cost a job.
 struct Totals {
   std::uint64_t journal_peak_bytes = 0;
-  std::uint64_t snapshots = 0;         // that were kept for a time, of all ranks
-  std::uint64_t snapshot_cost_ns = 0;  // of the rank that they cost most
+  std::uint64_t snapshots = 0;         // kept at any time, of all ranks
+  std::uint64_t snapshot_cost_ns = 0;  // of the rank with the highest cost
   std::uint64_t exposed_ns = 0;        // longest time that a rank went without a newer snapshot
 };
 
@@ -101,21 +101,21 @@ struct Summary {
   struct Place {
     Cause cause;
     std::string where;         // "in Allreduce"
-    std::string site;          // of the first death: as in Position, or of its Fault
+    std::string site;          // of the first death, from its Position or its Fault
     std::uint32_t deaths = 0;  // of the same cause at the same place
     std::map<std::uint32_t, std::uint32_t> ranks;  // deaths of each
   };
   std::uint32_t deaths = 0;
   std::uint32_t restarts = 0;
   std::array<std::uint32_t, RecoveryPoint::kKinds> returns = {};  // by kind
-  std::uint64_t lost_ns = 0;     // in which at least one rank was away
-  std::uint64_t longest_ns = 0;  // that one rank was away
+  std::uint64_t lost_ns = 0;     // time in which at least one rank was away
+  std::uint64_t longest_ns = 0;  // longest time that one rank was away
   std::uint32_t longest_rank = 0;
   Totals totals;
   std::vector<Place> places;
 };
 
-// What the event log begins with.
+// The facts at the beginning of the event log.
 struct JobFacts {
   struct Program {
     std::uint32_t ranks;
@@ -141,7 +141,7 @@ struct Record {
   std::optional<double> took_ms = {};
   std::optional<Recovery> recovery = {};
   RecoveryPoint from = {};                             // with `took_ms`
-  std::optional<std::uint64_t> known_operations = {};  // that its predecessors have entered
+  std::optional<std::uint64_t> known_operations = {};  // entered by earlier incarnations
   std::optional<std::uint64_t> left_ns = {};           // an estimate
   std::optional<Summary> summary = {};
   std::shared_ptr<const JobFacts> job = {};
@@ -152,7 +152,7 @@ struct Record {
   std::optional<std::uint64_t> checkpoint = {};  // its number
   std::optional<std::uint64_t> bytes = {};       // of files
   std::uint64_t written_ns = 0;                  // with `bytes`: how long that took
-  std::optional<std::uint64_t> stopped_ns = {};  // that all ranks stood still
+  std::optional<std::uint64_t> stopped_ns = {};  // how long all ranks were stopped
 };
 
 }  // namespace rejoin::launcher

@@ -84,7 +84,7 @@ void Supervisor::start() {
 }
 
 int Supervisor::finish() {
-  // A signal is enough: whoever sends it does not want to wait for a reader.
+  // A signal ends the wait: after one, the user does not want ftrun to wait for a slow reader.
   bool told = false;
   const auto enough = [&] {
     signalfd_siginfo info;
@@ -247,7 +247,7 @@ void Supervisor::read_input() {
     return;
   }
   if (got < 0 && errno == EIO) {
-    // In the background of a terminal reading is an error, as SIGTTIN is blocked: ask again later.
+    // Reading a terminal in the background is an error, because SIGTTIN is blocked: retry later.
     input_retry_.set(loop_.now_ns() + kRetryInputNs);
     return;
   }

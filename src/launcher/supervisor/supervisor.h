@@ -1,5 +1,5 @@
-// The driver of a job: carries out what the SupervisorCore decides about what agents report, and
-// is the one that the user sees: signals, standard input and output, messages, the event log.
+// The driver of a job: passes agents' reports to the SupervisorCore and carries out its actions.
+// Handles all that the user sees: signals, standard input and output, messages, the event log.
 #pragma once
 
 #include <signal.h>
@@ -35,12 +35,12 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Has all ranks started. The loop stops when none is left.
+  // Orders the start of all ranks. The loop stops when none is left.
   void start();
   void report(const Report& report);
   // To be called whenever nothing is queued in the loop.
   void idle() { terminal_.write(); }
-  // After the loop: shows what is still to be shown. The job's exit code.
+  // To be called after the loop. Shows all pending output. Returns the job's exit code.
   int finish();
 
  private:
@@ -65,13 +65,13 @@ class Supervisor {
   Descriptor signals_;
   Loop::Watch signals_watch_;
   Loop::Watch input_watch_;
-  Loop::Watch events_watch_;  // of lines for standard output
+  Loop::Watch events_watch_;  // for event log lines on standard output
   Loop::Timer input_retry_;
   Loop::Timer timeout_;
-  Loop::Timer stop_timer_;  // until the others have had a moment to end by themselves
+  Loop::Timer stop_timer_;  // gives the other ranks a moment to end by themselves
   Terminal terminal_;
   int exit_code_ = 0;
-  Totals totals_;            // when it is over
+  Totals totals_;            // set at the job's end
   std::uint32_t epoch_ = 0;  // of the newest event
 };
 

@@ -35,7 +35,7 @@ std::string memory_text(const Cause& cause) {
              : " (it had " + size_text(cause.peak_bytes) + " resident)";
 }
 
-// What is worth a word beside the whole: not what nobody would see in it.
+// Returns whether a part is at least 1 % of the whole, and therefore reported.
 bool is_notable(std::uint64_t part_ns, std::uint64_t whole_ns) { return part_ns * 100 >= whole_ns; }
 
 std::string protection_text(const Totals& totals) {
@@ -193,7 +193,7 @@ void SupervisorCore::on_ended(const Event& e) {
   const bool final_code = exited && state == State::kFinalized;
   const bool before_init = state == State::kStarting || state == State::kRegistered;
   const bool never_a_rank = exited && before_init && (well || r.incarnation == 0);
-  // So it has received nothing: what it ends for is its arguments, or what it found.
+  // It has entered no MPI operation, so it ends because of its arguments or its environment.
   const bool refuses = exited && !well && !before_init && !final_code && r.incarnation == 0 &&
                        e.position.ordinal == 0;
   if (!stopping_ && !final_code && !never_a_rank && !refuses) {
@@ -378,7 +378,7 @@ void SupervisorCore::on_all_over(const Event& e) {
   if (losses_.any()) {
     const Summary sum = losses_.at_end(e.at_ns, e.totals);
     record("summary", e, false).summary = sum;
-    // Of a job that was stopped the last line says why.
+    // A job that was stopped shows no summary: its last line is to be the reason for the stop.
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
     for (const std::string& line : lines) act(Action::Kind::kNews, 0, line);
   }

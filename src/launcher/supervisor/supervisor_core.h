@@ -1,7 +1,7 @@
-// The policy of a job: what is done when something happens to a rank, and why.
+// The policy of a job: decides what is done when something happens to a rank, and says why.
 //
-// A pure step function: no clock, no I/O. Events come from the driver with the time in them;
-// actions are carried out by the agent and the driver in the order given.
+// A pure step function: no clock, no I/O. The driver passes events, which contain the time; the
+// agent and the driver carry out the actions in the given order.
 //
 //   state of a rank    leaves it by
 //   kStarting          registered
@@ -11,13 +11,13 @@
 //   any                ended -> kStarting (respawned) or kOver
 //
 // What the end of a process means:
-//   exit after Finalize   its exit code is final; the others go on
+//   exit after Finalize   its exit code is final; the others continue
 //   exit before Init   in the first incarnation, and with code 0 in any: final. It is no MPI
-//                      program, or does not like its arguments
+//                      program, or rejects its arguments
 //   anything else      a death, whether it registered or not: it was started as a rank. It is
 //     started again, unless --no-restart; the journal was full; it died again at the same place by
-//     the same fault (an exit code before Finalize, 0 as well, is one); the OOM killer took it a
-//     second time; it used up --max-restarts; the job used up its epochs
+//     the same fault (any exit before Finalize is one); the OOM killer killed it a second time; it
+//     used up --max-restarts; the job used up its epochs
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Policy {
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
   std::uint64_t journal_limit_bytes = 0;
-  std::uint32_t first_incarnation = 0;  // of each rank; a job that goes on from images counts on
+  std::uint32_t first_incarnation = 0;  // of each rank; not 0 in a job that resumes from images
   std::uint32_t first_epoch = 0;
 };
 
@@ -50,10 +50,10 @@ struct Event {
     kLive,       // value = operations replayed; from, replay_ns
     kFinalized,  // position, replay_ns
     kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
-                // why its past cannot be repeated, if so
-    kAbort,     // code; text: what is wrong and where; empty: not told
-    kLost,      // text: perhaps why. The rank died, and there is nothing left to start it from
-    kDiverged,  // text: a replay went where its past did not; the rank does not go on
+                // why it cannot be replayed, if so
+    kAbort,     // code; text: what is wrong and where; empty: not known
+    kLost,      // text: the reason, if known. The rank died, and nothing is left to start it from
+    kDiverged,  // text: a replay differs from the first execution; the rank does not continue
     kLimit,
     kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
     kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
@@ -66,12 +66,12 @@ struct Event {
     kCatchingUp,  // position: a look at a rank that was started again and is not live yet
     kForeignAbi,  // text = soname
     kUnfired,     // text = the --kill; after the last rank ended
-    // Every rank waits, and none is left that could wake another. text: empty, or the replay that
-    // stands still because it does not do the same again.
+    // Every rank waits, and none is left that could wake another. text: empty, or names a replay
+    // that blocks because it differs from the first execution.
     kDeadlock,
     kTimeout,
     kSignal,      // code = a signal that ends the job
-    kOutputLost,  // text = why nobody can read the job's output any more; code = exit code
+    kOutputLost,  // text = why the job's output cannot be written any more; code = exit code
     kAllOver,     // every rank has ended and none is being started; totals
   };
   Kind kind;
@@ -84,7 +84,7 @@ struct Event {
   Cause cause = {};
   Position position = {};
   Fault fault = {};
-  RecoveryPoint from = {};      // what the rank went on from
+  RecoveryPoint from = {};      // what the rank restarted from
   std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
   Totals totals = {};           // kAllOver
   std::uint64_t took_ns = 0;
@@ -92,10 +92,10 @@ struct Event {
 
 struct Action {
   enum class Kind {
-    kRespawn,  // rank: publish its death, ring everybody, admit and start the next incarnation
-    kStop,     // end all processes, gently first; patient: only after a moment
+    kRespawn,  // rank: publish its death, ring all ranks, admit and start the next incarnation
+    kStop,     // end all processes, by SIGTERM first; patient: only after a moment
     kKillNow,  // end all processes at once
-    kReport,   // print where every rank stands
+    kReport,   // print the position of every rank
     kNews,     // text for the user; silenced by --quiet
     kTell,     // text for the user
     kDetail,   // text for the user, with -v
@@ -161,11 +161,11 @@ class SupervisorCore {
   void on_protected(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
-  // Why a death cannot be answered by a restart; empty if it can.
   std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
+  // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event& event) const;
 
-  // patient: the others are about to end for the same reason; they may do so by themselves first.
+  // patient: the other ranks are about to end for the same reason, and get a moment to do so.
   void stop(const Event& event, int code, const std::string& why, bool patient = false);
   void act(Action::Kind kind, std::uint32_t rank = 0, std::string text = {});
   // A record of `event` about its rank (or about the job), to be completed by the caller.

@@ -127,7 +127,7 @@ void ompi_attr_get_f(MPI_Fint* comm, MPI_Fint* keyval, MPI_Fint* value, MPI_Fint
 }
 REJOIN_NAMES(mpi, MPI, attr_get, Attr_get, ATTR_GET)
 
-// --- Of datatypes and windows
+// --- Attributes of datatypes and windows
 
 void ompi_type_create_keyval_f(void* copy, void* remove, MPI_Fint* keyval, MPI_Aint* extra_state,
                                MPI_Fint* ierr) {

@@ -1,6 +1,6 @@
-// Arguments of Fortran as C's and back. Fortran passes addresses; handles are integers, logicals
-// are 0 and 1, indices begin at 1, text has a length and blanks at its end. What a function may
-// change is an object that writes back when the function returns.
+// Converts arguments between Fortran and C. Fortran passes addresses; handles are integers,
+// logicals are 0 and 1, indices begin at 1, text has a length and blanks at its end. An argument
+// that the function may change is an object, which writes back when the function returns.
 #pragma once
 
 #include <stdlib.h>
@@ -21,12 +21,12 @@ namespace rejoin::mpifh {
 
 static_assert(std::is_same_v<MPI_Fint, int>);
 
-// In mpi_f08 the error code is optional.
+// The error code is optional in mpi_f08.
 inline void give(MPI_Fint* ierr, int code) {
   if (ierr != nullptr) *ierr = code;
 }
 
-// A buffer.
+// Converts the address of a buffer.
 inline void* choice(void* buffer) {
   if (buffer == &mpi_fortran_bottom_) return MPI_BOTTOM;
   if (buffer == &mpi_fortran_in_place_) return MPI_IN_PLACE;
@@ -34,7 +34,7 @@ inline void* choice(void* buffer) {
 }
 inline bool in_place(const void* buffer) { return buffer == &mpi_fortran_in_place_; }
 
-// Of the edges of a graph.
+// Converts the weights of a graph's edges.
 inline int* weighting(MPI_Fint* values) {
   if (values == &mpi_fortran_unweighted_) return MPI_UNWEIGHTED;
   if (values == &mpi_fortran_weights_empty_) return MPI_WEIGHTS_EMPTY;
@@ -206,7 +206,7 @@ class StatusIn {
 
 // --- Text
 
-// Without the blanks at its end.
+// Text without the blanks at its end.
 class Text {
  public:
   Text(const char* fortran, int length) : text_(without_blanks(fortran, length) + 1) {
@@ -224,7 +224,7 @@ class Text {
   Array<char> text_;
 };
 
-// Keys and values of info objects also lose those at their beginning.
+// Keys and values of info objects also lose the blanks at their beginning.
 class InfoText : public Text {
  public:
   InfoText(const char* fortran, int length)

@@ -1,4 +1,4 @@
-// Functions whose parameters in Fortran are not those of C, and constants that are procedures.
+// Functions that have other parameters in Fortran than in C, and constants that are procedures.
 #include <limits.h>
 
 #include "pmpi/mpifh/convert.h"
