@@ -2,15 +2,21 @@
 
 namespace rejoin::copying {
 
+// The loader chooses between clones before ThreadSanitizer's runtime is ready, which would crash in
+// the function that chooses.
+#ifdef __SANITIZE_THREAD__
+#define REJOIN_COPY_CLONES
+#else
+#define REJOIN_COPY_CLONES __attribute__((target_clones("avx2", "default")))
+#endif
+
 namespace {
 using Vector = long long __attribute__((vector_size(32), aligned(1), may_alias));
 }  // namespace
 
 // Loads four vectors before it stores them, so that no load has to wait for a store of the same
 // iteration to an address with the same offset in its page.
-__attribute__((target_clones("avx2", "default"))) void copy_by_vectors(std::byte* to,
-                                                                       const std::byte* from,
-                                                                       std::size_t bytes) {
+REJOIN_COPY_CLONES void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) {
   const auto load = [from](std::size_t at) -> const Vector& {
     return *reinterpret_cast<const Vector*>(from + at);
   };
