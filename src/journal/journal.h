@@ -98,7 +98,8 @@ class Journal {
   // Bytes of a message that become visible together. Larger messages are read while being written.
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
 
-  // With a full journal: how many messages are sent between two looks at how many were received.
+  // The number of messages between two looks at how many the receiver has consumed. Used when the
+  // journal is full and entries are reused.
   static constexpr std::uint64_t kTruncateEvery = 32;
 
   LogWriter<ChannelEntry, H>& channel(std::uint32_t to) {

@@ -26,8 +26,9 @@ namespace rejoin::journal {
 // it was entered have been read, so an interval is over with the next one. Zones of messages are
 // closed when they are full, and free when their messages are consumed.
 //
-// In a job of snapshots all payload lies in zones. A zone is closed when it is full; labels and the
-// rule for freeing it are the same, with the marks of images.
+// A job that is protected by process images allocates all payload in zones from the start. A zone
+// is closed when it is full. It is labelled in the same way, and is free when the low-water marks
+// that belong to the newest images have passed its label.
 template <class Host>
 class Region {
  public:
@@ -51,8 +52,8 @@ class Region {
     rebase();
   }
 
-  // From now on payload lies in zones, which `labels` labels when they are full. Requests a
-  // snapshot whenever `snapshot_every` bytes have been allocated since the last one.
+  // Switches to the mode for process images: allocates payload in zones, which `labels` labels when
+  // they are full, and asks the agent for a snapshot after each `snapshot_every` allocated bytes.
   void recycle_behind_images(Labels& labels, std::uint64_t snapshot_every) {
     labels_ = &labels;
     zoned_ = true;
@@ -179,7 +180,7 @@ class Region {
     close_zones([](Zone&) { return true; });
   }
 
-  // From now on payload is allocated in zones. Existing payload stays.
+  // Makes later allocations of payload use zones. Payload that is allocated already is not freed.
   void start_zones() { zoned_ = true; }
 
   // Returns whether an extent of this size fits the zone in use.
@@ -361,7 +362,7 @@ class Region {
     if (head_->zones >= kZones - kZonesOfOneSize) return std::max(2 * largest, bytes);
     return std::max(snapshot_every_ / kZonesBetweenSnapshots << others / kZonesOfOneSize, bytes);
   }
-  // With images: labels and closes the zone that is too full for the allocation.
+  // Labels and closes the zone that is too full for the allocation. Used in the mode for images.
   bool close_full(Use use) {
     Zone*& z = zone_of(use);
     if (labels_ == nullptr || recycling_ || z == nullptr) return true;

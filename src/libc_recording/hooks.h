@@ -104,7 +104,7 @@ void rejoin_libc_tell(const char* name, const char* text) REJOIN_LIBC_HOOK;
 // Shows the user one line about the replay of this rank; only the first line about `subject` in the
 // whole job is shown. `text` is a predicate.
 void rejoin_libc_tell_of_replay(const char* subject, const char* text) REJOIN_LIBC_HOOK;
-// As rejoin_libc_tell, about something that makes this replay untrue. Does not return unless ftrun
-// was told to go on (--on-divergence warn).
+// Reports, like rejoin_libc_tell, something that makes this replay differ from the first execution.
+// Returns only with --on-divergence warn.
 void rejoin_libc_untrue(const char* name, const char* text) REJOIN_LIBC_HOOK;
 }

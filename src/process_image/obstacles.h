@@ -12,7 +12,7 @@ namespace rejoin::process_image {
 // the time in which the kernel looks at each page of this process and of the journal
 // (/proc/self/smaps; at most 0.5 % of the time, if the program is not known to use MADV_DONTFORK).
 bool can_be_cloned(char* why, std::size_t size);
-// As above, but only permanent obstacles count: threads, and memory that is shared with others or
+// The same test for permanent obstacles only: threads, and memory that is shared with others or
 // that clones are not given. Children, timers and pending signals are temporary.
 bool can_ever_be_cloned(char* why, std::size_t size);
 

@@ -17,7 +17,8 @@ template <engine::Host H>
 struct Operations {
   explicit Operations(Rooms<H>& rooms) : r(rooms), agreement(rooms), bootstrap(rooms) {}
 
-  // As Agreement's, unless an unproven call is the reason for the disagreement.
+  // Calls Agreement::mismatch(), but first looks for an unproven call that explains the
+  // disagreement.
   Status mismatch(Comm<H>& c, std::uint64_t sequence, std::uint32_t call,
                   std::uint32_t signature_hash, const typename Agreement<H>::Other& other) {
     bootstrap.find_why_members_disagree();

@@ -28,7 +28,8 @@ class Nonblocking {
  protected:
   ~Nonblocking() = default;
 
-  // As an operation's. When it reports that it is over, the program's buffers hold the result.
+  // Has the contract of advance() of an operation. When it returns kDone, the program's buffers
+  // contain the result.
   virtual journal::Progress advance(bool thorough) = 0;
 
   // Called when the operation has been entered; `s` is its position.

@@ -51,7 +51,7 @@ class Repetition {
     if (left.what == Left::What::kNothing) close();
     return left;
   }
-  // As `look`, from a wait; also shows the agent the answer.
+  // Calls look() in a wait, and shows the answer to the agent.
   void look_in_wait(bool unknown_contexts) {
     look(unknown_contexts);
     show();

@@ -201,7 +201,7 @@ struct Rooms {
   std::byte* const scratch;          // kStageBytes, for user operators
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
   ReplayClock replay_clock;          // runs from the end of MPI_Init until it is live
-  // With a full journal: where the payload of the newest operation that closed zones lies.
+  // The newest operation that closed zones. Used when the journal is full.
   std::uint64_t recycled_in = 0;  // context; 0 = there was none
   std::uint64_t recycled_at = 0;  // sequence
 

@@ -45,7 +45,8 @@ class Snapshots final : public NoticeHandler {
  private:
   bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
-  // From now on a death ends the job, so nothing is stored for a replay any more.
+  // Stops recording when the journal is full. A rank that dies cannot be replayed then: its death
+  // ends the job.
   void stop_keeping_if_full() {
     if (r_.header->journal_full.load(std::memory_order_relaxed) == 0) return;
     if (r_.journal.region().recycling()) return;

@@ -196,7 +196,8 @@ class AgentCore {
   std::vector<AgentAction> resume(const std::vector<std::uint64_t>& numbers,
                                   const std::vector<std::uint32_t>& incarnations);
   std::vector<AgentAction> restore(std::uint32_t rank);  // once, after resume()
-  // From now on these images of all ranks can be restored, and those written earlier cannot.
+  // numbers[r]: the image of rank r in the newest set that is on disk; 0: there is no set. A rank
+  // is restored from that set and from no earlier one.
   void written(const std::vector<std::uint64_t>& numbers);
   std::vector<AgentAction> stop();      // SIGTERM to all ranks
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left

@@ -46,7 +46,7 @@ class OutputStream {
   // Another stream was shown after an unfinished line: the rest of that begins a new line.
   void interrupted() { at_line_start_ = true; }
 
-  // From now on, also collects for take_raw() what is shown, without tags.
+  // Starts to collect a second copy of all shown output, without tags, for take_raw().
   void keep_raw() { keeps_raw_ = true; }
   std::string take_raw() { return std::exchange(raw_, {}); }
 
