@@ -103,11 +103,11 @@ class Attempt {
       std::uint64_t word[kSlotBytes / 8] = {};
       if (bytes > 0) std::memcpy(word, spec_.input, bytes);
       for (std::size_t w = 0; w * 8 < bytes || w == 0; ++w) {
-        slot.word[w].store(word[w], std::memory_order_release);
+        slot.word[w].store(host_, Step::kSame, word[w]);
       }
     } else {
       fill(staging_[0], [&](std::byte* to) { copy_payload(to, spec_.input, bytes); });
-      slot.word[0].store(staging_[0], std::memory_order_release);
+      slot.word[0].store(host_, Step::kSame, staging_[0]);
     }
     slots_.show();
   }
@@ -115,12 +115,12 @@ class Attempt {
   template <class Fill>
   void fill(Offset buffer, Fill&& write) {
     StagingBuffer& s = peers_.staging(buffer);
-    host_.step(Step::kStage);
-    if (!breaks(host_, Rule::kStagingOwnerNone)) s.owner.store(0, std::memory_order_relaxed);
+    if (!breaks(host_, Rule::kStagingOwnerNone)) {
+      s.owner.store(host_, Step::kStage, 0, std::memory_order_relaxed);
+    }
     order_stores();
     write(s.bytes);
-    host_.step(Step::kStage);
-    s.owner.store(slots_.owner(), std::memory_order_release);
+    s.owner.store(host_, Step::kStage, slots_.owner());
   }
 
   // --- The other members' contributions
@@ -224,9 +224,9 @@ class Attempt {
     }
     slots_.close();
     Slot& slot = slots_.mine();
-    slot.word[0].store(extent_, std::memory_order_release);
-    slot.word[kStagingWord].store(staging_[0], std::memory_order_release);
-    slot.word[kStagingWord + 1].store(staging_[1], std::memory_order_release);
+    slot.word[0].store(host_, Step::kSame, extent_);
+    slot.word[kStagingWord].store(host_, Step::kSame, staging_[0]);
+    slot.word[kStagingWord + 1].store(host_, Step::kSame, staging_[1]);
     slots_.reset(&Slot::staged);
     slots_.reset(&Slot::reduced);
     slots_.show();

@@ -21,7 +21,7 @@ enum class AttemptState : std::uint8_t {
 };
 
 // Progress of a large contribution, by member: chunks staged (or, in a gather, written) or reduced.
-using Counter = std::atomic<std::uint64_t> Slot::*;
+using Counter = journal::OwnerWord<std::uint64_t> Slot::*;
 
 template <Host H>
 class AttemptSlots {
@@ -55,24 +55,23 @@ class AttemptSlots {
   Slot& mine() { return m_.mine->slot[sequence_ % kSlots]; }
 
   void close() {
-    host_.step(Step::kSlotNone);
-    if (!breaks(host_, Rule::kSlotTagNone)) mine().tag.store(0, std::memory_order_relaxed);
+    if (!breaks(host_, Rule::kSlotTagNone)) {
+      mine().tag.store(host_, Step::kSlotNone, 0, std::memory_order_relaxed);
+    }
     host_.step(Step::kSlotContents);
   }
   void show() {
     Slot& slot = mine();
-    slot.chain.store(chain_, std::memory_order_release);
-    slot.call.store(call_, std::memory_order_release);
-    host_.step(Step::kSlotTag);
-    slot.tag.store(tag_, std::memory_order_release);
+    slot.chain.store(host_, Step::kSame, chain_);
+    slot.call.store(host_, Step::kSame, call_);
+    slot.tag.store(host_, Step::kSlotTag, tag_);
     if (!breaks(host_, Rule::kRingAfterSlot)) ring_sleepers(host_, m_.world, m_.size);
   }
 
   // REQUIRES that the slot is closed.
-  void reset(Counter counter) { (mine().*counter).store(counted(0), std::memory_order_release); }
+  void reset(Counter counter) { (mine().*counter).store(host_, Step::kSame, counted(0)); }
   void publish(Counter counter, std::uint32_t count, Step step) {
-    host_.step(step);
-    (mine().*counter).store(counted(count), std::memory_order_release);
+    (mine().*counter).store(host_, step, counted(count));
     if (!breaks(host_, Rule::kRingAfterProgress)) ring_sleepers(host_, m_.world, m_.size);
   }
 

@@ -50,12 +50,10 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
                     const void* input, std::size_t bytes, Offset extent) {
   const Tag tag = hint_tag(sequence, incarnation);
   Slot& slot = m.mine->slot[sequence % kSlots];
-  host.step(Step::kSlotNone);
-  slot.tag.store(0, std::memory_order_relaxed);
-  slot.word[0].store(extent, std::memory_order_release);
-  slot.reduced.store(chunks_done(m.context, tag, 0), std::memory_order_release);
-  host.step(Step::kSlotTag);
-  slot.tag.store(tag, std::memory_order_release);
+  slot.tag.store(host, Step::kSlotNone, 0, std::memory_order_relaxed);
+  slot.word[0].store(host, Step::kSame, extent);
+  slot.reduced.store(host, Step::kSame, chunks_done(m.context, tag, 0));
+  slot.tag.store(host, Step::kSlotTag, tag);
   std::uint32_t chunk = 0;
   for (std::size_t at = 0; at < bytes; at += kBroadcastChunkBytes) {
     const std::size_t size = std::min(kBroadcastChunkBytes, bytes - at);
@@ -63,8 +61,7 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
     if (!host.touch(host.rank(), to, size)) return false;
     host.step(Step::kPayload);
     host.payload_stores().copy(to, static_cast<const std::byte*>(input) + at, size);
-    host.step(Step::kReduced);
-    slot.reduced.store(chunks_done(m.context, tag, ++chunk), std::memory_order_release);
+    slot.reduced.store(host, Step::kReduced, chunks_done(m.context, tag, ++chunk));
     ring_sleepers(host, m.world, m.size);
   }
   return true;

@@ -119,7 +119,7 @@ inline Version* find_version(std::byte* base, std::uint32_t rank, std::uint64_t 
 template <class Host, class Read>
 std::uint64_t read_image_mark(Host& host, std::uint32_t rank, Read&& read) {
   std::byte* base = host.base();
-  const std::atomic<std::uint64_t>& kept = control_of(base, rank)->kept_image;
+  const AgentWord<std::uint64_t>& kept = control_of(base, rank)->kept_image;
   for (;;) {
     const std::uint64_t number = kept.load(std::memory_order_acquire);
     const Image* image = find_image(base, rank, number);

@@ -89,8 +89,7 @@ class Journal {
     if (r == nullptr) out_of_memory();
     host_.step(Step::kRecord);
     *r = record;
-    host_.step(Step::kCommit);
-    records.publish();
+    records.publish(Step::kCommit);
   }
 
   // --- Channels
@@ -136,13 +135,11 @@ class Journal {
     e->bytes = m.bytes;
     e->value = m.value;
     e->type = m.type;
-    e->matched.store(0, std::memory_order_relaxed);
-    e->written.store(m.written, std::memory_order_relaxed);
-    host_.step(Step::kPost);
+    e->matched.store(host_, Step::kSame, 0, std::memory_order_relaxed);
+    e->written.store(host_, Step::kSame, m.written, std::memory_order_relaxed);
     // The receiver polls this word, so a message costs it one cache line.
-    e->ready.store(log.tail() + 1, std::memory_order_release);
-    host_.step(Step::kPosted);
-    log.publish();
+    e->ready.store(host_, Step::kPost, log.tail() + 1);
+    log.publish(Step::kPosted);
     if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
     return e;
   }
@@ -154,8 +151,7 @@ class Journal {
       const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, kPieceBytes);
       host_.step(Step::kPayload);
       host_.payload_stores().copy(host_.base() + e.value + at, data + at, piece);
-      host_.step(Step::kWritten);
-      e.written.store(at += piece, std::memory_order_release);
+      e.written.store(host_, Step::kWritten, at += piece);
     }
     if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
   }
@@ -182,9 +178,8 @@ class Journal {
       reinterpret_cast<std::uint32_t*>(host_.base() + list)[i] = members[i];
       if (members[i] == host_.rank()) block->rank = i;
     }
-    entry->block.store(offset_of(block), std::memory_order_relaxed);
-    host_.step(Step::kCommit);
-    entry->context.store(context, std::memory_order_release);
+    entry->block.store(host_, Step::kContext, offset_of(block), std::memory_order_relaxed);
+    entry->context.store(host_, Step::kCommit, context);
     ++region_.head()->contexts.entries;
     return block;
   }
@@ -194,7 +189,7 @@ class Journal {
   void reclaim_block(std::uint64_t context) {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
     if (found.block == nullptr) return;
-    found.entry->block.store(kReclaimed, std::memory_order_release);
+    found.entry->block.store(host_, Step::kContext, kReclaimed);
     found.block->next_reclaimed = region_.head()->reclaimed_blocks;
     region_.head()->reclaimed_blocks = offset_of(found.block);
   }
@@ -240,7 +235,7 @@ class Journal {
     channels_[to].rebase();
     const std::uint64_t shown_messages = shown(log);
     if (shown_messages == channels_[to].tail()) return;
-    log.tail.store(shown_messages, std::memory_order_release);
+    log.tail.store(host_, Step::kPosted, shown_messages);
     channels_[to].rebase();
   }
 
@@ -254,7 +249,7 @@ class Journal {
       if (at == 0) return nullptr;
       all.at[tables] = at;
       all.entries = 0;
-      all.tables.store(++tables, std::memory_order_release);
+      all.tables.store(host_, Step::kContext, ++tables);
     }
     auto* table = reinterpret_cast<ContextEntry*>(host_.base() + all.at[tables - 1]);
     std::uint64_t i = context;
@@ -272,22 +267,25 @@ class Journal {
     }
     auto* block = reinterpret_cast<ContextBlock*>(host_.base() + first);
     first = block->next_reclaimed;
-    for (Slot& slot : block->slot) slot.tag.store(0, std::memory_order_relaxed);
-    for (Contribution& c : block->contribution) c.sequence.store(0, std::memory_order_relaxed);
-    block->freed.store(0, std::memory_order_relaxed);
+    const auto clear = [this](OwnerWord<std::uint64_t>& word) {
+      word.store(host_, Step::kContext, 0, std::memory_order_relaxed);
+    };
+    for (Slot& slot : block->slot) clear(slot.tag);
+    for (Contribution& c : block->contribution) clear(c.sequence);
+    clear(block->freed);
     reuse(block->records);
     return block;
   }
 
   // Empties a log that has no readers any more. Only the largest of its rings remains.
-  static void reuse(Log& log) {
+  void reuse(Log& log) {
     const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
     if (rings > 0) {
       log.ring[0] = log.ring[rings - 1];
       log.ring[0].from = 0;
-      log.rings.store(1, std::memory_order_relaxed);
+      log.rings.store(host_, Step::kContext, 1, std::memory_order_relaxed);
     }
-    log.tail.store(0, std::memory_order_relaxed);
+    log.tail.store(host_, Step::kContext, 0, std::memory_order_relaxed);
   }
 
   H& host_;

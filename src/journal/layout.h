@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "journal/mix.h"
+#include "journal/shared.h"
 
 namespace rejoin::journal {
 
@@ -49,7 +50,7 @@ struct FaultPoint {
   std::uint32_t incarnation;  // in which it fires
   PointKind kind;
   Moment moment;
-  std::atomic<std::uint8_t> fired;
+  OwnerWord<std::uint8_t> fired;
 };
 
 // --- Control block
@@ -77,26 +78,26 @@ struct SegmentHeader {
   FaultPoint fault[kMaxFaults];
 
   // Agent. The newest death; published before the next incarnation is admitted.
-  alignas(kLine) std::atomic<std::uint32_t> epoch;
+  alignas(kLine) AgentWord<std::uint32_t> epoch;
   // Any rank, 0 -> 1: the journal is full; a later death cannot be repaired.
-  std::atomic<std::uint32_t> journal_full;
+  AnyWord<std::uint32_t> journal_full;
   // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
-  std::atomic<std::uint32_t> unproven;
+  AnyWord<std::uint32_t> unproven;
   // Any rank, 0 -> 1: the program marks its set-up, so calls that it has not marked are none.
-  std::atomic<std::uint32_t> marks_set_up;
+  AnyWord<std::uint32_t> marks_set_up;
   // Set by the first rank of which no image is possible, 0 -> 1: it has sent the notice about that.
-  std::atomic<std::uint32_t> decision_told;
+  AnyWord<std::uint32_t> decision_told;
   // Counted up, by the agent or a rank, when ranks have something to handle as they enter their
   // next operation: a snapshot is wanted, marks have moved, the journal is full.
-  std::atomic<std::uint32_t> notices;
+  AnyWord<std::uint32_t> notices;
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
-  std::atomic<Return> goes_back_to;
+  AnyWord<Return> goes_back_to;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
-  std::atomic<std::uint64_t> version_in_file;
+  AgentWord<std::uint64_t> version_in_file;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
   std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
-  alignas(kLine) std::atomic<std::uint8_t> asleep[kMaxRanks];
+  alignas(kLine) OwnerWord<std::uint8_t> asleep[kMaxRanks];
 };
 
 enum class Phase : std::uint32_t { kOutside, kInside };
@@ -136,67 +137,66 @@ struct WrittenVersions {
 
 struct RankControl {
   // Agent.
-  alignas(kLine) std::atomic<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
-  std::atomic<std::uint32_t> incarnation;
+  alignas(kLine) AgentWord<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
+  AgentWord<std::uint32_t> incarnation;
   // Agent. The number of the image that it wants of this rank, and kAtCheckpoint if the rank is to
   // make it only when it enters a checkpoint.
-  std::atomic<std::uint64_t> snapshot_wanted;
+  AgentWord<std::uint64_t> snapshot_wanted;
   // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
   // Its cursors are the rank's low-water marks.
-  std::atomic<std::uint64_t> kept_image;
+  AgentWord<std::uint64_t> kept_image;
 
   // Ranks and the agent write 1, the owner 0. A futex.
-  alignas(kLine) std::atomic<std::uint32_t> bell;
+  alignas(kLine) AnyWord<std::uint32_t> bell;
 
   // The owner. Its diagnostics position: for reports and disagreement; it never decides an outcome.
-  alignas(kLine) std::atomic<std::uint64_t> ordinal;  // MPI operations entered by this incarnation
-  std::atomic<std::uint64_t> context;
-  std::atomic<std::uint64_t> sequence;
-  std::atomic<std::uint32_t> call;  // index into its call table
-  std::atomic<Phase> phase;
-  std::atomic<std::uint64_t> replayed;     // operations of this incarnation answered by records
-  std::atomic<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
-  std::atomic<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (incarnation's)
+  alignas(kLine) OwnerWord<std::uint64_t> ordinal;  // MPI operations entered by this incarnation
+  OwnerWord<std::uint64_t> context;
+  OwnerWord<std::uint64_t> sequence;
+  OwnerWord<std::uint32_t> call;  // index into its call table
+  OwnerWord<Phase> phase;
+  OwnerWord<std::uint64_t> replayed;     // operations of this incarnation answered by records
+  OwnerWord<std::uint64_t> live_since;   // ordinal of its first live operation; 0 = none yet
+  OwnerWord<std::uint32_t> initialized;  // 1 after MPI_Init, 2 after MPI_Finalize (incarnation's)
   // Odd while context, sequence and call change within one call of MPI.
-  std::atomic<std::uint32_t> moves;
-  std::atomic<std::uint64_t> waits_for;  // a Waiting, inside a message's operation; else 0
+  OwnerWord<std::uint32_t> moves;
+  OwnerWord<std::uint64_t> waits_for;  // a Waiting, inside a message's operation; else 0
   // 1: in its newest thorough look this incarnation had not repeated all that its predecessor has
   // shown to others (recovery/repetition.h).
-  std::atomic<std::uint32_t> repeating;
+  OwnerWord<std::uint32_t> repeating;
 
   // The owner. Checkpoints, see recovery/PROTOCOL.md.
-  alignas(kLine) std::atomic<std::uint64_t> prepared;  // its models of this version are whole
+  alignas(kLine) OwnerWord<std::uint64_t> prepared;  // its models of this version are whole
   // The version that it never goes back behind: its cursors are the rank's low-water marks. 0 =
   // main.
-  std::atomic<std::uint64_t> kept;
+  OwnerWord<std::uint64_t> kept;
   // Agent: the newest output mark that it has made for this rank (MessageType::kMark).
-  std::atomic<std::uint64_t> output_mark;
+  AnyWord<std::uint64_t> output_mark;
   // Rank 0: WrittenVersions, before it prepares `newest`.
-  std::atomic<std::uint64_t> written_versions;
+  OwnerWord<std::uint64_t> written_versions;
   // The owner. Nonzero if more than one of its threads has called MPI. The order of those calls is
   // not recorded, so the rank can be restarted only from an image with at least this number: images
   // are made only of processes with a single thread, so later ones need none of those calls.
-  std::atomic<std::uint64_t> several_threads_before;
+  OwnerWord<std::uint64_t> several_threads_before;
   // The owner. 1 if a thread may call MPI while another one blocks in it (MPI_THREAD_MULTIPLE).
-  std::atomic<std::uint32_t> threads_may_call;
+  OwnerWord<std::uint32_t> threads_may_call;
 
   // The owner. Allocation in its region; both outlive it.
-  alignas(
-      kLine) std::atomic<std::uint64_t> permanent_bump;  // next free byte from the region's begin
-  std::atomic<std::uint64_t> payload_bump;               // likewise
-  std::atomic<std::uint64_t> backed_bytes;               // with pages; counts to the limit
-  std::atomic<std::uint64_t> used_bytes;                 // allocated so far, reused memory included
-  std::atomic<std::uint64_t> journal_faults;             // page faults of making it safe to touch
+  alignas(kLine) OwnerWord<std::uint64_t> permanent_bump;  // next free byte from the region's begin
+  OwnerWord<std::uint64_t> payload_bump;               // likewise
+  OwnerWord<std::uint64_t> backed_bytes;               // with pages; counts to the limit
+  OwnerWord<std::uint64_t> used_bytes;                 // allocated so far, reused memory included
+  OwnerWord<std::uint64_t> journal_faults;             // page faults of making it safe to touch
   // This process: duration of its newest clone (0: there is none), and both fault counts then.
-  std::atomic<std::uint64_t> clone_ns;
-  std::atomic<std::uint64_t> faults_at_clone;
-  std::atomic<std::uint64_t> journal_faults_at_clone;
-  std::atomic<std::uint64_t> page_copy_ns;  // cost of one copy-on-write fault, as measured by this
+  OwnerWord<std::uint64_t> clone_ns;
+  OwnerWord<std::uint64_t> faults_at_clone;
+  OwnerWord<std::uint64_t> journal_faults_at_clone;
+  OwnerWord<std::uint64_t> page_copy_ns;  // cost of one copy-on-write fault, as measured by this
                                             // rank; 0: not measured yet
-  std::atomic<std::uint64_t> snapshots_cost_ns;  // of the rank so far
+  OwnerWord<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // Written by the helper that clones it: first the newest image's process, then its number.
-  std::atomic<std::int64_t> image_pid;
-  std::atomic<std::uint64_t> image_number;
+  OwnerWord<std::int64_t> image_pid;
+  OwnerWord<std::uint64_t> image_number;
 };
 
 // --- Logs
@@ -217,9 +217,9 @@ struct LogRing {
 // reader of elements below a tail that it remembers does not wait for the line that the owner
 // writes.
 struct Log {
-  alignas(kLine) std::atomic<std::uint64_t> tail;   // elements published
-  alignas(kLine) std::atomic<std::uint32_t> rings;  // of them in use
-  Offset chunk[kLogChunks];
+  alignas(kLine) OwnerWord<std::uint64_t> tail;   // elements published
+  alignas(kLine) OwnerWord<std::uint32_t> rings;  // of them in use
+  OwnerWord<Offset> chunk[kLogChunks];
   LogRing ring[kLogRings];
 };
 
@@ -242,7 +242,7 @@ struct CallEntry {
   std::uint32_t hash;    // of the signature
   std::uint32_t module;  // index into the module log
   std::uint64_t place;   // offset of the return address in the module's file; a named site's line
-  std::uint32_t phases;  // kCalled..., by std::atomic_ref
+  std::uint32_t phases;  // kCalled...; changes in place (load_element)
 };
 // The phases, since the load, in which a call was executed live.
 inline constexpr std::uint32_t kCalledInBootstrapPhase = 1;
@@ -281,9 +281,9 @@ struct alignas(kLine) ChannelEntry {
   std::uint32_t type;   // hash of the type signature; 0 = not compared
   // Written by the receiver of a kSynchronous message: matched_by() the receive that was given it;
   // 0 = none yet.
-  std::atomic<std::uint32_t> matched;
-  std::atomic<std::uint64_t> written;  // bytes
-  std::atomic<std::uint64_t> ready;    // index + 1
+  AnyWord<std::uint32_t> matched;
+  OwnerWord<std::uint64_t> written;  // bytes
+  OwnerWord<std::uint64_t> ready;    // index + 1
 };
 static_assert(sizeof(ChannelEntry) == kLine);
 inline constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
@@ -323,12 +323,12 @@ inline constexpr std::uint32_t kUnlinked = ~std::uint32_t{0};
 // A member's contribution to an attempt. A seqlock: tag := none; contents; tag := (s, g).
 // The owner writes. `staged` and `reduced` hold half of the attempt's owner_of() and a count.
 struct alignas(kLine) Slot {
-  std::atomic<Tag> tag;
-  std::atomic<std::uint32_t> chain;  // over the signatures of all operations of this context so far
-  std::atomic<std::uint32_t> call;   // as in Record
-  std::atomic<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or where it is
-  std::atomic<std::uint64_t> staged;                // chunks of its input that lie in its staging
-  std::atomic<std::uint64_t> reduced;               // chunks of its slice that lie in the extent
+  OwnerWord<Tag> tag;
+  OwnerWord<std::uint32_t> chain;  // over the signatures of all operations of this context so far
+  OwnerWord<std::uint32_t> call;   // as in Record
+  OwnerWord<std::uint64_t> word[kSlotBytes / 8];  // the contribution, or where it is
+  OwnerWord<std::uint64_t> staged;                // chunks of its input that lie in its staging
+  OwnerWord<std::uint64_t> reduced;               // chunks of its slice that lie in the extent
 };
 static_assert(sizeof(Slot) == kLine);
 
@@ -339,8 +339,8 @@ inline constexpr std::uint32_t kSlots =
 // it, so the rank's next incarnation compares its own with it. The owner writes `what` before
 // `sequence`, and both before the slot is shown.
 struct Contribution {
-  std::atomic<std::uint64_t> sequence;  // of the operation, + 1; 0 = none
-  std::atomic<std::uint64_t> what;      // fingerprint and call
+  OwnerWord<std::uint64_t> sequence;  // of the operation, + 1; 0 = none
+  OwnerWord<std::uint64_t> what;      // fingerprint and call
   static constexpr std::uint64_t make(std::uint32_t fingerprint, std::uint32_t call) {
     return std::uint64_t{fingerprint} << 32 | (call & kCallIndex);
   }
@@ -358,7 +358,7 @@ struct alignas(kLine) ContextBlock {
   std::uint32_t size;
   std::uint32_t rank;
   Offset members;                    // u32 world ranks
-  std::atomic<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
+  OwnerWord<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
   Offset next_reclaimed;             // the owner's free list of reclaimed blocks
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
   Log records;                       // tail = operations committed = the position
@@ -368,7 +368,7 @@ struct alignas(kLine) ContextBlock {
 
 // A place for contributions that no slot holds. A seqlock: owner := none; bytes; owner := attempt.
 struct alignas(kLine) StagingBuffer {
-  std::atomic<std::uint64_t> owner;  // owner_of(context, tag); 0 = none
+  OwnerWord<std::uint64_t> owner;  // owner_of(context, tag); 0 = none
   alignas(kLine) std::byte bytes[kStageBytes];
 };
 
@@ -378,12 +378,12 @@ struct alignas(kLine) StagingBuffer {
 inline constexpr std::uint32_t kContextTables = 24;
 inline constexpr std::uint32_t kFirstTableEntries = 256;
 struct ContextEntry {
-  std::atomic<std::uint64_t> context;  // 0 = free; written last
-  std::atomic<Offset> block;           // kReclaimed: it is past
+  OwnerWord<std::uint64_t> context;  // 0 = free; written last
+  OwnerWord<Offset> block;           // kReclaimed: it is past
 };
 inline constexpr Offset kReclaimed = 1;
 struct ContextTables {
-  std::atomic<std::uint32_t> tables;  // of them in use
+  OwnerWord<std::uint32_t> tables;  // of them in use
   std::uint64_t entries;              // in the newest; the owner's
   Offset at[kContextTables];          // ContextEntry[kFirstTableEntries << k]
 };
@@ -441,7 +441,7 @@ inline constexpr std::uint32_t kVersions = 4;
 // How far a rank has come: these are its low-water marks if it keeps the version or image of this
 // number. Valid if `number` is not 0: the owner clears it before it changes the rest.
 struct Marks {
-  std::atomic<std::uint64_t> number;  // of the version, or of the image
+  OwnerWord<std::uint64_t> number;  // of the version, or of the image
   std::uint64_t ordinal;
   std::uint64_t made_wall_ns;
   std::uint64_t observations;  // bytes of the log
@@ -503,9 +503,9 @@ struct Version {
 // clears `version`, writes the rest, and sets it; a reader checks it before and behind. A replay
 // may read while the owner is at a later version, so all words are atomic.
 struct ModelHash {
-  std::atomic<std::uint64_t> version;
-  std::atomic<std::uint64_t> bytes;
-  std::atomic<std::uint64_t> hash;
+  OwnerWord<std::uint64_t> version;
+  OwnerWord<std::uint64_t> bytes;
+  OwnerWord<std::uint64_t> hash;
 };
 inline constexpr std::uint64_t kModelHashes = 2;  // by the version, mod 2
 
@@ -530,14 +530,14 @@ struct RegionHead {
   ModelHash model_hash[kModelHashes];
   // The owner. Synchronous messages that its receives were given, in all incarnations; counted
   // before the sender is shown it.
-  std::atomic<std::uint64_t> synchronous;
+  OwnerWord<std::uint64_t> synchronous;
   std::uint64_t marked_bytes;          // of results of marked operations
   std::uint64_t past_version;          // newest version behind which zones were closed
   std::uint64_t interval;              // the newest that has ended
   Offset resume_global, resume_local;  // models of first_version
   std::uint64_t resume_global_bytes, resume_local_bytes;
   Offset channels;          // Log[ranks]: to each rank
-  Offset consumed;          // atomic<u64>[ranks]: all messages of each rank below were received
+  Offset consumed;          // OwnerWord<u64>[ranks]: all messages of each rank below were received
   Offset reclaimed_blocks;  // first of them
   std::uint32_t zones;      // of them laid out
   std::uint32_t staging_buffers;
@@ -583,8 +583,8 @@ inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {
   return reinterpret_cast<RegionHead*>(base + region_offset(header_of(base), rank));
 }
 // The number of messages that `rank` has received, by sender.
-inline std::atomic<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t rank) {
-  return reinterpret_cast<std::atomic<std::uint64_t>*>(base + region_of(base, rank)->consumed);
+inline OwnerWord<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t rank) {
+  return reinterpret_cast<OwnerWord<std::uint64_t>*>(base + region_of(base, rank)->consumed);
 }
 
 // Virtual size of one rank's region in such a segment. The regions are the segment's end.

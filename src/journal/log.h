@@ -36,7 +36,8 @@ T* log_at(std::byte* base, Log& log, std::uint64_t index) {
     return reinterpret_cast<T*>(base + ring.at) + ((index - ring.from) & (ring.capacity - 1));
   }
   const std::uint32_t k = log_chunk(index);
-  return reinterpret_cast<T*>(base + log.chunk[k]) + (index - log_chunk_begin(k));
+  return reinterpret_cast<T*>(base + log.chunk[k].load(std::memory_order_relaxed)) +
+         (index - log_chunk_begin(k));
 }
 
 // Where element `index` lies or will lie; null: there is no place yet. Used by readers that poll
@@ -51,7 +52,7 @@ T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run)
     return reinterpret_cast<T*>(base + ring.at) + at;
   }
   const std::uint32_t k = log_chunk(index);
-  const Offset chunk = std::atomic_ref(log.chunk[k]).load(std::memory_order_acquire);
+  const Offset chunk = log.chunk[k].load();
   if (chunk == 0) return nullptr;
   const std::uint64_t at = index - log_chunk_begin(k);
   *run = log_chunk_size(k) - at;
@@ -75,7 +76,7 @@ class LogWriter {
     // A ring behind the tail was made for an entry that never became visible.
     std::uint32_t rings = log_->rings.load(std::memory_order_relaxed);
     while (rings > 0 && log_->ring[rings - 1].from > tail_) --rings;
-    log_->rings.store(rings, std::memory_order_release);
+    log_->rings.store(*host_, Step::kGrow, rings);
     wraps_ = rings != 0;
     cursor_ = backed_end_ = nullptr;
   }
@@ -88,9 +89,9 @@ class LogWriter {
     if (cursor_ == backed_end_ && !extend()) return nullptr;
     return cursor_;
   }
-  void publish() {
+  void publish(Step step) {
     advance(1);
-    show();
+    show(step);
   }
   // Entries of several elements become visible together: write up to room() elements at next(),
   // count them by advance(), and so on; then show().
@@ -99,7 +100,7 @@ class LogWriter {
     cursor_ += elements;
     tail_ += elements;
   }
-  void show() { log_->tail.store(tail_, std::memory_order_release); }
+  void show(Step step) { log_->tail.store(*host_, step, tail_); }
 
   std::uint64_t truncated_below() const { return keep_from_; }
   // Elements below `keep_from` may be overwritten from now on. Elements appended before the first
@@ -121,13 +122,14 @@ class LogWriter {
     const std::uint32_t k = log_chunk(tail_);
     const std::uint64_t chunk_bytes = log_chunk_size(k) * sizeof(T);
     if (k >= kLogChunks) return false;
-    if (log_->chunk[k] == 0) {
-      const Offset at = room_for(chunk_bytes);
-      if (at == 0) return false;
-      std::atomic_ref(log_->chunk[k]).store(at, std::memory_order_release);
+    Offset chunk = log_->chunk[k].load(std::memory_order_relaxed);
+    if (chunk == 0) {
+      chunk = room_for(chunk_bytes);
+      if (chunk == 0) return false;
+      log_->chunk[k].store(*host_, Step::kGrow, chunk);
     }
     const std::uint64_t index = tail_ - log_chunk_begin(k);
-    return run(log_->chunk[k] + index * sizeof(T), log_chunk_size(k) - index,
+    return run(chunk + index * sizeof(T), log_chunk_size(k) - index,
                chunk_bytes > kStrideBytes);
   }
 
@@ -164,7 +166,7 @@ class LogWriter {
       *r = {tail_, rings == 0 ? std::bit_ceil(least) : 2 * log_->ring[rings - 1].capacity, 0};
       r->at = room_for(r->capacity * sizeof(T));
       if (r->at == 0) return false;
-      log_->rings.store(rings + 1, std::memory_order_release);
+      log_->rings.store(*host_, Step::kGrow, rings + 1);
       room = r->capacity;
     }
     const std::uint64_t place = (tail_ - r->from) & (r->capacity - 1);

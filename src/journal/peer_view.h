@@ -73,7 +73,7 @@ class PeerView {
     return log_place<ChannelEntry>(base_, channel(from, to), k, run);
   }
   // All messages of `from` with a lower number have been received by `by`.
-  std::atomic<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) const {
+  OwnerWord<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) const {
     return consumed_of(base_, by)[from];
   }
 

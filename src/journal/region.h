@@ -76,7 +76,7 @@ class Region {
   // Accounts for an allocation; the memory may be reused. Requests a snapshot when one is due.
   void use(std::uint64_t bytes) {
     const std::uint64_t used = control_->used_bytes.load(std::memory_order_relaxed) + bytes;
-    control_->used_bytes.store(used, std::memory_order_relaxed);
+    control_->used_bytes.store(host_, Step::kSame, used, std::memory_order_relaxed);
     if (used < ask_at_.load(std::memory_order_relaxed) || labels_ == nullptr || recycling_) return;
     ask_at_.store(used + snapshot_every_, std::memory_order_relaxed);
     host_.tell(wire::MessageType::kSnapshotDue, 0, 0, nullptr, 0);
@@ -223,7 +223,7 @@ class Region {
   static constexpr std::uint32_t kZonesOfOneSize = kZones / 8;
 
   struct Area {
-    std::atomic<std::uint64_t>* bump;
+    OwnerWord<std::uint64_t>* bump;
     Offset begin;  // of the region
     Offset end;
     Offset backed_to = 0;  // everything allocated since start-up lies below it and is backed
@@ -233,7 +233,7 @@ class Region {
     const std::uint64_t next = at + round_up_line(bytes);
     if (next < at || area.begin + next > area.end) return 0;
     // Advanced before use: memory that a dead incarnation half wrote is never allocated again.
-    area.bump->store(next, std::memory_order_relaxed);
+    area.bump->store(host_, Step::kAllocate, next, std::memory_order_relaxed);
     return area.begin + at;
   }
 
@@ -380,16 +380,17 @@ class Region {
   }
 
   void count(std::size_t bytes) {
-    control_->backed_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    control_->backed_bytes.add(host_, Step::kAllocate, bytes);
     if (header_->journal_limit_bytes == 0) return;
     const std::uint64_t all = all_backed_bytes();
     if (all > header_->journal_limit_bytes) {
-      if (header_->journal_full.exchange(1, std::memory_order_relaxed) != 0) return;
+      std::uint32_t none = 0;
+      if (!header_->journal_full.decide(host_, Step::kNotice, &none, 1)) return;
     } else if (labels_ == nullptr ||
                steps_when_nearly_full(all) == steps_when_nearly_full(all - bytes)) {
       return;
     }
-    header_->notices.fetch_add(1, std::memory_order_release);
+    header_->notices.add(host_, Step::kNotice, 1);
   }
 
   Host& host_;

@@ -43,21 +43,21 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   h->region_bytes = region_bytes_for(ranks, limit_bytes);
   h->journal_limit_bytes = limit_bytes;
   h->first_region = front_bytes(ranks);
-  h->goes_back_to.store(Return::kVersions);  // unless images are asked for
+  put(h->goes_back_to, Return::kVersions);  // unless images are asked for
   for (std::uint32_t r = 0; r < ranks; ++r) {
     RegionHead* region = region_of(base, r);
     const std::uint64_t channels = round_up(sizeof(RegionHead), kPage);
     const std::uint64_t consumed = channels + round_up(ranks * sizeof(Log), kLine);
     region->channels = region_offset(h, r) + channels;
     region->consumed = region_offset(h, r) + consumed;
-    std::uint64_t bump = round_up(consumed + ranks * sizeof(std::atomic<std::uint64_t>), kPage);
+    std::uint64_t bump = round_up(consumed + ranks * sizeof(OwnerWord<std::uint64_t>), kPage);
     for (region->staging_buffers = 0; region->staging_buffers < kFirstStagingBuffers;
          ++region->staging_buffers) {
       region->staging[region->staging_buffers] = region_offset(h, r) + bump;
       bump = round_up(bump + sizeof(StagingBuffer), kPage);
     }
-    control_of(base, r)->permanent_bump.store(bump);
-    control_of(base, r)->payload_bump.store(payload_begin(h));
+    put(control_of(base, r)->permanent_bump, bump);
+    put(control_of(base, r)->payload_bump, payload_begin(h));
   }
 }
 
@@ -65,22 +65,25 @@ void publish_death(std::byte* base, std::uint32_t rank) {
   SegmentHeader* h = header_of(base);
   const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;
   // The rank's word first: a reader that sees the epoch finds the rank that died.
-  control_of(base, rank)->death_epoch.store(epoch, std::memory_order_release);
-  h->epoch.store(epoch, std::memory_order_seq_cst);
+  control_of(base, rank)->death_epoch.store(kAgentStores, Step::kDeath, epoch);
+  h->epoch.store(kAgentStores, Step::kDeath, epoch, std::memory_order_seq_cst);
 }
 
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   RankControl* c = control_of(base, rank);
-  header_of(base)->asleep[rank].store(0, std::memory_order_relaxed);
-  c->bell.store(0, std::memory_order_relaxed);
-  c->ordinal.store(0, std::memory_order_relaxed);
-  c->phase.store(Phase::kOutside, std::memory_order_release);
-  c->replayed.store(0, std::memory_order_relaxed);
-  c->live_since.store(0, std::memory_order_relaxed);
-  c->initialized.store(0, std::memory_order_relaxed);
-  c->output_mark.store(0, std::memory_order_relaxed);
-  c->clone_ns.store(0, std::memory_order_relaxed);
-  c->incarnation.store(incarnation, std::memory_order_seq_cst);
+  const auto clear = [](auto& word) {
+    word.store(kVacantStores, Step::kAdmit, {}, std::memory_order_relaxed);
+  };
+  clear(header_of(base)->asleep[rank]);
+  clear(c->bell);
+  clear(c->ordinal);
+  c->phase.store(kVacantStores, Step::kAdmit, Phase::kOutside);
+  clear(c->replayed);
+  clear(c->live_since);
+  clear(c->initialized);
+  clear(c->output_mark);
+  clear(c->clone_ns);
+  c->incarnation.store(kAgentStores, Step::kAdmit, incarnation, std::memory_order_seq_cst);
 }
 
 }  // namespace rejoin::journal

@@ -1,5 +1,6 @@
 // The places where a rank touches memory that others see: the simulator may stop, reorder or kill a
-// rank at each of them. On a real host they cost nothing.
+// rank at each of them. On a real host they cost nothing. Every store to a shared word names one
+// (journal/shared.h).
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,22 @@ enum class Step : std::uint8_t {
   kMark,          // reading a rank's low-water mark
   kCursors,       // the cursors of an image go to their slot
   kFreeze,        // they are there; the process is about to be cloned
+  kPosition,      // the diagnostics position, and other words for reports
+  kInside,        // the operation has begun
+  kContribution,  // noting what a slot is about to show
+  kPhase,         // publishing in which phase a call was made
+  kContext,       // words of a context's block, or of the table of blocks
+  kFreed,         // publishing that a communicator is freed
+  kAllocate,      // the region's allocation words
+  kGrow,          // publishing a new piece of a log
+  kObserve,       // publishing what libc has told the program
+  kNotice,        // publishing that ranks have something to handle
+  kFlag,          // a flag that only goes from 0 to 1
+  kBell,          // bell := 0
+  kAwake,         // asleep := 0
+  kDeath,         // the agent publishes a death
+  kAdmit,         // the agent prepares a rank's words for its next incarnation
+  kSame,          // belongs to the step before or behind it: no process acts on a part of the group
   kCount,
 };
 

@@ -21,18 +21,17 @@ enum class Progress : std::uint8_t {
 template <class H, class Ready>
 [[gnu::noinline]] void wait_longer(H& host, Ready& ready) {
   constexpr unsigned kThoroughEvery = 32;
-  std::atomic<std::uint8_t>& asleep = header_of(host.base())->asleep[host.rank()];
-  std::atomic<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
+  OwnerWord<std::uint8_t>& asleep = header_of(host.base())->asleep[host.rank()];
+  AnyWord<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
   for (unsigned turn = 0;;) {
     if (!host.poll(turn)) {
-      bell.store(0, std::memory_order_relaxed);
-      host.step(Step::kAnnounce);
-      asleep.store(1, std::memory_order_release);  // after the bell: no later ring is cleared
-      host.fence_announced();                      // before the last look
+      bell.store(host, Step::kBell, 0, std::memory_order_relaxed);
+      asleep.store(host, Step::kAnnounce, 1);  // after the bell: no later ring is cleared
+      host.fence_announced();                  // before the last look
       // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));
       if (!done) host.sleep();
-      asleep.store(0, std::memory_order_relaxed);
+      asleep.store(host, Step::kAwake, 0, std::memory_order_relaxed);
       if (done) return;
       turn = 0;
     }

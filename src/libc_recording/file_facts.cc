@@ -33,7 +33,7 @@ void FileFacts::opened(const OpenedFile& file, std::uint32_t flags) {
   std::uint64_t* place = files_writer_.next();
   if (place == nullptr) memory_.journal_full();
   *place = item;
-  files_writer_.publish();
+  files_writer_.publish(journal::Step::kObserve);
   written_.insert(memory_, item);
 }
 
@@ -124,7 +124,7 @@ void FileFacts::note(std::uint32_t file, const char* path) {
   if (!append(ghosts_writer_, head, head_bytes) || !append(ghosts_writer_, path, bytes)) {
     memory_.journal_full();
   }
-  ghosts_writer_.show();
+  ghosts_writer_.show(journal::Step::kObserve);
 }
 
 void FileFacts::read_notes() {

@@ -114,7 +114,7 @@ LibcHead& Observations::open_head() {
   std::byte entry[kHeadBytes] = {static_cast<std::byte>(ObservationKind::kHead)};
   std::memcpy(entry + kHeadBytes - sizeof at, &at, sizeof at);
   append(entry, sizeof entry);
-  writer_.show();
+  writer_.show(journal::Step::kObserve);
   return *head;
 }
 
@@ -288,7 +288,7 @@ void Observations::record(Series series, std::int64_t* values) {
   } else {
     append(head, end - head);
   }
-  writer_.show();
+  writer_.show(journal::Step::kObserve);
   last_series_ = series;
   last_event_bytes_ = 0;
   repeat_word_ = nullptr;
@@ -350,7 +350,7 @@ void Observations::record(const Event& e) {
   last_event_bytes_ = end - head + e.data_bytes;
   append(head, end - head);
   append(e.data, e.data_bytes);
-  writer_.show();
+  writer_.show(journal::Step::kObserve);
   last_series_ = Series::kEnd;
   repeat_word_ = nullptr;
 }
@@ -375,9 +375,10 @@ bool Observations::same_as_last(const std::byte* head, std::size_t head_bytes, c
 
 void Observations::repeat() {
   if (repeat_word_ != nullptr) {
-    const std::uint32_t count = repeat_word_->load(std::memory_order_relaxed);
-    if (count != ~std::uint32_t{0})
-      return repeat_word_->store(count + 1, std::memory_order_release);
+    const std::uint32_t count = engine::load_element(*repeat_word_);
+    if (count != ~std::uint32_t{0}) {
+      return engine::store_element(rank_.host(), journal::Step::kObserve, *repeat_word_, count + 1);
+    }
   }
   constexpr std::uint32_t kOnce = 1;
   const std::byte kind{static_cast<std::uint8_t>(ObservationKind::kRepeat)};
@@ -385,8 +386,8 @@ void Observations::repeat() {
   pad();
   const std::uint64_t position = writer_.tail();
   append(&kOnce, sizeof kOnce);
-  writer_.show();
-  repeat_word_ = reinterpret_cast<std::atomic<std::uint32_t>*>(
+  writer_.show(journal::Step::kObserve);
+  repeat_word_ = reinterpret_cast<std::uint32_t*>(
       engine::log_at<std::byte>(rank_.host().base(), rank_.observation_log(), position));
 }
 
@@ -434,7 +435,7 @@ void Observations::mark() {
     }
   }
   append(base, end - base);
-  writer_.show();
+  writer_.show(journal::Step::kObserve);
   marked_ = writer_.tail();
   names_.clear();
   last_series_ = Series::kEnd;
@@ -465,7 +466,7 @@ void Observations::truncate(std::uint64_t keep_from) {
   const std::uint64_t begin = after[-1];
   bases_.size = static_cast<std::size_t>(std::copy(after - 1, end, bases_.items) - bases_.items);
   pad();
-  writer_.show();
+  writer_.show(journal::Step::kObserve);
   head_.begin = begin;
   overwrite_before(begin);
 }

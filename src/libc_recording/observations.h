@@ -155,7 +155,7 @@ class Observations {
   std::uint64_t last_event_ = 0;
   std::size_t last_event_bytes_ = 0;
   Series last_series_ = Series::kEnd;
-  std::atomic<std::uint32_t>* repeat_word_ = nullptr;  // of a repeat of the newest entry
+  std::uint32_t* repeat_word_ = nullptr;  // of a repeat of the newest entry
 };
 
 // These functions of this process's observations; nothing if it has none.

@@ -116,7 +116,7 @@ void start(const char* function, int thread_level) {
   rank->point(PointKind::kInit, Moment::kInside);
   // Stored before set_initialized(): from then on the agent looks for deadlocks.
   const bool may_call = thread_level == MPI_THREAD_MULTIPLE;
-  rank->control().threads_may_call.store(may_call ? 1 : 0, std::memory_order_relaxed);
+  rank->control().threads_may_call.store(rank->host(), journal::Step::kFlag, may_call ? 1 : 0);
   rank->set_initialized(1);
   rank->point(PointKind::kInit, Moment::kAfter);
   is_shared = thread_level == MPI_THREAD_MULTIPLE;
@@ -140,8 +140,8 @@ void Entered::enter() {
   if (is_first) return;
   engine::RankControl& control = context->rank->control();
   const std::uint64_t wanted = control.snapshot_wanted.load(std::memory_order_acquire);
-  control.several_threads_before.store((wanted & ~journal::kAtCheckpoint) + 1,
-                                       std::memory_order_release);
+  control.several_threads_before.store(context->rank->host(), journal::Step::kFlag,
+                                       (wanted & ~journal::kAtCheckpoint) + 1);
 }
 
 void Entered::begin_timing() {

@@ -236,16 +236,16 @@ class Freezer final : public engine::ProcessImage {
     auto& control = rank_.control();
     const std::uint64_t faults = page_faults();
     const std::uint64_t copied = journal::pages_copied(control, faults);
-    control.snapshots_cost_ns.fetch_add(clone_ns_ + copied * journal::page_copy_ns(control),
-                                        std::memory_order_relaxed);
+    control.snapshots_cost_ns.add(rank_.host(), journal::Step::kSame,
+                                  clone_ns_ + copied * journal::page_copy_ns(control));
     begin_count(faults);
   }
   void begin_count(std::uint64_t faults) {
     auto& control = rank_.control();
-    control.faults_at_clone.store(faults, std::memory_order_relaxed);
-    control.journal_faults_at_clone.store(control.journal_faults.load(std::memory_order_relaxed),
-                                          std::memory_order_relaxed);
-    control.clone_ns.store(clone_ns_, std::memory_order_release);
+    auto& host = rank_.host();
+    control.faults_at_clone.store(host, journal::Step::kSame, faults);
+    control.journal_faults_at_clone.store(host, journal::Step::kSame, control.journal_faults.load());
+    control.clone_ns.store(host, journal::Step::kSame, clone_ns_);
   }
 
   // Measures the cost of a copy-on-write fault: writes to private pages, each of which the kernel
@@ -258,9 +258,9 @@ class Freezer final : public engine::ProcessImage {
       *at = static_cast<unsigned char>(*at + 1);
     }
     const std::uint64_t now_ns = (processor_ns() - begin) / kProbePages;
-    std::atomic<std::uint64_t>& kept = rank_.control().page_copy_ns;
+    auto& kept = rank_.control().page_copy_ns;
     const std::uint64_t before = kept.load(std::memory_order_relaxed);
-    kept.store(before == 0 ? now_ns : (3 * before + now_ns) / 4, std::memory_order_relaxed);
+    kept.store(rank_.host(), journal::Step::kSame, before == 0 ? now_ns : (3 * before + now_ns) / 4);
   }
 
   // The rank goes on in a clone that is the agent's child, and this process becomes its keeper.
@@ -339,7 +339,7 @@ class Freezer final : public engine::ProcessImage {
     auto& mark = rank_.control().output_mark;
     // A mark that was refused is requested again with the same number, so the former answer is
     // erased.
-    mark.store(0, std::memory_order_relaxed);
+    mark.store(host, journal::Step::kSame, 0);
     host.tell(MessageType::kMark, files_.unread_input(), value, nullptr, 0);
     std::uint64_t answer = 0;
     engine::wait_until(host, [&](bool) {
@@ -374,8 +374,9 @@ class Freezer final : public engine::ProcessImage {
       // The agent recognises the image by this if it ends before it has registered. The agent is
       // told of its end only when this helper has ended, too.
       auto& control = self.rank_.control();
-      control.image_pid.store(result, std::memory_order_relaxed);
-      control.image_number.store(self.number_, std::memory_order_release);
+      auto& host = self.rank_.host();
+      control.image_pid.store(host, journal::Step::kSame, result);
+      control.image_number.store(host, journal::Step::kSame, self.number_);
     }
     syscall(SYS_exit, 0);
     __builtin_unreachable();

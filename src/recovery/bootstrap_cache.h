@@ -83,8 +83,7 @@ class BootstrapCache {
     journal::Marked* m = r_.journal.marked().next();
     if (m == nullptr) r_.journal.out_of_memory();
     *m = {key, c.members.context, sequence, record};
-    r_.host.step(Step::kCommit);
-    r_.journal.marked().publish();
+    r_.journal.marked().publish(Step::kCommit);
     return Status::kOk;
   }
 
@@ -192,7 +191,7 @@ class BootstrapCache {
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
     // A full barrier between this rank's record and its look at the others': of two members that
     // complete the operation at the same time one sees the other's record.
-    r_.header->unproven.exchange(1, std::memory_order_seq_cst);
+    r_.header->unproven.add(r_.host, Step::kFlag, 0);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
       const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;

@@ -65,12 +65,14 @@ class CallTable {
 
   // The phases in which the call was made, as kCalled... of journal/layout.h.
   std::uint32_t phases(std::uint32_t call) {
-    return std::atomic_ref(calls_.at(call)->phases).load(std::memory_order_relaxed);
+    return journal::load_element(calls_.at(call)->phases);
   }
   void add_phase(std::uint32_t call, std::uint32_t phase) {
-    std::atomic_ref<std::uint32_t> phases(calls_.at(call)->phases);
-    const std::uint32_t before = phases.load(std::memory_order_relaxed);
-    if ((before & phase) == 0) phases.store(before | phase, std::memory_order_release);
+    std::uint32_t& phases = calls_.at(call)->phases;
+    const std::uint32_t before = journal::load_element(phases);
+    if ((before & phase) == 0) {
+      journal::store_element(host_, engine::Step::kPhase, phases, before | phase);
+    }
   }
 
   // Reads the logs' words again, and adds entries that were appended meanwhile.
@@ -112,9 +114,8 @@ class CallTable {
     journal::CallEntry* e = calls_.tail() < journal::kCallIndex ? calls_.next() : nullptr;
     if (e == nullptr) return {kNone, hash};
     *e = {call.signature, hash, module, place, 0};
-    host_.step(engine::Step::kIntern);
     const auto index = static_cast<std::uint32_t>(calls_.tail());
-    calls_.publish();
+    calls_.publish(engine::Step::kIntern);
     if (2 * calls_.tail() > size_) {
       resize(2 * size_);
     } else {
@@ -157,7 +158,7 @@ class CallTable {
     journal::ModuleEntry* e = modules_.next();
     if (e == nullptr) return kNone;
     *e = found;
-    modules_.publish();
+    modules_.publish(engine::Step::kIntern);
     return static_cast<std::uint32_t>(modules_.tail() - 1);
   }
 

@@ -41,7 +41,7 @@ class Checkpointer {
       // A checkpoint that a former incarnation has completed is repeated without waiting, so the
       // position must not show this rank as blocked in it.
       if (prepared <= v || engine::breaks(r_.host, Rule::kPastCheckpoint)) {
-        r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
+        r_.control->phase.store(r_.host, Step::kInside, journal::Phase::kInside);
       }
       const bool again = prepared >= v;
       if (again) {
@@ -205,8 +205,7 @@ class Checkpointer {
     const bool kept = keeps_models(job) && (job != journal::Return::kImages || is_written(v));
     if (kept) keep_version(v, m, job);
     if (r_.host.rank() == 0) say_what_is_written(v, m.next, job, kept);
-    r_.host.step(Step::kPrepare);
-    r_.control->prepared.store(v, std::memory_order_release);
+    r_.control->prepared.store(r_.host, Step::kPrepare, v);
     ring_everybody();
   }
   void ring_everybody() {
@@ -221,14 +220,14 @@ class Checkpointer {
       if (keeps_models(job)) return;  // one between two that are written
       written.next = journal::WrittenVersions::kNever;
     }
-    r_.control->written_versions.store(written.word(), std::memory_order_release);
+    r_.control->written_versions.store(r_.host, Step::kPrepare, written.word());
   }
 
   // REQUIRES keeps_models(job).
   void keep_version(std::uint64_t v, const Models& m, journal::Return job) {
     char why[kWhyBytes];
     journal::Version& slot = free_version(v);
-    slot.marks.number.store(0, std::memory_order_release);
+    slot.marks.number.store(r_.host, Step::kModel, 0);
     r_.host.step(Step::kModel);
     slot.fault = fault_of(v);
     slot.can_be_imaged =
@@ -243,8 +242,7 @@ class Checkpointer {
       slot.global_bytes = m.global_bytes;
       copy_ns_ = r_.host.now_ns() - begin;
     }
-    r_.host.step(Step::kModel);
-    slot.marks.number.store(v, std::memory_order_release);
+    slot.marks.number.store(r_.host, Step::kModel, v);
   }
 
   // Returns the oldest slot that no rank needs. In a job of versions, what a rank has loaded is
@@ -311,12 +309,11 @@ class Checkpointer {
     const journal::Version* mine = point ? r_.peers.version(r_.host.rank(), v) : nullptr;
     if (mine == nullptr) return;  // without a load a rank can go back only to main
     keep_what_is_there();
-    r_.host.step(Step::kAcknowledge);
-    r_.control->kept.store(v, std::memory_order_release);
+    r_.control->kept.store(r_.host, Step::kAcknowledge, v);
     truncation_.close(v);
     r_.mail.truncate(mine->marks);
     messages_.outcomes().truncate(mine->marks.outcomes);
-    if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(decided);
+    if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(r_.host, Step::kDecide, decided);
   }
 
   // The first checkpoint of the job decides, if no image was kept before. The slot of each rank
@@ -341,10 +338,9 @@ class Checkpointer {
     const bool images = without_image == kNobody || without_version != kNobody;
     const Return decided = images ? Return::kImages : Return::kVersions;
     if (engine::breaks(r_.host, Rule::kDecideFirst)) return decided;
-    r_.host.step(Step::kDecide);
     if (engine::breaks(r_.host, Rule::kFirstDecides)) {
-      word.store(now = decided);
-    } else if (word.compare_exchange_strong(now, decided, std::memory_order_seq_cst)) {
+      word.store(r_.host, Step::kDecide, now = decided);
+    } else if (word.decide(r_.host, Step::kDecide, &now, decided)) {
       now = decided;
     }
     return now;
@@ -380,7 +376,7 @@ class Checkpointer {
                     journal::text_of(r_.peers.version(without_version, v)->fault));
     }
     r_.notice(text);
-    r_.header->decision_told.store(1, std::memory_order_relaxed);
+    r_.header->decision_told.store(r_.host, Step::kFlag, 1);
   }
 
   // Protects everything allocated so far from reuse: in a job of versions every incarnation runs
@@ -395,12 +391,12 @@ class Checkpointer {
 
   void put_hash(std::uint64_t v, const Models& m) {
     journal::ModelHash& h = hash_at(r_.host.rank(), v);
-    h.version.store(0, std::memory_order_relaxed);
+    h.version.store(r_.host, Step::kModel, 0, std::memory_order_relaxed);
     journal::order_stores();
     r_.host.step(Step::kModel);
-    h.bytes.store(m.global_bytes, std::memory_order_relaxed);
-    h.hash.store(hash_of(m), std::memory_order_relaxed);
-    h.version.store(v, std::memory_order_release);
+    h.bytes.store(r_.host, Step::kSame, m.global_bytes, std::memory_order_relaxed);
+    h.hash.store(r_.host, Step::kSame, hash_of(m), std::memory_order_relaxed);
+    h.version.store(r_.host, Step::kModel, v);
   }
   static std::uint64_t hash_of(const Models& m) {
     return m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
@@ -474,8 +470,7 @@ class Checkpointer {
     r_.faults.go_on_behind(r_.incarnation, r_.progress.ordinal);
     // Otherwise incarnations that die before publishing it would hold back the marks.
     if (r_.control->kept.load(std::memory_order_relaxed) < r_.loaded_version) {
-      r_.host.step(Step::kAcknowledge);
-      r_.control->kept.store(r_.loaded_version, std::memory_order_release);
+      r_.control->kept.store(r_.host, Step::kAcknowledge, r_.loaded_version);
     }
     r_.journal.region().start_zones();
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) restore(*c);

@@ -75,7 +75,7 @@ class Communicators {
                 bool permanent) {
     journal::ContextBlock* block = journal_.make_block(context, members, size, permanent);
     if (block == nullptr) return nullptr;
-    block->freed.store(0, std::memory_order_release);
+    block->freed.store(host_, Step::kFreed, 0);
     auto* c = arena_.template make<Comm<H>>();
     auto* world = arena_.template make_array<std::uint32_t>(size);
     auto* blocks = arena_.template make_array<journal::ContextBlock*>(size);
@@ -94,7 +94,7 @@ class Communicators {
 
   // Drops the private state; records and position stay for the others. `ordinal`: the program's.
   void free(Comm<H>* c, std::uint64_t ordinal) {
-    c->members.mine->freed.store(ordinal + 1, std::memory_order_release);
+    c->members.mine->freed.store(host_, Step::kFreed, ordinal + 1);
     retire(c->members.context);
     Comm<H>** link = &first_;
     while (*link != c) link = &(*link)->next;

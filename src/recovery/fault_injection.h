@@ -59,7 +59,7 @@ class FaultInjection {
       journal::FaultPoint& p = header_->fault[i];
       if (!is_mine(p, kind) || p.moment != moment) continue;
       if (kind == PointKind::kOperation && p.ordinal != ordinal) continue;
-      p.fired.store(1, std::memory_order_seq_cst);
+      p.fired.store(host_, Step::kFlag, 1, std::memory_order_seq_cst);
       host_.die();
     }
     if (kind == PointKind::kOperation && moment == Moment::kAfter) arm(ordinal);

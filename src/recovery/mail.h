@@ -118,8 +118,7 @@ class Mail {
       std::uint64_t* at = cancelled_.next();
       if (at == nullptr) return false;
       *at = r.number;
-      host_.step(Step::kCancel);
-      cancelled_.publish();
+      cancelled_.publish(Step::kCancel);
     }
     Receive** link = &c.mail.posted;
     while (*link != &r) link = &(*link)->next;
@@ -167,7 +166,8 @@ class Mail {
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
     journal::control_of(host_.base(), host_.rank())
-        ->waits_for.store(journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
+        ->waits_for.store(host_, Step::kSame, journal::Waiting::make(what, rank, shown),
+                          std::memory_order_relaxed);
   }
 
   // Takes in messages for posted receives. Without any, no message needs to be taken in.
@@ -374,9 +374,8 @@ class Mail {
     if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
         !engine::breaks(host_, Rule::kMatchRecorded)) {
       // Before anything follows from it: the next message of that sender goes to another receive.
-      host_.step(Step::kMatch);
       r.bound = journal::MatchWord::make(a->from, a->index);
-      std::atomic_ref(*matches_.at(r.wildcard)).store(r.bound, std::memory_order_release);
+      journal::store_element(host_, Step::kMatch, *matches_.at(r.wildcard), r.bound);
     }
     if ((a->entry->key & journal::kSynchronous) != 0) match_synchronous(r, a);
   }
@@ -391,10 +390,9 @@ class Mail {
       return;
     }
     if (shown_synchronous() < synchronous_) {
-      region_.head()->synchronous.store(synchronous_, std::memory_order_relaxed);
+      region_.head()->synchronous.store(host_, Step::kMatched, synchronous_);
     }
-    host_.step(Step::kMatched);
-    a->entry->matched.store(by, std::memory_order_release);
+    a->entry->matched.store(host_, Step::kMatched, by);
     engine::ring_sleepers(host_, &a->from, 1);
   }
 
@@ -411,24 +409,22 @@ class Mail {
     }
     r.wildcard = wildcards_++;
     if (r.wildcard < matches_.tail()) {
-      r.bound = std::atomic_ref(*matches_.at(r.wildcard)).load(std::memory_order_acquire);
+      r.bound = journal::load_element(*matches_.at(r.wildcard));
       return;
     }
     std::uint64_t* word = matches_.next();
     engine::check(host_, word != nullptr, "there is no more room for the journal");
     *word = 0;
-    host_.step(Step::kMatch);
-    matches_.publish();
+    matches_.publish(Step::kMatch);
   }
 
   void show_consumed(std::uint32_t from) {
     const Sender& s = senders_[from];
     const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.next;
-    std::atomic<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
+    journal::OwnerWord<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
     if (mine.load(std::memory_order_relaxed) >= all_below)
       return;  // a former incarnation has shown it
-    host_.step(Step::kConsumed);
-    mine.store(all_below, std::memory_order_release);
+    mine.store(host_, Step::kConsumed, all_below);
     if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
       engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
     }
@@ -438,7 +434,7 @@ class Mail {
   void bind(Receive& r) {
     if (r.source != kAnySource || r.bound != 0 || r.wildcard == kUnrecorded) return;
     if (engine::breaks(host_, Rule::kBindWoken)) return;
-    r.bound = std::atomic_ref(*matches_.at(r.wildcard)).load(std::memory_order_acquire);
+    r.bound = journal::load_element(*matches_.at(r.wildcard));
   }
 
   // --- Which receives former incarnations have cancelled: few, so a sorted array.

@@ -34,7 +34,7 @@ class Outcomes {
   // Returns the answer that a former incarnation got here. False: it did not ask.
   bool recall(Answer* answer) {
     if (position_ >= log_.tail()) return false;
-    const std::uint64_t word = std::atomic_ref(*log_.at(position_)).load(std::memory_order_acquire);
+    const std::uint64_t word = journal::load_element(*log_.at(position_));
     *answer = {static_cast<OutcomeKind>(word >> 56), static_cast<std::uint32_t>(word)};
     if (++used_ >= count_of(word)) {
       ++position_;
@@ -44,7 +44,7 @@ class Outcomes {
   }
   // Called after kPair.
   std::uint64_t recall_word() {
-    return std::atomic_ref(*log_.at(position_++)).load(std::memory_order_acquire);
+    return journal::load_element(*log_.at(position_++));
   }
 
   // Records the answer, before the program sees it.
@@ -54,8 +54,7 @@ class Outcomes {
     if (open_ && (newest_ & ~kCountBits) == (word & ~kCountBits) &&
         count_of(newest_) < kMostInARow) {
       newest_ += make_count(1);
-      host_.step(journal::Step::kOutcome);
-      std::atomic_ref(*log_.at(log_.tail() - 1)).store(newest_, std::memory_order_release);
+      journal::store_element(host_, journal::Step::kOutcome, *log_.at(log_.tail() - 1), newest_);
       return;
     }
     open_ = true;
@@ -108,8 +107,7 @@ class Outcomes {
 
   void append(std::uint64_t word) {
     write(word);
-    host_.step(journal::Step::kOutcome);
-    log_.show();
+    log_.show(journal::Step::kOutcome);
     position_ = log_.tail();
   }
   void write(std::uint64_t word) {
@@ -119,8 +117,7 @@ class Outcomes {
     log_.advance(1);
   }
   void show() {
-    host_.step(journal::Step::kOutcome);
-    log_.show();
+    log_.show(journal::Step::kOutcome);
     open_ = false;
     position_ = log_.tail();
   }

@@ -64,8 +64,8 @@ class PointToPoint {
       r_.log.begin(*r_.calls.entry(interned.call), r_.progress.replayed);
     // Context 0: a rank is never inside an operation of a communicator because of a message.
     r_.show_position(0, 0, interned.call);
-    r_.control->waits_for.store(0, std::memory_order_relaxed);
-    r_.control->phase.store(journal::Phase::kInside, std::memory_order_release);
+    r_.control->waits_for.store(r_.host, Step::kSame, 0, std::memory_order_relaxed);
+    r_.control->phase.store(r_.host, Step::kInside, journal::Phase::kInside);
     return interned.call;
   }
   void end() {

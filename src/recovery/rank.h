@@ -139,7 +139,7 @@ class BasicRank {
   }
   bool in_job_of_images() const { return rooms_.goes_back_to() == journal::Return::kImages; }
   // The program marks its set-up, so calls that it has not marked are no set-up.
-  void note_marks() { rooms_.header->marks_set_up.store(1, std::memory_order_relaxed); }
+  void note_marks() { rooms_.header->marks_set_up.store(rooms_.host, Step::kFlag, 1); }
   std::uint64_t version() const { return rooms_.progress.version; }
   // The version that this incarnation has loaded from the journal; 0: none.
   std::uint64_t loaded_version() const { return rooms_.loaded_version; }
@@ -158,7 +158,7 @@ class BasicRank {
   // 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state) {
     if (state == 2) rooms_.before_anything_new(kEnd);
-    rooms_.control->initialized.store(state, std::memory_order_relaxed);
+    rooms_.control->initialized.store(rooms_.host, Step::kPosition, state);
     if (state == 1) {
       rooms_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
     } else {

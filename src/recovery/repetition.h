@@ -55,11 +55,11 @@ class Repetition {
   void look_in_wait(bool unknown_contexts) {
     look(unknown_contexts);
     show();
-    if (engine::breaks(host_, Rule::kStandstillDiverges)) control_->repeating.store(0);
+    if (engine::breaks(host_, Rule::kStandstillDiverges)) control_->repeating.store(host_, Step::kPosition, 0);
   }
 
  private:
-  void show() { control_->repeating.store(open_ ? 1 : 0, std::memory_order_release); }
+  void show() { control_->repeating.store(host_, Step::kPosition, open_ ? 1 : 0); }
 
   Left find(bool unknown_contexts) {
     using What = Left::What;

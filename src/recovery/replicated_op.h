@@ -221,8 +221,9 @@ class ReplicatedOp {
   void note_contribution() {
     journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];
     if (mine.sequence.load(std::memory_order_relaxed) == e_.sequence + 1) return;
-    mine.what.store(journal::Contribution::make(fingerprint_, e_.call), std::memory_order_relaxed);
-    mine.sequence.store(e_.sequence + 1, std::memory_order_release);
+    mine.what.store(r_.host, Step::kContribution,
+                    journal::Contribution::make(fingerprint_, e_.call), std::memory_order_relaxed);
+    mine.sequence.store(r_.host, Step::kContribution, e_.sequence + 1);
   }
 
   [[gnu::noinline]] Progress advance_attempt(bool thorough) {

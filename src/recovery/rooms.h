@@ -66,14 +66,14 @@ struct Rooms {
     repetition.begin(incarnation);
     const std::uint32_t moves = control->moves.load(std::memory_order_relaxed);
     if (moves % 2 != 0 && !engine::breaks(host, Rule::kPositionAtRest)) {
-      control->moves.store(moves + 1, std::memory_order_release);
+      control->moves.store(host, Step::kPosition, moves + 1);
     }
   }
   // Called in an image that has been woken: its cached view of the segment is outdated.
   void rebase() {
     incarnation = control->incarnation.load(std::memory_order_acquire);
     begin_incarnation();
-    control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
+    control->ordinal.store(host, Step::kPosition, progress.ordinal, std::memory_order_relaxed);
     faults.go_on_behind(incarnation, progress.ordinal);
     if (engine::breaks(host, Rule::kRebaseWoken)) return;
     journal.rebase();
@@ -114,10 +114,11 @@ struct Rooms {
 
   // Shows the operation that has just been entered, for diagnostics and agreement.
   void show_position(std::uint64_t context, std::uint64_t sequence, std::uint32_t call) {
-    control->ordinal.store(progress.ordinal, std::memory_order_relaxed);
-    control->context.store(context, std::memory_order_relaxed);
-    control->sequence.store(sequence, std::memory_order_relaxed);
-    control->call.store(call, std::memory_order_release);
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    control->ordinal.store(host, Step::kPosition, progress.ordinal, kRelaxed);
+    control->context.store(host, Step::kSame, context, kRelaxed);
+    control->sequence.store(host, Step::kSame, sequence, kRelaxed);
+    control->call.store(host, Step::kSame, call);
   }
   // Called before the program waits, while nonblocking operations are outstanding: shows others the
   // oldest one of that communicator, because it has to be over first.
@@ -148,12 +149,12 @@ struct Rooms {
   }
   void count_replayed() {
     ++progress.replayed;
-    control->replayed.store(progress.replayed, std::memory_order_relaxed);
+    control->replayed.store(host, Step::kSame, progress.replayed, std::memory_order_relaxed);
   }
   // Called at the first operation that no record answers.
   [[gnu::noinline]] void went_live() {
     progress.live = true;
-    control->live_since.store(progress.ordinal, std::memory_order_relaxed);
+    control->live_since.store(host, Step::kSame, progress.ordinal, std::memory_order_relaxed);
     replay_clock.stop();
     if (incarnation == 0) return;
     tell_with_replay(wire::MessageType::kLive, progress.replayed);
@@ -171,7 +172,7 @@ struct Rooms {
 
   // Called when an operation is over.
   void leave(Status status) {
-    control->phase.store(journal::Phase::kOutside, std::memory_order_release);
+    control->phase.store(host, Step::kPosition, journal::Phase::kOutside);
     awaited.context = 0;
     if (log.wanted()) [[unlikely]]
       log.end(status, progress.version, progress.replayed);
@@ -222,12 +223,14 @@ struct Rooms {
     if (awaited.context == 0) return;
     const Nonblocking* oldest = outstanding.oldest_of(awaited.context);
     const Standing& s = oldest != nullptr ? oldest->standing() : awaited;
-    control->moves.fetch_add(1, std::memory_order_acq_rel);
+    const std::uint32_t moves = control->moves.load(std::memory_order_relaxed);
+    control->moves.store(host, Step::kStanding, moves + 1, std::memory_order_relaxed);
+    journal::order_stores();
     host.step(Step::kStanding);
-    control->context.store(s.context, std::memory_order_release);
-    control->sequence.store(s.sequence, std::memory_order_release);
-    control->call.store(s.call, std::memory_order_release);
-    control->moves.fetch_add(1, std::memory_order_release);
+    control->context.store(host, Step::kSame, s.context);
+    control->sequence.store(host, Step::kSame, s.sequence);
+    control->call.store(host, Step::kSame, s.call);
+    control->moves.store(host, Step::kStanding, moves + 2);
   }
 };
 

@@ -147,14 +147,13 @@ class Snapshots final : public NoticeHandler {
   // Writes the marks of this image.
   void put_image(std::uint64_t number) {
     journal::Image& slot = free_slot();
-    slot.marks.number.store(0, std::memory_order_release);
+    slot.marks.number.store(r_.host, Step::kCursors, 0);
     r_.host.step(Step::kCursors);
     put_cursors(r_, messages_.outcomes(), slot.marks);
     // + 1: a communicator that was freed after the newest operation is past, too.
     slot.marks.ordinal = r_.progress.ordinal + 1;
     slot.version = r_.progress.version;
-    r_.host.step(Step::kCursors);
-    slot.marks.number.store(number, std::memory_order_release);
+    slot.marks.number.store(r_.host, Step::kCursors, number);
   }
 
   // The agent accepts only the newest image that it has requested, so a slot is free if it is not
@@ -172,7 +171,7 @@ class Snapshots final : public NoticeHandler {
     looked_at_ = r_.header->notices.load(std::memory_order_relaxed) - 1;
     r_.heeded = looked_at_;
     truncate();  // as far as its predecessors may have, before the operation that comes now
-    r_.control->initialized.store(1, std::memory_order_relaxed);
+    r_.control->initialized.store(r_.host, Step::kPosition, 1);
     r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
   }
 

@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   whole.install(segment());
   for (std::uint32_t r = 0; r < kRanks; ++r) {
-    engine::control_of(segment().base(), r)->payload_bump.store(bumps[r]);
+    journal::put(engine::control_of(segment().base(), r)->payload_bump, bumps[r]);
   }
   return 0;
 }

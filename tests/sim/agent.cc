@@ -388,7 +388,7 @@ bool Agent::publish(std::uint32_t rank) {
     // The first half of publish_death(); the whole of it follows.
     half = true;
     const std::uint32_t epoch = engine::header_of(base_)->epoch.load() + 1;
-    engine::control_of(base_, rank)->death_epoch.store(epoch, std::memory_order_release);
+    engine::control_of(base_, rank)->death_epoch.store(journal::kAgentStores, journal::Step::kDeath, epoch);
     return false;
   }
   half = false;

@@ -21,7 +21,7 @@ void Agent::take_image_coming(const Coming& coming) {
   // The first image decides, if no checkpoint has.
   auto now = engine::Return::kUndecided;
   auto& word = engine::header_of(base_)->goes_back_to;
-  word.compare_exchange_strong(now, engine::Return::kImages);
+  word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
   if (word.load() == engine::Return::kVersions) return simulation_->end_image(coming.process);
   AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
                    image_pid(coming.process), static_cast<int>(connections_.size())};
@@ -83,12 +83,12 @@ void Agent::carry_out_image(const AgentAction& a) {
   event.pid = a.pid;
   switch (a.kind) {
     case Kind::kWant:
-      control->snapshot_wanted.store(a.number);
-      header->notices.fetch_add(1);
+      control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);
+      header->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
       break;
     case Kind::kKeep:
-      control->kept_image.store(a.number);
-      header->notices.fetch_add(1);
+      control->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number);
+      header->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
       ranks_[a.rank].kept = image_of(a);
       if (std::exchange(ranks_[a.rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
       if (std::exchange(ranks_[a.rank].lost_unregistered, false))
@@ -165,7 +165,7 @@ void Agent::make_clone(std::uint32_t image) {
 
 // Not while nobody goes on: a job that stands still must be found out.
 bool Agent::snapshot_due() const {
-  const bool versions = engine::header_of(base_)->goes_back_to == engine::Return::kVersions;
+  const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&
          progress() != progress_then_;
 }

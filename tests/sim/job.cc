@@ -63,8 +63,8 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   engine::SegmentHeader* header = engine::header_of(base);
   header->snapshots = world_.snapshot_every_turns != 0;
-  if (header->snapshots != 0) header->goes_back_to = journal::Return::kUndecided;
-  decided_ = header->goes_back_to;
+  if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);
+  decided_ = header->goes_back_to.load();
   header->writes_versions = world_.writes_versions;
   header->snapshot_every_bytes = kSnapshotEveryBytes;
   for (const World::Kill& k : world_.kills) {
@@ -147,7 +147,7 @@ void Job::wipe_segment() {
     for (const engine::Offset at : staging) {
       std::memset(from, 0, static_cast<std::size_t>(base + at - from));
       auto* s = reinterpret_cast<journal::StagingBuffer*>(base + at);
-      s->owner.store(0);
+      journal::put(s->owner, 0);
       from = reinterpret_cast<std::byte*>(s + 1);
     }
     std::memset(from, 0, static_cast<std::size_t>(region + control->permanent_bump.load() - from));

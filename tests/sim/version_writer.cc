@@ -29,7 +29,7 @@ const char* VersionWriter::look(std::uint64_t time, const Oracle& oracle) {
   if (++rank_ < header->ranks) return nullptr;
   ++written_;
   version_ = 0;
-  header->version_in_file.store(0);
+  header->version_in_file.store(journal::kAgentStores, journal::Step::kNotice, 0);
   return nullptr;
 }
 
@@ -45,7 +45,7 @@ void VersionWriter::choose() {
   }
   version_ = newest;
   rank_ = 0;
-  header->version_in_file.store(newest);
+  header->version_in_file.store(journal::kAgentStores, journal::Step::kNotice, newest);
 }
 
 bool VersionWriter::is_whole(std::uint64_t version) const {

@@ -31,7 +31,7 @@ class Segment {
   ~Segment() { munmap(base_, bytes_); }
 
   std::byte* base() const { return base_; }
-  std::atomic<std::uint32_t>& bell() const { return engine::control_of(base_, 0)->bell; }
+  journal::AnyWord<std::uint32_t>& bell() const { return engine::control_of(base_, 0)->bell; }
   bool asleep() const { return engine::header_of(base_)->asleep[0].load() != 0; }
 
  private:
@@ -94,7 +94,7 @@ TEST(Settle, IsNotEndedBySignals) {
 TEST(Settle, IsOverWithTheBell) {
   Segment segment(true);
   ShmHost host(segment.base(), 0, -1);
-  segment.bell().store(1);
+  journal::put(segment.bell(), 1);
   errno = 0;
   EXPECT_TRUE(host.settle());
   EXPECT_EQ(errno, 0);
@@ -177,7 +177,7 @@ TEST(Threads, NobodySleepsOnceThereAreSeveral) {
   Segment segment(false);
   ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
   host.share();
-  segment.bell().store(0);
+  journal::put(segment.bell(), 0);
   host.sleep();
 }
 

@@ -161,7 +161,7 @@ TEST(Rebase, OutcomesOfMarkedOperationsAreAppended) {
     if (i % 30 == 0) journal.rebase();
     ASSERT_EQ(journal.marked().tail(), i);
     journal.marked().next()->key = i;
-    journal.marked().publish();
+    journal.marked().publish(journal::Step::kCommit);
   }
   for (std::uint64_t i = 0; i < 300; ++i) EXPECT_EQ(first.journal().marked().at(i)->key, i);
 }
@@ -208,9 +208,9 @@ TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
     getrusage(RUSAGE_THREAD, &u);
     return static_cast<std::uint64_t>(u.ru_minflt);
   };
-  control.faults_at_clone.store(faults());
-  control.journal_faults_at_clone.store(control.journal_faults.load());
-  control.clone_ns.store(1);
+  journal::put(control.faults_at_clone, faults());
+  journal::put(control.journal_faults_at_clone, control.journal_faults.load());
+  journal::put(control.clone_ns, 1);
   ASSERT_NE(owner.journal().region().allocate(kPages * journal::kPageBytes), 0u);
   EXPECT_LT(journal::pages_copied(control, faults()), kPages / 8);
   Mapping programs(kPages * journal::kPageBytes, MAP_PRIVATE);

@@ -42,7 +42,7 @@ class CheckpointWriting : public testing::Test {
     writer_ =
         std::make_unique<CheckpointWriter>(segment_, directory_, test::checkpoint_owner(kRanks));
   }
-  void decide(Return kind) { segment_.header()->goes_back_to = kind; }
+  void decide(Return kind) { journal::put(segment_.header()->goes_back_to, kind); }
 
   // The rank's models of version v, in its oldest slot that is not being written to a file.
   // `spares` false: it does not look whether it is.
@@ -59,7 +59,7 @@ class CheckpointWriting : public testing::Test {
       oldest = number;
     }
     ASSERT_NE(slot, nullptr);
-    slot->marks.number.store(0);
+    journal::put(slot->marks.number, 0);
     const auto index = static_cast<std::uint64_t>(slot - region->version);
     const journal::Offset at = journal::region_offset(segment_.header(), rank) +
                                journal::payload_begin(segment_.header()) + index * 2 * kModelBytes;
@@ -67,7 +67,7 @@ class CheckpointWriting : public testing::Test {
     slot->local = {at + kModelBytes, kModelBytes, bytes};
     slot->fault = fault;
     std::memset(segment_.base() + at, static_cast<int>(v % 251), 2 * kModelBytes);
-    slot->marks.number.store(v, std::memory_order_release);
+    journal::put(slot->marks.number, v);
   }
   void commit(std::uint64_t v, std::size_t bytes = kModelBytes,
               VersionFault fault = VersionFault::kNone) {
@@ -135,7 +135,7 @@ TEST_F(CheckpointWriting, AVersionIsWrittenAndTheNewestTwoAreKept) {
 }
 
 TEST_F(CheckpointWriting, WhatAFormerWriterWasDoingIsOver) {
-  segment_.header()->version_in_file = 7;  // of a job whose journal was copied then
+  journal::put(segment_.header()->version_in_file, 7);  // of a job whose journal was copied then
   start();
   EXPECT_EQ(segment_.header()->version_in_file.load(), 0u);
 }

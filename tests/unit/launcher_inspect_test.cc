@@ -148,8 +148,8 @@ TEST_F(Inspect, RingsThatCannotBe) {
   ASSERT_EQ(logs.size(), 4u);
   for (engine::Log* log : logs) {
     const std::uint64_t tail = log->tail.load();
-    log->tail.store(~std::uint64_t{0} / 2);
-    log->rings.store(1);
+    journal::put(log->tail, ~std::uint64_t{0} / 2);
+    journal::put(log->rings, 1);
     for (const engine::LogRing ring : {engine::LogRing{0, (std::uint64_t{1} << 62) + 1, inside},
                                        {0, 3, inside},
                                        {0, 0, inside},
@@ -158,10 +158,10 @@ TEST_F(Inspect, RingsThatCannotBe) {
       log->ring[0] = ring;
       EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos) << ring.capacity;
     }
-    log->rings.store(~std::uint32_t{0});
+    journal::put(log->rings, ~std::uint32_t{0});
     EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos);
-    log->tail.store(tail);
-    log->rings.store(0);
+    journal::put(log->tail, tail);
+    journal::put(log->rings, 0);
   }
 }
 
@@ -171,8 +171,8 @@ TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
   auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
   const std::uint64_t end = ~std::uint64_t{0};
   channel->ring[0] = {0, 64, engine::region_offset(engine::header_of(job_.base()), 0)};
-  channel->rings.store(1);
-  channel->tail.store(end);
+  journal::put(channel->rings, 1);
+  journal::put(channel->tail, end);
   EXPECT_NE(printed({}).find(std::to_string(end) + " messages"), std::string::npos) << printed({});
 }
 
@@ -205,13 +205,13 @@ class InspectReturns : public Inspect {
     setenv("TZ", "UTC", 1);
     tzset();
     // The 24 bytes of the second operation are numbers.
-    const engine::Offset calls = region(0)->calls.chunk[0];
+    const engine::Offset calls = region(0)->calls.chunk[0].load();
     auto* entries = reinterpret_cast<engine::CallEntry*>(job_.base() + calls);
     entries[1].signature.type = static_cast<std::uint16_t>(engine::Element::kUint8);
   }
   static constexpr std::uint64_t kMadeNs = 1'795'489'200'000'000'000;  // 2026-11-24 03:00:00
 
-  void decide(journal::Return to) { engine::header_of(job_.base())->goes_back_to = to; }
+  void decide(journal::Return to) { journal::put(engine::header_of(job_.base())->goes_back_to, to); }
   engine::RankControl* control(std::uint32_t rank) { return engine::control_of(job_.base(), rank); }
   engine::RegionHead* region(std::uint32_t rank) { return engine::region_of(job_.base(), rank); }
   void put_version(std::uint32_t rank, int slot, std::uint64_t number,
@@ -323,7 +323,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
 }
 
 TEST_F(InspectReturns, AFullJournal) {
-  engine::header_of(job_.base())->journal_full = 1;
+  journal::put(engine::header_of(job_.base())->journal_full, 1);
   EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());

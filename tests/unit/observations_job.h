@@ -32,7 +32,7 @@ class ObservationsTest : public testing::Test {
   }
   std::vector<unsigned> bytes() {
     std::vector<unsigned> all;
-    for (std::uint64_t i = libc_recording::kHeadBytes; i < log().tail; ++i) {
+    for (std::uint64_t i = libc_recording::kHeadBytes; i < log().tail.load(); ++i) {
       all.push_back(static_cast<unsigned>(*engine::log_at<std::byte>(job_.base(), log(), i)));
     }
     return all;

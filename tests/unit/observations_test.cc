@@ -383,7 +383,7 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
 TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
   incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
-    engine::header_of(job_.base())->journal_full = 1;
+    journal::put(engine::header_of(job_.base())->journal_full, 1);
     const std::uint64_t tail = log().tail;
     record(o, Series::kTime, 2);
     o.record(access("x"));

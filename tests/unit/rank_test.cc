@@ -339,7 +339,7 @@ TEST(Rebase, AppendsBehindWhatAnotherHasAppended) {
       auto& writer = i / 50 % 2 == 0 ? mine : other;
       if (i % 50 == 0) writer.rebase();
       writer.next()->key = i;
-      writer.publish();
+      writer.publish(engine::Step::kObserve);
     }
     mine.rebase();
     ASSERT_EQ(mine.tail(), 300u);

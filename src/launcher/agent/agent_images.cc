@@ -35,7 +35,7 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     // The first image decides that ranks return to images, unless a checkpoint has decided.
     auto now = engine::Return::kUndecided;
     auto& word = segment_.header()->goes_back_to;
-    word.compare_exchange_strong(now, engine::Return::kImages, std::memory_order_seq_cst);
+    word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
     if (word.load() == engine::Return::kVersions) {
       connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
       return;
@@ -82,9 +82,9 @@ void Agent::carry_out_image(const AgentAction& a) {
   engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
   switch (a.kind) {
     case AgentAction::Kind::kWant:
-      control->snapshot_wanted.store(a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0),
-                                     std::memory_order_release);
-      segment_.header()->notices.fetch_add(1, std::memory_order_release);
+      control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                     a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
+      segment_.header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
       break;
     case AgentAction::Kind::kKeep:
       keep_image(a);
@@ -146,7 +146,8 @@ void Agent::keep_image(const AgentAction& a) {
   processes_.add_image(a.rank, static_cast<pid_t>(a.pid));
   outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
   if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
-  engine::control_of(segment_.base(), a.rank)->kept_image.store(a.number);
+  engine::control_of(segment_.base(), a.rank)->kept_image.store(
+      journal::kAgentStores, journal::Step::kNotice, a.number, std::memory_order_seq_cst);
   count_exposed(a.rank);
   newest_snapshot_[a.rank].at_ns = loop_.now_ns();
   newest_snapshot_[a.rank].fresh = true;
@@ -154,7 +155,7 @@ void Agent::keep_image(const AgentAction& a) {
   ++totals_.snapshots;
   tell_snapshot();
   remove_superseded_sets();
-  segment_.header()->notices.fetch_add(1, std::memory_order_release);
+  segment_.header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
 }
 
 // --- Reports of how far the job is protected

@@ -33,7 +33,7 @@ void Agent::cut() {
     return;  // its checkpoints are written instead
   }
   set_cut_timer(kAgain);
-  const std::atomic<std::uint32_t>& full = segment_.header()->journal_full;
+  const auto& full = segment_.header()->journal_full;
   const auto verdict = progress_.look(core_, full.load() != 0, loop_.now_ns());
   if (!verdict.why_not.empty()) return tell_no_set(verdict.why_not);
   if (!verdict.begin) return;
@@ -216,7 +216,7 @@ void Agent::resume_from(const ImageSet& set) {
     outputs_.mark(r, mark);
     outputs_.keep(r, mark);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
-    engine::control_of(segment_.base(), r)->snapshot_wanted.store(set.images[r].number);
+    engine::control_of(segment_.base(), r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, set.images[r].number);
   }
   carry_out(core_.resume(numbers, incarnations_));
   restore_from(0);

@@ -247,7 +247,7 @@ std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
     }
     memcpy(base + at, from, bytes);
     from += bytes;
-    bump.store(bump.load() + size);
+    journal::put(bump, bump.load() + size);
     return true;
   };
   engine::RegionHead* first = engine::region_of(base, 0);
@@ -321,7 +321,7 @@ CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string direct
       texts_(texts_of(owner)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // The segment of a job that resumes from a set may be a copy made while a version was written.
-  segment_.header()->version_in_file.store(0);
+  segment_.header()->version_in_file.store(journal::kAgentStores, journal::Step::kNotice, 0);
   for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
     unlink(part_of(version).c_str());
   }
@@ -404,11 +404,12 @@ std::vector<std::string> CheckpointWriter::news() {
 // before this store may still overwrite one slot of this version. Therefore the slots' numbers are
 // checked after the store, and again after the models have been copied. Later reuse sees the store.
 CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version) {
-  std::atomic<std::uint64_t>& in_file = segment_.header()->version_in_file;
-  in_file.store(version, std::memory_order_seq_cst);
+  auto& in_file = segment_.header()->version_in_file;
+  constexpr auto kFenced = std::memory_order_seq_cst;
+  in_file.store(journal::kAgentStores, journal::Step::kNotice, version, kFenced);
   const Slots slots = slots_of(version);
   const Outcome outcome = slots.empty() ? Outcome() : look_at(version, slots);
-  in_file.store(0, std::memory_order_seq_cst);
+  in_file.store(journal::kAgentStores, journal::Step::kNotice, 0, kFenced);
   return outcome;
 }
 

@@ -227,7 +227,7 @@ Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& dir
   engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
   engine::header_of(base)->log_ops = shape.log_ops;
   engine::header_of(base)->snapshots = shape.snapshots;
-  if (shape.snapshots) engine::header_of(base)->goes_back_to = engine::Return::kUndecided;
+  if (shape.snapshots) journal::put(engine::header_of(base)->goes_back_to, engine::Return::kUndecided);
   engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
   engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
   set_times(engine::header_of(base));
@@ -298,13 +298,14 @@ SegmentCopy JobSegment::copy() const {
 }
 
 void JobSegment::ring(std::uint32_t rank) const {
-  std::atomic<std::uint32_t>* bell = &engine::control_of(base_, rank)->bell;
-  bell->store(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  auto& bell = engine::control_of(base_, rank)->bell;
+  bell.store(journal::kAgentStores, journal::Step::kSame, 1, std::memory_order_seq_cst);
+  syscall(SYS_futex, bell.address(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void JobSegment::set_output_mark(std::uint32_t rank, std::uint64_t value) const {
-  engine::control_of(base_, rank)->output_mark.store(value, std::memory_order_seq_cst);
+  engine::control_of(base_, rank)->output_mark.store(
+      journal::kAgentStores, journal::Step::kSame, value, std::memory_order_seq_cst);
   ring(rank);
 }
 

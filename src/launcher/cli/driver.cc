@@ -405,7 +405,7 @@ std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& o
                               JobSegment& segment) {
   if (const auto error = version.install(segment)) return error;
   // A rank must not restart from main: the program's own files would be newer than that.
-  if (!version.has_model()) segment.header()->goes_back_to = engine::Return::kVersions;
+  if (!version.has_model()) journal::put(segment.header()->goes_back_to, engine::Return::kVersions);
   if (const auto error = remove_image_sets(options.checkpoint_directory)) return error;
   if (!options.quiet) {
     fprintf(stderr, "rejoin: going on from checkpoint %llu\n",

@@ -80,12 +80,12 @@ class Reader {
       return at<T>(ring.at + ((index - ring.from) & (ring.capacity - 1)) * sizeof(T));
     }
     const std::uint32_t chunk = engine::log_chunk(index);
-    if (chunk >= engine::kLogChunks || log.chunk[chunk] == 0) {
+    if (chunk >= engine::kLogChunks || log.chunk[chunk].load() == 0) {
       damaged(&log);
       return nullptr;
     }
     const std::uint64_t skipped = index - engine::log_chunk_begin(chunk);
-    return at<T>(log.chunk[chunk] + skipped * sizeof(T));
+    return at<T>(log.chunk[chunk].load() + skipped * sizeof(T));
   }
 
   // Returns false if the element was overwritten, after a checkpoint or when the journal was full.

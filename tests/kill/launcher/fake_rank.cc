@@ -237,7 +237,7 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     tell(MessageType::kAbort, number);
     for (;;) pause();
   } else if (word == "limit") {
-    header_of(me.base)->journal_full = 1;
+    journal::put(header_of(me.base)->journal_full, 1);
     tell(MessageType::kLimit);
   } else if (word == "notice") {
     tell(MessageType::kNotice, 0, 0, value);

@@ -123,14 +123,14 @@ bool ShmHost::poll_slowly(unsigned turn) {
 
 bool ShmHost::settle() {
   if (!light_publish_) return false;
-  const std::atomic<std::uint32_t>& bell = control_of(base_, rank_)->bell;
+  const auto& bell = control_of(base_, rank_)->bell;
   const std::uint64_t end = now_ns() + kSettleNs;
   const timespec until{static_cast<time_t>(end / 1'000'000'000),
                        static_cast<long>(end % 1'000'000'000)};
   const int saved = errno;
   // Signals may end the wait early.
   while (bell.load(std::memory_order_relaxed) == 0) {
-    if (syscall(SYS_futex, &bell, FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY) !=
+    if (syscall(SYS_futex, bell.address(), FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY) !=
             0 &&
         errno == ETIMEDOUT) {
       break;
@@ -145,7 +145,7 @@ void ShmHost::sleep() {
   // The ring of share() may have come before the bell was cleared.
   if (shared_.load(std::memory_order_seq_cst)) return;
   const timespec limit{sleep_limit_ms_ / 1000, sleep_limit_ms_ % 1000 * 1000000L};
-  syscall(SYS_futex, &me->bell, FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
+  syscall(SYS_futex, me->bell.address(), FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
 }
 
 bool ShmHost::wait_for_agent(unsigned turn) {
@@ -160,8 +160,8 @@ bool ShmHost::wait_for_agent(unsigned turn) {
 
 void ShmHost::ring(std::uint32_t rank) {
   RankControl* c = control_of(base_, rank);
-  c->bell.store(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &c->bell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  c->bell.store(*this, Step::kSame, 1, std::memory_order_seq_cst);
+  syscall(SYS_futex, c->bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 bool ShmHost::back(std::byte* begin, std::size_t bytes) {
@@ -171,8 +171,7 @@ bool ShmHost::back(std::byte* begin, std::size_t bytes) {
   do {
     e = advise(begin, bytes, kPopulateWrite);
   } while (e == EINTR || e == EAGAIN);
-  control_of(base_, rank_)
-      ->journal_faults.fetch_add(page_faults() - before, std::memory_order_relaxed);
+  control_of(base_, rank_)->journal_faults.add(*this, Step::kSame, page_faults() - before);
   errno = saved;
   return e == 0;
 }

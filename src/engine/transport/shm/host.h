@@ -45,7 +45,14 @@ class ShmHost {
   std::uint32_t rank() const { return rank_; }
   bool has_agent() const { return agent_socket_ >= 0; }
 
+  static constexpr bool writes(journal::Writer w) { return w != journal::Writer::kAgent; }
   void step(Step) {}
+  void drain() {}
+  void plain_store() {}
+  template <class Word, class T>
+  void store(Word& word, T value, std::memory_order order) {
+    journal::DirectStores::store(word, value, order);
+  }
 
   // Publishing is frequent, sleeping is not: where each rank has a processor, this is only a
   // compiler barrier. settle() waits for a word that is still in its publisher's store buffer,

@@ -21,18 +21,21 @@ unsigned spoil_next(std::byte* base, Log& log, SimRandom& random) {
   const std::uint32_t rings = log.rings.load(std::memory_order_relaxed);
   // The element that the next one would overwrite may still be needed.
   if (rings != 0 && tail - log.ring[rings - 1].from >= log.ring[rings - 1].capacity) return 0;
-  if (rings == 0 && log.chunk[log_chunk(tail)] == 0) return 0;
+  if (rings == 0 && log.chunk[log_chunk(tail)].load() == 0) return 0;
   noise(reinterpret_cast<std::byte*>(log_at<T>(base, log, tail)), sizeof(T), random);
   return 1;
 }
 
 unsigned spoil_slot(Slot& slot, SimRandom& random) {
   if (slot.tag.load(std::memory_order_relaxed) != 0) return 0;
-  slot.chain.store(static_cast<std::uint32_t>(random.next()), std::memory_order_relaxed);
-  slot.call.store(static_cast<std::uint32_t>(random.next()), std::memory_order_relaxed);
-  for (auto& w : slot.word) w.store(random.next(), std::memory_order_relaxed);
-  slot.staged.store(random.next(), std::memory_order_relaxed);
-  slot.reduced.store(random.next(), std::memory_order_relaxed);
+  const auto noise_in = [&random]<class T>(journal::OwnerWord<T>& word) {
+    journal::put(word, random.next());
+  };
+  noise_in(slot.chain);
+  noise_in(slot.call);
+  for (auto& word : slot.word) noise_in(word);
+  noise_in(slot.staged);
+  noise_in(slot.reduced);
   return 1;
 }
 
@@ -60,8 +63,8 @@ unsigned spoil_version(std::byte* base, Version& v, SimRandom& random) {
 
 unsigned spoil_hash(ModelHash& h, SimRandom& random) {
   if (h.version.load(std::memory_order_relaxed) != 0) return 0;
-  h.bytes = random.next();
-  h.hash = random.next();
+  journal::put(h.bytes, random.next());
+  journal::put(h.hash, random.next());
   return 1;
 }
 

@@ -16,6 +16,9 @@ const char* name_of(Point p) {
       "Commit",   "Post",    "Posted",      "Written",  "Receive",      "Match",   "Matched",
       "Consumed", "Outcome", "Standing",    "Cancel",   "Announce",     "Ring",    "Intern",
       "Model",    "Prepare", "Acknowledge", "Decide",   "Mark",         "Cursors", "Freeze",
+      "Position", "Inside",  "Contribution", "Phase",   "Context",      "Freed",   "Allocate",
+      "Grow",     "Observe", "Notice",      "Flag",     "Bell",         "Awake",   "Death",
+      "Admit",    "Same",
       "start",    "image",   "register",    "welcome",  "poll",         "sleep",   "operator",
       "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
@@ -23,11 +26,12 @@ const char* name_of(Point p) {
 }
 
 void SimHost::step(Step s) {
+  if (s == Step::kSame) return;
   reach(point_of(s));
   const Mutant m = simulation_.options_.mutant;
   if (m == Mutant::kLoadsTooNew && doing_ == Doing::kLoading && s == Step::kLook) lie();
   if (m == Mutant::kPreparesEarly && doing_ == Doing::kCheckpointing && s == Step::kModel) {
-    control_of(base_, rank_)->prepared.fetch_add(1);
+    control_of(base_, rank_)->prepared.add(journal::kVacantStores, Step::kSame, 1);
     doing_ = Doing::kNothing;
   }
 }
@@ -64,7 +68,7 @@ void SimHost::lie() {
     lies.push_back({c, c->prepared.load()});
     switch (simulation_.options_.mutant) {
       case Mutant::kLoadsTooNew:
-        c->prepared.store(std::max(mine, c->prepared.load()));
+        journal::put(c->prepared, std::max(mine, c->prepared.load()));
         break;
       default:
         break;
@@ -74,7 +78,7 @@ void SimHost::lie() {
 
 void SimHost::take_back() {
   for (const Simulation::Lie& l : simulation_.lies_) {
-    l.control->prepared.store(l.prepared);
+    journal::put(l.control->prepared, l.prepared);
   }
   simulation_.lies_.clear();
 }

@@ -33,7 +33,14 @@ class SimHost {
   std::uint32_t incarnation() const { return incarnation_; }
   Simulation& simulation() { return simulation_; }
 
+  static constexpr bool writes(journal::Writer w) { return w != journal::Writer::kAgent; }
   void step(Step s);
+  void drain() {}
+  void plain_store() {}
+  template <class Word, class T>
+  void store(Word& word, T value, std::memory_order order) {
+    journal::DirectStores::store(word, value, order);
+  }
   bool breaks(journal::Rule rule) const;
   void fence_published() {}  // one thread: memory is sequentially consistent
   void fence_announced() {}

@@ -265,7 +265,7 @@ void Simulation::process_turn(Process& p) {
 
 void Simulation::sleep_or_go_on(Process& p) {
   auto& bell = control_of(base_, p.host->rank())->bell;
-  if (options_.mutant == Mutant::kForgetfulSleep) bell.store(0, std::memory_order_relaxed);
+  if (options_.mutant == Mutant::kForgetfulSleep) journal::put(bell, 0);
   if (bell.load(std::memory_order_relaxed) != 0) return;
   not_ready(p);
   p.state = Process::State::kAsleep;
@@ -325,11 +325,11 @@ void Simulation::tear_commit(std::uint32_t rank) {
   const RankControl* c = control_of(base_, rank);
   if (c->phase.load() != Phase::kInside) return;
   ContextBlock* block = find_block(base_, rank, c->context.load());
-  if (block != nullptr) block->records.tail.fetch_add(1);
+  if (block != nullptr) journal::put(block->records.tail, block->records.tail.load() + 1);
 }
 
 void Simulation::lose_journal(std::uint32_t rank) {
-  for (ContextBlock* block : blocks_[rank]) block->records.tail.store(0);
+  for (ContextBlock* block : blocks_[rank]) journal::put(block->records.tail, 0);
 }
 
 void Simulation::make_ready(Process& p) {
@@ -346,7 +346,7 @@ void Simulation::not_ready(Process& p) {
 }
 
 void Simulation::wake(std::uint32_t rank) {
-  control_of(base_, rank)->bell.store(1, std::memory_order_seq_cst);
+  journal::put(control_of(base_, rank)->bell, 1);
   Process* p = newest_[rank];
   if (p != nullptr && p->state == Process::State::kAsleep) make_ready(*p);
 }
