@@ -43,8 +43,8 @@ struct AttemptSpec {
 template <Host H>
 class Attempt {
  public:
-  Attempt(H& host, journal::PeerView& peers, Members& members, const AttemptSpec& spec)
-      : host_(host), m_(members), spec_(spec), slots_(host, peers, members), peers_(peers) {}
+  Attempt(H& host, const journal::PeerView& peers, Members& members, const AttemptSpec& spec)
+      : host_(host), memory_(host), m_(members), spec_(spec), slots_(host, peers, members) {}
 
   // Begins, or begins again in a newer generation. `staging`: this rank's buffers, as many as
   // staging_needed(). `out`: flat algorithms: result_bytes of memory that only this rank writes.
@@ -114,11 +114,12 @@ class Attempt {
 
   template <class Fill>
   void fill(Offset buffer, Fill&& write) {
-    StagingBuffer& s = peers_.staging(buffer);
+    StagingBuffer& s = memory_.own_staging(buffer);
     if (!breaks(host_, Rule::kStagingOwnerNone)) {
       s.owner.store(host_, Step::kStage, 0, std::memory_order_relaxed);
     }
     order_stores();
+    host_.plain_store();
     write(s.bytes);
     s.owner.store(host_, Step::kStage, slots_.owner());
   }
@@ -129,11 +130,11 @@ class Attempt {
   // or copied to scratch if they must be stable. nullptr: overwritten meanwhile.
   const void* operand(std::uint32_t i, std::size_t bytes, std::byte* local, bool stable) {
     host_.step(Step::kCollect);
-    Slot& slot = *slots_.of(i);
+    const Slot& slot = *slots_.of(i);
     if (bytes <= kSlotBytes) {
       std::uint64_t word[kSlotBytes / 8];
       for (std::size_t w = 0; w * 8 < bytes || w == 0; ++w) {
-        word[w] = slot.word[w].load(std::memory_order_acquire);
+        word[w] = slot.word[w].load();
       }
       std::memcpy(local, word, (bytes + 7) / 8 * 8);
       const bool valid = breaks(host_, Rule::kValidateOperand) || still_valid(i, bytes);
@@ -238,7 +239,7 @@ class Attempt {
   AttemptState find_extent() {
     if (const AttemptState s = slots_.see(leader_); s != AttemptState::kComplete) return s;
     host_.step(Step::kCollect);
-    const Offset at = slots_.of(leader_)->word[0].load(std::memory_order_acquire);
+    const Offset at = slots_.of(leader_)->word[0].load();
     if (!breaks(host_, Rule::kValidateExtent) && !still_valid(leader_, 0)) {
       return AttemptState::kBroken;
     }
@@ -246,7 +247,7 @@ class Attempt {
     return AttemptState::kComplete;
   }
 
-  std::byte* result() const { return host_.base() + extent_; }
+  std::byte* result() const { return memory_.extent(extent_); }
 
   // --- Sliced reduction. Round k stages chunk k, reduces this rank's slice of chunk k-1, and
   // copies the other slices of chunk k-2, which is complete then, to the program.
@@ -461,10 +462,10 @@ class Attempt {
   }
 
   H& host_;
+  journal::AttemptMemory memory_;
   Members& m_;
   const AttemptSpec& spec_;
   AttemptSlots<H> slots_;
-  journal::PeerView& peers_;
   std::uint32_t leader_ = 0;
   std::uint32_t next_ = 0;       // flat: the next member; counts down in a reduction
   const void* right_ = nullptr;  // flat reduction: the partial result

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/attempt_memory.h"
 #include "journal/host.h"
 #include "journal/peer_view.h"
 #include "journal/rules.h"
@@ -26,8 +27,8 @@ using Counter = journal::OwnerWord<std::uint64_t> Slot::*;
 template <Host H>
 class AttemptSlots {
  public:
-  AttemptSlots(H& host, journal::PeerView& peers, Members& members)
-      : host_(host), peers_(peers), m_(members) {}
+  AttemptSlots(H& host, const journal::PeerView& peers, Members& members)
+      : host_(host), peers_(peers), memory_(host), m_(members) {}
 
   void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
              std::uint32_t call) {
@@ -52,7 +53,7 @@ class AttemptSlots {
 
   // --- This rank's own slot. Written between close() and show(), its counters also later.
 
-  Slot& mine() { return m_.mine->slot[sequence_ % kSlots]; }
+  Slot& mine() { return journal::AttemptMemory::own_slot(m_, sequence_); }
 
   void close() {
     if (!breaks(host_, Rule::kSlotTagNone)) {
@@ -77,17 +78,17 @@ class AttemptSlots {
 
   // --- The other members' slots
 
-  Slot* of(std::uint32_t i) { return peers_.slot(m_, i, sequence_); }
+  const Slot* of(std::uint32_t i) { return memory_.slot(m_, i, sequence_); }
 
   // kComplete: member i has shown its slot, for the same operation.
   AttemptState see(std::uint32_t i) {
     host_.step(Step::kCollect);
-    Slot* s = of(i);
-    if (s == nullptr || s->tag.load(std::memory_order_acquire) != tag_) {
+    const Slot* s = of(i);
+    if (s == nullptr || s->tag.load() != tag_) {
       return AttemptState::kPending;
     }
-    const std::uint32_t chain = s->chain.load(std::memory_order_acquire);
-    const std::uint32_t call = s->call.load(std::memory_order_acquire);
+    const std::uint32_t chain = s->chain.load();
+    const std::uint32_t call = s->call.load();
     if ((call & kUnproven) != 0) [[unlikely]] {
       unproven_ = i;
       unproven_call_ = call;
@@ -95,7 +96,7 @@ class AttemptSlots {
     if (chain == chain_ && chain != kUnlinked) [[likely]]
       return AttemptState::kComplete;
     host_.step(Step::kValidate);
-    if (s->tag.load(std::memory_order_acquire) != tag_) return AttemptState::kBroken;
+    if (s->tag.load() != tag_) return AttemptState::kBroken;
     if ((chain == kUnlinked || chain_ == kUnlinked) && is_same_call(i, call)) {
       return AttemptState::kComplete;
     }
@@ -105,24 +106,24 @@ class AttemptSlots {
   }
 
   // Returns whether the slot still contains what see(i) saw.
-  bool holds(std::uint32_t i) { return of(i)->tag.load(std::memory_order_acquire) == tag_; }
+  bool holds(std::uint32_t i) { return of(i)->tag.load() == tag_; }
 
   // Returns the staging buffer that a word of member i's slot names; null: the slot has changed,
   // and the word may be torn and lead anywhere.
-  StagingBuffer* staging(std::uint32_t i, unsigned word) {
-    const Offset at = of(i)->word[word].load(std::memory_order_acquire);
-    return holds(i) ? &peers_.staging(at) : nullptr;
+  const StagingBuffer* staging(std::uint32_t i, unsigned word) {
+    const Offset at = of(i)->word[word].load();
+    return holds(i) ? &memory_.staging(at) : nullptr;
   }
   // Returns whether the word still names that buffer, with bytes of this attempt.
   bool staging_holds(std::uint32_t i, unsigned word) {
     const StagingBuffer* s = staging(i, word);
-    return s != nullptr && s->owner.load(std::memory_order_acquire) == owner_;
+    return s != nullptr && s->owner.load() == owner_;
   }
 
   // kComplete: member i's counter has reached `count`.
   AttemptState reached(std::uint32_t i, Counter counter, std::uint32_t count) {
     if (const AttemptState s = see(i); s != AttemptState::kComplete) return s;
-    const std::uint64_t word = (of(i)->*counter).load(std::memory_order_acquire);
+    const std::uint64_t word = (of(i)->*counter).load();
     const bool mine = word >> 32 == owner_ >> 32;
     return mine && static_cast<std::uint32_t>(word) >= count ? AttemptState::kComplete
                                                              : AttemptState::kPending;
@@ -141,15 +142,15 @@ class AttemptSlots {
 
  private:
   bool is_same_call(std::uint32_t i, std::uint32_t call) const {
-    const journal::CallEntry* theirs = peers_.call(m_.world[i], call & journal::kCallIndex);
-    const journal::CallEntry* own = peers_.call(m_.world[m_.rank], call_ & journal::kCallIndex);
-    return theirs != nullptr && own != nullptr && theirs->hash == own->hash;
+    const auto own = peers_.call(m_.world[m_.rank], call_);
+    return own && peers_.is_call(m_.world[i], call, own->hash);
   }
   // Combines a count with half of the owner, which distinguishes it from another attempt's.
   std::uint64_t counted(std::uint32_t count) const { return (owner_ >> 32 << 32) | count; }
 
   H& host_;
-  journal::PeerView& peers_;
+  const journal::PeerView& peers_;
+  journal::AttemptMemory memory_;
   Members& m_;
   std::uint64_t sequence_ = 0;
   Tag tag_ = 0;

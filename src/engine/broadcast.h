@@ -12,8 +12,10 @@
 #include <cstring>
 
 #include "engine/copy.h"
+#include "journal/attempt_memory.h"
 #include "journal/host.h"
 #include "journal/log.h"
+#include "journal/own.h"
 #include "journal/peer_view.h"
 #include "journal/step.h"
 #include "journal/waiting.h"
@@ -49,7 +51,7 @@ template <Host H>
 bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t incarnation,
                     const void* input, std::size_t bytes, Offset extent) {
   const Tag tag = hint_tag(sequence, incarnation);
-  Slot& slot = m.mine->slot[sequence % kSlots];
+  Slot& slot = journal::AttemptMemory::own_slot(m, sequence);
   slot.tag.store(host, Step::kSlotNone, 0, std::memory_order_relaxed);
   slot.word[0].store(host, Step::kSame, extent);
   slot.reduced.store(host, Step::kSame, chunks_done(m.context, tag, 0));
@@ -57,7 +59,7 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
   std::uint32_t chunk = 0;
   for (std::size_t at = 0; at < bytes; at += kBroadcastChunkBytes) {
     const std::size_t size = std::min(kBroadcastChunkBytes, bytes - at);
-    std::byte* to = host.base() + extent + at;
+    std::byte* to = journal::own_bytes(host, extent + at);
     if (!host.touch(host.rank(), to, size)) return false;
     host.step(Step::kPayload);
     host.payload_stores().copy(to, static_cast<const std::byte*>(input) + at, size);
@@ -74,18 +76,18 @@ class ChunkCopier {
   ChunkCopier(std::byte* to, std::size_t bytes) : to_(to), bytes_(bytes) {}
 
   template <Host H>
-  void advance(H& host, journal::PeerView& peers, Members& m, std::uint32_t root,
+  void advance(H& host, const journal::PeerView& peers, Members& m, std::uint32_t root,
                std::uint64_t sequence) {
     host.step(Step::kCollect);
-    const Slot* slot = peers.slot(m, root, sequence);
+    const Slot* slot = journal::AttemptMemory(host).slot(m, root, sequence);
     if (slot == nullptr) return;
     if (tag_ == 0) {
-      const Tag tag = slot->tag.load(std::memory_order_acquire);
+      const Tag tag = slot->tag.load();
       if (!is_hint(tag, sequence)) return;
-      extent_ = slot->word[0].load(std::memory_order_acquire);
+      extent_ = slot->word[0].load();
       tag_ = tag;
     }
-    const std::uint64_t word = slot->reduced.load(std::memory_order_acquire);
+    const std::uint64_t word = slot->reduced.load();
     if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32) {
       tag_ = 0;  // another incarnation's, or a later operation's
       copied_ = 0;
@@ -109,7 +111,7 @@ class ChunkCopier {
   void copy_to(const journal::PeerView& peers, std::size_t end) {
     while (copied_ < end) {
       const std::size_t size = std::min(kBroadcastChunkBytes, end - copied_);
-      copy_chunk(to_ + copied_, peers.at(extent_) + copied_, size, bytes_);
+      copy_chunk(to_ + copied_, peers.payload(extent_ + copied_, size).data(), size, bytes_);
       copied_ += size;
     }
   }

@@ -1,6 +1,7 @@
 // What journal, engine and recovery need of the operating system and of the agent.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -26,16 +27,24 @@ template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
                         std::uint64_t* place, const char* text, char* why, wire::MessageType type,
-                        std::uint64_t number) {
+                        std::uint64_t number, std::atomic<std::uint64_t>& word) {
   // The segment, and this rank's number.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;
   // A point where the simulator may interfere; a no-op on a real host.
   host.step(Step{});
-  // The two store-load barriers of a doorbell, see waiting.h.
+  // The writer's seam of shared words (journal/shared.h).
+  { H::writes(Writer::kOwner) } -> std::same_as<bool>;
+  host.store(word, number, std::memory_order_release);
+  host.drain();
+  // Called before plain stores to memory that others may read.
+  host.plain_store();
+  // A full fence: between a store and a load, where another process does the same with the two
+  // words exchanged, so that one of the two sees the other's store.
+  host.fence();
+  // The publisher's such fence of a doorbell, see waiting.h.
   host.fence_published();
-  host.fence_announced();
-  // Called after a fruitless look behind fence_announced(). Returns true where fence_published() is
+  // Called after a fruitless look behind fence(). Returns true where fence_published() is
   // a no-op, once every word is visible that was published without seeing this rank asleep, or once
   // its bell rang: the caller looks again.
   { host.settle() } -> std::same_as<bool>;

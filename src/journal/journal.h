@@ -12,6 +12,8 @@
 #include "journal/copy_inline.h"
 #include "journal/host.h"
 #include "journal/log.h"
+#include "journal/own.h"
+#include "journal/peer_view.h"
 #include "journal/region.h"
 #include "journal/rules.h"
 #include "journal/staging_pool.h"
@@ -28,15 +30,18 @@ class Journal {
   Journal(H& host, Arena& arena)
       : host_(host),
         ranks_(header_of(host.base())->ranks),
+        notices_(host),
         region_((host.back(reinterpret_cast<std::byte*>(region_of(host.base(), host.rank())),
                            sizeof(RegionHead)),
-                 host)),
+                 host),
+                notices_),
         staging_(host, region_),
         channels_(arena.make_array<LogWriter<ChannelEntry, H>>(ranks_)),
         open_(arena.make_array<bool>(ranks_)),
         marked_(host, region_, region_.head()->marked, true) {}
 
   Region<H>& region() { return region_; }
+  Notices& notices() { return notices_; }
   StagingPool<H>& staging() { return staging_; }
   LogWriter<Marked, H>& marked() { return marked_; }
 
@@ -111,16 +116,7 @@ class Journal {
     return open_[to] ? channels_[to].tail() : shown(log_of(to));
   }
 
-  struct Message {
-    std::uint64_t context;
-    std::uint64_t key;
-    std::uint32_t call;
-    std::uint32_t hash;
-    std::uint32_t type;
-    std::uint64_t bytes;
-    std::uint64_t value;
-    std::uint64_t written;  // of the bytes; for the rest see write()
-  };
+  // m.written: for the rest of its bytes see write().
   ChannelEntry* post(std::uint32_t to, const Message& m) {
     LogWriter<ChannelEntry, H>& log = channels_[to];
     // This word is read only now and then, because the receiver writes it with every message.
@@ -290,6 +286,7 @@ class Journal {
 
   H& host_;
   const std::uint32_t ranks_;
+  Notices notices_;
   Region<H> region_;
   StagingPool<H> staging_;
   LogWriter<ChannelEntry, H>* channels_;  // [ranks]

@@ -79,17 +79,9 @@ struct SegmentHeader {
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) AgentWord<std::uint32_t> epoch;
-  // Any rank, 0 -> 1: the journal is full; a later death cannot be repaired.
-  AnyWord<std::uint32_t> journal_full;
-  // Any restarted rank, 0 -> 1, before its first unproven call (see Record).
-  AnyWord<std::uint32_t> unproven;
-  // Any rank, 0 -> 1: the program marks its set-up, so calls that it has not marked are none.
-  AnyWord<std::uint32_t> marks_set_up;
-  // Set by the first rank of which no image is possible, 0 -> 1: it has sent the notice about that.
-  AnyWord<std::uint32_t> decision_told;
-  // Counted up, by the agent or a rank, when ranks have something to handle as they enter their
-  // next operation: a snapshot is wanted, marks have moved, the journal is full.
-  AnyWord<std::uint32_t> notices;
+  // Agent. Counted up when ranks have something to handle as they enter their next operation: a
+  // snapshot is wanted, marks have moved, the journal has grown (journal/notices.h).
+  AgentWord<std::uint32_t> notices;
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   AnyWord<Return> goes_back_to;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
@@ -145,6 +137,17 @@ struct RankControl {
   // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
   // Its cursors are the rank's low-water marks.
   AgentWord<std::uint64_t> kept_image;
+
+  // The owner, each once from 0 to 1. Others read them, so they lie in a line that hardly changes.
+  // The rank no longer keeps what replays need, because the journal is full: a death of any rank
+  // can no longer be repaired.
+  OwnerWord<std::uint32_t> recycles;
+  // It was restarted, and makes unproven calls (see Record).
+  OwnerWord<std::uint32_t> unproven;
+  // The program marks its set-up, so calls that it has not marked are none.
+  OwnerWord<std::uint32_t> marks_set_up;
+  // It has sent the notice about the decision for the whole job (Return).
+  OwnerWord<std::uint32_t> decision_told;
 
   // Ranks and the agent write 1, the owner 0. A futex.
   alignas(kLine) AnyWord<std::uint32_t> bell;
@@ -597,6 +600,9 @@ std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 // the front and each RegionHead's first page are touched). REQUIRES ranks in [1, kMaxRanks].
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
+
+// Whether some rank no longer keeps what replays need, because the journal is full.
+bool any_recycles(std::byte* base);
 
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish
 // the epoch, ring all ranks (done by the caller), admit the new incarnation.

@@ -59,6 +59,40 @@ T* log_place(std::byte* base, Log& log, std::uint64_t index, std::uint64_t* run)
   return reinterpret_cast<T*>(base + chunk) + at;
 }
 
+// A log as any process of the job reads it: values, or bytes in place. Elements below the tail that
+// are not truncated can be read.
+template <class T>
+class LogView {
+ public:
+  LogView(std::byte* base, Log& log) : base_(base), log_(&log) {}
+
+  std::uint64_t tail() const { return log_->tail.load(); }
+  const T* at(std::uint64_t index) const { return log_at<T>(base_, *log_, index); }
+  // Returns how many elements from `index` on lie in one piece.
+  std::uint64_t piece(std::uint64_t index) const {
+    const std::uint32_t rings = log_->rings.load();
+    for (std::uint32_t k = rings; k-- > 0;) {
+      const LogRing& ring = log_->ring[k];
+      if (index < ring.from) continue;
+      const std::uint64_t in_round = ring.capacity - ((index - ring.from) & (ring.capacity - 1));
+      return k + 1 == rings ? in_round : std::min(in_round, log_->ring[k + 1].from - index);
+    }
+    const std::uint64_t end = log_chunk_begin(log_chunk(index) + 1);
+    return (rings != 0 ? std::min(end, log_->ring[0].from) : end) - index;
+  }
+  // Elements that are never truncated: those in front of the log's rings. *all: there are no rings.
+  std::uint64_t permanent(bool* all) const {
+    *all = log_->rings.load() == 0;
+    return *all ? tail() : log_->ring[0].from;
+  }
+  // What lies at an offset that the log names.
+  std::byte* bytes(Offset at) const { return base_ + at; }
+
+ private:
+  std::byte* base_;
+  Log* log_;
+};
+
 // Appends to a log of this rank. rebase() reads its cached view of the log again.
 template <class T, class Host>
 class LogWriter {
@@ -83,10 +117,12 @@ class LogWriter {
 
   std::uint64_t tail() const { return tail_; }
   T* at(std::uint64_t index) const { return log_at<T>(host_->base(), *log_, index); }
+  LogView<T> view() const { return {host_->base(), *log_}; }
 
   // Where element `tail()` goes: write it, then publish(). nullptr: no more memory.
   T* next() {
     if (cursor_ == backed_end_ && !extend()) return nullptr;
+    host_->plain_store();
     return cursor_;
   }
   void publish(Step step) {

@@ -1,8 +1,11 @@
-// Every read of another rank's memory. This is the seam for several hosts: the words of a member on
-// another host would be copies.
+// Reads of other ranks' memory. This is the seam for several hosts: the words of a member on another
+// host would be copies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
@@ -18,79 +21,166 @@ struct Position {
   std::uint32_t call;
 };
 
-// `i` is a member's rank in its communicator, `world` its rank in the job. Nothing here blocks or
-// writes. Pointers stay valid for as long as the rank's marks have not passed what they lead to.
+// A message, as its sender posted it.
+struct Message {
+  std::uint64_t context;
+  std::uint64_t key;   // as in ChannelEntry
+  std::uint32_t call;  // as in Record
+  std::uint32_t hash;  // of the payload
+  std::uint64_t bytes;
+  std::uint64_t value;    // as in Record
+  std::uint64_t written;  // of the bytes, when this was read
+  std::uint32_t type;     // hash of the type signature; 0 = not compared
+};
+
+// What a rank has said of one of its versions.
+struct VersionFacts {
+  bool can_be_imaged;
+  VersionFault fault;
+};
+
+// The global model that a rank gave to a checkpoint. known: false if it has made later ones.
+struct GivenModel {
+  std::uint64_t bytes;
+  std::uint64_t hash;
+  bool known;
+};
+
+// Every read of another rank's memory outside of an attempted operation (AttemptMemory); low-water
+// marks are read by the functions of contexts.h. `i` is a member's rank in its communicator,
+// `world` its rank in the job. Nothing here blocks or writes, and everything is returned by value.
+// Bytes stay valid for as long as the rank's marks have not passed what they belong to.
 class PeerView {
  public:
   explicit PeerView(std::byte* base) : base_(base), header_(header_of(base)) {}
+  template <class H>
+  explicit PeerView(const H& host) : PeerView(host.base()) {}
 
-  std::byte* at(Offset offset) const { return base_ + offset; }
-  std::uint32_t ranks() const { return header_->ranks; }
-  std::uint32_t epoch() const { return header_->epoch.load(std::memory_order_acquire); }
-  std::uint32_t death_epoch(std::uint32_t world) const {
-    return control(world).death_epoch.load(std::memory_order_acquire);
+  // Payload of `bytes` in some rank's region.
+  std::span<const std::byte> payload(Offset at, std::uint64_t bytes) const {
+    return {base_ + at, bytes};
   }
+  std::uint32_t ranks() const { return header_->ranks; }
+  std::uint32_t epoch() const { return header_->epoch.load(); }
+  std::uint32_t death_epoch(std::uint32_t world) const { return control(world).death_epoch.load(); }
+  std::uint32_t incarnation(std::uint32_t world) const { return control(world).incarnation.load(); }
 
   // Records that member i has in a context: its position there.
   std::uint64_t tail(Members& m, std::uint32_t i) const {
     const ContextBlock* b = block_of(base_, m, i);
-    return b == nullptr ? 0 : b->records.tail.load(std::memory_order_acquire);
+    return b == nullptr ? 0 : b->records.tail.load();
   }
   // REQUIRES tail(m, i) > sequence.
-  const Record& record(Members& m, std::uint32_t i, std::uint64_t sequence) const {
+  Record record(Members& m, std::uint32_t i, std::uint64_t sequence) const {
     return *log_at<Record>(base_, m.block[i]->records, sequence);
   }
-  Slot* slot(Members& m, std::uint32_t i, std::uint64_t sequence) const {
-    ContextBlock* b = block_of(base_, m, i);
-    return b == nullptr ? nullptr : &b->slot[sequence % kSlots];
-  }
-  StagingBuffer& staging(Offset offset) const {
-    return *reinterpret_cast<StagingBuffer*>(base_ + offset);
-  }
 
-  // `call` as in Record. Null: the rank has no such call (the word that named it was torn).
-  const CallEntry* call(std::uint32_t world, std::uint32_t call) const {
-    Log& calls = region_of(base_, world)->calls;
-    const std::uint32_t index = call & kCallIndex;
-    if (index >= calls.tail.load(std::memory_order_acquire)) return nullptr;
-    return log_at<CallEntry>(base_, calls, index);
+  // `call` as in Record. Nothing: the rank has no such call (the word that named it was torn).
+  std::optional<CallEntry> call(std::uint32_t world, std::uint32_t call) const {
+    const CallEntry* e = call_at(world, call);
+    return e == nullptr ? std::nullopt : std::optional(*e);
   }
-  const ModuleEntry* module(std::uint32_t world, std::uint32_t index) const {
+  // Returns whether that is the hash of the call's signature.
+  bool is_call(std::uint32_t world, std::uint32_t call, std::uint32_t signature_hash) const {
+    const CallEntry* e = call_at(world, call);
+    return e != nullptr && e->hash == signature_hash;
+  }
+  std::optional<ModuleEntry> module(std::uint32_t world, std::uint32_t index) const {
     Log& modules = region_of(base_, world)->modules;
-    if (index >= modules.tail.load(std::memory_order_acquire)) return nullptr;
-    return log_at<ModuleEntry>(base_, modules, index);
+    if (index >= modules.tail.load()) return std::nullopt;
+    return *log_at<ModuleEntry>(base_, modules, index);
   }
 
   // Messages that `from` has posted to `to`.
   std::uint64_t posted(std::uint32_t from, std::uint32_t to) const {
-    return channel(from, to).tail.load(std::memory_order_acquire);
+    return channel(from, to).tail.load();
   }
-  // Where message k of `from` to `to` lies or will lie: it is there when its `ready` is k + 1.
-  // Null: there is no place yet. The place may change (the log wraps), so look it up again before
-  // sleeping. *run: how many messages from k on are contiguous.
-  ChannelEntry* message_place(std::uint32_t from, std::uint32_t to, std::uint64_t k,
-                              std::uint64_t* run) const {
-    return log_place<ChannelEntry>(base_, channel(from, to), k, run);
+  // REQUIRES that message k of `from` to `to` was posted and is not truncated.
+  Message message(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return message_of(entry(from, to, k));
+  }
+  // Likewise. The number of its bytes that its sender has written.
+  std::uint64_t written(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return entry(from, to, k).written.load();
+  }
+  // Likewise. matched_by() the receive that `to` has given it to; 0: none yet.
+  std::uint32_t matched(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return entry(from, to, k).matched.load();
   }
   // All messages of `from` with a lower number have been received by `by`.
-  OwnerWord<std::uint64_t>& consumed(std::uint32_t by, std::uint32_t from) const {
-    return consumed_of(base_, by)[from];
+  std::uint64_t consumed(std::uint32_t by, std::uint32_t from) const {
+    return consumed_of(base_, by)[from].load();
   }
 
-  std::uint64_t prepared(std::uint32_t world) const {
-    return control(world).prepared.load(std::memory_order_acquire);
+  // Whether the rank no longer keeps what replays need (RankControl).
+  bool recycles(std::uint32_t world) const {
+    return control(world).recycles.load(std::memory_order_relaxed) != 0;
   }
+  // Whether a member may have made an unproven call. Only restarted ranks make any: before the
+  // first death this costs one load.
+  bool any_unproven(const Members& m) const {
+    if (header_->epoch.load(std::memory_order_relaxed) == 0) [[likely]]
+      return false;
+    for (std::uint32_t i = 0; i < m.size; ++i) {
+      if (control(m.world[i]).unproven.load() != 0) return true;
+    }
+    return false;
+  }
+  // Whether any rank has marked its set-up.
+  bool any_marks_set_up() const {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      if (control(r).marks_set_up.load(std::memory_order_relaxed) != 0) return true;
+    }
+    return false;
+  }
+  // Memory that the rank's journal uses.
+  std::uint64_t backed_bytes(std::uint32_t world) const {
+    return control(world).backed_bytes.load(std::memory_order_relaxed);
+  }
+  // The rank's observation log (libc_recording/observation_log.h).
+  LogView<std::byte> observations(std::uint32_t world) const {
+    return {base_, region_of(base_, world)->observations};
+  }
+
+  std::uint64_t prepared(std::uint32_t world) const { return control(world).prepared.load(); }
   // The newest version that every rank has prepared: it is committed.
   std::uint64_t committed() const {
     return least([this](std::uint32_t r) { return prepared(r); });
   }
   // The newest version that no rank, dead or alive, ever goes back behind.
   std::uint64_t kept_by_all() const {
-    return least(
-        [this](std::uint32_t r) { return control(r).kept.load(std::memory_order_acquire); });
+    return least([this](std::uint32_t r) { return control(r).kept.load(); });
   }
-  Version* version(std::uint32_t world, std::uint64_t number) const {
-    return find_version(base_, world, number);
+  // Nothing: the rank has no such version (any more).
+  std::optional<VersionFacts> version(std::uint32_t world, std::uint64_t number) const {
+    const Version* v = find_version(base_, world, number);
+    if (v == nullptr) return std::nullopt;
+    return VersionFacts{v->can_be_imaged != 0, v->fault};
+  }
+  // The global model of a version, which rank 0 stores; nothing: rank 0 does not have it.
+  std::optional<std::span<const std::byte>> global_model(std::uint64_t version) const {
+    const Version* v = find_version(base_, 0, version);
+    if (v == nullptr) return std::nullopt;
+    return payload(v->global.at, v->global.bytes);
+  }
+  // The global model of the version that the job begins with.
+  std::span<const std::byte> first_global_model() const {
+    const RegionHead* first = region_of(base_, 0);
+    return payload(first->resume_global, first->resume_global_bytes);
+  }
+  // What rank 0 has announced.
+  WrittenVersions written_versions() const {
+    return WrittenVersions::of(control(0).written_versions.load());
+  }
+  // any: also if it is another version's (a rule of the simulator's).
+  GivenModel given_model(std::uint32_t world, std::uint64_t version, bool any) const {
+    const ModelHash& h = region_of(base_, world)->model_hash[version % kModelHashes];
+    if (h.version.load() != version && !any) return {};
+    GivenModel given = {h.bytes.load(std::memory_order_relaxed),
+                        h.hash.load(std::memory_order_relaxed), true};
+    order_stores();  // and loads
+    if (h.version.load(std::memory_order_relaxed) != version && !any) given.known = false;
+    return given;
   }
 
   // False: the rank is in no operation, or its position changed meanwhile.
@@ -98,23 +188,36 @@ class PeerView {
     const RankControl& they = control(world);
     // `ordinal` is written first and `phase` around all of it: the same before and after, all
     // agree.
-    const std::uint64_t ordinal = they.ordinal.load(std::memory_order_acquire);
-    const std::uint32_t moves = they.moves.load(std::memory_order_acquire);
+    const std::uint64_t ordinal = they.ordinal.load();
+    const std::uint32_t moves = they.moves.load();
     if ((moves & 1) != 0) return false;
-    if (they.phase.load(std::memory_order_acquire) != Phase::kInside) return false;
-    p->context = they.context.load(std::memory_order_acquire);
-    p->sequence = they.sequence.load(std::memory_order_acquire);
-    p->call = they.call.load(std::memory_order_acquire);
-    p->prepared = they.prepared.load(std::memory_order_acquire);
-    return they.phase.load(std::memory_order_acquire) == Phase::kInside &&
-           they.ordinal.load(std::memory_order_acquire) == ordinal &&
-           they.moves.load(std::memory_order_acquire) == moves;
+    if (they.phase.load() != Phase::kInside) return false;
+    p->context = they.context.load();
+    p->sequence = they.sequence.load();
+    p->call = they.call.load();
+    p->prepared = they.prepared.load();
+    return they.phase.load() == Phase::kInside &&
+           they.ordinal.load() == ordinal &&
+           they.moves.load() == moves;
   }
 
  private:
+  friend class IncomingMessages;
+
   RankControl& control(std::uint32_t world) const { return *control_of(base_, world); }
   Log& channel(std::uint32_t from, std::uint32_t to) const {
     return reinterpret_cast<Log*>(base_ + region_of(base_, from)->channels)[to];
+  }
+  const ChannelEntry& entry(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return *log_at<ChannelEntry>(base_, channel(from, to), k);
+  }
+  static Message message_of(const ChannelEntry& e) {
+    return {e.context, e.key, e.call, e.hash, e.bytes, e.value, e.written.load(), e.type};
+  }
+  const CallEntry* call_at(std::uint32_t world, std::uint32_t call) const {
+    Log& calls = region_of(base_, world)->calls;
+    const std::uint32_t index = call & kCallIndex;
+    return index < calls.tail.load() ? log_at<CallEntry>(base_, calls, index) : nullptr;
   }
   template <class Word>
   std::uint64_t least(Word&& word) const {
@@ -124,7 +227,46 @@ class PeerView {
   }
 
   std::byte* base_;
-  SegmentHeader* header_;
+  const SegmentHeader* header_;
+};
+
+// The messages of one sender to this rank, in the order of sending. The receiver polls the entry of
+// the next message, not the channel's tail: a message costs it one cache line.
+class IncomingMessages {
+ public:
+  IncomingMessages() = default;
+  explicit IncomingMessages(std::uint64_t next) : next_(next) {}
+
+  // The number of the next message.
+  std::uint64_t next() const { return next_; }
+  // Looks the place of the next message up again at the next look.
+  void rebase() { place_ = nullptr; }
+
+  // Returns whether message next() of `from` to `to` has come. thorough: also if its place has
+  // changed, because the log wraps.
+  bool look(const PeerView& peers, std::uint32_t from, std::uint32_t to, bool thorough) {
+    if (thorough || place_ == nullptr) {
+      place_ = log_place<ChannelEntry>(peers.base_, peers.channel(from, to), next_, &run_);
+      if (place_ == nullptr) return false;
+    }
+    // The page of the next message may not be backed yet: then only the tail is safe to read.
+    const bool begins_page = (reinterpret_cast<std::uintptr_t>(place_) & (kPageBytes - 1)) == 0;
+    if (begins_page && peers.posted(from, to) <= next_) return false;
+    return place_->ready.load() == next_ + 1;
+  }
+  // Returns that message, and goes on to the one behind it. REQUIRES that look() was true.
+  Message take() {
+    const Message m = PeerView::message_of(*place_);
+    place_ = --run_ == 0 ? nullptr : place_ + 1;
+    ++next_;
+    return m;
+  }
+
+ private:
+  static constexpr std::uintptr_t kPageBytes = 4096;
+  std::uint64_t next_ = 0;
+  const ChannelEntry* place_ = nullptr;
+  std::uint64_t run_ = 0;  // how many from there on are contiguous
 };
 
 }  // namespace rejoin::journal

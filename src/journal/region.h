@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
+#include "journal/notices.h"
 #include "journal/rules.h"
 #include "journal/spin_lock.h"
 #include "wire/messages.h"
@@ -41,8 +43,9 @@ class Region {
     ~Labels() = default;
   };
 
-  explicit Region(Host& host)
+  Region(Host& host, Notices& notices)
       : host_(host),
+        notices_(notices),
         header_(header_of(host.base())),
         control_(control_of(host.base(), host.rank())),
         begin_(region_offset(header_, host.rank())),
@@ -142,6 +145,7 @@ class Region {
       if (buffer.at == 0) return false;
       buffer.capacity = room;
     }
+    host_.plain_store();
     buffer.bytes = bytes;
     return true;
   }
@@ -172,9 +176,15 @@ class Region {
     return true;
   }
 
-  // The journal is full: nothing new is kept for a replay.
+  // Whether the journals use more than the limit. They never use less again.
+  bool is_full() const {
+    return header_->journal_limit_bytes != 0 && all_backed_bytes() > header_->journal_limit_bytes;
+  }
+  // The journal is full: nothing new is kept for a replay. Published first, so that the agent knows
+  // it before any death.
   bool recycling() const { return recycling_; }
   void start_recycling() {
+    control_->recycles.store(host_, Step::kFlag, 1, std::memory_order_seq_cst);
     recycling_ = true;
     start_zones();
     close_zones([](Zone&) { return true; });
@@ -384,16 +394,17 @@ class Region {
     if (header_->journal_limit_bytes == 0) return;
     const std::uint64_t all = all_backed_bytes();
     if (all > header_->journal_limit_bytes) {
-      std::uint32_t none = 0;
-      if (!header_->journal_full.decide(host_, Step::kNotice, &none, 1)) return;
+      if (recycling_ || std::exchange(found_full_, true)) return;
     } else if (labels_ == nullptr ||
                steps_when_nearly_full(all) == steps_when_nearly_full(all - bytes)) {
       return;
     }
-    header_->notices.add(host_, Step::kNotice, 1);
+    notices_.raise();
+    host_.tell(wire::MessageType::kJournalStep, 0, 0, nullptr, 0);  // the other ranks
   }
 
   Host& host_;
+  Notices& notices_;
   SegmentHeader* header_;
   RankControl* control_;
   Offset begin_;
@@ -402,6 +413,7 @@ class Region {
   Area payload_;
   RegionHead* head_;
   bool recycling_ = false;
+  bool found_full_ = false;
   bool zoned_ = false;
   Labels* labels_ = nullptr;  // in a job of snapshots
   std::uint64_t snapshot_every_ = 0;

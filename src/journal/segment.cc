@@ -61,6 +61,13 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   }
 }
 
+bool any_recycles(std::byte* base) {
+  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
+    if (control_of(base, r)->recycles.load() != 0) return true;
+  }
+  return false;
+}
+
 void publish_death(std::byte* base, std::uint32_t rank) {
   SegmentHeader* h = header_of(base);
   const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;

@@ -44,7 +44,7 @@ class Shared {
   T add(Seam& seam, Step step, T value) {
     static_assert(Seam::writes(W), "this word has another writer");
     seam.step(step);
-    seam.drain();
+    seam.drain();  // as a read-modify-write does
     return word_.fetch_add(value, std::memory_order_seq_cst);
   }
   // Stores `value` if the word is `*expected`. False: *expected is the word. A full fence.

@@ -27,7 +27,7 @@ template <class H, class Ready>
     if (!host.poll(turn)) {
       bell.store(host, Step::kBell, 0, std::memory_order_relaxed);
       asleep.store(host, Step::kAnnounce, 1);  // after the bell: no later ring is cleared
-      host.fence_announced();                  // before the last look
+      host.fence();                            // before the last look
       // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));
       if (!done) host.sleep();

@@ -38,13 +38,12 @@ void FileFacts::opened(const OpenedFile& file, std::uint32_t flags) {
 }
 
 void FileFacts::read_files_of(std::uint32_t rank, Set& set) {
-  std::byte* base = rank_.host().base();
-  LibcHead* head = head_of(base, engine::region_of(base, rank)->observations);
+  const auto log = journal::PeerView(rank_.host()).observations(rank);
+  LibcHead* head = head_of(log);
   if (head == nullptr) return;
-  const std::uint64_t tail = head->files.tail.load(std::memory_order_acquire);
-  for (std::uint64_t i = 0; i < tail; ++i) {
-    set.insert(memory_, *engine::log_at<std::uint64_t>(base, head->files, i));
-  }
+  const journal::LogView<std::uint64_t> files(log.bytes(0), head->files);
+  const std::uint64_t tail = files.tail();
+  for (std::uint64_t i = 0; i < tail; ++i) set.insert(memory_, *files.at(i));
 }
 
 bool FileFacts::written_elsewhere(std::uint32_t file, bool kept) {
@@ -99,7 +98,7 @@ bool FileFacts::noted(std::size_t n, char* path, std::size_t room_bytes, std::ui
   if (n >= notes_.size) return false;
   const Note& note = notes_.items[notes_.size - 1 - n];
   const std::size_t bytes = std::min<std::size_t>(note.bytes, room_bytes - 1);
-  ObservationReader(rank_.host().base(), head_.ghosts).copy(note.position, path, bytes);
+  ObservationReader(ghosts_writer_.view()).copy(note.position, path, bytes);
   path[bytes] = '\0';
   *file = note.file;
   return true;
@@ -129,7 +128,7 @@ void FileFacts::note(std::uint32_t file, const char* path) {
 
 void FileFacts::read_notes() {
   notes_read_ = true;
-  ObservationReader log(rank_.host().base(), head_.ghosts);
+  ObservationReader log(ghosts_writer_.view());
   std::uint32_t file, bytes;
   while (log.next_note(&file, &bytes)) {
     if (file == 0 && bytes == 0) {

@@ -33,7 +33,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,11 +59,11 @@ struct LibcHead {
 inline constexpr std::uint64_t kHeadBytes = 16;
 
 // Returns nullptr if the rank has not recorded anything yet.
-inline LibcHead* head_of(std::byte* base, engine::Log& log) {
-  if (log.tail.load(std::memory_order_acquire) < kHeadBytes) return nullptr;
+inline LibcHead* head_of(const journal::LogView<std::byte>& log) {
+  if (log.tail() < kHeadBytes) return nullptr;
   std::uint64_t at;
-  std::memcpy(&at, engine::log_at<std::byte>(base, log, kHeadBytes - sizeof at), sizeof at);
-  return reinterpret_cast<LibcHead*>(base + at);
+  std::memcpy(&at, log.at(kHeadBytes - sizeof at), sizeof at);
+  return reinterpret_cast<LibcHead*>(log.bytes(at));
 }
 
 // An entry of the log.
@@ -83,11 +82,11 @@ struct Observation {
 // what lies before its rings, until jump(). Nothing blocks.
 class ObservationReader {
  public:
-  ObservationReader(std::byte* base, engine::Log& log)
-      : base_(base),
-        log_(&log),
-        truncated_(log.rings.load(std::memory_order_acquire) != 0),
-        end_(truncated_ ? log.ring[0].from : log.tail.load(std::memory_order_acquire)) {}
+  explicit ObservationReader(const journal::LogView<std::byte>& log) : log_(log) {
+    bool all;
+    end_ = log.permanent(&all);
+    truncated_ = !all;
+  }
 
   // The next entry; pads are skipped. False: that was all.
   bool next(Observation* o) {
@@ -104,8 +103,8 @@ class ObservationReader {
       read_series(o->series);
     } else if (o->kind == ObservationKind::kRepeat) {
       align();
-      o->repeats = reinterpret_cast<std::atomic<std::uint32_t>*>(at(position_))
-                       ->load(std::memory_order_acquire);
+      o->repeats =
+          journal::load_element(*reinterpret_cast<const std::uint32_t*>(log_.at(position_)));
       skip(sizeof o->repeats);
     } else if (o->kind == ObservationKind::kHead) {
       skip(kHeadBytes - 1);
@@ -131,7 +130,7 @@ class ObservationReader {
   void jump(std::uint64_t position) {
     skip(position - position_);
     truncated_ = false;
-    end_ = log_->tail.load(std::memory_order_acquire);
+    end_ = log_.tail();
   }
 
   // Reads on from `position`, up to the present tail. The values of series stay.
@@ -145,8 +144,8 @@ class ObservationReader {
   void copy(std::uint64_t position, void* to, std::size_t bytes) const {
     auto* out = static_cast<std::byte*>(to);
     while (bytes > 0) {
-      const std::size_t n = std::min<std::size_t>(bytes, piece(position));
-      std::memcpy(out, at(position), n);
+      const std::size_t n = std::min<std::size_t>(bytes, log_.piece(position));
+      std::memcpy(out, log_.at(position), n);
       out += n;
       position += n;
       bytes -= n;
@@ -159,28 +158,10 @@ class ObservationReader {
   }
 
  private:
-  // Returns the bytes in one piece from a position on: what is left of the chunk or of the round of
-  // a ring.
-  std::uint64_t piece(std::uint64_t position) const {
-    for (std::uint32_t k = log_->rings.load(std::memory_order_acquire); k-- > 0;) {
-      const engine::LogRing& ring = log_->ring[k];
-      if (position < ring.from) continue;
-      const std::uint64_t place = (position - ring.from) & (ring.capacity - 1);
-      const bool last = k + 1 == log_->rings.load(std::memory_order_acquire);
-      const std::uint64_t in_round = ring.capacity - place;
-      return last ? in_round : std::min(in_round, log_->ring[k + 1].from - position);
-    }
-    std::uint64_t end = engine::log_chunk_begin(engine::log_chunk(position) + 1);
-    if (log_->rings.load(std::memory_order_acquire) != 0) end = std::min(end, log_->ring[0].from);
-    return end - position;
-  }
-  std::byte* at(std::uint64_t position) const {
-    return engine::log_at<std::byte>(base_, *log_, position);
-  }
   std::uint8_t byte() {
     if (cursor_ == chunk_end_) {
-      cursor_ = at(position_);
-      chunk_end_ = cursor_ + piece(position_);
+      cursor_ = log_.at(position_);
+      chunk_end_ = cursor_ + log_.piece(position_);
     }
     ++position_;
     return static_cast<std::uint8_t>(*cursor_++);
@@ -224,8 +205,7 @@ class ObservationReader {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 
-  std::byte* base_;
-  engine::Log* log_;
+  journal::LogView<std::byte> log_;
   bool truncated_;
   std::uint64_t end_;
   std::uint64_t position_ = 0;

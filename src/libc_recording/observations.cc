@@ -91,11 +91,11 @@ const char* name_of(Series series) {
 
 Observations::Observations(recovery::Rank& rank)
     : rank_(rank),
-      header_(engine::header_of(rank.host().base())),
+      header_(journal::job_of(rank.host())),
       memory_(rank),
       writer_(rank.host(), rank.region(), rank.observation_log(), true),
       head_(open_head()),
-      reader_(rank.host().base(), rank.observation_log()),
+      reader_(writer_.view()),
       files_(rank, memory_, head_),
       names_(memory_),
       clocks_(memory_.make_array<Clock>(kSeriesCount)) {
@@ -104,11 +104,10 @@ Observations::Observations(recovery::Rank& rank)
 
 // Finds the head. The first incarnation makes it.
 LibcHead& Observations::open_head() {
-  std::byte* base = rank_.host().base();
-  if (LibcHead* head = head_of(base, rank_.observation_log())) return *head;
+  if (LibcHead* head = head_of(writer_.view())) return *head;
   const std::uint64_t at = rank_.region().allocate_permanent(sizeof(LibcHead));
   if (at == 0) memory_.journal_full();
-  auto* head = new (base + at) LibcHead{};
+  auto* head = new (journal::own_bytes(rank_.host(), at)) LibcHead{};
   head->pid = static_cast<std::uint32_t>(getpid());
   head->parent = static_cast<std::uint32_t>(getppid());
   std::byte entry[kHeadBytes] = {static_cast<std::byte>(ObservationKind::kHead)};
@@ -254,7 +253,7 @@ void Observations::diverge(const char* asked) {
 // Whether answers are recorded: not when the journal is full, nor in a bootstrap phase that is run
 // again.
 bool Observations::recording() {
-  if (header_->journal_full.load(std::memory_order_relaxed) != 0) return false;
+  if (rank_.control().recycles.load(std::memory_order_relaxed) != 0) return false;
   return live_ || (!peek() && live_);
 }
 
@@ -388,7 +387,7 @@ void Observations::repeat() {
   append(&kOnce, sizeof kOnce);
   writer_.show(journal::Step::kObserve);
   repeat_word_ = reinterpret_cast<std::uint32_t*>(
-      engine::log_at<std::byte>(rank_.host().base(), rank_.observation_log(), position));
+      writer_.at(position));
 }
 
 void Observations::append(const void* data, std::size_t bytes) {

@@ -133,7 +133,7 @@ class Observations {
   [[noreturn]] void diverge(const char* asked);
 
   recovery::Rank& rank_;
-  engine::SegmentHeader* header_;
+  const engine::SegmentHeader* header_;
   Memory memory_;
   ByteWriter writer_;
   LibcHead& head_;

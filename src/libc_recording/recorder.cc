@@ -294,7 +294,7 @@ void rejoin_libc_tell_of_replay(const char* subject, const char* text) {
 void rejoin_libc_untrue(const char* name, const char* text) {
   const Busy busy;
   rejoin::recovery::Rank& rank = the_recorder->observations.rank();
-  if (rejoin::engine::header_of(rank.host().base())->stop_on_divergence == 0) {
+  if (rejoin::journal::job_of(rank.host())->stop_on_divergence == 0) {
     if (the_recorder->observations.told(name)) return;
     char line[1024];
     snprintf(line, sizeof line, "%.400s %s", name, text);

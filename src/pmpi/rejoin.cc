@@ -66,7 +66,7 @@ void mark_output(std::uint64_t value) {
   if (!context->rank->host().has_agent()) return;
   fflush(stdout);
   auto& host = context->rank->host();
-  const auto& mark = engine::control_of(host.base(), host.rank())->output_mark;
+  const auto& mark = journal::own_control(host)->output_mark;
   if (mark.load(std::memory_order_acquire) == value) return;
   host.tell(wire::MessageType::kMark, 0, value, nullptr, 0);
   engine::wait_until(host, [&](bool) { return mark.load(std::memory_order_acquire) == value; });
@@ -88,7 +88,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const Status status = rank.checkpoint(*MPI_COMM_WORLD->comm, call, models);
   if (status != Status::kOk) return refuse(status);
   if (may_begin_here) libc_recording::truncate_observations(rank.observations_mark());
-  const auto* header = engine::header_of(rank.host().base());
+  const auto* header = journal::job_of(rank.host());
   // A former incarnation that has prepared a later one has reported this one.
   if (rank.rank() == 0 && header->tell_committed != 0 && !rank.is_prepared()) {
     const bool kept = rank.keeps_models() && rank.is_written(rank.version());
@@ -100,14 +100,13 @@ int checkpoint(const void* site, const recovery::Models& models) {
 bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
 
 std::uint64_t journal_bytes() {
-  const auto* control = engine::control_of(context->rank->host().base(), 0);
-  return control->backed_bytes.load(std::memory_order_relaxed);
+  return journal::PeerView(context->rank->host()).backed_bytes(0);
 }
 
 // Rank 0 is about to write checkpoint `v`, which costs about write_cost_s: the version that is
 // written next.
 std::uint64_t next_written(std::uint64_t v, double write_cost_s) {
-  const auto* header = engine::header_of(context->rank->host().base());
+  const auto* header = journal::job_of(context->rank->host());
   const double now = now_s();
   const std::uint64_t journal = journal_bytes();
   recovery::LazyInterval interval;

@@ -197,7 +197,7 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     number_ = number;
     thread_id_ = *kernel_.thread_id;
-    segment_bytes_ = engine::header_of(rank_.host().base())->segment_bytes;
+    segment_bytes_ = journal::job_of(rank_.host())->segment_bytes;
     incarnation_ = rank_.incarnation();
     libc_recording::log_files_since_image(number);
     sigset_t all;
@@ -559,7 +559,7 @@ class Freezer final : public engine::ProcessImage {
 }  // namespace
 
 void install(recovery::Rank& rank, void (*woken)()) {
-  const auto* header = engine::header_of(rank.host().base());
+  const auto* header = journal::job_of(rank.host());
   if (header->snapshots == 0) return;
   rank.host().set_image(rank.arena().make<Freezer>(rank, woken));
 }

@@ -29,8 +29,8 @@ class Agreement {
       journal::Position p;
       if (i == c.members.rank || !r_.peers.position(world, &p)) continue;
       if (p.context != c.members.context || p.sequence > sequence) continue;
-      const journal::CallEntry* theirs = r_.peers.call(world, p.call);
-      if (theirs == nullptr || theirs->hash == signature_hash) continue;
+      const auto theirs = r_.peers.call(world, p.call);
+      if (!theirs || theirs->hash == signature_hash) continue;
       if (is_checkpoint(*theirs)) {
         // The member is about to leave a checkpoint that this rank has made; in another one it
         // waits for this rank.
@@ -61,8 +61,8 @@ class Agreement {
       journal::Position p;
       if (!r_.peers.position(world.members.world[i], &p)) continue;
       if (p.context != world.members.context || p.sequence < sequence) continue;
-      const journal::CallEntry* theirs = r_.peers.call(world.members.world[i], p.call);
-      if (theirs == nullptr || is_checkpoint(*theirs) || p.prepared >= version) continue;
+      const auto theirs = r_.peers.call(world.members.world[i], p.call);
+      if (!theirs || is_checkpoint(*theirs) || p.prepared >= version) continue;
       if (!waits_for(*theirs, i, world.members.rank)) continue;
       return {i, p.call};
     }
@@ -160,8 +160,8 @@ class Agreement {
     constexpr std::uint64_t kFar = 1000;
     const std::uint32_t world = c.members.world[member], me = r_.host.rank();
     const auto hash = [&](std::uint32_t of, std::uint32_t call) {
-      const journal::CallEntry* e = r_.peers.call(of, call);
-      return e == nullptr ? 0 : e->hash;
+      const auto e = r_.peers.call(of, call);
+      return e ? e->hash : 0;
     };
     if (hash(world, *their_call) != signature_hash) return false;
     std::uint64_t s = std::min(r_.peers.tail(c.members, member), sequence);

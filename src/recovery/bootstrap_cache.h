@@ -77,7 +77,8 @@ class BootstrapCache {
       const journal::Offset at = r_.journal.region().allocate_model(result_bytes);
       if (at == 0) r_.journal.out_of_memory();
       head->marked_bytes = kept;
-      std::memcpy(r_.host.base() + at, r_.host.base() + record.value, result_bytes);
+      std::memcpy(journal::own_bytes(r_.host, at),
+                  r_.peers.payload(record.value, result_bytes).data(), result_bytes);
       record.value = at;
     }
     journal::Marked* m = r_.journal.marked().next();
@@ -102,7 +103,7 @@ class BootstrapCache {
   bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
     if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
       return false;
-    if (r_.header->marks_set_up.load(std::memory_order_relaxed) != 0) return false;
+    if (r_.peers.any_marks_set_up()) return false;
     return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
   }
   // Called when this rank's record answers an operation. Stops the job if the record names another
@@ -153,7 +154,7 @@ class BootstrapCache {
   // Called when this rank has completed an operation, with a record. It may be the last one, and a
   // call of another member may still be unproven.
   void prove_others(Comm<H>& c, std::uint64_t sequence) {
-    if (r_.header->unproven.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (r_.peers.any_unproven(c.members)) [[unlikely]]
       prove_recorded(c, sequence);
   }
 
@@ -162,9 +163,8 @@ class BootstrapCache {
   // that made it is one operation off, and the disagreement shows before the last member has
   // entered. The job stops and says what to mark.
   [[gnu::noinline]] void find_why_members_disagree() {
-    if (r_.header->unproven.load(std::memory_order_acquire) == 0) return;
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
-      if (c->members.size > 1) find_why_members_disagree(*c);
+      if (c->members.size > 1 && r_.peers.any_unproven(c->members)) find_why_members_disagree(*c);
     }
   }
 
@@ -189,9 +189,8 @@ class BootstrapCache {
   }
 
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
-    // A full barrier between this rank's record and its look at the others': of two members that
-    // complete the operation at the same time one sees the other's record.
-    r_.header->unproven.add(r_.host, Step::kFlag, 0);
+    // Of two members that complete the operation at the same time, one sees the other's record.
+    r_.host.fence();
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
       const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
@@ -231,19 +230,17 @@ class BootstrapCache {
     *call = p.call;
     if (p.context != c.members.context || p.sequence != sequence) return false;
     // A checkpoint has no sequence of its own: a rank that is in one has not entered yet.
-    const journal::CallEntry* entry = r_.peers.call(c.members.world[i], p.call);
-    return entry != nullptr &&
+    const auto entry = r_.peers.call(c.members.world[i], p.call);
+    return entry &&
            entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);
   }
 
   bool same_place(std::uint32_t a_rank, std::uint32_t a_call, std::uint32_t b_rank,
                   std::uint32_t b_call) const {
-    const journal::CallEntry* a = r_.peers.call(a_rank, a_call);
-    const journal::CallEntry* b = r_.peers.call(b_rank, b_call);
-    if (a == nullptr || b == nullptr || a->place != b->place) return false;
-    const journal::ModuleEntry* m = r_.peers.module(a_rank, a->module);
-    const journal::ModuleEntry* n = r_.peers.module(b_rank, b->module);
-    return m != nullptr && n != nullptr && std::memcmp(m, n, sizeof *m) == 0;
+    const auto a = r_.peers.call(a_rank, a_call), b = r_.peers.call(b_rank, b_call);
+    if (!a || !b || a->place != b->place) return false;
+    const auto m = r_.peers.module(a_rank, a->module), n = r_.peers.module(b_rank, b->module);
+    return m && n && std::memcmp(&*m, &*n, sizeof *m) == 0;
   }
 
   void note_used(std::uint64_t key) {

@@ -11,6 +11,7 @@
 #include "journal/arena.h"
 #include "journal/host.h"
 #include "journal/log.h"
+#include "journal/own.h"
 #include "journal/step.h"
 #include "recovery/hash.h"
 #include "recovery/types.h"
@@ -33,8 +34,8 @@ class CallTable {
   CallTable(Host& host, journal::Region<Host>& region, journal::Arena& arena)
       : host_(host),
         arena_(arena),
-        calls_(host, region, journal::region_of(host.base(), host.rank())->calls, true),
-        modules_(host, region, journal::region_of(host.base(), host.rank())->modules, true),
+        calls_(host, region, journal::own_region(host)->calls, true),
+        modules_(host, region, journal::own_region(host)->modules, true),
         recent_(arena.make_array<Recent>(kRecent)) {
     resize(kSmallest);
   }

@@ -90,7 +90,7 @@ class ChannelOp {
     const std::uint64_t value = r_.journal.store(data, bytes, [this](std::size_t n) {
       return r_.journal.allocate_message(n, r_.progress.sent);
     });
-    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, 0, bytes, value, bytes});
+    r_.journal.post(to, {c_.members.context, e_.sequence, e_.call, hash, bytes, value, bytes, 0});
     return Progress::kDone;
   }
 
@@ -117,9 +117,8 @@ class ChannelOp {
       return other.found() ? fail(other) : Progress::kPending;
     }
     held_ = a;
-    const journal::ChannelEntry& m = *a->entry;
-    const journal::CallEntry* theirs = r_.peers.call(from, m.call);
-    if (theirs == nullptr || theirs->hash != e_.signature_hash) return fail({peer, m.call});
+    const journal::Message& m = a->message;
+    if (!r_.peers.is_call(from, m.call, e_.signature_hash)) return fail({peer, m.call});
     if (((m.call | e_.call) & journal::kUnproven) != 0) [[unlikely]]
       prove(peer, m.call);
     if (m.bytes > max_bytes) {  // go on: the other members still need this one
@@ -128,7 +127,7 @@ class ChannelOp {
     }
     *bytes = std::min<std::size_t>(m.bytes, max_bytes);
     *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&m.value)
-                                             : r_.host.base() + m.value;
+                                             : r_.peers.payload(m.value, m.bytes).data();
     return Progress::kDone;
   }
 

@@ -111,8 +111,7 @@ class Checkpointer {
   // version; the first version of the job is always written.
   bool is_written(std::uint64_t v) const {
     if (v == r_.header->first_version + 1) return true;
-    const auto& word = journal::control_of(r_.host.base(), 0)->written_versions;
-    const auto written = journal::WrittenVersions::of(word.load(std::memory_order_acquire));
+    const journal::WrittenVersions written = r_.peers.written_versions();
     if (engine::breaks(r_.host, Rule::kWrittenAlready)) return v == written.next;
     return written.contains(v);
   }
@@ -271,7 +270,7 @@ class Checkpointer {
   void put_model(journal::Buffer& buffer, const void* data, std::size_t bytes) {
     make_room(buffer, bytes);
     if (bytes == 0) return;
-    engine::copy_chunk(r_.host.base() + buffer.at, static_cast<const std::byte*>(data), bytes,
+    engine::copy_chunk(journal::own_bytes(r_.host, buffer.at), static_cast<const std::byte*>(data), bytes,
                        bytes);
   }
   void make_room(journal::Buffer& buffer, std::size_t bytes) {
@@ -306,14 +305,14 @@ class Checkpointer {
     if (v == r_.header->first_version + 1) tell_decision(v, decided);
     const bool point =
         decided == journal::Return::kVersions || engine::breaks(r_.host, Rule::kVersionsAreData);
-    const journal::Version* mine = point ? r_.peers.version(r_.host.rank(), v) : nullptr;
+    const journal::Version* mine = point ? journal::own_version(r_.host, v) : nullptr;
     if (mine == nullptr) return;  // without a load a rank can go back only to main
     keep_what_is_there();
     r_.control->kept.store(r_.host, Step::kAcknowledge, v);
     truncation_.close(v);
     r_.mail.truncate(mine->marks);
     messages_.outcomes().truncate(mine->marks.outcomes);
-    if (engine::breaks(r_.host, Rule::kDecideFirst)) r_.header->goes_back_to.store(r_.host, Step::kDecide, decided);
+    if (engine::breaks(r_.host, Rule::kDecideFirst)) journal::decide_return(r_.host, decided);
   }
 
   // The first checkpoint of the job decides, if no image was kept before. The slot of each rank
@@ -322,41 +321,35 @@ class Checkpointer {
   // version; images are always safe, because a rank that has none goes back to main.
   journal::Return decide(std::uint64_t v) {
     using journal::Return;
-    auto& word = r_.header->goes_back_to;
-    Return now = r_.goes_back_to();
-    if (now != Return::kUndecided) return now;
+    const Return before = r_.goes_back_to();
+    if (before != Return::kUndecided) return before;
     std::uint32_t without_image = kNobody, without_version = kNobody;
     for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
       // The slot still exists: a rank that makes the next version has decided, and waits for this
       // one.
-      const journal::Version* slot = r_.peers.version(r, v);
-      engine::check(r_.host, slot != nullptr,
+      const auto facts = r_.peers.version(r, v);
+      engine::check(r_.host, facts.has_value(),
                     "a first checkpoint has gone before it was over: this is a defect of Rejoin");
-      if (slot->can_be_imaged == 0) without_image = r;
-      if (slot->fault != journal::VersionFault::kNone) without_version = r;
+      if (!facts->can_be_imaged) without_image = r;
+      if (facts->fault != journal::VersionFault::kNone) without_version = r;
     }
     const bool images = without_image == kNobody || without_version != kNobody;
     const Return decided = images ? Return::kImages : Return::kVersions;
     if (engine::breaks(r_.host, Rule::kDecideFirst)) return decided;
-    if (engine::breaks(r_.host, Rule::kFirstDecides)) {
-      word.store(r_.host, Step::kDecide, now = decided);
-    } else if (word.decide(r_.host, Step::kDecide, &now, decided)) {
-      now = decided;
-    }
-    return now;
+    return journal::decide_return(r_.host, decided);
   }
 
   // Reports the decision, from the first rank of which no image is possible, behind the first
   // checkpoint of the job.
   void tell_decision(std::uint64_t v, journal::Return decided) {
     // A former incarnation has reported it.
-    if (r_.header->decision_told.load(std::memory_order_relaxed) != 0) return;
+    if (r_.control->decision_told.load(std::memory_order_relaxed) != 0) return;
     std::uint32_t without_version = kNobody;
     for (std::uint32_t r = r_.header->ranks; r-- > 0;) {
-      const journal::Version* slot = r_.peers.version(r, v);
-      if (slot == nullptr) return;  // there was nothing to decide
-      if (slot->fault != journal::VersionFault::kNone) without_version = r;
-      const bool possible = slot->can_be_imaged != 0;
+      const auto facts = r_.peers.version(r, v);
+      if (!facts) return;  // there was nothing to decide
+      if (facts->fault != journal::VersionFault::kNone) without_version = r;
+      const bool possible = facts->can_be_imaged;
       if (possible ? r == r_.host.rank() : r < r_.host.rank()) return;
     }
     char why[kWhyBytes], text[kWhyBytes + 300];
@@ -376,7 +369,7 @@ class Checkpointer {
                     journal::text_of(r_.peers.version(without_version, v)->fault));
     }
     r_.notice(text);
-    r_.header->decision_told.store(r_.host, Step::kFlag, 1);
+    r_.control->decision_told.store(r_.host, Step::kFlag, 1);
   }
 
   // Protects everything allocated so far from reuse: in a job of versions every incarnation runs
@@ -390,7 +383,7 @@ class Checkpointer {
   // --- Global models: the same at every rank, and in every replay
 
   void put_hash(std::uint64_t v, const Models& m) {
-    journal::ModelHash& h = hash_at(r_.host.rank(), v);
+    journal::ModelHash& h = journal::own_region(r_.host)->model_hash[v % journal::kModelHashes];
     h.version.store(r_.host, Step::kModel, 0, std::memory_order_relaxed);
     journal::order_stores();
     r_.host.step(Step::kModel);
@@ -401,33 +394,18 @@ class Checkpointer {
   static std::uint64_t hash_of(const Models& m) {
     return m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
   }
-  journal::ModelHash& hash_at(std::uint32_t rank, std::uint64_t v) const {
-    return journal::region_of(r_.host.base(), rank)->model_hash[v % journal::kModelHashes];
-  }
-  struct Given {
-    std::uint64_t bytes;
-    std::uint64_t hash;
-    bool known;  // else that rank has made a later checkpoint
-  };
-  Given given_by(std::uint32_t rank, std::uint64_t v) const {
-    const journal::ModelHash& h = hash_at(rank, v);
-    const bool any = engine::breaks(r_.host, Rule::kHashOfThisVersion);
-    if (h.version.load(std::memory_order_acquire) != v && !any) return {};
-    Given given = {h.bytes.load(std::memory_order_relaxed), h.hash.load(std::memory_order_relaxed),
-                   true};
-    journal::order_stores();  // and loads
-    if (h.version.load(std::memory_order_relaxed) != v && !any) given.known = false;
-    return given;
+  journal::GivenModel given_by(std::uint32_t rank, std::uint64_t v) const {
+    return r_.peers.given_model(rank, v, engine::breaks(r_.host, Rule::kHashOfThisVersion));
   }
 
   void compare_globals(std::uint64_t v) {
-    const Given mine = given_by(r_.host.rank(), v), first = given_by(0, v);
+    const journal::GivenModel mine = given_by(r_.host.rank(), v), first = given_by(0, v);
     if (!mine.known || !first.known) return;
     if (mine.bytes == first.bytes && mine.hash == first.hash) return;
     r_.host.stop(r_.diagnostics.other_model(v, r_.host.rank(), mine.bytes, first.bytes));
   }
   void compare_with_former(std::uint64_t v, const Models& m) {
-    const Given former = given_by(r_.host.rank(), v);
+    const journal::GivenModel former = given_by(r_.host.rank(), v);
     if (!former.known || (former.bytes == m.global_bytes && former.hash == hash_of(m))) return;
     r_.divergence.report(
         r_.diagnostics.other_model_again(v, r_.host.rank(), r_.divergence.stops()));
@@ -452,12 +430,12 @@ class Checkpointer {
     payload_at_load_ = r_.journal.region().payload_bytes();
     if (r_.header->first_version == 0) return;
     r_.progress.version = r_.header->first_version;
-    const journal::RegionHead* first = journal::region_of(r_.host.base(), 0);
+    const auto first = r_.peers.first_global_model();
     const journal::RegionHead* mine = r_.journal.region().head();
     *loaded = {r_.progress.version,
-               r_.host.base() + first->resume_global,
-               first->resume_global_bytes,
-               r_.host.base() + mine->resume_local,
+               first.data(),
+               first.size(),
+               journal::own_bytes(r_.host, mine->resume_local),
                mine->resume_local_bytes,
                0,
                false};
@@ -465,7 +443,7 @@ class Checkpointer {
 
   void restore(const journal::Version& v, Loaded* loaded) {
     restored_ = &v;
-    r_.progress.restore(r_.host.base(), v.marks);
+    r_.progress.restore(r_.host, v.marks);
     r_.loaded_version = r_.progress.version;
     r_.faults.go_on_behind(r_.incarnation, r_.progress.ordinal);
     // Otherwise incarnations that die before publishing it would hold back the marks.
@@ -476,13 +454,13 @@ class Checkpointer {
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) restore(*c);
     r_.mail.restore(v.marks);
     messages_.outcomes().restore(v.marks.outcomes);
-    const journal::Version* globals = r_.peers.version(0, r_.loaded_version);
-    engine::check(r_.host, globals != nullptr,
+    const auto global = r_.peers.global_model(r_.loaded_version);
+    engine::check(r_.host, global.has_value(),
                   "rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
     *loaded = {r_.loaded_version,
-               r_.host.base() + globals->global.at,
-               globals->global.bytes,
-               r_.host.base() + v.local.at,
+               global->data(),
+               global->size(),
+               journal::own_bytes(r_.host, v.local.at),
                v.local.bytes,
                v.marks.observations,
                true};
@@ -493,7 +471,7 @@ class Checkpointer {
   void restore(Comm<H>& c) {
     const bool current = r_.progress.version == r_.loaded_version;
     const journal::Cursor* then =
-        current ? journal::cursor_of(r_.host.base(), restored_->marks, c.members.context) : nullptr;
+        current ? journal::own_cursor(r_.host, restored_->marks, c.members.context) : nullptr;
     c.late = then == nullptr && c.members.size > 1;
     if (then == nullptr) return;
     c.next_sequence = then->sequence;

@@ -153,7 +153,7 @@ class Communicators {
   };
   // Null: a former incarnation, which had come further, has reclaimed it.
   journal::ContextBlock* block_of(const Retired& r) const {
-    return journal::find_block(host_.base(), host_.rank(), r.context);
+    return journal::own_block(host_, r.context);
   }
   Retired* retired() { return retired_; }
 
@@ -190,7 +190,7 @@ class Communicators {
   }
 
   bool everybody_is_past(const journal::ContextBlock& block) {
-    const auto* world = reinterpret_cast<const std::uint32_t*>(host_.base() + block.members);
+    const auto* world = reinterpret_cast<const std::uint32_t*>(journal::own_bytes(host_, block.members));
     for (std::uint32_t i = 0; i < block.size; ++i) {
       if (journal::mark_of(host_, world[i], block.context) != journal::kPast) return false;
     }

@@ -28,7 +28,7 @@ void put_cursors(Rooms<H>& r, Outcomes<H>& outcomes, journal::Marks& slot) {
   const std::size_t bytes =
       contexts * sizeof(journal::Cursor) + 3 * words + slot.waiting * sizeof(std::uint64_t);
   if (!r.journal.region().make_room(slot.cursors, bytes)) r.journal.out_of_memory();
-  auto* to = reinterpret_cast<journal::Cursor*>(r.host.base() + slot.cursors.at);
+  auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(r.host, slot.cursors.at));
   for (Comm<H>* c = r.comms.first(); c != nullptr; c = c->next) {
     *to++ = {c->members.context, c->next_sequence, c->chain, 0};
   }

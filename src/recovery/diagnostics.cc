@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "recovery/causes.h"
 
@@ -19,8 +20,8 @@ const char* plural(std::uint64_t n) { return n == 1 ? "" : "s"; }
 
 CallText describe(const journal::PeerView& peers, std::uint32_t world_rank, std::uint32_t call) {
   CallText t;
-  const journal::CallEntry* entry = peers.call(world_rank, call);
-  if (entry == nullptr) {
+  const auto entry = peers.call(world_rank, call);
+  if (!entry) {
     std::snprintf(t.text, sizeof t.text, "(unknown)");
     return t;
   }
@@ -60,12 +61,12 @@ void copy_with_sites(const journal::PeerView& peers, const char* text, char* to,
     unsigned rank = 0, index = 0;
     unsigned long long place = 0;
     int taken = 0;
-    const journal::ModuleEntry* module = nullptr;
+    std::optional<journal::ModuleEntry> module;
     if (*text == '{' && std::sscanf(text, "{%u:%u:%llx}%n", &rank, &index, &place, &taken) == 3 &&
         taken > 0 && rank < peers.ranks()) {
       module = peers.module(rank, index);
     }
-    if (module == nullptr) {
+    if (!module) {
       to[at++] = *text++;
       continue;
     }
@@ -225,8 +226,9 @@ const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t 
 namespace {
 
 // Returns what differs between two calls whose descriptions are equal.
-const char* what_differs(const journal::CallEntry* a, const journal::CallEntry* b) {
-  if (a == nullptr || b == nullptr) return "";
+const char* what_differs(const std::optional<journal::CallEntry>& a,
+                         const std::optional<journal::CallEntry>& b) {
+  if (!a || !b) return "";
   const Signature &s = a->signature, &t = b->signature;
   if (s.kind != t.kind || s.bytes != t.bytes || s.root != t.root) return "";
   if (s.type != t.type) return ", with another datatype";

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "journal/host.h"
-#include "journal/layout.h"
+#include "journal/own.h"
 #include "wire/messages.h"
 
 namespace rejoin::recovery {
@@ -12,7 +12,7 @@ namespace rejoin::recovery {
 template <engine::Host H>
 class Divergence {
  public:
-  explicit Divergence(H& host) : host_(host), header_(journal::header_of(host.base())) {}
+  explicit Divergence(H& host) : host_(host), header_(journal::job_of(host)) {}
 
   // Whether the first divergence ends the job (--on-divergence stop).
   bool stops() const { return header_->stop_on_divergence != 0; }

@@ -92,7 +92,7 @@ Entry enter(Operations<H>& ops, Comm<H>& c, const Call& call, bool by_messages) 
   }
   if (ops.bootstrap.is_unproven(c, e.call)) [[unlikely]] {
     e.call |= journal::kUnproven;
-    r.header->unproven.store(r.host, Step::kFlag, 1, std::memory_order_seq_cst);
+    r.control->unproven.store(r.host, Step::kFlag, 1, std::memory_order_seq_cst);
   }
   r.show_position(c.members.context, e.sequence, e.call);
   if (!r.progress.live && c.members.size > 1) [[unlikely]]

@@ -1,10 +1,10 @@
 // --kill: a rank kills itself at the requested points.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <span>
 
-#include "journal/host.h"
+#include "journal/own.h"
 
 namespace rejoin::recovery {
 
@@ -15,7 +15,7 @@ template <engine::Host H>
 class FaultInjection {
  public:
   FaultInjection(H& host, std::uint32_t incarnation)
-      : host_(host), header_(journal::header_of(host.base())), incarnation_(incarnation) {
+      : host_(host), points_(journal::fault_points(host)), incarnation_(incarnation) {
     arm(0);
   }
 
@@ -24,8 +24,7 @@ class FaultInjection {
   // operation.
   void go_on_behind(std::uint32_t incarnation, std::uint64_t ordinal) {
     incarnation_ = incarnation;
-    for (std::uint32_t i = 0; i < header_->faults; ++i) {
-      journal::FaultPoint& p = header_->fault[i];
+    for (journal::FaultPoint& p : points_) {
       if (is_mine(p, PointKind::kOperation) && p.ordinal <= ordinal) p.ordinal = ordinal + 1;
     }
     arm(ordinal);
@@ -42,8 +41,7 @@ class FaultInjection {
   // Looks for the next operation, behind `ordinal`, in which something may fire.
   [[gnu::noinline]] void arm(std::uint64_t ordinal) {
     next_ = 0;
-    for (std::uint32_t i = 0; i < header_->faults; ++i) {
-      const journal::FaultPoint& p = header_->fault[i];
+    for (const journal::FaultPoint& p : points_) {
       if (!is_mine(p, PointKind::kOperation) || p.ordinal <= ordinal) continue;
       if (next_ == 0 || p.ordinal < next_) next_ = p.ordinal;
     }
@@ -55,8 +53,7 @@ class FaultInjection {
   }
 
   [[gnu::noinline]] void maybe_die(PointKind kind, Moment moment, std::uint64_t ordinal) {
-    for (std::uint32_t i = 0; i < header_->faults; ++i) {
-      journal::FaultPoint& p = header_->fault[i];
+    for (journal::FaultPoint& p : points_) {
       if (!is_mine(p, kind) || p.moment != moment) continue;
       if (kind == PointKind::kOperation && p.ordinal != ordinal) continue;
       p.fired.store(host_, Step::kFlag, 1, std::memory_order_seq_cst);
@@ -66,7 +63,7 @@ class FaultInjection {
   }
 
   H& host_;
-  journal::SegmentHeader* header_;
+  const std::span<journal::FaultPoint> points_;
   std::uint32_t incarnation_;
   std::uint64_t next_ = 0;  // 0 = none
 };

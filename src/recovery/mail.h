@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
 
 // A message that has arrived and is not received yet.
 struct Arrived {
-  journal::ChannelEntry* entry;
+  journal::Message message;
   std::uint64_t index;     // in its channel
   std::uint32_t from;      // world rank
   Arrived* next;           // in a communicator's queue of unmatched messages, by arrival
@@ -45,12 +45,12 @@ struct Receive {
 template <engine::Host H>
 class Mail {
  public:
-  Mail(H& host, journal::Arena& arena, journal::PeerView& peers, journal::Journal<H>& journal,
+  Mail(H& host, journal::Arena& arena, const journal::PeerView& peers, journal::Journal<H>& journal,
        Communicators<H>& comms, Diagnostics& diagnostics, Divergence<H>& divergence)
       : host_(host),
         arena_(arena),
         peers_(peers),
-        header_(journal::header_of(host.base())),
+        header_(journal::job_of(host)),
         region_(journal.region()),
         comms_(comms),
         diagnostics_(diagnostics),
@@ -143,7 +143,7 @@ class Mail {
   Arrived* take(Comm<H>& c, std::uint32_t from, std::uint64_t sequence) {
     for (Arrived** link = &c.mail.collective; *link != nullptr; link = &(*link)->next) {
       Arrived* a = *link;
-      if (a->from != from || a->entry->key != sequence) continue;
+      if (a->from != from || a->message.key != sequence) continue;
       *link = a->next;
       if (c.mail.last_collective == &a->next) c.mail.last_collective = link;
       return a;
@@ -165,8 +165,7 @@ class Mail {
   // Shows for reports what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
-    journal::control_of(host_.base(), host_.rank())
-        ->waits_for.store(host_, Step::kSame, journal::Waiting::make(what, rank, shown),
+    journal::own_control(host_)->waits_for.store(host_, Step::kSame, journal::Waiting::make(what, rank, shown),
                           std::memory_order_relaxed);
   }
 
@@ -197,7 +196,7 @@ class Mail {
   void adopt(Comm<H>& c) {
     for (Arrived** link = &strangers_; *link != nullptr;) {
       Arrived* a = *link;
-      if (a->entry->context != c.members.context) {
+      if (a->message.context != c.members.context) {
         link = &a->next;
         continue;
       }
@@ -233,8 +232,8 @@ class Mail {
     std::uint64_t* waiting = to + 2 * std::size_t{n};
     for (std::uint32_t r = 0; r < n; ++r) {
       const Sender& s = senders_[r];
-      to[r] = s.oldest != nullptr ? s.oldest->index : s.next;
-      to[n + r] = s.next;
+      to[r] = s.oldest != nullptr ? s.oldest->index : s.incoming.next();
+      to[n + r] = s.incoming.next();
       for (const Arrived* a = s.oldest; a != nullptr; a = a->newer) {
         *waiting++ = journal::MatchWord::make(r, a->index);
       }
@@ -242,7 +241,7 @@ class Mail {
   }
   void restore(const journal::Marks& v) {
     const std::uint32_t n = header_->ranks;
-    const std::uint64_t* from = journal::received_of(host_.base(), v);
+    const std::uint64_t* from = journal::own_received(host_, v);
     const std::uint64_t* waiting = from + 2 * std::size_t{n};
     forget_arrived();
     receives_ = v.receives;
@@ -250,12 +249,11 @@ class Mail {
     synchronous_ = v.synchronous;
     load_cancelled(v.cancelled);
     truncate(v);
-    for (std::uint32_t r = 0; r < n; ++r) senders_[r] = {from[n + r], nullptr, 0, nullptr, nullptr};
+    for (std::uint32_t r = 0; r < n; ++r) senders_[r] = {journal::IncomingMessages(from[n + r]), nullptr, nullptr};
     for (std::uint64_t i = 0; i < v.waiting; ++i) {
       const std::uint32_t r = journal::MatchWord::from(waiting[i]);
       const std::uint64_t index = journal::MatchWord::index(waiting[i]);
-      std::uint64_t run;
-      deliver(senders_[r], r, peers_.message_place(r, host_.rank(), index, &run), index);
+      deliver(senders_[r], r, peers_.message(r, host_.rank(), index), index);
     }
   }
   // Truncates what lies behind a version or image that this rank keeps.
@@ -273,25 +271,22 @@ class Mail {
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
       for (Receive* r = c->mail.posted; r != nullptr; r = r->next) bind(*r);
     }
-    for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].place = nullptr;
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].incoming.rebase();
   }
 
  private:
   static constexpr unsigned kAtOnce = 32;
-  static constexpr std::uintptr_t kPageBytes = 4096;
   static constexpr std::uint64_t kUnrecorded = ~std::uint64_t{0};
   static constexpr std::uint64_t kTagBits = ~journal::kSynchronous;
 
   struct Sender {
-    std::uint64_t next;  // the first message that was not looked at yet
-    journal::ChannelEntry* place;
-    std::uint64_t run;  // how many from there on are contiguous
+    journal::IncomingMessages incoming;  // those that were not looked at yet
     Arrived *oldest, *newest;
   };
 
   static bool fits(std::uint32_t source, std::uint64_t tag, const Arrived& a) {
     return (source == kAnySource || source == a.from) &&
-           (tag == kAnyTag || tag == (a.entry->key & kTagBits));
+           (tag == kAnyTag || tag == (a.message.key & kTagBits));
   }
   static bool matches(const Receive& r, const Arrived& a) {
     if (r.bound != 0) return r.bound == journal::MatchWord::make(a.from, a.index);
@@ -301,23 +296,13 @@ class Mail {
   bool poll_one(std::uint32_t from, bool thorough) {
     Sender& s = senders_[from];
     host_.step(Step::kReceive);
-    if (thorough || s.place == nullptr) {
-      s.place = peers_.message_place(from, host_.rank(), s.next, &s.run);
-      if (s.place == nullptr) return false;
-    }
-    // The page of the next message may not be backed yet: then only the tail is safe to read.
-    if ((reinterpret_cast<std::uintptr_t>(s.place) & (kPageBytes - 1)) == 0 &&
-        peers_.posted(from, host_.rank()) <= s.next) {
-      return false;
-    }
-    if (s.place->ready.load(std::memory_order_acquire) != s.next + 1) return false;
-    deliver(s, from, s.place, s.next);
-    s.place = --s.run == 0 ? nullptr : s.place + 1;
-    ++s.next;
+    if (!s.incoming.look(peers_, from, host_.rank(), thorough)) return false;
+    const std::uint64_t index = s.incoming.next();
+    deliver(s, from, s.incoming.take(), index);
     return true;
   }
 
-  void deliver(Sender& s, std::uint32_t from, journal::ChannelEntry* e, std::uint64_t index) {
+  void deliver(Sender& s, std::uint32_t from, const journal::Message& m, std::uint64_t index) {
     Arrived* a = free_;
     if (a != nullptr) {
       free_ = a->next;
@@ -325,10 +310,10 @@ class Mail {
       a = arena_.template make<Arrived>();
       engine::check(host_, a != nullptr, "the memory for messages that nobody receives is used up");
     }
-    *a = {e, index, from, nullptr, s.newest, nullptr};
+    *a = {m, index, from, nullptr, s.newest, nullptr};
     (s.newest != nullptr ? s.newest->newer : s.oldest) = a;
     s.newest = a;
-    Comm<H>* c = comms_.find(e->context);
+    Comm<H>* c = comms_.find(m.context);
     if (c == nullptr) {
       append(&strangers_, a);
     } else {
@@ -338,7 +323,7 @@ class Mail {
 
   void hand_over(Comm<H>& c, Arrived* a) {
     a->next = nullptr;
-    if ((a->entry->key & journal::kPointToPoint) == 0) {
+    if ((a->message.key & journal::kPointToPoint) == 0) {
       *c.mail.last_collective = a;
       c.mail.last_collective = &a->next;
       return;
@@ -377,14 +362,14 @@ class Mail {
       r.bound = journal::MatchWord::make(a->from, a->index);
       journal::store_element(host_, Step::kMatch, *matches_.at(r.wildcard), r.bound);
     }
-    if ((a->entry->key & journal::kSynchronous) != 0) match_synchronous(r, a);
+    if ((a->message.key & journal::kSynchronous) != 0) match_synchronous(r, a);
   }
 
   // The sender goes on when it sees the match, so a later incarnation has to repeat it.
   void match_synchronous(const Receive& r, Arrived* a) {
     ++synchronous_;
     const std::uint32_t by = journal::matched_by(r.number);
-    const std::uint32_t shown = a->entry->matched.load(std::memory_order_relaxed);
+    const std::uint32_t shown = peers_.matched(a->from, host_.rank(), a->index);
     if (shown != 0) {
       if (shown != by && !engine::breaks(host_, Rule::kCompareReceive)) report_other_receive(*a);
       return;
@@ -392,14 +377,14 @@ class Mail {
     if (shown_synchronous() < synchronous_) {
       region_.head()->synchronous.store(host_, Step::kMatched, synchronous_);
     }
-    a->entry->matched.store(host_, Step::kMatched, by);
+    journal::show_match(host_, a->from, a->index, by);
     engine::ring_sleepers(host_, &a->from, 1);
   }
 
   void report_other_receive(const Arrived& a) {
-    const auto* control = journal::control_of(host_.base(), host_.rank());
+    const auto* control = journal::own_control(host_);
     divergence_.report(diagnostics_.other_receive(control->ordinal.load(std::memory_order_relaxed),
-                                                  host_.rank(), a.from, a.entry->bytes));
+                                                  host_.rank(), a.from, a.message.bytes));
   }
 
   void post_wildcard(Receive& r) {
@@ -420,12 +405,12 @@ class Mail {
 
   void show_consumed(std::uint32_t from) {
     const Sender& s = senders_[from];
-    const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.next;
-    journal::OwnerWord<std::uint64_t>& mine = peers_.consumed(host_.rank(), from);
+    const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.incoming.next();
+    journal::OwnerWord<std::uint64_t>& mine = journal::own_consumed(host_, from);
     if (mine.load(std::memory_order_relaxed) >= all_below)
       return;  // a former incarnation has shown it
     mine.store(host_, Step::kConsumed, all_below);
-    if (header_->journal_full.load(std::memory_order_relaxed) != 0) {
+    if (peers_.recycles(from)) {
       engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
     }
   }
@@ -467,8 +452,8 @@ class Mail {
 
   H& host_;
   journal::Arena& arena_;
-  journal::PeerView& peers_;
-  journal::SegmentHeader* header_;
+  const journal::PeerView& peers_;
+  const journal::SegmentHeader* header_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
   Diagnostics& diagnostics_;

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "journal/log.h"
+#include "journal/own.h"
 #include "recovery/types.h"
 #include "wire/messages.h"
 
@@ -21,7 +21,7 @@ template <class Host>
 class OperationLog {
  public:
   explicit OperationLog(Host& host)
-      : host_(host), wanted_(journal::header_of(host.base())->log_ops != 0) {}
+      : host_(host), wanted_(journal::job_of(host)->log_ops != 0) {}
 
   bool wanted() const { return wanted_; }
 

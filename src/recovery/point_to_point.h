@@ -124,8 +124,9 @@ class PointToPoint {
       at = static_cast<const std::byte*>(payload.data);
     } else if (payload.bytes > journal::kInlineBytes) {
       value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
-      at = r_.host.base() + value;
-      put(payload, r_.host.base() + value);
+      std::byte* place = journal::own_bytes(r_.host, value);
+      put(payload, place);
+      at = place;
     } else {
       put_inline(payload, &value);
     }
@@ -133,7 +134,7 @@ class PointToPoint {
     inside();
     const std::uint64_t written = in_pieces ? 0 : payload.bytes;
     journal::ChannelEntry* e = r_.journal.post(
-        to, {c.members.context, key, call, hash, type, payload.bytes, value, written});
+        to, {c.members.context, key, call, hash, payload.bytes, value, written, type});
     if (in_pieces) r_.journal.write(to, *e, at);
     return {to, k};
   }
@@ -161,15 +162,18 @@ class PointToPoint {
   // lie at data, piece by piece as the sender writes them, and waits for the last of `bytes`.
   template <class Take>
   void read(const Receive& receive, std::uint64_t bytes, Take&& take) {
-    const journal::ChannelEntry& e = *receive.message->entry;
-    const std::byte* data = e.bytes > journal::kInlineBytes
-                                ? r_.host.base() + e.value
-                                : reinterpret_cast<const std::byte*>(&e.value);
-    for (std::uint64_t at = 0, end = 0; at < bytes; at = end) {
+    const Arrived& a = *receive.message;
+    const journal::Message& m = a.message;
+    const std::byte* data = m.bytes > journal::kInlineBytes
+                                ? r_.peers.payload(m.value, m.bytes).data()
+                                : reinterpret_cast<const std::byte*>(&m.value);
+    std::uint64_t end = std::min(bytes, m.written);
+    if (end > 0) take(data, 0, end);
+    for (std::uint64_t at = end; at < bytes; at = end) {
       wait([&](bool thorough) {
         if (thorough) progress(true);
         r_.host.step(Step::kReceive);
-        end = std::min(bytes, e.written.load(std::memory_order_acquire));
+        end = std::min(bytes, r_.peers.written(a.from, r_.host.rank(), a.index));
         if (engine::breaks(r_.host, Rule::kWholeMessage)) end = bytes;
         return end > at;
       });
@@ -306,9 +310,9 @@ class PointToPoint {
   }
 
  private:
-  static Envelope envelope(const Arrived& a) { return envelope(a.from, *a.entry); }
-  static Envelope envelope(std::uint32_t from, const journal::ChannelEntry& e) {
-    return {from, static_cast<std::int32_t>(static_cast<std::uint32_t>(e.key)), e.bytes, e.type};
+  static Envelope envelope(const Arrived& a) { return envelope(a.from, a.message); }
+  static Envelope envelope(std::uint32_t from, const journal::Message& m) {
+    return {from, static_cast<std::int32_t>(static_cast<std::uint32_t>(m.key)), m.bytes, m.type};
   }
 
   void put(const Payload& p, std::byte* to) {
@@ -363,9 +367,8 @@ class PointToPoint {
   Envelope recall_envelope() {
     const std::uint64_t word = outcomes_.recall_word();
     const std::uint32_t from = journal::MatchWord::from(word);
-    std::uint64_t run;
     return envelope(
-        from, *r_.peers.message_place(from, r_.host.rank(), journal::MatchWord::index(word), &run));
+        from, r_.peers.message(from, r_.host.rank(), journal::MatchWord::index(word)));
   }
 
   template <class Finish>

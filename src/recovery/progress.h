@@ -15,10 +15,11 @@ struct ProgramProgress {
       : ranks(ranks_of_job), sent(arena.make_array<std::uint64_t>(ranks_of_job)) {}
 
   // Restores the progress of the version in `v`, with the cursors already in memory.
-  void restore(std::byte* base, const journal::Marks& v) {
+  template <class H>
+  void restore(H& host, const journal::Marks& v) {
     ordinal = v.ordinal;
     version = v.number.load(std::memory_order_relaxed);
-    std::memcpy(sent, journal::sent_of(base, v), ranks * sizeof *sent);
+    std::memcpy(sent, journal::own_sent(host, v), ranks * sizeof *sent);
   }
 
   const std::uint32_t ranks;

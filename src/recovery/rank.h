@@ -139,7 +139,7 @@ class BasicRank {
   }
   bool in_job_of_images() const { return rooms_.goes_back_to() == journal::Return::kImages; }
   // The program marks its set-up, so calls that it has not marked are no set-up.
-  void note_marks() { rooms_.header->marks_set_up.store(rooms_.host, Step::kFlag, 1); }
+  void note_marks() { rooms_.control->marks_set_up.store(rooms_.host, Step::kFlag, 1); }
   std::uint64_t version() const { return rooms_.progress.version; }
   // The version that this incarnation has loaded from the journal; 0: none.
   std::uint64_t loaded_version() const { return rooms_.loaded_version; }

@@ -24,7 +24,7 @@ class Repetition {
   Repetition(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Mail<H>& mail,
              const ProgramProgress& progress)
       : host_(host),
-        control_(journal::control_of(host.base(), host.rank())),
+        control_(journal::own_control(host)),
         journal_(journal),
         comms_(comms),
         mail_(mail),
@@ -96,7 +96,7 @@ class Repetition {
   // others are still to be made.
   std::uint64_t of_unknown_contexts() {
     std::uint64_t n = 0;
-    journal::for_each_context(host_.base(), host_.rank(), [&](const journal::ContextBlock& block) {
+    journal::for_each_own_context(host_, [&](const journal::ContextBlock& block) {
       if (comms_.find(block.context) != nullptr) return;
       const std::uint64_t freed = block.freed.load(std::memory_order_relaxed);
       const bool past = freed != 0 && freed <= progress_.ordinal + 1;

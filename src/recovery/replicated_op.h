@@ -147,8 +147,8 @@ class ReplicatedOp {
   Progress adopt(std::uint32_t member) {
     const journal::Record record = r_.peers.record(c_.members, member, e_.sequence);
     const std::uint32_t world = c_.members.world[member];
-    const journal::CallEntry* theirs = r_.peers.call(world, record.call);
-    if ((record.call & journal::kRecordFailed) != 0 || theirs->hash != e_.signature_hash) {
+    const bool agrees = r_.peers.is_call(world, record.call, e_.signature_hash);
+    if ((record.call & journal::kRecordFailed) != 0 || !agrees) {
       return end(ops_.mismatch(c_, e_.sequence, e_.call, e_.signature_hash,
                                {member, record.call & ~journal::kRecordFailed}));
     }
@@ -208,7 +208,7 @@ class ReplicatedOp {
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
       // Only this rank writes there, and only a record of its own could refer to it.
       if (value_ == 0) value_ = allocate(spec_.result_bytes);
-      out = r_.host.base() + value_;
+      out = journal::own_bytes(r_.host, value_);
     } else {
       value_ = 0;
     }
@@ -406,7 +406,7 @@ class ReplicatedOp {
 
   void give(std::uint64_t value) {
     if (spec_.result_bytes > journal::kInlineBytes) {
-      outcome_.at = r_.host.base() + value;
+      outcome_.at = r_.peers.payload(value, spec_.result_bytes).data();
     } else {
       outcome_.small = value;
     }

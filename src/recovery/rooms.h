@@ -24,7 +24,7 @@
 
 namespace rejoin::recovery {
 
-// Called between operations, when header.notices has changed.
+// Called between operations, when journal::Notices has something to handle.
 class NoticeHandler {
  public:
   // at_checkpoint: in front of a checkpoint, so also handles what waits for one.
@@ -39,10 +39,10 @@ struct Rooms {
   Rooms(H& host_of_rank, journal::Arena& memory)
       : host(host_of_rank),
         arena(memory),
-        header(journal::header_of(host.base())),
-        control(journal::control_of(host.base(), host.rank())),
+        header(journal::job_of(host)),
+        control(journal::own_control(host)),
         incarnation(control->incarnation.load(std::memory_order_acquire)),
-        peers(host.base()),
+        peers(host),
         journal(host, arena),
         calls(host, journal.region(), arena),
         progress(arena, header->ranks),
@@ -85,7 +85,7 @@ struct Rooms {
   // Called on entering an operation, before anything is done for it. This process may end here, and
   // an image of it continue.
   [[gnu::always_inline]] void heed_notices() {
-    if (header->notices.load(std::memory_order_relaxed) == heeded) [[likely]]
+    if (!journal.notices().pending()) [[likely]]
       return;
     notice_handler->handle(false);
   }
@@ -181,7 +181,7 @@ struct Rooms {
 
   H& host;
   journal::Arena& arena;
-  journal::SegmentHeader* const header;
+  const journal::SegmentHeader* const header;
   journal::RankControl* const control;
   std::uint32_t incarnation;
   journal::PeerView peers;
@@ -198,7 +198,6 @@ struct Rooms {
   FaultInjection<H> faults;
   OperationLog<H> log;
   NoticeHandler* notice_handler = nullptr;
-  std::uint32_t heeded = 0;          // header->notices as last handled
   std::byte* const scratch;          // kStageBytes, for user operators
   std::uint64_t loaded_version = 0;  // from the journal, by this incarnation; 0 = none
   ReplayClock replay_clock;          // runs from the end of MPI_Init until it is live

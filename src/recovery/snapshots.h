@@ -27,16 +27,17 @@ class Snapshots final : public NoticeHandler {
 
   // Returns in a woken image, too.
   void handle(bool at_checkpoint) override {
-    const std::uint32_t notices = r_.header->notices.load(std::memory_order_acquire);
-    if (notices != looked_at_) {
-      looked_at_ = notices;
+    journal::Notices& notices = r_.journal.notices();
+    const std::uint32_t count = notices.count();
+    if (notices.take_raised() || count != looked_at_) {
+      looked_at_ = count;
       stop_keeping_if_full();
       truncate();
     }
-    r_.heeded = notices;
+    notices.handled(count);
     if (!wanted() || r_.journal.region().recycling()) return;
     if (!take_wanted(at_checkpoint)) {
-      r_.heeded = notices - 1;  // try again at the next operation
+      notices.again();
     } else if (r_.goes_back_to() != journal::Return::kVersions) {
       wait_if_nearly_full();
     }
@@ -48,8 +49,7 @@ class Snapshots final : public NoticeHandler {
   // Stops recording when the journal is full. A rank that dies cannot be replayed then: its death
   // ends the job.
   void stop_keeping_if_full() {
-    if (r_.header->journal_full.load(std::memory_order_relaxed) == 0) return;
-    if (r_.journal.region().recycling()) return;
+    if (r_.journal.region().recycling() || !r_.journal.region().is_full()) return;
     r_.journal.region().start_recycling();
     r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
   }
@@ -72,7 +72,7 @@ class Snapshots final : public NoticeHandler {
       const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
       if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
       if (!take_wanted(false) || refused_ || r_.incarnation != incarnation) return;
-      if (r_.header->journal_full.load(std::memory_order_relaxed) != 0) return;
+      if (r_.journal.region().is_full()) return;
       if (r_.goes_back_to() == journal::Return::kVersions) return;
     }
   }
@@ -82,8 +82,7 @@ class Snapshots final : public NoticeHandler {
     if (r_.goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
     truncation_.truncate_all();
     const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
-    const journal::Image* mine =
-        kept == 0 ? nullptr : journal::find_image(r_.host.base(), r_.host.rank(), kept);
+    const journal::Image* mine = journal::own_image(r_.host, kept);
     if (mine == nullptr) return;
     r_.mail.truncate(mine->marks);
     messages_.outcomes().truncate(mine->marks.outcomes);
@@ -168,8 +167,8 @@ class Snapshots final : public NoticeHandler {
   void wake() {
     messages_.outcomes().rebase();
     r_.rebase();
-    looked_at_ = r_.header->notices.load(std::memory_order_relaxed) - 1;
-    r_.heeded = looked_at_;
+    looked_at_ = r_.journal.notices().count() - 1;
+    r_.journal.notices().again();
     truncate();  // as far as its predecessors may have, before the operation that comes now
     r_.control->initialized.store(r_.host, Step::kPosition, 1);
     r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);

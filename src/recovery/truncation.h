@@ -84,7 +84,7 @@ class Truncation final : public journal::Region<H>::Labels {
       return false;
     }
     z.contexts = contexts;
-    auto* to = reinterpret_cast<journal::Cursor*>(r_.host.base() + z.label.at);
+    auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(r_.host, z.label.at));
     for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
       if (c->members.size > 1) *to++ = {c->members.context, c->next_sequence, c->chain, 0};
     }

@@ -38,6 +38,8 @@
 //                                1: a version of it is kept
 //   kSnapshotDue  rank -> agent  a snapshot is requested, because the journal has grown; code =
 //                                1: it is nearly full, and the rank waits for the image
+//   kJournalStep  rank -> agent  the journal is full, or a step nearer to that: the agent gives all
+//                                ranks a notice
 //   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of
@@ -93,6 +95,7 @@ enum class MessageType : std::uint32_t {
   kCommitted,
   kLog,
   kSnapshotDue,
+  kJournalStep,
   kNotFrozen,
   kImage,
   kWake,

@@ -217,6 +217,10 @@ void Agent::read(const Coming& coming) {
     return read_registration(coming);
   }
   if (p.incarnation != supervisor_.incarnation(p.rank)) return;
+  if (m.type == MessageType::kJournalStep) {
+    engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+    return;
+  }
   if (m.type == MessageType::kSnapshotDue) {
     asked_ = policy_.journal_limit_bytes != 0;
     return;
@@ -482,7 +486,7 @@ void Agent::report(const AgentAction& action) {
   Event event{Event::Kind::kEnded, action.at_ns, action.rank};
   event.cause = action.cause;
   event.position = position(action.rank);
-  if (engine::header_of(base_)->journal_full.load() != 0) {
+  if (journal::any_recycles(base_)) {
     queue_.push_back(Event{Event::Kind::kLimit, action.at_ns, action.rank});
   }
   queue_.push_back(std::move(event));

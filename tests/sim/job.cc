@@ -66,6 +66,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);
   decided_ = header->goes_back_to.load();
   header->writes_versions = world_.writes_versions;
+  header->light_publish = plan.options.light_publish;
   header->snapshot_every_bytes = kSnapshotEveryBytes;
   for (const World::Kill& k : world_.kills) {
     engine::FaultPoint& point = header->fault[header->faults++];
@@ -383,6 +384,9 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
     case MessageType::kLimit:
       if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
       if (world_.never_full) simulation_.fail("the journal is full");
+      break;
+    case MessageType::kJournalStep:
+      if (world_.journal_limit_bytes == 0) simulation_.fail("a journal limit where there is none");
       break;
     case MessageType::kSnapshotDue:
     case MessageType::kNotFrozen:

@@ -1,6 +1,7 @@
 #include "oracle.h"
 
 #include <algorithm>
+#include <utility>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -170,12 +171,7 @@ bool Oracle::is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k) {
 }
 
 bool Oracle::offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash) {
-  const auto [at, fresh] = channels_.try_emplace({from, to});
-  Channel& c = at->second;
-  if (fresh) {  // it may have carried others
-    c.tail = log(from, to).tail.load();
-    c.consumed = consumed(to, from);
-  }
+  Channel& c = channels_[{from, to}];
   if (c.messages.size() <= k) c.messages.resize(k + 1);
   if (is_posted(from, to, k)) return false;
   c.offered += c.messages[k].offered == 0;
@@ -237,6 +233,10 @@ const char* Oracle::check_channels(std::uint32_t rank) {
     const std::uint64_t tail = log(from, to).tail.load();
     const std::uint64_t taken = consumed(to, from);
     const bool one_more = is_posted(from, to, tail);
+    if (!std::exchange(c.watched, true)) {  // it may have carried others
+      c.tail = tail;
+      c.consumed = taken;
+    }
     if (tail < c.tail || taken < c.consumed || taken > tail + one_more) {
       return broken("I5: the channel from rank %u to %u goes back, or is read past its end", from,
                     to);
@@ -343,7 +343,7 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
 }
 
 const char* Oracle::check_journal(const Group& g) {
-  if (engine::header_of(base_)->journal_full.load() != 0) return nullptr;  // nothing is kept
+  if (journal::any_recycles(base_)) return nullptr;  // nothing is kept
   std::uint64_t line = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < versions_.size(); ++r) {
     line = std::min(line, engine::control_of(base_, r)->kept.load());

@@ -101,13 +101,13 @@ class Host : public ShmHost {
     }
   }
 
-  void fence_announced() {
+  void fence() {
     seat_->announced.store(++announced_, std::memory_order_relaxed);
     unrung_ = false;
     if (mutant_ == Mutant::kWaiter) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
-      ShmHost::fence_announced();
+      ShmHost::fence();
     }
   }
 
@@ -127,7 +127,7 @@ class Host : public ShmHost {
   }
 
  private:
-  const std::atomic<std::uint32_t>& bell() const { return control_of(base(), rank())->bell; }
+  const journal::AnyWord<std::uint32_t>& bell() const { return control_of(base(), rank())->bell; }
 
   bool rung_at_once() const {
     for (unsigned look = 0; look < watch_; ++look) {

@@ -144,11 +144,11 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     EXPECT_EQ(std::string(peers.module(0, i)->path), "file" + std::to_string(i) + "::function");
   }
   for (std::uint64_t k = 0; k < peers.posted(0, 1); ++k) {
-    std::uint64_t run;
-    const journal::ChannelEntry& e = *peers.message_place(0, 1, k, &run);
-    EXPECT_EQ(e.ready.load(), k + 1);
+    const journal::Message m = peers.message(0, 1, k);
+    EXPECT_EQ(m.written, m.bytes);
     std::int64_t first_word;
-    std::memcpy(&first_word, e.bytes > 8 ? peers.at(e.value) : (const std::byte*)&e.value, 8);
+    std::memcpy(&first_word,
+                m.bytes > 8 ? peers.payload(m.value, 8).data() : (const std::byte*)&m.value, 8);
     EXPECT_EQ(first_word, Process::value(static_cast<int>(2 * k + 1), 0));
   }
 }

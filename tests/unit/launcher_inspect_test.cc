@@ -220,7 +220,7 @@ class InspectReturns : public Inspect {
     version.marks.ordinal = 10 * number;
     version.marks.made_wall_ns = kMadeNs;
     version.fault = fault;
-    version.marks.number = number;
+    journal::put(version.marks.number, number);
   }
   // What is printed of it, on lines that speak of returns.
   std::string returns(bool json = false) const {
@@ -257,12 +257,12 @@ TEST_F(InspectReturns, Undecided) {
 TEST_F(InspectReturns, Images) {
   decide(journal::Return::kImages);
   journal::Image& image = region(1)->image[1];
-  image.marks.number = 12;
+  journal::put(image.marks.number, 12);
   image.marks.ordinal = 401;  // it was made at its entry
   image.marks.made_wall_ns = kMadeNs;
   image.version = 7;
-  control(1)->kept_image = 12;
-  control(1)->prepared = 7;
+  journal::put(control(1)->kept_image, 12);
+  journal::put(control(1)->prepared, 7);
   put_version(1, 0, 7);  // its models are data
   EXPECT_EQ(returns(),
             "the ranks of this job go back to images\n"
@@ -275,7 +275,7 @@ TEST_F(InspectReturns, Images) {
             "\"goes_back_to\":{\"kind\":\"image\",\"number\":12,\"made\":1795489200.0,"
             "\"ordinal\":400,\"version\":7}}\n");
   EXPECT_FALSE(prints_long_results());
-  control(1)->kept_image = 13;
+  journal::put(control(1)->kept_image, 13);
   EXPECT_NE(returns().find("image 13, of which the journal has no marks\n"), std::string::npos);
 }
 
@@ -286,11 +286,11 @@ TEST_F(InspectReturns, Checkpoints) {
   for (const std::uint32_t rank : {0u, 1u}) {
     put_version(rank, 0, 5);
     put_version(rank, 2, 4);
-    control(rank)->kept = 4;
-    control(rank)->prepared = 5;
+    journal::put(control(rank)->kept, 4);
+    journal::put(control(rank)->prepared, 5);
   }
   put_version(0, 1, 6);
-  control(0)->prepared = 6;
+  journal::put(control(0)->prepared, 6);
   EXPECT_EQ(returns(),
             "the ranks of this job go back to checkpoints\n"
             "rank 0 would go back to checkpoint 5, made 2026-11-24 03:00:00 behind operation 50\n"
@@ -314,7 +314,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
             "all ranks have made\n"
             "rank 1 would go back to the start of the program: no checkpoint of it is kept that "
             "all ranks have made\n");
-  control(0)->prepared = control(1)->prepared = 5;
+  for (const std::uint32_t r : {0, 1}) journal::put(control(r)->prepared, 5);
   EXPECT_NE(returns().find("rank 1 would go back to the start of the program: the program makes "
                            "checkpoints, but does not load one\n"),
             std::string::npos);
@@ -323,7 +323,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
 }
 
 TEST_F(InspectReturns, AFullJournal) {
-  journal::put(engine::header_of(job_.base())->journal_full, 1);
+  journal::put(engine::control_of(job_.base(), 0)->recycles, 1);
   EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());

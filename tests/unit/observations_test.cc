@@ -97,7 +97,7 @@ TEST_F(ObservationsTest, PollingForAFileIsACounter) {
     for (int i = 0; i < kPolls; ++i) o.record(access("flag", ENOENT));
     o.record(access("flag"));
   });
-  EXPECT_LT(log().tail, 50u);
+  EXPECT_LT(log().tail.load(), 50u);
   incarnation([](Observations& o) {
     for (int i = 0; i < kPolls; ++i) {
       Event e = access("flag");
@@ -135,12 +135,12 @@ TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
 // What a dying incarnation wrote behind the tail is not there.
 TEST_F(ObservationsTest, HalfARecordIsNone) {
   incarnation([](Observations& o) { record(o, Series::kTime, 100); });
-  const std::uint64_t tail = log().tail;
+  const std::uint64_t tail = log().tail.load();
   incarnation([](Observations& o) {
     recalled(o, Series::kTime);
     o.record(access("never published"));
   });
-  log().tail = tail;
+  journal::put(log().tail, tail);
   incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTime), 100);
     record(o, Series::kTime, 101);
@@ -219,7 +219,7 @@ TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
       before = value;
     }
   });
-  EXPECT_LT(log().tail, 50000u);
+  EXPECT_LT(log().tail.load(), 50000u);
   incarnation([](Observations& o) {
     std::int64_t value = 0, turns = 0;
     while (o.recall(Series::kWtime, &value)) ++turns;
@@ -232,7 +232,7 @@ TEST_F(ObservationsTest, AClockThatIsNotPolledIsExact) {
   incarnation([](Observations& o) {
     for (std::int64_t now = 1; now < 10000000; now += 2500) record(o, Series::kWtime, now);
   });
-  EXPECT_LT(log().tail, 4000u * 3 + 30);
+  EXPECT_LT(log().tail.load(), 4000u * 3 + 30);
 }
 
 // --- Divergence
@@ -335,13 +335,13 @@ TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
     record(o, Series::kWtime, 9000);
   });
   incarnation([&](Observations& o) {
-    const std::uint64_t tail = log().tail;
+    const std::uint64_t tail = log().tail.load();
     std::int64_t v = 0;
     EXPECT_FALSE(o.recall(boot, &v));
     v = 77;
     o.record(boot, &v);
     EXPECT_EQ(v, 77);
-    EXPECT_EQ(log().tail, tail);
+    EXPECT_EQ(log().tail.load(), tail);
     EXPECT_EQ(recalled(o, Series::kWtime), 2001);
     Event e = access("a.txt");
     EXPECT_TRUE(o.recall(e));
@@ -374,7 +374,7 @@ TEST_F(ObservationsTest, AFittedValueIsNoStepAhead) {
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
   const auto record_much = [this](Observations& o) {
-    engine::control_of(job_.base(), 0)->permanent_bump = std::uint64_t{1} << 62;
+    journal::put(engine::control_of(job_.base(), 0)->permanent_bump, std::uint64_t{1} << 62);
     for (std::int64_t i = 0; i < 10'000'000; ++i) record(o, Series::kTime, i * i);
   };
   EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "memory is used up");
@@ -383,11 +383,11 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
 TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
   incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
-    journal::put(engine::header_of(job_.base())->journal_full, 1);
-    const std::uint64_t tail = log().tail;
+    journal::put(engine::control_of(job_.base(), 0)->recycles, 1);
+    const std::uint64_t tail = log().tail.load();
     record(o, Series::kTime, 2);
     o.record(access("x"));
-    EXPECT_EQ(log().tail, tail);
+    EXPECT_EQ(log().tail.load(), tail);
   });
 }
 
@@ -439,7 +439,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
       for (int n = 0; n < incarnations % 40 && step < kSteps; ++n, ++step) {
         while (static_cast<int>(position.size()) <= step) {
           o.mark();
-          position.push_back(log().tail);
+          position.push_back(log().tail.load());
         }
         observe(o, step, false);
         if (step > 1) o.truncate(position[step - 1]);
@@ -447,11 +447,11 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
     });
     if (HasFatalFailure()) return;
     if (backed_bytes == 0 && step > kSteps / 10) {
-      backed_bytes = engine::control_of(job_.base(), 0)->backed_bytes;
+      backed_bytes = engine::control_of(job_.base(), 0)->backed_bytes.load();
     }
   }
-  EXPECT_GT(log().rings, 0u);
-  EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes, backed_bytes + (256 << 10));
+  EXPECT_GT(log().rings.load(), 0u);
+  EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes.load(), backed_bytes + (256 << 10));
 }
 
 // --- Threads
@@ -482,7 +482,7 @@ TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
       o.files().note_aside("/aside");
       if (i % 100 == 99) {
         o.mark();
-        o.truncate(log(rank.rank()).tail);
+        o.truncate(log(rank.rank()).tail.load());
       }
     }
     inside.join();

@@ -272,7 +272,7 @@ bool Agent::would_replay_threads(std::uint32_t rank) const {
 }
 
 void Agent::report_ended(const AgentAction& a) {
-  if (segment_.header()->journal_full.load() != 0) {
+  if (segment_.is_full()) {
     reporter_.happened({Event::Kind::kLimit, a.at_ns, a.rank});
   }
   Event ended{Event::Kind::kEnded, a.at_ns, a.rank};

@@ -84,7 +84,7 @@ void Agent::carry_out_image(const AgentAction& a) {
     case AgentAction::Kind::kWant:
       control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
                                      a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
-      segment_.header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+      segment_.give_notice();
       break;
     case AgentAction::Kind::kKeep:
       keep_image(a);
@@ -155,7 +155,7 @@ void Agent::keep_image(const AgentAction& a) {
   ++totals_.snapshots;
   tell_snapshot();
   remove_superseded_sets();
-  segment_.header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+  segment_.give_notice();
 }
 
 // --- Reports of how far the job is protected
@@ -331,7 +331,7 @@ void Agent::take_snapshots() {
     set_snapshot_timer();
     return;
   }
-  if (header->journal_full.load() != 0 ||
+  if (segment_.is_full() ||
       header->goes_back_to.load() == engine::Return::kVersions) {
     carry_out(core_.end_images());
     return;

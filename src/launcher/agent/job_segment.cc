@@ -335,6 +335,12 @@ Position JobSegment::position(std::uint32_t rank) const {
   return p;
 }
 
+bool JobSegment::is_full() const { return journal::any_recycles(base_); }
+
+void JobSegment::give_notice() const {
+  header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+}
+
 std::uint64_t JobSegment::backed_bytes() const {
   std::uint64_t all = 0;
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {

@@ -112,6 +112,10 @@ class JobSegment {
   Position position(std::uint32_t rank) const;
   // Bytes that are backed by memory; they count towards the journal limit.
   std::uint64_t backed_bytes() const;
+  // Whether some rank no longer keeps what replays need.
+  bool is_full() const;
+  // All ranks have something to handle at their next operation.
+  void give_notice() const;
   // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".
   // Empty: not known.
   std::string waits_for(std::uint32_t rank) const;

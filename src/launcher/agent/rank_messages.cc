@@ -63,6 +63,9 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kSnapshotDue:
       calls_.snapshot_due(message.code != 0);
       return;
+    case MessageType::kJournalStep:
+      segment_.give_notice();
+      return;
     case MessageType::kNotFrozen:
       calls_.not_frozen(rank, message);
       return;

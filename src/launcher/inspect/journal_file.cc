@@ -249,6 +249,7 @@ class Walk {
   JournalVisitor& visitor_;
   const engine::SegmentHeader* header_ = nullptr;
   std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
+  bool full_ = false;                            // nothing is kept for replays any more
   bool given_back_ = false;                     // memory of the journal may have been reused
   std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
@@ -271,15 +272,18 @@ std::optional<Error> Walk::go(const std::string& path) {
                         ranks,
                         header_->epoch.load(),
                         0,
-                        header_->journal_full.load() != 0,
+                        false,
                         kind_of_return(*header_)};
-  given_back_ = facts.full || facts.goes_back_to == journal::Return::kImages;
+  given_back_ = facts.goes_back_to == journal::Return::kImages;
   committed_ = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < ranks; ++r) {
     facts.bytes += controls[r].backed_bytes.load();
+    facts.full = facts.full || controls[r].recycles.load() != 0;
     given_back_ = given_back_ || controls[r].kept.load() != 0;
     committed_ = std::min(committed_, controls[r].prepared.load());
   }
+  full_ = facts.full;
+  given_back_ = given_back_ || full_;
   visitor_.job(facts);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if ((!options_.rank || *options_.rank == r) && !walk_rank(r)) {
@@ -334,7 +338,7 @@ bool Walk::walk_rank(std::uint32_t rank) {
 RecoveryFacts Walk::recovery_of(const engine::RankControl& control,
                                 const engine::RegionHead& region) {
   RecoveryFacts facts = main_because("the job has neither an image nor a checkpoint yet");
-  if (header_->journal_full.load() != 0) {
+  if (full_) {
     facts = main_because("the journal was full");
     facts.kind = RecoveryFacts::Kind::kNothing;
     return facts;

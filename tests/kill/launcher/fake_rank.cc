@@ -122,11 +122,11 @@ bool register_here(const char* secret) {
 
 // As ShmHost does it; nobody rings.
 void sleep_often(int times) {
-  std::atomic<std::uint8_t>& asleep = header_of(me.base)->asleep[me.rank];
+  auto& asleep = header_of(me.base)->asleep[me.rank];
   for (int i = 0; times == 0 || i < times; ++i) {
-    asleep = 1;
+    rejoin::journal::put(asleep, 1);
     usleep(200'000);
-    asleep = 0;
+    rejoin::journal::put(asleep, 0);
   }
 }
 
@@ -137,7 +137,7 @@ void die_if_ordered(PointKind kind, Moment moment) {
     if (k.rank != me.rank || k.incarnation != me.incarnation) continue;
     if (k.kind != kind || k.moment != moment) continue;
     if (kind == PointKind::kOperation && k.ordinal != me.ordinal) continue;
-    k.fired = 1;
+    rejoin::journal::put(k.fired, 1);
     kill(getpid(), SIGKILL);
   }
 }
@@ -146,24 +146,24 @@ void die_if_ordered(PointKind kind, Moment moment) {
 // here.
 void operate() {
   RankControl* c = me.control();
-  std::atomic<std::uint64_t>& done = region_of(me.base, me.rank)->observations.tail;
+  auto& done = region_of(me.base, me.rank)->observations.tail;
   ++me.ordinal;
-  c->context = 0xab;
-  c->sequence = me.ordinal - 1;
-  c->ordinal = me.ordinal;
+  rejoin::journal::put(c->context, 0xab);
+  rejoin::journal::put(c->sequence, me.ordinal - 1);
+  rejoin::journal::put(c->ordinal, me.ordinal);
   die_if_ordered(PointKind::kOperation, Moment::kBefore);
-  if (me.ordinal <= done) {
-    c->replayed = c->replayed + 1;
+  if (me.ordinal <= done.load()) {
+    rejoin::journal::put(c->replayed, c->replayed.load() + 1);
     return;
   }
-  if (c->live_since == 0) {
-    c->live_since = me.ordinal;
-    if (me.incarnation > 0) tell(MessageType::kLive, 0, c->replayed);
+  if (c->live_since.load() == 0) {
+    rejoin::journal::put(c->live_since, me.ordinal);
+    if (me.incarnation > 0) tell(MessageType::kLive, 0, c->replayed.load());
   }
-  c->phase = Phase::kInside;
+  rejoin::journal::put(c->phase, Phase::kInside);
   die_if_ordered(PointKind::kOperation, Moment::kInside);
-  done = me.ordinal;
-  c->phase = Phase::kOutside;
+  rejoin::journal::put(done, me.ordinal);
+  rejoin::journal::put(c->phase, Phase::kOutside);
   die_if_ordered(PointKind::kOperation, Moment::kAfter);
 }
 
@@ -221,7 +221,7 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     if (me.base == nullptr && !register_here(getenv(kEnvSecret))) _exit(97);
     die_if_ordered(PointKind::kInit, Moment::kBefore);
     die_if_ordered(PointKind::kInit, Moment::kInside);
-    me.control()->initialized = 1;
+    rejoin::journal::put(me.control()->initialized, 1);
     tell(MessageType::kInitialized);
     die_if_ordered(PointKind::kInit, Moment::kAfter);
   } else if (word == "op") {
@@ -230,14 +230,14 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     sleep_often(number);
   } else if (word == "finalize") {
     die_if_ordered(PointKind::kFinalize, Moment::kBefore);
-    me.control()->initialized = 2;
+    rejoin::journal::put(me.control()->initialized, 2);
     tell(MessageType::kFinalized);
     die_if_ordered(PointKind::kFinalize, Moment::kAfter);
   } else if (word == "abort") {
     tell(MessageType::kAbort, number);
     for (;;) pause();
   } else if (word == "limit") {
-    journal::put(header_of(me.base)->journal_full, 1);
+    rejoin::journal::put(me.control()->recycles, 1);
     tell(MessageType::kLimit);
   } else if (word == "notice") {
     tell(MessageType::kNotice, 0, 0, value);

@@ -64,7 +64,7 @@ class ShmHost {
       full_fence();
     }
   }
-  void fence_announced() { full_fence(); }
+  void fence() { full_fence(); }
   bool settle();
 
   bool poll(unsigned turn) {

@@ -36,7 +36,31 @@ void SimHost::step(Step s) {
   }
 }
 
+void SimHost::drain() { simulation_.drain(actor_); }
+
+void SimHost::store_bits(void* at, const void* value, std::size_t bytes, std::memory_order order) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, value, bytes);
+  simulation_.store(actor_, at, word, bytes, order == std::memory_order_seq_cst);
+}
+
+void SimHost::fence_published() {
+  if (simulation_.options_.light_publish || breaks(journal::Rule::kFencePublished)) return;
+  drain();
+}
+
+void SimHost::fence() {
+  if (!breaks(journal::Rule::kFence)) drain();
+}
+
+bool SimHost::settle() {
+  if (!simulation_.options_.light_publish || breaks(journal::Rule::kSettle)) return false;
+  simulation_.settle();
+  return true;
+}
+
 bool SimHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
+  plain_store();
   const auto* region = reinterpret_cast<std::byte*>(region_of(base_, rank));
   const std::uint64_t region_bytes = header_of(base_)->region_bytes;
   if (begin < region || begin + bytes > region + region_bytes) {
@@ -95,12 +119,14 @@ bool SimHost::poll(unsigned turn) {
 
 bool SimHost::wait_for_agent(unsigned turn) {
   constexpr unsigned kTurns = 100'000;
+  drain();
   simulation_.agent_awaited_ = true;
   reach(Point::kPoll);
   return turn < kTurns;
 }
 
 void SimHost::ring(std::uint32_t rank) {
+  drain();
   if (simulation_.options_.mutant != Mutant::kLostRing) simulation_.wake(rank);
 }
 
@@ -137,7 +163,10 @@ bool SimHost::can_be_frozen(char* why, std::size_t bytes) const {
   return !never;
 }
 
-Frozen SimHost::freeze(std::uint64_t number) { return simulation_.freeze(*this, number); }
+Frozen SimHost::freeze(std::uint64_t number) {
+  drain();
+  return simulation_.freeze(*this, number);
+}
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }
 
@@ -145,6 +174,7 @@ std::size_t SimHost::ahead_bytes() const { return simulation_.options_.ahead_byt
 
 void SimHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t value, const char* text,
                    std::size_t text_bytes) {
+  drain();  // a message is a system call
   char copy[wire::kMaxText];
   const std::size_t bytes = text_bytes < sizeof copy ? text_bytes : sizeof copy - 1;
   if (bytes > 0) std::memcpy(copy, text, bytes);

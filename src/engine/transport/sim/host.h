@@ -35,16 +35,22 @@ class SimHost {
 
   static constexpr bool writes(journal::Writer w) { return w != journal::Writer::kAgent; }
   void step(Step s);
-  void drain() {}
-  void plain_store() {}
-  template <class Word, class T>
-  void store(Word& word, T value, std::memory_order order) {
-    journal::DirectStores::store(word, value, order);
+  // Everything that this process has stored is visible to others.
+  void drain();
+  // Plain stores are not delayed, so all that were delayed before come first.
+  void plain_store() { drain(); }
+  template <class T>
+  void store(std::atomic<T>& word, T value, std::memory_order order) {
+    store_bits(&word, &value, sizeof value, order);
+  }
+  template <class T>
+  void store(T& word, T value, std::memory_order order) {
+    store_bits(&word, &value, sizeof value, order);
   }
   bool breaks(journal::Rule rule) const;
-  void fence_published() {}  // one thread: memory is sequentially consistent
-  void fence_announced() {}
-  bool settle() { return false; }
+  void fence_published();
+  void fence();
+  bool settle();
   bool poll(unsigned turn);
   void give_way() {}
   // Sleeps until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is
@@ -55,7 +61,10 @@ class SimHost {
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
-  journal::PayloadStores& payload_stores() { return payload_stores_; }
+  journal::PayloadStores& payload_stores() {
+    plain_store();
+    return payload_stores_;
+  }
   std::size_t ahead_bytes() const;
   // There is one module for all code; a call site is its own place.
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
@@ -79,6 +88,7 @@ class SimHost {
   friend class Simulation;
   void reach(Point p);
   void lie();
+  void store_bits(void* at, const void* value, std::size_t bytes, std::memory_order order);
   void take_back();
 
   journal::PayloadStores payload_stores_;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/transport/sim/simulation.h"
+#include "engine/transport/sim/store_buffer.h"
 
 namespace rejoin::engine {
 
@@ -27,6 +28,7 @@ struct Simulation::Process {
   bool over = false;           // it has returned
   std::uint64_t freezing = 0;  // number of the image that is to be made of it
   bool woken = false;          // it is a clone of an image
+  StoreBuffer stores;          // with SimOptions::delays_stores
 
   bool runs() const {
     return state == State::kReady || state == State::kAsleep || state == State::kWaiting;

@@ -33,7 +33,25 @@ SimOptions options_of(std::uint64_t seed) {
   o.behind_shell = random.one_in(4);
   o.registers_twice = random.one_in(4);
   o.second_process = random.one_in(4);
+  o.delays_stores = random.one_in(3);
+  o.light_publish = o.delays_stores && random.one_in(2);
   return o;
+}
+
+// A process that was woken from an image is there under its former actor's number, too.
+template <class Visit>
+void Simulation::for_each_process(Visit&& visit) {
+  for (std::uint32_t actor = 0; actor < processes_.size(); ++actor) {
+    if (processes_[actor]->actor == actor) visit(*processes_[actor]);
+  }
+}
+
+template <class Look>
+void Simulation::with_all_stores(Look&& look) {
+  if (!options_.delays_stores) return look();
+  for_each_process([](Process& p) { p.stores.reveal(); });
+  look();
+  for_each_process([](Process& p) { p.stores.hide(); });
 }
 
 Simulation::Simulation(std::byte* base, SimObserver& observer, SimAgent& agent)
@@ -81,6 +99,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
   prepare(options, deaths);
   while (!ended_) {
     kill_by_time();
+    if (options_.delays_stores) commit_some_stores();
     if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
     std::uint32_t actor = kNobody;
     if (!make_moves(&actor)) actor = pick();
@@ -94,7 +113,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
     if (actor == kAgent) {
       agent_awaited_ = false;
       agent_.turn();
-      observer_.on_agent();
+      with_all_stores([this] { observer_.on_agent(); });
     } else {
       process_turn(*processes_[actor]);
       count_move(actor);
@@ -188,6 +207,7 @@ std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
   p.priority = random_.next() | std::uint64_t{1} << 32;
   p.awaits_agent = p.refused = p.over = p.woken = false;
   p.freezing = 0;
+  p.stores.drain();
   p.fiber.start(&Simulation::live, &p);
   make_ready(p);
   last_change_ = time_;
@@ -232,7 +252,10 @@ void Simulation::refuse(std::uint32_t process) {
 void Simulation::process_turn(Process& p) {
   const std::uint32_t rank = p.host->rank();
   current_ = p.actor;
+  p.stores.reveal();
   p.fiber.resume();
+  if (p.over) p.stores.drain();
+  p.stores.hide();
   current_ = kNobody;
   if (ended_) return;
   if (p.over) {
@@ -250,7 +273,7 @@ void Simulation::process_turn(Process& p) {
     if (p.point != Point::kSleep) p.waits_at = p.point;
   }
   if (p.freezing != 0) make_image(p);
-  observer_.on_point(*p.host, p.point);
+  with_all_stores([&] { observer_.on_point(*p.host, p.point); });
   if (ended_) return;
   const Death* death = p.point == Point::kPoll ? nullptr : due_death(p);
   if (death != nullptr) {
@@ -298,7 +321,7 @@ void Simulation::die(Process& p, int signal) {
   record(rank, p.host->incarnation(), p.point, "dies", 0, 0);
   ++deaths_;
   last_death_ = last_change_ = time_;
-  observer_.on_death(*p.host, p.point);
+  with_all_stores([&] { observer_.on_death(*p.host, p.point); });
   if (options_.mutant != Mutant::kNotReaped) stop_running(p);
   ranks_[rank].dead = true;
   at_last_death_ = ranks_;
@@ -317,6 +340,7 @@ void Simulation::stop_running(Process& p) {
   const std::uint32_t rank = p.host->rank();
   if (p.state == Process::State::kReady) not_ready(p);
   p.state = Process::State::kDead;
+  p.stores.commit(p.stores.size());
   spoilt_ += leave_half_written(base_, rank, blocks_[rank], random_);
   if (options_.mutant == Mutant::kTornCommit && is_at(p.point, Step::kCommit)) tear_commit(rank);
 }
@@ -330,6 +354,36 @@ void Simulation::tear_commit(std::uint32_t rank) {
 
 void Simulation::lose_journal(std::uint32_t rank) {
   for (ContextBlock* block : blocks_[rank]) journal::put(block->records.tail, 0);
+}
+
+// A processor keeps few stores for itself, and none for long.
+void Simulation::commit_some_stores() {
+  constexpr std::size_t kMost = 12;
+  constexpr std::uint32_t kTurns = 8;  // on average, for each
+  for_each_process([this](Process& p) {
+    while (!p.stores.empty() && (p.stores.size() > kMost || random_.one_in(kTurns))) {
+      p.stores.commit(1);
+    }
+  });
+}
+
+void Simulation::store(std::uint32_t actor, void* at, std::uint64_t value, std::size_t bytes,
+                       bool fenced) {
+  StoreBuffer& stores = processes_[actor]->stores;
+  stores.store(at, value, bytes);
+  if (fenced || !options_.delays_stores) stores.drain();
+}
+
+void Simulation::drain(std::uint32_t actor) { processes_[actor]->stores.drain(); }
+
+void Simulation::settle() {
+  for_each_process([this](Process& p) {
+    if (p.actor == current_) {
+      p.stores.drain();
+    } else {
+      p.stores.commit(p.stores.size());
+    }
+  });
 }
 
 void Simulation::make_ready(Process& p) {

@@ -87,6 +87,8 @@ struct SimOptions {
   bool second_process = false;        // another process of the rank asks to be it, too
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
   bool refuses_images = true;         // now and then, those of other ranks
+  bool delays_stores = false;         // others see a process's stores later than itself
+  bool light_publish = false;         // publishers have no fence, sleepers look twice (ShmHost)
   std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead
   Mutant mutant = Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
@@ -239,6 +241,13 @@ class Simulation {
   void make_image(Process& process);
   void kill_image(const Death& death);
   void stop_running(Process& process);
+  void commit_some_stores();
+  template <class Visit>
+  void for_each_process(Visit&& visit);
+  // Calls look() on memory that has the stores of all processes, as if none were delayed: what
+  // observers compare is what processes do, not when others see it.
+  template <class Look>
+  void with_all_stores(Look&& look);
   void tear_commit(std::uint32_t rank);
   void make_ready(Process& process);
   void not_ready(Process& process);
@@ -250,6 +259,10 @@ class Simulation {
   void reach(std::uint32_t actor, Point p);
   void await_agent(std::uint32_t actor, Point p);
   Frozen freeze(SimHost& host, std::uint64_t number);
+  void store(std::uint32_t actor, void* at, std::uint64_t value, std::size_t bytes, bool fenced);
+  void drain(std::uint32_t actor);
+  // Time passes until what all processes have stored so far is visible.
+  void settle();
   [[noreturn]] void leave_for_good(std::uint32_t actor);
 
   // Scheduler.
