@@ -152,7 +152,7 @@ std::string message(int client, MessageType type, int rank, int flags = 2,
          bytes;
 }
 
-// Of rank 1: what was wanted first, by a process of its own.
+// Rank 1's image: the number that was wanted first, from a process of its own.
 std::string image(int client, int number) {
   return step(Step::kWant, {}) + step(Step::kConnect, {1 + 2 * static_cast<int>(kRanks)}) +
          message(client, MessageType::kImage, 1, 0, "", number);

@@ -62,7 +62,7 @@ class Host {
     REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
   }
 
-  // --- What happens. Whoever is not there, or has ended, does nothing.
+  // --- Events. A process that does not exist, or has ended, does nothing.
 
   enum class Who { kChild, kOther, kImage, kClone };
   // A process of a rank's tree connects: the agent's child, or another one; or an image of the
@@ -170,7 +170,7 @@ class Host {
     if (turns_at_end_ > 0 || !step_()) end();
   }
 
-  // Whoever wants the job to end can have it.
+  // Each process may end the job.
   void end() {
     constexpr int kEnough = 60;
     REQUIRE(++turns_at_end_ < kEnough);
@@ -367,7 +367,7 @@ class Host {
     reporter_.happened(started);
   }
 
-  // --- The supervisor, to whom only bytes come
+  // --- The supervisor, which gets only bytes
 
   void post_report(const Report& report) {
     loop_.post([this, bytes = report.SerializeAsString()] {

@@ -72,7 +72,7 @@ struct HostRank {
   Descriptor prints[2];
 };
 
-// Of a rank, whichever process it is.
+// State of a rank that survives its incarnations.
 struct HostImages {
   std::uint64_t wanted = 0, kept = 0;  // numbers
   std::int64_t kept_pid = 0;           // 0: it has ended

@@ -228,7 +228,7 @@ def judge(result, n, expected):
     if found != expected:
         require(False, f"wrong output: {first_difference(expected, found)}", result)
     for death in result.named("death"):
-        require(death["cause"] in KILLED, f"a death that nobody wanted: {death}", result)
+        require(death["cause"] in KILLED, f"an unexpected death: {death}", result)
     for rank in range(n):
         sent, died = result.killed.count(rank), len(result.named("death", rank))
         require(died <= sent, f"rank {rank}: {died} deaths by {sent} signals", result)
@@ -305,7 +305,7 @@ class Shape:
         return HostileJob(words, directory, self._options.limit_s, expected_bytes)
 
     def _learn(self, n, program):
-        """What the program prints when nobody dies, under ftrun and under Open MPI."""
+        """What the program prints in a run without deaths, under ftrun and under Open MPI."""
         with self._start(n, program, 1) as job:
             result = job.finish()
         require(result.code == 0, f"undisturbed it ended with {result.code}", result)
@@ -402,7 +402,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=1, help="with --job")
     parser.add_argument("--keep-going", action="store_true", help="after a failure")
     options = parser.parse_args()
-    # Whoever ends the test ends its job as well.
+    # SIGTERM to the test ends its job as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = sum(run_shape(name, options) for name in options.shape or SHAPES)
     return 1 if failed else 0

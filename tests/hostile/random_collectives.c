@@ -5,8 +5,8 @@
 // steps.
 //
 // All ranks draw the same random numbers, so that they agree on what comes next. What a rank
-// contributes is made from a hash of every byte that it has received: whoever lost or changed one
-// byte sends wrong values from there on. The output is the same under every MPI.
+// contributes is made from a hash of every byte that it has received: a rank that lost or changed
+// one byte sends wrong values from there on. The output is the same under every MPI.
 //
 // MODE: checksum (default): rank 0 prints one line at the end.
 //       lines:    every rank prints a line in every round of 16 operations.
@@ -15,7 +15,8 @@
 //                 MPI there are no checkpoints, and the same lines.
 //       wrong, stuck: as lines, but a rank that was started again prints one bit wrong, or goes no
 //                 further, once its replay is over: to see whether that is noticed. No other rank
-//                 and no replay is given the wrong bit: only who compares the output can notice it.
+//                 and no replay is given the wrong bit: only a comparison of the output can detect
+//                 it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

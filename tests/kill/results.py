@@ -84,7 +84,7 @@ def check_deaths(result, kills):
         found = [death for death in deaths if death["rank"] == rank]
         if found:  # else the signal came when the rank had ended
             deaths.remove(found[0])
-    require(not deaths, f"deaths that nobody wanted: {deaths}", result)
+    require(not deaths, f"unexpected deaths: {deaths}", result)
 
 
 def check_returns(result, ranks):

@@ -34,7 +34,7 @@ RANKS = 3
 
 
 def environment(**changes):
-    """Of a process that finds the module but not the library, unless `changes` says where."""
+    """The result of a process that finds the module but not the library, unless `changes` says where."""
     result = {name: value for name, value in os.environ.items() if not name.startswith("REJOIN_")}
     result.update(PYTHONPATH=f"{SOURCES}/python", PYTHONDONTWRITEBYTECODE="1")
     result.pop("LD_LIBRARY_PATH", None)

@@ -65,7 +65,7 @@ def split_way(name):
 
 
 def check_mocks(result, mocks):
-    """Every mock killed its rank, in its incarnation, once, and nobody else died.
+    """Every mock killed its rank, in its incarnation, once, and no other rank died.
 
     Where it says, unless the incarnation goes on from a snapshot. Returns how many fired later.
     """

@@ -160,7 +160,7 @@ void Agent::take_coming() {
         expect(coming);
         return;
       }
-      // Nor ever will: nobody knows whose it was.
+      // Nor ever will: the agent does not know its rank.
       if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
@@ -182,8 +182,9 @@ void Agent::take_coming() {
   set_first_coming();
 }
 
-// A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
-// called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
+// A shell reports its program's death as an exit code. For a program that the agent does not know,
+// or that has called MPI_Finalize, that could not be told from a code of its own: there the shell
+// dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
   const bool exits = shell && p.registered && !p.finalized;
@@ -191,7 +192,8 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// What it said before it ended. A registration may be overlooked: its connection is nobody's yet.
+// What it said before it ended. A registration may be overlooked: its connection belongs to no rank
+// yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
   for (std::size_t i = 0; i < coming_.size();) {
@@ -260,7 +262,8 @@ void Agent::read_registration(const Coming& coming) {
   const Process& p = processes_[coming.process];
   if (p.over) {
     if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
-    // Void, if it came from a former incarnation or not: who has ended cannot become the rank.
+    // Void, if it came from a former incarnation or not: a process that has ended cannot become the
+    // rank.
     if (!breaks(Mutant::kHearsTheDead)) return;
   }
   const auto connection = static_cast<int>(connections_.size());
@@ -363,7 +366,7 @@ bool Agent::carry_out(CoreAction& a) {
   return false;
 }
 
-// Of a respawn: publish the death, ring all, admit, spawn.
+// The steps of a respawn: publish the death, ring all, admit, spawn.
 std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
   using Kind = AgentAction::Kind;
   const auto leave_out = [&actions](Kind kind) {

@@ -29,7 +29,7 @@ class Agent : public engine::SimAgent {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
+  // For the next runs: the period of snapshots, while ranks go on; 0: never.
   // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
   void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
                   bool checkpoints, launcher::ImageRule left_out) {
@@ -121,7 +121,7 @@ class Agent : public engine::SimAgent {
   void read(const Coming& coming);
   void read_registration(const Coming& coming);
   void decide();
-  // True: others can see it. False: nobody can, or it is not done yet.
+  // True: others can see it. False: no process can, or it is not done yet.
   bool carry_out(launcher::AgentAction& action);
   bool carry_out(launcher::Action& action);
   void push_front(std::vector<launcher::AgentAction> actions);

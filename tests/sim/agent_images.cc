@@ -140,7 +140,7 @@ void Agent::check_image_action(const AgentAction& a) {
     simulation_->fail("S1: an image is ended that is kept");
   }
   if (a.kind == Kind::kLost && (kept == kNone || !simulation_->image_was_killed(kept))) {
-    simulation_->fail("S3: a rank is lost, but nobody has killed its image");
+    simulation_->fail("S3: a rank is lost, but its image was not killed");
   }
 }
 
@@ -163,7 +163,7 @@ void Agent::make_clone(std::uint32_t image) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
-// Not while nobody goes on: a job that stands still must be found out.
+// Not while no rank goes on: a job that is blocked must be detected.
 bool Agent::snapshot_due() const {
   const bool versions = engine::header_of(base_)->goes_back_to == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&

@@ -1,5 +1,5 @@
-// What the launcher's cores decide, with simulated processes under them: who is started again, and
-// when the job ends instead.
+// What the launcher's cores decide, with simulated processes under them: which ranks are started
+// again, and when the job ends instead.
 #include <gtest/gtest.h>
 
 #include <csignal>

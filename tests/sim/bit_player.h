@@ -1,4 +1,4 @@
-// One incarnation of a rank whose program is not deterministic: it asks for bits that nobody
+// One incarnation of a rank whose program is not deterministic: it asks for bits that are not
 // records. All that it shows to others, and is given, goes into its history (history.h).
 //
 // It lies on the stack of its fiber, so an image has the history that led to it.

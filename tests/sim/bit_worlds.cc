@@ -1,4 +1,4 @@
-// Programs that are not deterministic: bits that nobody records decide values and orders.
+// Programs that are not deterministic: bits that are not recorded decide values and orders.
 #include "bit_player.h"
 #include "worlds.h"
 
@@ -22,7 +22,7 @@ void messages(BitPlayer& p) {
   p.barrier();
 }
 
-// To whom it is sent.
+// The rank that it is sent to.
 void choice(BitPlayer& p) {
   if (p.rank() == 0) p.send(p.bit() ? 2 : 1, 5);
   p.barrier();
@@ -47,7 +47,7 @@ void receives(BitPlayer& p) {
   p.barrier();
 }
 
-// Whether it sends or waits for a message. Who has seen the message does not send one.
+// Whether it sends or waits for a message. A rank that has seen the message does not send one.
 void waits(BitPlayer& p) {
   if (p.rank() == 0) {
     if (!p.bit()) {

@@ -1,5 +1,5 @@
 // Programs that are not deterministic: whatever dies, the job ends with the results of some run in
-// which nobody died, or it is stopped because a replay did something else.
+// which no rank died, or it is stopped because a replay did something else.
 #include <gtest/gtest.h>
 
 #include "named.h"

@@ -200,7 +200,7 @@ void crossing(Player& p) {
   p.allreduce(all, 2);
 }
 
-// So many records and messages behind a checkpoint that logs wrap, and a member that lacks those
+// Enough records and messages behind a checkpoint for logs to wrap, and a member that lacks those
 // that were made just before it.
 void wrapping(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});

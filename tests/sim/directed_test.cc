@@ -45,7 +45,7 @@ Directed extent() {
   Moves m;
   reduces(m, 0);
   reduces(m, 1);
-  m.push_back(Move::to(2, Step::kRecord));  // has seen everybody in the first attempt
+  m.push_back(Move::to(2, Step::kRecord));  // has seen all members in the first attempt
   m.push_back(Move::death(0));
   m.push_back(Move::agent());
   reduces(m, 0);  // in the second attempt
@@ -53,7 +53,7 @@ Directed extent() {
   m.push_back(Move::to(1, Step::kCollect, 2));
   m.push_back(Move::to(2, Step::kCommit));
   m.push_back(Move::to(2, Step::kRing));
-  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for nobody
+  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for no member
   World world = {"extent", 3, [](Player& p) {
                    Comm all = p.everyone();
                    p.allgather(all, kSlicedCount);
@@ -86,8 +86,8 @@ Directed fresh_extent() {
   return {"FreshExtent", Rule::kFreshExtent, "mixed", world, true, m};
 }
 
-// Everybody has reduced the last chunk but rank 3, which is in the middle of it. `left`: how it
-// comes there, to what rank 1 has staged.
+// All members have reduced the last chunk except rank 3, which is in the middle of it. `left`: how
+// it comes there, to what rank 1 has staged.
 Moves last_chunk(std::initializer_list<Move> left) {
   Moves m = {Move::to(0, Step::kRing)};         // it has broadcast
   for (const std::uint32_t r : {1, 0, 2, 3}) {  // the leader first

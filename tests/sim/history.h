@@ -1,5 +1,5 @@
 // What programs that are not deterministic did, and whether some run without deaths could have done
-// it. Such a program's contributions depend on bits that nobody records, so there is no reference
+// it. Such a program's contributions depend on bits that are not recorded, so there is no reference
 // run; instead the executions that are left at the end are run once more from scratch, each rank by
 // its own history.
 #pragma once

@@ -20,7 +20,7 @@ void mixed(Player& p) {
   }
 }
 
-// So much payload that zones come round, again and again.
+// Enough payload for zones to be reused, again and again.
 void payload(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 40; ++i) {
@@ -30,7 +30,7 @@ void payload(Player& p) {
   }
 }
 
-// So much payload that the journal would be full if ranks did not wait for their images.
+// Enough payload to fill the journal if ranks did not wait for their images.
 void limited(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 70; ++i) {
@@ -40,7 +40,7 @@ void limited(Player& p) {
   }
 }
 
-// So many operations that logs come round.
+// Enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 500; ++i) {
@@ -49,7 +49,7 @@ void many(Player& p) {
   }
 }
 
-// So many messages that channels come round: a sender that goes back sends again what is not there
+// Enough messages for channels to wrap: a sender that goes back sends again what is not there
 // any more.
 void messages(Player& p) {
   Comm all = p.everyone();
@@ -128,7 +128,7 @@ void communicators(Player& p) {
   }
 }
 
-// What is given depends on who comes first, and is given again.
+// What is given depends on which message comes first, and is given again.
 void wildcards(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 8; ++i) {

@@ -124,14 +124,14 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
 
 // Turns without a death or a start that are too many for a job that goes on.
 std::uint64_t Job::turn_limit(const Plan& plan) const {
-  // For each death the agent rings everybody, and all of them look and go to sleep again.
+  // For each death the agent rings all ranks, and all of them look and go to sleep again.
   const std::uint64_t after_a_ring = 2 * (plan.options.polls + 5);
   return 60 * reference_result_.turns + 50000 +
          2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
-// Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would
-// take longer than the rest of a small run.
+// Makes it as it was when it was mapped, as far as the code relies on it. Pages stay: new ones
+// would take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
   std::byte* base = segment_.get();
@@ -280,7 +280,7 @@ void Job::probe(const SimHost&, Watched& w, Point p) {
   }
 }
 
-// A record of somebody's is about to become its own.
+// Another member's record is about to become its own.
 void Job::probe_record(Watched& w) {
   std::vector<bool> done;
   for (const auto& r : simulation_.ranks()) done.push_back(r.done);

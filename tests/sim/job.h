@@ -34,7 +34,8 @@ class Player;
 enum class Disagreement : std::uint8_t {
   kNone,
   kEverywhere,  // every member is told, and all of them of the same operations
-  kSomewhere,   // whoever did not wait (the root of a broadcast, a sender) may get away with it
+  kSomewhere,   // a rank that did not wait (the root of a broadcast, a sender) may go on without an
+                // error
 };
 
 // A program with the job that runs it.
@@ -55,7 +56,7 @@ struct World {
   // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with
   // a run without failures (history.h).
   bool bits = false;
-  bool may_deadlock = false;  // such a program, in some runs in which nobody dies
+  bool may_deadlock = false;  // such a program, in some runs without deaths
   bool unordered = false;     // what it is given depends on the schedule: receives of any source
   struct Kill {               // as by --kill
     std::uint32_t rank;

@@ -23,7 +23,7 @@ class MessageOracle {
   const char* told(std::uint32_t rank, std::uint64_t number, std::uint64_t answer);
   // Different ones that were sent from one rank to another.
   std::uint64_t count(std::uint32_t from, std::uint32_t to) const;
-  // After the end: messages that nobody received.
+  // After the end: messages that were not received.
   std::uint64_t left_over() const;
 
  private:

@@ -11,7 +11,7 @@ using Pending = Player::Pending;
 const std::vector<Probe> kReached = {Probe::kResent, Probe::kReceivedAgain, Probe::kSlept,
                                      Probe::kRung};
 
-// Of a loop that asks for ever: a scheduler may let it run for ever.
+// The limit of a loop that asks for ever: a scheduler may let it run for ever.
 constexpr int kPolls = 40;
 
 // Named sources, tags out of order, a synchronous send, one to itself.
@@ -62,7 +62,7 @@ void run_ring(Player& p) {
   }
 }
 
-// Rank 0 takes from anybody, several at a time; what it answers depends on the order.
+// Rank 0 receives from any source, several at a time; what it answers depends on the order.
 void run_any(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -153,7 +153,7 @@ void run_cancelled(Player& p) {
       p.recv(all, 0, 9);
     }
   } else {
-    for (int i = 0; i < 8; ++i) {  // nobody sends these
+    for (int i = 0; i < 8; ++i) {  // these are never sent
       Pending in;
       p.irecv(all, &in, i % 2 == 0 ? -1 : 0, 77);
       p.cancel(&in);
@@ -218,7 +218,7 @@ void run_checkpoints(Player& p) {
   p.recv(all, before, 1);
 }
 
-// Goes on in recycled memory; nobody may die any more. Some messages lie there for long, more than
+// Goes on in recycled memory; no rank may die any more. Some messages lie there for long, more than
 // the receiver waits for come before it, and a collective's are among them.
 void run_limit(Player& p) {
   constexpr int kRounds = 200, kLate = 16;

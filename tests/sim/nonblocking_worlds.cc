@@ -111,7 +111,7 @@ void run_checkpoints(Player& p) {
   }
 }
 
-// Nobody may die any more: memory is used again as soon as everybody has entered a later operation.
+// No rank may die any more: memory is reused as soon as all ranks have entered a later operation.
 // Rank 1 cannot receive the broadcast before the gather is over, which rank 2 enters last of all.
 void run_limit(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);

@@ -4,11 +4,10 @@
 //   I1        the outcome of a key is the same bytes at every member, in every incarnation,
 //             and (untagged) those of the run without failures
 //   I2        a call that has returned has a published record
-//   barrier   nobody returns from an operation that synchronises before every member has entered it
-//   I5        published words never go back, and only their owner moves them
-//   messages  what arrives as message k is what was posted as message k, and nothing is left over
-//   checkpoints  load gives the newest version that is due, with the models that were given for it;
-//   what
+//   barrier   no member returns from an operation that synchronises before every member has entered
+//   it I5        published words never go back, and only their owner moves them messages  what
+//   arrives as message k is what was posted as message k, and nothing is left over checkpoints load
+//   gives the newest version that is due, with the models that were given for it; what
 //             a rank may still go back to is kept
 //   journal   at the end, and when a rank has loaded a version, every record that is still needed
 //   leads
@@ -37,7 +36,7 @@ std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
 
 // One operation of a communicator.
 struct Key {
-  bool failed = false;      // kMismatch, at somebody
+  bool failed = false;      // kMismatch, at some member
   bool replicated = false;  // has an outcome that is the same for all; then:
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
@@ -119,7 +118,7 @@ class Oracle {
   // After a turn of `rank`.
   const char* words_after_turn(std::uint32_t rank);
   const char* words_after_agent();
-  // After the end. `complete`: nobody disagreed, so everything that was sent was received.
+  // After the end. `complete`: no member disagreed, so everything that was sent was received.
   // The others: messages that are no collective's.
   const char* end(bool complete, const MessageOracle& others);
 

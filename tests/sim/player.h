@@ -78,7 +78,7 @@ class Player {
   Status exscan(Comm& c, std::size_t count);
   // One message from one member to another; the other members only pass by.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
-  // One message, and one back from whoever has received it.
+  // One message, and one back from the rank that has received it.
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
   // Messages between two ranks, `count` elements; from, tag < 0: any.
@@ -139,7 +139,7 @@ class Player {
     if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
   }
 
-  // Of its memory: all that is in use between two operations, or when one begins.
+  // A part of its memory: all that is in use between two operations, or when one begins.
   std::vector<std::span<std::byte>> memory_in_use() const;
   // Why no image may be made of it now: it is told again what its predecessor was told.
   const char* forbids_image() const {
@@ -215,7 +215,7 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_;
-  // Of the program. A hash over all outcomes but those of the bootstrap phase; over those; and over
+  // The program's. A hash over all outcomes but those of the bootstrap phase; over those; and over
   // those that all ranks were given.
   std::uint64_t state_;
   std::uint64_t bootstrap_state_ = 0;
@@ -236,7 +236,7 @@ class Player {
   std::uint64_t loaded_hash_ = 0;
   std::uint64_t messages_ = 0;  // hash over those received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};
-  // Of the attempt that may come, in tagged runs.
+  // For the attempt that may come, in tagged runs.
   Buffer retagged_;
   Comm* retagged_comm_ = nullptr;
   std::uint64_t attempts_ = 0;

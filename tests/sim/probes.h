@@ -17,7 +17,7 @@ enum class Probe : std::uint8_t {
   kProgressLost,     // an attempt through an extent was given up midway
   kHeadStart,        // chunks of a broadcast were copied before there was a record, and counted
   kHeadStartLost,    // or did not: the record leads to another extent
-  kExitedAsked,      // whoever had the record had left already
+  kExitedAsked,      // the rank that had the record had left already
   kResent,           // a message was sent again, and recognised
   kReceivedAgain,    // a message was received again by a later incarnation
   kSlept,            // a rank went to sleep

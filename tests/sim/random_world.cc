@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   kMessage,
   kSend,     // a message from a to b, received at once
   kPost,     // likewise, received some lines later; both requests are outstanding
-  kCollect,  // one from everybody to a, who takes them from any source
+  kCollect,  // one from every rank to a, which receives them from any source
   kRemake,   // the communicator is freed, and made again under another name
   kCount,
 };
@@ -125,7 +125,7 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
     l.a = random.below(members);
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
     l.count = random_count(members, small, random);
-    // A block for everybody takes n times the room.
+    // A block for every rank takes n times the room.
     if (l.kind != Kind::kAllreduce && l.kind != Kind::kBcast && l.count > 5000)
       l.count = 5000 / members;
     const bool in_pieces = l.kind == Kind::kSend || l.kind == Kind::kPost;

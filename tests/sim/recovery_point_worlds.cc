@@ -89,7 +89,7 @@ void untidy(Player& p) {
   p.allreduce(*late, 1);
 }
 
-// Fast enough for versions to overtake who writes them to a file.
+// Fast enough for versions to overtake the writer of files.
 void written(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -136,10 +136,10 @@ std::vector<World> recovery_point_worlds() {
   add("points-untidy", 2, 90, 0, untidy, {Probe::kWoken, Probe::kImagesByCheckpoint});
   add("points-written", 2, 90, 0, written, {Probe::kWoken, Probe::kVersionInFile});
   worlds.back().writes_versions = true;
-  // No image is there in time: whoever dies begins at main.
+  // No image is there in time: a rank that dies begins at main.
   add("points-main", 3, 1 << 20, 0, marked, {Probe::kImagesByCheckpoint});
   add("points-counted", 3, 120, 0, counted, {Probe::kWoken});
-  // Of rank 1 no image is possible: versions, unless an image of another rank is there first.
+  // No image of rank 1 is possible: versions, unless an image of another rank is there first.
   add("points-versions", 3, 2000, 2, marked, {Probe::kVersionsDecided, Probe::kRestored});
   add("points-either", 3, 500, 2, marked,
       {Probe::kVersionsDecided, Probe::kImagesFirst, Probe::kRestored, Probe::kWoken});

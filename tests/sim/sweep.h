@@ -29,7 +29,7 @@ class Sweep {
 
   // All of these: false if a run was not good; failure() tells. They do nothing more after that.
 
-  // Nobody dies.
+  // A run without deaths.
   bool undisturbed(std::uint64_t seed);
   // One death, at every step of every rank in the schedule that `seed` stands for. At most about
   // `most_runs` of them, evenly; then other seeds meet other steps.

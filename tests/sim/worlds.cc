@@ -12,7 +12,7 @@ namespace {
 // Counts of elements (8 bytes) for each way to bring a contribution and a result.
 constexpr std::size_t kInlineCount = 1;         // in the slot; the result in the record itself
 constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
-constexpr std::size_t kStagedCount = 5;         // through staging, everybody reads all of it
+constexpr std::size_t kStagedCount = 5;         // through staging, every member reads all of it
 constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are used again
 constexpr std::size_t kTwoChunksCount = 8400;   // two chunks of a gathered block
@@ -383,7 +383,8 @@ void add_disagreements(Worlds& worlds) {
                 }};
   once.disagreement = Disagreement::kEverywhere;
   worlds.add(once, kDisagreements);
-  // Whoever looks first, all are told, and then meet where nobody disagrees.
+  // Whichever rank looks first, all get the error, and then meet in an operation without
+  // disagreement.
   World checkpoint = {"disagree-checkpoint", 3, [](Player& p) {
                         Comm all = p.everyone(), aside = p.everyone(1);
                         p.load();
@@ -422,7 +423,8 @@ void add_far(Worlds& worlds) {
 }
 
 void add_limit(Worlds& worlds) {
-  World limit = {"limit", 3, [](Player& p) {  // goes on in recycled memory; nobody may die any more
+  World limit = {"limit", 3,
+                 [](Player& p) {  // goes on in recycled memory; no rank may die any more
                    Comm all = p.everyone(), pair = p.comm({0, 2});
                    for (std::size_t i = 0; i < 1500; ++i) {
                      p.allreduce(all, 1 + i % 7);
@@ -436,7 +438,7 @@ void add_limit(Worlds& worlds) {
   worlds.add(limit, {});
 
   World broadcasts = {"limit-broadcasts", 3,
-                      [](Player& p) {  // nobody ever waits for all, but a root
+                      [](Player& p) {  // no rank ever waits for all, except a root
                         Comm all = p.everyone();
                         for (std::size_t i = 0; i < 900; ++i) p.bcast(all, 0, 4000);
                         for (std::size_t i = 0; i < 40; ++i) p.bcast(all, 1, 30000);

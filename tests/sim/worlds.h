@@ -39,8 +39,8 @@ std::vector<World> more_checkpoint_worlds();
 // order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);
 
-// By its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED". False: no such
-// world.
+// Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED".
+// False: no such world.
 bool find_world(const std::string& name, World* world);
 
 }  // namespace rejoin::sim

@@ -42,7 +42,7 @@ inline const std::string kUntilMoved = kUntilRunsWrapped + R"(> 5 moves 0 pid=12
 move 0 to pid 12, keeper on 5
 welcome 0 on 6
 )";
-// Of which an image is kept.
+// A rank of which an image is kept.
 inline const std::string kUntilMovedKept = kUntilMoved + R"(> 6 image 0 pid=20 conn=7 image=1 inc=0
 keep image 1 of 0, pid 20
 )";

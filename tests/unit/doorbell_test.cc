@@ -100,7 +100,7 @@ TEST(Settle, IsOverWithTheBell) {
   EXPECT_EQ(errno, 0);
 }
 
-// Writes down what a wait does; the word becomes visible while it settles, and nobody rings.
+// Writes down what a wait does; the word becomes visible while it settles, without a ring.
 struct Script : ShmHost {
   explicit Script(const Segment& s) : ShmHost(s.base(), 0, -1), segment(s) {}
   bool poll(unsigned) { return false; }

@@ -39,7 +39,7 @@ struct ToRankOne {
 };
 
 // One process that may be rank 0 of a job of two: it keeps its own cursors while others are the
-// rank. Rank 0 is root of all that it does, so that it waits for nobody.
+// rank. Rank 0 is root of all that it does, so that it waits for no member.
 class Process {
  public:
   explicit Process(std::byte* base)
@@ -267,8 +267,8 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
   }
 }
 
-// The main thread records libc while another one is inside MPI. Of a class of sizes both take what
-// either has given back.
+// The main thread records libc while another one is inside MPI. In each class of sizes, both
+// threads allocate what either has given back.
 TEST(Arena, NothingIsHandedOutToTwoThreads) {
   Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
   journal::Arena arena(memory.get(), std::size_t{64} << 20);

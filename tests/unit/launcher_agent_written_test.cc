@@ -9,7 +9,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// Everybody is dead, and admitted, before the first is restored.
+// All ranks are dead, and admitted, before the first is restored.
 constexpr const char* kRestored = R"(
 > 0 resume 0 image=7 inc=3
 publish death 0

@@ -1,5 +1,5 @@
 // The writer of versions beside ranks that go on: slots that are used again while it reads,
-// versions that nobody can begin at, and versions whose state lies in the program's own files.
+// versions at which no process can begin, and versions whose state lies in the program's own files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>

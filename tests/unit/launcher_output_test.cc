@@ -164,7 +164,7 @@ TEST(Input, GoesOnFromTheMarkThatIsKept) {
   input.given(4);
   input.mark(1, 1);
   input.keep(1);
-  // Those that nobody kept, however many, do not count.
+  // Those that were not kept, however many, do not count.
   input.given(2);
   input.mark(2, 0);
   input.mark(2, 0);

@@ -12,12 +12,12 @@ namespace {
 
 Policy ranks(std::uint32_t n) { return {n, 400, true, std::uint64_t{64} << 20}; }
 
-// A supervisor whose actions are texts; what nobody asks about is not shown.
+// A supervisor whose actions are texts; other actions are not shown.
 class Job {
  public:
   explicit Job(std::uint32_t n) : core_(ranks(n)) {}
 
-  // Of `event`: news and tells alone.
+  // The actions for `event`: news and tells alone.
   std::string news(const std::string& event) {
     std::string said;
     for (const Action& a : core_.step(parse_event(event))) {

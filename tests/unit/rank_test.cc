@@ -129,7 +129,7 @@ TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
     }
   };
   job.run(body);
-  // Nobody else runs: whatever the newcomer gets, it gets from journals.
+  // No other rank runs: whatever the newcomer gets, it gets from journals.
   const std::uint32_t last = GetParam() - 1;
   job.restart(last);
   job.run_one(last, body);
@@ -225,10 +225,10 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
     const engine::Reduction sum = sum_of_int64();
     for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
 #if defined(__SANITIZE_THREAD__)
-      // Of 600 elements all staging is read by everybody, and what comes next may use it again
+      // With 600 elements every member reads all staging, and what comes next may use it again
       // while a slow member reads: that member sees another owner behind its read, throws away what
       // it has read, and finds a record (Must 4). ThreadSanitizer sees the two accesses alone, so
-      // here everybody has read before the next size begins. Without it the overlap is tested in
+      // here every member has read before the next size begins. Without it the overlap is tested in
       // the other builds, and in the simulator where it means something (rule ValidateAll).
       allreduce(rank, world, 0, false);
 #endif

@@ -505,7 +505,7 @@ class Journal(LauncherTest):
         self.assertIn("damaged", done.err)
 
     def test_what_is_not_used_is_not_kept(self):
-        """Of a segment of more than the largest file that file systems can hold."""
+        """The journal of a segment that is larger than the largest file of a file system."""
         done = self.fake(140, "init", "op:3", "finalize", flags=["--keep", "-q", "--journal-limit", "64G"])
         self.assertEqual(done.code, 0, done.err)
         [journal] = self.kept()

@@ -120,7 +120,7 @@ bool register_here(const char* secret) {
   return true;
 }
 
-// As ShmHost does it; nobody rings.
+// As ShmHost does it, but without a ring.
 void sleep_often(int times) {
   std::atomic<std::uint8_t>& asleep = header_of(me.base)->asleep[me.rank];
   for (int i = 0; times == 0 || i < times; ++i) {
@@ -142,8 +142,8 @@ void die_if_ordered(PointKind kind, Moment moment) {
   }
 }
 
-// How many operations all incarnations have done is kept in a word of the rank that nobody uses
-// here.
+// How many operations all incarnations have done is stored in a word of the rank that has no other
+// use here.
 void operate() {
   RankControl* c = me.control();
   std::atomic<std::uint64_t>& done = region_of(me.base, me.rank)->observations.tail;

@@ -100,7 +100,7 @@ class LauncherTest(unittest.TestCase):
         self.wait_for(same_again, "ftrun to wait")
 
     def processes_here(self):
-        """Processes that work in this test's directory, whoever their parents are."""
+        """Processes that work in this test's directory, whatever their parents are."""
         found = []
         for link in glob.glob("/proc/[0-9]*/cwd"):
             try:

@@ -37,7 +37,7 @@ UNTRUE = {
     "files.read_back": (r"model is not what the first execution read there", 2),
     "files.counter": (r"older is not what the first execution read there", 1),
 }
-# Of them, those that come out right with --on-divergence warn.
+# Those of them that end right with --on-divergence warn.
 HARMLESS = ("files.read", "files.in_place")
 
 RANDOM_SEEDS = 6
@@ -214,7 +214,7 @@ def shared(options):
             if line.endswith(survivor):
                 run.require(lines.count(line) == 1, f"{line} is not there once")
         twice = len(lines) > len(wanted)
-        run.require(run.notices or not twice, "lines are there twice, and nobody said so")
+        run.require(run.notices or not twice, "lines are there twice, without a notice")
 
 
 def children(options):

@@ -1,4 +1,4 @@
-// Who the process is, and what its directories hold.
+// The identity of the process, and the contents of its directories.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <sched.h>

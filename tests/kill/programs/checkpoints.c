@@ -3,7 +3,7 @@
 // A prologue, a load, a bootstrap phase, and V versions (default 4) of K rounds (default 1) of
 // operations that all receive what they check: on the world, and on the communicator that the
 // bootstrap phase makes. A message has B bytes (default 24), the global model at least B. Every
-// rank prints a line after every version; it says what everybody has received so far, and, unless
+// rank prints a line after every version; it says what all ranks have received so far, and, unless
 // lazy, what this rank alone has, which travels in its local model. The environment's VERSIONS
 // counts before V: a job that goes on from files must have the arguments of the one that wrote
 // them.

@@ -117,7 +117,7 @@ static void remember(int step, uint64_t value) {
 // --------------------------------------------------------------------------------------------
 // polls
 
-/** A message around the ring, sent late; asked for in turn with others that nobody sends, so that
+/** A message around the ring, sent late; asked for in turn with others that are never sent, so that
  * an answer too many or too few meets another question. */
 static uint64_t polled(int step) {
   const int rank = check_state.rank, size = check_state.size;

@@ -139,7 +139,8 @@ static void says_mpi(const char* what, int code) {
   fflush(stdout);
 }
 
-/** Those that have been told meet where nobody disagrees, so that all have said so at the end. */
+/** The ranks that got the error meet in an operation without disagreement, so that all have printed
+ * it at the end. */
 static void one_checkpoint(void) {
   MPI_Comm aside;
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &aside));

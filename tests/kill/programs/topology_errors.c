@@ -81,7 +81,7 @@ static void test_dist_graphs(void) {
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &me, weights, 1, &me,
                                                     weights, MPI_INFO_NULL, 0, &comm));
   check_true("no graph", comm == MPI_COMM_NULL);
-  // Who has no edges may say either.
+  // A rank without edges may give either.
   OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, me == 0, &me, weights, me == 0, &me, weights,
                                     MPI_INFO_NULL, 0, &comm));
   int in = -1;

@@ -1,6 +1,6 @@
 // undetermined [steps=N] [odds=N]: every step may be another one in each execution: the processor's
-// counter, which nobody records, decides what is sent to whom, in which order and how. One in
-// `odds` decisions is another than the usual one.
+// counter, which is not recorded, decides what is sent to which rank, in which order and how. One
+// in `odds` decisions is another than the usual one.
 //
 // Ranks own numbers and send parts of them to each other. What the program does is judged by laws
 // that hold in every execution without deaths:

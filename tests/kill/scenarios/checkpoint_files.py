@@ -92,7 +92,7 @@ def ended_job(t, kind="versions"):
 
 
 def goes_on(t, path, version, kills=(), more=3, kind="versions"):
-    """--resume continues after that version and ends as a job that nobody disturbed."""
+    """--resume continues after that version and ends as an undisturbed job."""
     ends = until(version + more)
     expected = t.undisturbed(RANKS, *PROGRAM, flags=ends)
     flags = ["--checkpoint-dir", path, "--resume", *ends, *KINDS[kind]]

@@ -137,7 +137,7 @@ def other_models(t):
 
 @scenario()
 def one_checkpoint(t):
-    """Rank 0 makes a checkpoint where the others call Allreduce: all are told, whoever looks first."""
+    """Rank 0 makes a checkpoint where the others call Allreduce: all get the error, whichever looks first."""
     for _ in range(5):
         result = t.run(3, "misuse", "one_checkpoint")
         require(result.code == 9, f"exit code {result.code}", result)
@@ -148,7 +148,7 @@ def one_checkpoint(t):
         require(codes(result, 0, "barrier") == [1], "rank 0 was told once only", result)
         told = [rank for rank in (1, 2) if codes(result, rank, "allreduce") == [1]]
         require(told == [1, 2], f"told were {told}", result)
-        # Who is given the text cannot resolve a call site as ftrun does.
+        # A program that gets the text cannot resolve a call site as ftrun does.
         text = texts(result, 1, "allreduce")
         require("misuse+0x" in text and "{" not in text, "it does not say where", result)
 
@@ -189,7 +189,7 @@ def bootstrap_limit(t, case):
 
 @scenario(points=list(POINTS))
 def refused_by_limit(t, points):
-    """A checkpoint that is refused is over: nobody is taken to be in it still, its line is in the log
+    """A checkpoint that is refused is over: no rank is taken to be in it still, its line is in the log
     of operations, and the version is the one before. In a job of images it is not refused."""
     flags = ["--bootstrap-limit", "1M", "--log-ops", *POINTS[points]]
     told, versions = ([-4, -4], [0, 0]) if points == "versions" else ([1, 2], [1, 2])
@@ -231,7 +231,7 @@ def wrapper(t, how, points):
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
 def wrapper_all_die(t, how, points):
-    """Nobody is left who has the bootstrap phase behind it."""
+    """No rank is left that has the bootstrap phase behind it."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):
@@ -282,7 +282,7 @@ def wrapper_without_a_difference(t):
 
 
 def stays_within(t, n, limit, volume, kill, points="versions"):
-    """The journal never becomes full, and whoever dies at the end goes on at a checkpoint, or image."""
+    """The journal never becomes full, and a rank that dies at the end goes on at a checkpoint, or image."""
     command = ("volume", *(f"{name}={value}" for name, value in volume.items()))
     how = POINTS["versions"] if points == "versions" else ["--snapshots", "0.1"]
     flags = ["--journal-limit", limit, *how]

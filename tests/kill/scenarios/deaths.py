@@ -1,4 +1,4 @@
-"""Who dies, when, and who dies meanwhile."""
+"""Deaths of one or more ranks at any time, and deaths meanwhile."""
 
 import signal
 
@@ -97,7 +97,7 @@ def all_ranks_at_a_random_moment(t):
             job.kill(*range(n))
 
         result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
-        require(result.killed, "nobody was killed", result)
+        require(result.killed, "no rank was killed", result)
 
 
 def progress(job):
@@ -150,7 +150,7 @@ def one_rank_at_random_moments(t):
                 job.kill(rank)
 
         result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
-        require(result.killed, "nobody was killed", result)
+        require(result.killed, "no rank was killed", result)
 
 
 @scenario()
@@ -279,7 +279,7 @@ def finalize(t, who):
 
 @scenario()
 def world_of_one(t):
-    """A single rank has nobody to wait for and nothing to be given: it just runs again."""
+    """A single rank waits for no other and receives nothing: it just runs again."""
     program = ("steps", "count=20")
     for kill in t.rng.sample(all_points(22, 0), 12):
         t.recovers(1, *program, kills=[kill])
@@ -299,7 +299,7 @@ def stopped_then_killed(t):
         until_all_wait(job)
         standing = progress(job)
         job.run_for(0.5)
-        require(progress(job) == standing, "somebody went on without the rank that is stopped", job)
+        require(progress(job) == standing, "a rank went on without the rank that is stopped", job)
         require(not [e for e in job.events if e["event"] == "death"], "taken for dead", job)
         job.kill(1)
 
@@ -309,7 +309,7 @@ def stopped_then_killed(t):
 
 @scenario()
 def stopped_all_but_one_killed(t):
-    """Everybody is stopped, one of them dies meanwhile, the others are continued."""
+    """All ranks are stopped, one of them dies meanwhile, the others are continued."""
 
     def interfere(job):
         job.until_event("init", rank=2)

@@ -6,7 +6,7 @@ from harness import Kill, check_deaths, check_returns, require, scenario
 
 
 def returns(result, rank):
-    """Of each return of the rank: its line, and its event."""
+    """For each return of the rank: its line, and its event."""
     lines = re.findall(rf"^rejoin: (rank {rank} is back after .*)$", result.err, re.M)
     events = [e for e in result.events if "took_ms" in e and e["rank"] == rank]
     require(len(lines) == len(events) > 0, f"{len(lines)} lines, {len(events)} events", result)

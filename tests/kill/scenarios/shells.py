@@ -1,4 +1,4 @@
-"""Programs behind shells: whoever calls MPI is the rank, and its whole tree dies with it."""
+"""Programs behind shells: the process that calls MPI is the rank, and its whole tree dies with it."""
 
 import os
 import signal

@@ -213,7 +213,7 @@ def snapshots_die_unregistered(t):
 
 @scenario()
 def snapshots_stopped(t):
-    """Images that somebody has stopped are woken all the same."""
+    """Images that were stopped are woken all the same."""
     n, command = 2, ("frozen", "messages", "steps=900")
     expected = t.undisturbed(n, *command)
 
@@ -289,7 +289,7 @@ def snapshots_damaged(t):
 
 @scenario(how=["input", "input_bytes"], sweeps=True)
 def snapshots_input(t, how):
-    """Rank 0 reads its standard input line by line; from a file, and from one who writes slowly."""
+    """Rank 0 reads its standard input line by line; from a file, and from a process that writes slowly."""
     steps = 300
     command = ("frozen", how, f"steps={steps}")
     path = t.script("lines", "".join(f"line {i} of {steps}\n" for i in range(steps)))

@@ -77,7 +77,7 @@ def snapshots_wrapped(t, how):
 
 @scenario()
 def snapshots_wrapped_undisturbed(t):
-    """Nobody dies: the rank has moved, and what it says of itself has not changed."""
+    """A run without deaths: the rank has moved, and what it prints about itself has not changed."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=900")
     expected = t.undisturbed(n, *command)
 

@@ -89,7 +89,7 @@ def versions_after_sets(t, when):
             after = 0.01 if when == "first" else 0.2
             killed(where, *SLOW, when=WHEN[when](where), after=after)
             result = resumes_as_found(where, *SLOW, interfere=lambda job: random_deaths(t, job))
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, RANKS)
             only_versions(where, result)
 
@@ -201,7 +201,7 @@ def lazy_versions_of_images(t):
         )
         deaths = lambda job: random_deaths(t, job, 8)
         result = resumes_as_found(where, *LAZY, interfere=deaths)
-        require(came_from(result, "the snapshot") > 0, "nobody came from an image", result)
+        require(came_from(result, "the snapshot") > 0, "no rank came from an image", result)
         require(came_from(result, "checkpoint") == 0, "a rank came from a version", result)
         require_whole(where, result, expected, RANKS)
         only_versions(where, result)
@@ -220,7 +220,7 @@ def versions_of_a_slow_rank(t):
 @scenario(limit_s=300, sweeps=True)
 def versions_in_own_files(t):
     """The program keeps its state in files of its own, two in turn: those of a version are written
-    over by the next but one. So a job of images writes no versions of it, and goes on from its sets."""
+    over by the next but one. A job of images therefore writes no versions of it, and goes on from its sets."""
     for _ in range(5 if t.long else 1):
         with place(t) as where:
             command = ("pcontrol", where.work, "versions=80", "pause_us=30000")
@@ -231,5 +231,5 @@ def versions_in_own_files(t):
             require(not versions_in(where.sets), "a version that says nothing", expected)
             deaths = lambda job: random_deaths(t, job, 4)
             result = resumes_as_found(where, *command, interfere=deaths)
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, RANKS)

@@ -121,7 +121,7 @@ def require_whole(where, result, expected, ranks):
 
 
 def goes_on(t, n, *command, times=1, **named):
-    """ftrun is killed, again and again; the last job ends as if nobody had been."""
+    """ftrun is killed, again and again; the last job ends as if no rank had been."""
     expected = t.undisturbed(n, *command)
     for _ in range(10 if t.long else times):
         with place(t) as where:
@@ -252,7 +252,7 @@ def written_images_then_deaths(t):
         with place(t) as where:
             where.killed(n, *command, after=0.3)
             result = where.resumes(n, *command, interfere=interfere)
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, n)
 
 
@@ -281,7 +281,7 @@ def written_images_deaths_while_restoring(t):
 
 
 def children(job, name=None):
-    """Of ftrun."""
+    """The process of ftrun."""
     pid = job.process.pid
     found = map(int, proc_text(pid, f"task/{pid}/children").split())
     return [child for child in found if name in (None, proc_text(child, "comm"))]
@@ -309,7 +309,7 @@ VICTIMS = {"writer": kill_writer, "images": kill_image, "rank": kill_rank, "ftru
 
 @scenario(limit_s=300, who=list(VICTIMS))
 def written_images_while_written(t, who):
-    """Somebody dies while a set is written: it is given up, or is whole; the next one is written."""
+    """A process dies while a set is written: the set is given up, or is complete; the next one is written."""
     n = 2
     command = ("frozen", "messages", "steps=1500", "pause_us=2000", "resident=128")
     expected = t.undisturbed(n, *command)
