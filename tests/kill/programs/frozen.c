@@ -247,7 +247,7 @@ static void dirty_resident(int step, uint64_t value) {
 
 // -------------------------------------------------------------------------- what forbids an image
 
-/** Of all clones those whose flags have all of `with` and none of `without` fail. */
+/** Makes those clones fail whose flags have all of `with` and none of `without`. */
 static void refuse_clones(unsigned with, unsigned without) {
   const unsigned flags = offsetof(struct seccomp_data, args[0]);
   struct sock_filter rules[] = {

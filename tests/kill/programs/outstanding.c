@@ -18,7 +18,7 @@ static uint64_t common;
 
 static void learn(uint64_t value) { mine = hash_step(mine, value); }
 
-/** Of the generalized request: they note the order in which they are called. */
+/** The generalized request's functions note the order in which they are called. */
 static int describe(void* extra, MPI_Status* status) {
   *(uint64_t*)extra = hash_step(*(uint64_t*)extra, 1);
   return MPI_Status_set_elements(status, MPI_INT, 1);
