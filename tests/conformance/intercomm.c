@@ -346,7 +346,8 @@ static void test(const char* name, Side* side, int descending, int leaders_last)
   check_section(name);
 }
 
-/** Two of the same leaders at a time, told apart by the tag; the peer communicator is another one.
+/** Two of the same leaders at a time, distinguished by the tag; the peer communicator is another
+ * one.
  */
 static void test_two_at_once(void) {
   check_context("two at once");

@@ -1,6 +1,6 @@
 #pragma once
 
-// Every nonblocking collective, begun and later checked: what is outstanding is told by its Begun.
+// Every nonblocking collective, begun and later checked: a Begun identifies what is outstanding.
 
 #include "check.h"
 #include "comms.h"
@@ -200,7 +200,7 @@ static inline void check_block(const Begun* b, int at, int from, int to, int len
   }
 }
 
-/** It is over: checks all that it gave. */
+/** Called when it is complete: checks all its results. */
 static inline void check_result(const Begun* b) {
   const int n = b->on->size;
   const int me = b->on->rank;

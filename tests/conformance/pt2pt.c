@@ -1,5 +1,6 @@
 // Conformance of messages between two ranks: blocking, nonblocking, persistent and matched, in the
-// order that MPI guarantees, from any source and with any tag, to oneself and to MPI_PROC_NULL.
+// order that MPI guarantees, from any source and with any tag, to the rank itself and to
+// MPI_PROC_NULL.
 
 #include <mpi.h>
 

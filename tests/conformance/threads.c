@@ -38,7 +38,7 @@ static void* in_own_communicator(void* argument) {
   return NULL;
 }
 
-/** Requests in one communicator, told apart by the thread's number as the tag. */
+/** Requests in one communicator, distinguished by the thread's number as the tag. */
 static void* in_common_communicator(void* argument) {
   Work* w = (Work*)argument;
   for (int round = 0; round < kRounds; ++round) {

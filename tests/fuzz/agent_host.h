@@ -123,7 +123,7 @@ class Host {
   void end_images() {
     loop_.post([this] { carry_out(core_.end_images()); });
   }
-  // The image that was asked to tells of its clone; or that it could not make one.
+  // The image that was asked to clone itself reports its clone, or that it could not make one.
   void forks(std::uint32_t rank, bool could) {
     const Images& images = images_[rank];
     wire::Message m = {};

@@ -54,7 +54,7 @@ class HostileJob(Job):
             self._drop(rank)
 
     def poll(self):
-        # Its time is up when it prints nothing for so long: a busy machine is no hang.
+        # It has hung when it prints nothing for that long: a busy machine is no hang.
         printed = os.fstat(self._out.fileno()).st_size
         if printed > self._printed and time.monotonic() < self._born_s + 10 * self.limit_s:
             self._printed, self._start_s = printed, time.monotonic()
@@ -123,7 +123,7 @@ class HostileJob(Job):
 
 
 # ----------------------------------------------------------------------------------------- attacks
-# Each is called with a running job, its ranks, and random numbers, and returns when it is over.
+# Each is called with a running job, its ranks, and random numbers, and returns when it has ended.
 
 
 def log_uniform(rng, least, most):
@@ -356,7 +356,7 @@ def command_again(options, shape, number):
 
 
 def run_shape(name, options):
-    """Runs jobs until so many deaths, of every kind, have happened; returns how many jobs failed."""
+    """Runs jobs until `deaths` deaths, of every kind, have happened; returns how many jobs failed."""
     shape, failed, start_s = Shape(name, options), 0, time.monotonic()
     numbers = [options.job] * options.repeat if options.job is not None else range(10**9)
     try:

@@ -14,9 +14,9 @@
 //                 and a local model (rejoin_checkpoint), or in the global one alone. Under another
 //                 MPI there are no checkpoints, and the same lines.
 //       wrong, stuck: as lines, but a rank that was started again prints one bit wrong, or goes no
-//                 further, once its replay is over: to see whether that is noticed. No other rank
-//                 and no replay is given the wrong bit: only a comparison of the output can detect
-//                 it.
+//                 further, once its replay is complete: to see whether that is detected. No other
+//                 rank and no replay is given the wrong bit: only a comparison of the output can
+//                 detect it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -8,16 +8,16 @@ import signal
 import subprocess
 import tempfile
 
-REPORT_S = 6  # that ftrun may take to say where every rank stands
+REPORT_S = 6  # that ftrun may take to report where every rank is
 GRACE_S = 3  # that it may take to end its ranks
 
 
 class NoEnd(Exception):
-    """A job did not end in time; the text says where every rank stands."""
+    """A job did not end in time; the text has where every rank is."""
 
 
 class FtrunProcess(subprocess.Popen):
-    """An ftrun. If it does not end in time, what every rank does is told, and the job ended."""
+    """An ftrun. If it does not end in time, it reports what every rank does, and the job is ended."""
 
     def communicate(self, input=None, timeout=None):
         try:
@@ -133,7 +133,7 @@ def rejoin_files():
 
 
 def standing(text):
-    """{rank: (where it stands, the first line of its stack)} of all reports in what ftrun said."""
+    """{rank: (where it is, the first line of its stack)} of all reports in what ftrun said."""
     found = {}
     heading = r"^rejoin: ranks? ([\d, -]+) \(process(?:es)? [^)]*\) (?:is|are) (.*)\n(?: +(.*))?"
     for ranks, where, line in re.findall(heading, text, re.MULTILINE):

@@ -62,7 +62,7 @@ def run_program(options, name, flags=(), kills=()):
     os.makedirs(directory)
     arguments = program.command(directory)
     events = ftrun_events.Follower(f"{directory}/events.json")
-    # Before its end is forced, ftrun says where every rank stands.
+    # Before its end is forced, ftrun prints where every rank is.
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
     command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)

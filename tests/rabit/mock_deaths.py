@@ -107,7 +107,7 @@ def survives(t, ranks, *command, mocks=(), way="versions", flags=(), limit_s=har
 
 
 def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
-    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within so long after the last.
+    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within `within_s` after the last.
 
     Where ranks are to return to images, none dies before each rank has one. Returns how many ranks
     died.

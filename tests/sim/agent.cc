@@ -155,7 +155,7 @@ void Agent::take_coming() {
       break;
     case Coming::Kind::kChildEnded: {
       read_all(coming.process);
-      // Its image has not told of it yet.
+      // Its image has not reported it yet.
       if (p.woken && core_.waking(p.rank)) {
         expect(coming);
         return;
@@ -183,8 +183,8 @@ void Agent::take_coming() {
 }
 
 // A shell reports its program's death as an exit code. For a program that the agent does not know,
-// or that has called MPI_Finalize, that could not be told from a code of its own: there the shell
-// dies, too.
+// or that has called MPI_Finalize, that could not be distinguished from a code of its own: there
+// the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
   const bool exits = shell && p.registered && !p.finalized;

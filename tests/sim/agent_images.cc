@@ -39,7 +39,7 @@ void Agent::read_forked(std::uint32_t process) {
 }
 
 void Agent::read_image_end(std::uint32_t image) {
-  // What it has said comes before; perhaps it had no time to tell of its clone.
+  // What it has said comes before; perhaps it had no time to report its clone.
   const auto forked = std::find_if(coming_.begin(), coming_.end(), [&](const Coming& c) {
     return c.kind == Coming::Kind::kForked && processes_[c.process].image == image;
   });
@@ -144,7 +144,7 @@ void Agent::check_image_action(const AgentAction& a) {
   }
 }
 
-// The image clones itself when it comes to that, and tells of it later: it may die before each.
+// The image clones itself when it comes to that, and reports it later: it may die before each.
 void Agent::wake(const AgentAction& a) {
   const std::uint32_t image = image_of(a);
   images_[image].wanted_as = supervisor_.incarnation(a.rank);

@@ -24,7 +24,7 @@ bool ends_with_text(const Result& result, const char* text) {
 }
 
 // Each incarnation dies at some step of all that it takes, up to its last. How many these are, the
-// run without its death tells: up to there the two are the same.
+// run without its death shows that: up to there the two are the same.
 TEST(Restarts, AreAsManyAsAllowed) {
   Job job(mix());
   constexpr std::uint32_t kMost = 3;

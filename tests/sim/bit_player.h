@@ -40,7 +40,7 @@ class BitPlayer {
   bool asks(std::uint32_t from);
   // A hash over all that it was given.
   std::uint64_t state() const { return state_; }
-  // The program is over.
+  // The program has ended.
   void end();
 
  private:

@@ -1,5 +1,5 @@
 // What a sweep of deaths at steps does not come by: deaths of all ranks, or of two, at the same
-// moment; and jobs so long that memory has to be used again.
+// moment; and jobs long enough for memory to be reused.
 #include <gtest/gtest.h>
 
 #include "named.h"

@@ -178,7 +178,7 @@ void messages(Player& p) {
   });
 }
 
-// Members stand at different operations when they make a checkpoint: roots and senders are past
+// Members are at different operations when they make a checkpoint: roots and senders are past
 // what others are still given after it.
 void crossing(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});

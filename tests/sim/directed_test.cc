@@ -1,5 +1,5 @@
 // Schedules that chance does not come by, move by move: each leads to a place where one re-read, or
-// one rule about memory, is all that stands between the job and a wrong result. As it is built the
+// one rule about memory, is all that prevents a wrong result. As it is built the
 // job comes through; with the rule left out it does not.
 #include <gtest/gtest.h>
 
@@ -181,7 +181,7 @@ Directed oldest_slot() {
 }
 
 // Rank 2 is in checkpoint 2, and is given only behind it what rank 0 has made before; meanwhile
-// that makes so much that its logs wrap.
+// that makes enough for its logs to wrap.
 Directed truncated(const char* name, Rule rule) {
   Moves m;
   for (const std::uint32_t r : {0, 1, 2, 0, 1, 2}) {
@@ -197,7 +197,7 @@ Directed truncated(const char* name, Rule rule) {
 
 // Rank 0 has looked which image rank 1 keeps, the second. When it reads that one's cursors, the
 // third is kept, and in the slot of the second are those of the fourth, which never registers. Then
-// rank 0 sends so much that its log comes round, and rank 1 dies.
+// rank 0 sends enough for its log to wrap, and rank 1 dies.
 Directed kept_read_again() {
   Moves m;
   const auto sends = [&m](unsigned messages) { m.push_back(Move::to(0, Step::kPosted, messages)); };

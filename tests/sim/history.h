@@ -14,7 +14,7 @@ namespace rejoin::sim {
 struct Happened {
   enum class Kind : std::uint8_t {
     kSent,         // message `index` to `peer`, with `value`
-    kMatched,      // a synchronous send of message `index` to `peer` is over
+    kMatched,      // a synchronous send of message `index` to `peer` is complete
     kPosted,       // receive `index`
     kReceived,     // by receive `index`: message `message` of `peer`, with `value`
     kContributed,  // `value` to the sum of operation `index`

@@ -95,7 +95,7 @@ void open(Player& p) {
 }
 
 // A rank that asks, and cancels, behind a collective that is not over: an incarnation of it that
-// has entered that one live may still be told what its predecessor was told.
+// has entered that one live may still replay the answers that its predecessor got.
 void asking(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 8; ++i) {

@@ -179,7 +179,7 @@ const char* Job::judge_end() {
   return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
 }
 
-// The job was ended because a replay did something else, or it stands still because of that.
+// The job was ended because a replay did something else, or it is blocked because of that.
 bool Job::diverged(const Result& result) {
   if (!world_.bits) return false;
   if (result.ending == Ending::kStopped && result.why.find("replay") != std::string::npos) {

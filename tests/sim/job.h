@@ -33,7 +33,7 @@ class Player;
 
 enum class Disagreement : std::uint8_t {
   kNone,
-  kEverywhere,  // every member is told, and all of them of the same operations
+  kEverywhere,  // every member gets the error, and all of them about the same operations
   kSomewhere,   // a rank that did not wait (the root of a broadcast, a sender) may go on without an
                 // error
 };

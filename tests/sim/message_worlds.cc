@@ -120,7 +120,7 @@ void run_asking(Player& p) {
   }
 }
 
-// A rank that only asks whether its synchronous send is over receives the message itself.
+// A rank that only asks whether its synchronous send is complete receives the message itself.
 void run_to_oneself(Player& p) {
   Comm all = p.everyone();
   for (int i = 0; i < 3; ++i) {

@@ -66,7 +66,7 @@ inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Prob
 // Worlds whose programs are not deterministic.
 inline bool is_of_bit_worlds(Probe p) { return p == Probe::kDiverged || p == Probe::kStoodStill; }
 
-// Random programs never ask whether something is over, cancel nothing, and have no nonblocking
+// Random programs never ask whether something is complete, cancel nothing, and have no nonblocking
 // collective outstanding: no rank can die there.
 inline bool is_of_requests(Point p) {
   return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel) || is_at(p, Step::kStanding);

@@ -112,7 +112,8 @@ void run_checkpoints(Player& p) {
 }
 
 // No rank may die any more: memory is reused as soon as all ranks have entered a later operation.
-// Rank 1 cannot receive the broadcast before the gather is over, which rank 2 enters last of all.
+// Rank 1 cannot receive the broadcast before the gather is complete, which rank 2 enters last of
+// all.
 void run_limit(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   for (int i = 0; i < 40; ++i) {
@@ -131,7 +132,7 @@ void run_limit(Player& p) {
   }
 }
 
-// Each waits for the other, and what they have contributed does not tell.
+// Each waits for the other, and their contributions do not show it.
 void run_disagree(Player& p) {
   Comm all = p.everyone();
   Pending q;

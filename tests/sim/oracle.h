@@ -105,7 +105,7 @@ class Oracle {
   const char* loaded(std::uint32_t rank, std::uint64_t committed, const recovery::Loaded& loaded);
   std::uint64_t committed() const;  // the newest version that all ranks have prepared
   std::uint64_t prepared(std::uint32_t rank) const;
-  // The program is over.
+  // The program has ended.
   const char* finished(std::uint32_t rank, std::uint64_t state);
 
   // Message k from one world rank to another is about to be sent. False: it is posted already.

@@ -19,8 +19,8 @@ namespace rejoin::sim {
 
 // What is reduced. Not commutative, not associative: any other order gives other bits.
 struct Element {
-  // Tagged: least and greatest generation of the attempts it comes from. Else what tells operations
-  // with the program's own operator from others.
+  // Tagged: least and greatest generation of the attempts it comes from. Else what distinguishes
+  // operations with the program's own operator from others.
   std::uint16_t oldest;
   std::uint16_t newest;
   std::uint32_t hash;
@@ -54,7 +54,7 @@ class Player {
   std::uint32_t ranks() const { return rank_.size(); }
   std::uint32_t incarnation() { return rank_.host().incarnation(); }
 
-  // `id` tells communicators of the same members apart.
+  // `id` distinguishes communicators of the same members.
   Comm everyone(std::uint64_t id = 0);
   Comm comm(std::initializer_list<std::uint32_t> members, std::uint64_t id = 0);
   Comm comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id);
@@ -122,7 +122,7 @@ class Player {
   Status checkpoint(Comm& world);
   // The first of these and every `every`-th is written, the others are only numbers.
   void checkpoint_lazily(Comm& world, std::uint64_t every);
-  // From now on models have so many elements more with every version.
+  // From now on models grow by that many elements with every version.
   void grow_models(std::size_t elements) { growth_ = elements; }
   // The key of the next operation of the bootstrap phase. 0, and without this: by its place. All
   // that gives every rank the same is marked there.
@@ -141,7 +141,7 @@ class Player {
 
   // A part of its memory: all that is in use between two operations, or when one begins.
   std::vector<std::span<std::byte>> memory_in_use() const;
-  // Why no image may be made of it now: it is told again what its predecessor was told.
+  // Why no image may be made of it now: it still replays the answers that its predecessor got.
   const char* forbids_image() const {
     const bool told = rank_.messages().outcomes().has_more();
     return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
@@ -156,7 +156,7 @@ class Player {
  private:
   friend class SimPort;
   friend class SimCollective;
-  // At the front of `memory`, as long as the player lasts.
+  // At the front of `memory`, for as long as the player exists.
   static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
   struct Given {

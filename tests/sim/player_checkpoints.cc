@@ -94,7 +94,7 @@ std::uint64_t Player::load() {
   return loaded_.version;
 }
 
-// What load() gave lasts until the second checkpoint from there.
+// What load() returned is valid until the second checkpoint from there.
 void Player::check_loaded() {
   if (!restored_ || rank_.version() > loaded_.version + 1) return;
   const std::uint64_t now = hash_of_bytes(loaded_.global, loaded_.global_bytes) +

@@ -41,7 +41,7 @@ enum class Probe : std::uint8_t {
   kAllDead,           // all ranks were dead together
   kHalfWritten,       // a death left unpublished bytes
   kMismatch,          // members disagreed
-  kMismatchReplayed,  // and a later incarnation was told so from the journal
+  kMismatchReplayed,  // and a later incarnation got that answer from the journal
   kToldAtCheckpoint,  // members disagreed, one of them in a checkpoint
   kRestored,          // an incarnation went on at a version
   kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared

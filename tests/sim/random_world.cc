@@ -50,9 +50,9 @@ struct Program {
   std::size_t bootstrap = 0, iterations = 0;
   std::size_t late_groups = 0;  // made in the bootstrap phase, not before it: from this one on
   std::size_t versions = 0, per_version = 0;
-  std::uint64_t lazily = 0;   // every so many; 0: all are written
+  std::uint64_t lazily = 0;   // one in this many is written; 0: all are written
   std::uint64_t wrapper = 0;  // through which the bootstrap phase calls
-  std::size_t marked = 0;     // every so many operations of the bootstrap phase have a key; 0: none
+  std::size_t marked = 0;  // one in this many operations of the bootstrap phase has a key; 0: none
 };
 
 // Requests of the last few lines that had some.

@@ -13,7 +13,7 @@ using Comm = Player::Comm;
 constexpr std::uint64_t kWrapper = 0x9000;  // where calls come from that go through one function
 
 // Set-up that is not marked, on first use, through the function that the iterations use; root and
-// others call from two places. Only images can tell it from the iterations.
+// others call from two places. Only with images it cannot be confused with the iterations.
 void unmarked(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -33,7 +33,7 @@ void unmarked(Player& p) {
 }
 
 // What every incarnation repeats is marked: right in a job of either kind. There is much before the
-// load, and much behind it, so that zones come round.
+// load, and enough behind it for zones to be reused.
 void marked(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   for (std::uint32_t i = 0; i < 4; ++i) p.bcast(all, i % 3, 300);

@@ -1,4 +1,4 @@
-// The simulator itself: a seed is all there is to know of a run, and failures are told so that they
+// The simulator itself: a seed determines a run, and failures are printed so that they
 // can be seen again.
 #include <gtest/gtest.h>
 

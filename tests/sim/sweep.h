@@ -27,11 +27,11 @@ class Sweep {
   void set_broken(journal::Rule rule) { broken_ = rule; }
   void leave_out(launcher::ImageRule rule) { left_out_ = rule; }
 
-  // All of these: false if a run was not good; failure() tells. They do nothing more after that.
+  // All of these: false if a run was not good, with failure(). They do nothing more after that.
 
   // A run without deaths.
   bool undisturbed(std::uint64_t seed);
-  // One death, at every step of every rank in the schedule that `seed` stands for. At most about
+  // One death, at every step of every rank in the schedule that follows from `seed`. At most about
   // `most_runs` of them, evenly; then other seeds meet other steps.
   bool singles(std::uint64_t seed, std::uint64_t most_runs);
   // Two: the second at any later step of any rank, the replacement included.

@@ -59,8 +59,8 @@ class Process {
   journal::Log& records() { return world_->members.mine->records; }
   int done() const { return done_; }
 
-  // The program up to operation `end`: broadcasts and messages of several lengths, by turns, from
-  // ever new places in ever new files.
+  // The program up to operation `end`: broadcasts and messages of several lengths, alternately,
+  // from ever new places in ever new files.
   void run_to(int end) {
     for (; done_ < end; ++done_) {
       const std::size_t count = 1 + done_ % 7 * 40;
@@ -106,7 +106,7 @@ class Process {
   int done_ = 0;
 };
 
-// Two processes are the rank by turns. Each goes through what the other one has done, which the
+// Two processes are the rank alternately. Each replays what the other one has done, which the
 // journal answers, and does more.
 TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
   ThreadJob job(2);
@@ -318,7 +318,7 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   }
 }
 
-// Which way a choice takes next, so many times; every way takes so long.
+// The ways that a choice takes next, `times` times, if each way takes the given time.
 std::string ways(journal::StoreChoice& choice, unsigned times, std::uint64_t through,
                  std::uint64_t past) {
   std::string taken;

@@ -57,7 +57,8 @@ await output 0
 drain 0
 report 0 ended by exit code 137 at 8
 )");
-  // Its own error stands; a script that has exited was not killed; and the next one is another one.
+  // Its own error remains; a script that has exited was not killed; and the next one is another
+  // one.
   expect_transcript(1, false, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 signal=9
 end keeper of 0 on 5
 > 7 finalized 0

@@ -110,7 +110,7 @@ class CheckpointWriting : public testing::Test {
     }
     return false;
   }
-  // Until the writer has looked at all that it was told of.
+  // Waits until the writer has looked at all versions that it was given.
   void settle() {
     const timespec some = {0, 30'000'000};
     nanosleep(&some, nullptr);

@@ -136,7 +136,7 @@ TEST_F(Files, ACheckpointOfOtherArguments) {
             "argument 1 was 'a  [2J" + std::string(74, 'b') + "…' and is '--size'");
 }
 
-// It names nothing but the program: whose it is cannot be told.
+// It names nothing but the program: its owner cannot be determined.
 TEST_F(Files, ACheckpointOfTheFormerFormat) {
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
   write("checkpoint-0000000007.rejoin", test::checkpoint_image(test::checkpoint_owner(3), 7, 1));

@@ -1,4 +1,4 @@
-// Stacks of debuggers, made short; and ranks that stand together.
+// Stacks of debuggers, made short; and ranks at the same place.
 #include <gtest/gtest.h>
 
 #include "launcher/inspect/stacks.h"

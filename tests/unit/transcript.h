@@ -9,7 +9,7 @@
 
 namespace rejoin::launcher {
 
-// Runs a transcript again: it must come out as it stands. `play` is given what follows ">", and
+// Runs a transcript again: the result must equal the text. `play` is given what follows ">", and
 // writes a line for each action.
 template <class Play>
 void expect_played(const std::string& transcript, Play play) {

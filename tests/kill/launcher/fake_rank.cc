@@ -8,7 +8,7 @@
 //     print write err          VALUE to stdout with newline, to stdout, to stderr with newline
 //     line cat                 a line (all) of standard input to standard output
 //     kill exit                dies of signal VALUE; exits with VALUE
-//     abort limit notice diverge foreign    tells the agent
+//     abort limit notice diverge foreign    sends it to the agent
 //     stranger                 says foreign without the secret, and prints the answer
 //     sleep                    VALUE milliseconds
 //     ignore                   signal VALUE

@@ -1,4 +1,4 @@
-// Clocks and counters: the replay is told the times of the first execution, and live they go on
+// Clocks and counters: the replay reads the times of the first execution, and live they go on
 // from there.
 #define _GNU_SOURCE
 #include <sys/resource.h>

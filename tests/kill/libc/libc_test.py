@@ -198,7 +198,7 @@ def gaps(options):
 
 
 def shared(options):
-    """Several ranks write: the user is told, and no line of another rank is lost."""
+    """Several ranks write: a line says so, and no line of another rank is lost."""
     expected = Run(options)
     for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps_of(expected) + 1)]:
         run = Run(options, kills)

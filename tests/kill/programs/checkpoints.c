@@ -128,7 +128,7 @@ static void on_the_made_one(int step) {
   }
 }
 
-/** The models as they are after so many versions. */
+/** The models as they are after `version` versions. */
 static void write_models(int version) {
   global->salt = salt;
   global->versions = (uint64_t)version;

@@ -1,6 +1,6 @@
 // disagree HOW: after a few operations rank 0 makes another collective call than the others do.
 // That is a bug, which a launcher should name rather than wait for ever. Rank 0 says first in which
-// lines the two calls stand.
+// lines the two calls are.
 
 #include "program.h"
 

@@ -6,7 +6,8 @@
 //   polls     and asks for a message that comes late
 //   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
 //             buffer
-//   files     each rank adds to one file, writes another aside and renames it, and extends a third
+//   files     each rank adds to one file, writes another under a temporary name and renames it, and
+//   extends a third
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
@@ -23,7 +24,7 @@
 //   stops     images stop themselves when they are asked to go on
 //   unregistered  up to step S images of rank 1 die before the agent has heard of them
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
-// dirty=PAGES: and so many pages of it are written anew in each step
+// dirty=PAGES: and PAGES pages of it are written in each step
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 // misuse CASE
 //
-// Calls of rejoin.h that must not work. Every rank prints what it was told, and goes on if it may.
-// The cases: the names in `cases`.
+// Calls of rejoin.h that must not work. Every rank prints the error that it got, and goes on if it
+// may. The cases: the names in `cases`.
 
 #include <rejoin.h>
 

@@ -50,7 +50,7 @@ static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   OK(MPI_Irecv(&got, 1, MPI_UINT64_T, before, round, comms[0], &requests[5]));
   uint64_t told = round % size == rank ? mine : 0;
   OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, round % size, comms[1], &requests[6]));
-  requests[7] = persistent;  // `mine` is not changed until it is over
+  requests[7] = persistent;  // `mine` is not changed until it is complete
   OK(MPI_Start(&requests[7]));
   static uint64_t described;
   OK(MPI_Grequest_start(describe, let_go, refuse_to_cancel, &described, &requests[8]));

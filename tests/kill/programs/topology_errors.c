@@ -74,7 +74,7 @@ static void test_dist_graphs(void) {
                                                     MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, MPI_WEIGHTS_EMPTY,
                                            MPI_INFO_NULL, 0, &comm));
-  // One rank gives weights, the others do not: all of them are told.
+  // One rank gives weights, the others do not: all of them get the error.
   const int* weights = me == 0 ? &one : MPI_UNWEIGHTED;
   FAILS(MPI_ERR_ARG,
         MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, weights, MPI_INFO_NULL, 0, &comm));

@@ -7,7 +7,7 @@
 //   - the sum of all numbers never changes;
 //   - the messages of each rank to each other rank carry the numbers 0, 1, 2, ...;
 //   - as many messages arrive as were announced, with as much in them.
-// A law that is broken is told and is exit code 3.
+// A broken law is printed, and is exit code 3.
 
 #include <x86intrin.h>
 

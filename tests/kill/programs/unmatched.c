@@ -4,7 +4,7 @@
 //   order                    the same, twice, and no rank waits
 //   room                     a root gathers into less room than one member needs
 //   count                    rank 0 reduces another count than the others do; then all do the same
-// It prints what it was told.
+// It prints the error that it got.
 
 #include "program.h"
 

@@ -112,7 +112,7 @@ def goes_on(t, path, version, kills=(), more=3, kind="versions"):
 
 @scenario(kind=list(KINDS))
 def resume(t, kind):
-    """Again and again: each job goes on where the former one stood, and leaves newer files."""
+    """Again and again: each job goes on where the former one was, and leaves newer files."""
     with ended_job(t, kind) as files:
         version = files.newest
         for _ in range(3):

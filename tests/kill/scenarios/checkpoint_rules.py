@@ -179,7 +179,7 @@ def bootstrap_limit(t, case):
     for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
         require(word in told, f"it does not say '{word}'", result)
     if case == "large_unmarked":
-        # It goes on to its next operation, which works if all have been told by then.
+        # It goes on to its next operation, which works if all have got the error by then.
         require(codes(result, 0, "checkpoint") == [-4], "another code", result)
         all_told = all(codes(result, rank, "checkpoint") == [-3] for rank in (1, 2))
         require(all_told or result.code not in (0, 137), "it says nothing of the others", result)
@@ -189,7 +189,7 @@ def bootstrap_limit(t, case):
 
 @scenario(points=list(POINTS))
 def refused_by_limit(t, points):
-    """A checkpoint that is refused is over: no rank is taken to be in it still, its line is in the log
+    """A checkpoint that is refused is complete: no rank is taken to be in it still, its line is in the log
     of operations, and the version is the one before. In a job of images it is not refused."""
     flags = ["--bootstrap-limit", "1M", "--log-ops", *POINTS[points]]
     told, versions = ([-4, -4], [0, 0]) if points == "versions" else ([1, 2], [1, 2])
@@ -217,7 +217,7 @@ BOOTSTRAP, VERSION = 2, 3  # operations of wrapper.c
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
 def wrapper(t, how, points):
-    """What is marked is told apart, though all calls come through one function."""
+    """Marked operations are distinguished, though all calls come through one function."""
     last = t.undisturbed(3, "wrapper", how)
     kills = [
         Kill(rank, point, moment)
@@ -267,7 +267,7 @@ def not_marked(t, how):
 
 @scenario()
 def wrapper_without_a_difference(t):
-    """Nothing tells what is repeated from what comes later: where there is a record the job stops
+    """Nothing distinguishes what is repeated from what comes later: where there is a record the job stops
     at the contribution that is another one."""
     first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "after"), Kill(2, first + 1), Kill(0, first + 1, "before")):

@@ -13,7 +13,7 @@ def random_program(seed):
 
 
 def all_points(operations, rank, incarnation=0):
-    """Every place at which a rank can be told to die that makes so many operations."""
+    """Every place at which --kill can end a rank that makes `operations` operations."""
     points = [*range(1, operations + 1), "init", "finalize"]
     return [Kill(rank, point, moment, incarnation) for point in points for moment in MOMENTS]
 

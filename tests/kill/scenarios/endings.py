@@ -243,7 +243,7 @@ def crash_before_init(t):
 
 @scenario(n=[2, 4])
 def deadlock(t, n):
-    """Ranks that wait for each other in different communicators: told at once, with call sites."""
+    """Ranks that wait for each other in different communicators: reported at once, with call sites."""
     for kills in ([], [Kill(1, 7)]):
         result = t.run(n, "crossed", kills=kills)
         require(result.code == 1, f"exit code {result.code}", result)
@@ -296,7 +296,7 @@ def killed_while_its_stack_is_read(t, snapshots):
     require(standing(result.err), "nothing is reported", result)
 
 
-# ------------------------------------------------------------------------------- what ftrun is told
+# ------------------------------------------------------------------------------- what ftrun is given
 
 
 @scenario()

@@ -81,7 +81,7 @@ def small_dev_shm(t):
 
 
 def program_over(mib):
-    """Steps whose results take so many MiB of journal, and then some small ones."""
+    """Steps whose results take `mib` MiB of journal, and then some small ones."""
     return ("steps", f"count={mib * (1 << 20) // STEP_BYTES}", "kinds=a", f"bytes={STEP_BYTES}")
 
 

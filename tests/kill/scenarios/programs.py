@@ -88,7 +88,7 @@ def system_values(t):
 
 @scenario()
 def started_by_another(t):
-    """A rank of another launcher is told; a process that is alone is a world of one."""
+    """A rank of another launcher gets an error; a process that is alone is a world of one."""
     program = t.program("appnum")
     for variable, launcher in (
         ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),

@@ -71,7 +71,7 @@ def times(t, few, many):
 
 
 def places(t, n, command, few, beyond=0):
-    """Every place of every rank; in a short run so many, spread over the whole of it.
+    """Every place of every rank; in a short run a few, spread over all of it.
 
     beyond: only those behind that operation.
     """

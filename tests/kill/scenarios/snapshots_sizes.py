@@ -105,7 +105,7 @@ def snapshots_many_ranks(t):
 
 @contextmanager
 def memory_group(name, mebibytes):
-    """A directory: a control group in which processes together have so much memory."""
+    """A directory: a control group whose processes together have `mebibytes` MiB of memory."""
     try:
         old = Path("/sys/fs/cgroup/memory")
         parent, limit = (old, "limit_in_bytes") if old.is_dir() else (old.parent, "max")

@@ -46,7 +46,7 @@ class Place:
         return [*there, *self.often, *more]
 
     def whole(self, job, count=2):
-        """Waits until so many sets have been written by this job."""
+        """Waits until this job has written that many sets."""
         written = lambda: sum(event["event"] == "images" for event in job.events) >= count
         job.until(written, f"{count} sets were written")
 
@@ -66,7 +66,7 @@ class Place:
         return result
 
     def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
-        """A job whose ftrun is killed once it has written so many sets."""
+        """A job whose ftrun is killed once it has written that many sets."""
 
         def interfere(job):
             before(job)

@@ -27,7 +27,7 @@ constexpr std::size_t kBins = 32;
 constexpr int kReportEvery = 10;
 constexpr int kFirstValidation = 15;
 
-// --- What talks to other ranks. The callers' lines are not told: there is one for each operation.
+// --- Communication. The callers' lines are not passed on: there is one for each operation.
 
 template <typename OP, typename T>
 void reduce(std::vector<T>* values) {
