@@ -48,8 +48,8 @@ std::uint64_t Agent::due() const {
   return next == kNever ? kNever : std::max(next, not_before_);
 }
 
-// Looks at one thing that has happened, unless something is still to be done; then carries out one
-// action that others can see.
+// Takes in one event, unless actions are still to be carried out; then carries out one action that
+// others can see.
 void Agent::turn() {
   bool took = false;
   for (bool seen = false; !seen;) {
@@ -85,7 +85,7 @@ std::uint64_t Agent::some_time() {
          simulation_->random().below(simulation_->options().agent_delay_turns + 1);
 }
 
-// --- What has happened
+// --- Events
 
 void Agent::expect(Coming coming) {
   coming.due = some_time();
@@ -113,7 +113,8 @@ void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   expect({Coming::Kind::kChildEnded, process, 0});
 }
 
-// Any that is due, or (if none is) the first that will be; of messages of one process the first.
+// Any event that is due, or (if none is) the first that will be; of the messages of one process
+// the first.
 std::size_t Agent::next_coming() {
   const std::uint64_t now = std::max(simulation_->time(), first_coming_);
   std::size_t chosen = 0;
@@ -192,7 +193,7 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// What it said before it ended. A registration may be overlooked: its connection belongs to no rank
+// Its messages before it ended. A registration may be overlooked: its connection belongs to no rank
 // yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
@@ -275,7 +276,7 @@ void Agent::read_registration(const Coming& coming) {
   queue_.push_back(asks);
 }
 
-// --- What is done about it
+// --- Actions
 
 void Agent::decide() {
   const Occurrence next = std::move(queue_.front());

@@ -1,11 +1,11 @@
 // The agent of a simulated job: the launcher's own cores, and a driver that does with simulated
-// processes what the real one does with real ones. Between any two of its actions ranks take turns;
-// what processes say and how they end reaches the cores as late, and in whatever order, as the real
-// driver could hand it on:
+// processes what the real one does with real ones. Ranks run between any two of its actions.
+// Messages and ends of processes reach the cores as late, and in every order, as the real driver
+// could pass them on:
 //
 //   messages           of one connection in order, of several in any
-//   end of a process   after all that a registered process has said; the registration that it died
-//                      upon may still be unread
+//   end of a process   after all messages of a registered process; a registration that it sent just
+//                      before its death may still be unread
 //   end of a shell     before or after that of the program that it waits for
 //   tree gone, output ended   some time after they are asked for
 //
@@ -59,7 +59,7 @@ class Agent : public engine::SimAgent {
     std::uint32_t rank;
     std::uint32_t incarnation;
     bool registered = false;
-    bool finalized = false;  // has said so
+    bool finalized = false;  // has reported it
     bool woken = false;      // a clone of an image: no shell is between it and the agent
     bool over = false;
     std::uint32_t image = kNone;  // it is a clone of
@@ -85,7 +85,7 @@ class Agent : public engine::SimAgent {
     bool lost_image = false;         // since then none was kept
     bool lost_unregistered = false;  // likewise, of this incarnation
   };
-  // What has happened and is not known to the cores yet.
+  // An event that the cores do not know yet.
   struct Coming {
     enum class Kind : std::uint8_t {
       kMessage,

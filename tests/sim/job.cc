@@ -122,7 +122,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   return result;
 }
 
-// Turns without a death or a start that are too many for a job that goes on.
+// A job that makes progress needs fewer turns than this without a death or a start.
 std::uint64_t Job::turn_limit(const Plan& plan) const {
   // For each death the agent rings all ranks, and all of them look and go to sleep again.
   const std::uint64_t after_a_ring = 2 * (plan.options.polls + 5);
@@ -130,7 +130,7 @@ std::uint64_t Job::turn_limit(const Plan& plan) const {
          2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
-// Makes it as it was when it was mapped, as far as the code relies on it. Pages stay: new ones
+// Resets the memory to its state after mmap, as far as the code relies on it. Pages stay: new ones
 // would take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
@@ -163,7 +163,7 @@ void Job::wipe_segment() {
 }
 
 const char* Job::judge_end() {
-  // With other deaths, incarnations are counted otherwise than the kills expect.
+  // With other deaths, incarnations have other numbers than the kills expect.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
     if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
@@ -397,7 +397,7 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
   }
 }
 
-// --- People
+// --- Diagnostics
 
 std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
   simulation_.keep_trace(true);

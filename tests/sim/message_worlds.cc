@@ -162,8 +162,8 @@ void run_cancelled(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Several of one tag wait to be received, from any source and from one: what was sent behind them
-// is received before.
+// Several messages of one tag wait to be received, from any source and from one; messages that were
+// sent after them are received before.
 void run_in_order(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -218,8 +218,8 @@ void run_checkpoints(Player& p) {
   p.recv(all, before, 1);
 }
 
-// Goes on in recycled memory; no rank may die any more. Some messages lie there for long, more than
-// the receiver waits for come before it, and a collective's are among them.
+// Goes on in recycled memory; no rank may die any more. Some messages remain unreceived for long,
+// while the receiver takes others first, those of a collective among them.
 void run_limit(Player& p) {
   constexpr int kRounds = 200, kLate = 16;
   Comm all = p.everyone();

@@ -1,5 +1,5 @@
-// The simulator can fail: each rule that the agent, the host, the engine or the recovery breaks on
-// purpose is noticed, within the same sweep that finds nothing otherwise.
+// Tests the simulator itself: each rule that the agent, the host, the engine or the recovery breaks
+// on purpose is noticed, within the same sweep that finds nothing otherwise.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -14,7 +14,7 @@ using engine::Mutant;
 struct Case {
   const char* name;
   Mutant mutant;
-  const char* says;             // a part of the failure
+  const char* says;             // a part of the failure's text
   const char* world = nullptr;  // null: any of some
 };
 
@@ -63,7 +63,7 @@ struct RuleCase {
   const char* name;
   Rule rule;
   const char* world;
-  const char* says;          // a part of the failure
+  const char* says;          // a part of the failure's text
   std::uint64_t most = 150;  // deaths a seed
 };
 

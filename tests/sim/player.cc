@@ -71,7 +71,7 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
 Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation,
                                     std::uint16_t label) {
   const Buffer b = buffer(count);
-  // Alone, a rank gets back what it brings: nothing of it is recorded.
+  // Alone, a rank gets its own contribution back: nothing is recorded.
   const bool tagged = by_incarnation && job_.tagged() && c.size() > 1 && !in_bootstrap_phase_;
   fill(b, tagged ? 1000 + incarnation() : 0, tagged ? 0 : label);
   return b;
@@ -113,7 +113,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   c.signature.kind = static_cast<std::uint16_t>(kind);
   c.signature.root = root;
   c.signature.bytes = bytes;
-  // Where all members call from: a program has loops, and the same text on every rank.
+  // The call site of all members: a program has loops, and the same code on every rank.
   const std::uint64_t site = site_ != 0            ? site_
                              : in_bootstrap_phase_ ? kBootstrapSite + 16 * of.count->asked
                                                    : 0x1000 + 16 * (of.count->number % 8);

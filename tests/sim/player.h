@@ -1,6 +1,6 @@
 // One incarnation of a rank as its program sees it: operations over communicators, with made-up
 // contributions, every outcome handed to the oracle. What a rank contributes depends on everything
-// it was given before, so that a wrong byte does not stay alone.
+// it was given before, so that one wrong byte changes everything after it.
 //
 // Nothing here owns memory: an incarnation that dies is not unwound.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace rejoin::sim {
 
-// What is reduced. Not commutative, not associative: any other order gives other bits.
+// The reduced values. Neither commutative nor associative: any other order gives other bits.
 struct Element {
   // Tagged: least and greatest generation of the attempts it comes from. Else what distinguishes
   // operations with the program's own operator from others.
@@ -40,7 +40,8 @@ class Player {
  public:
   struct Comm {
     Group* group = nullptr;
-    SimRank::Comm* comm = nullptr;  // null: I am not in it, and all its operations do nothing
+    SimRank::Comm* comm =
+        nullptr;  // null: this rank is not in it, and all its operations do nothing
     std::uint32_t me = 0;
     Count* count = nullptr;
     std::uint32_t size() const { return static_cast<std::uint32_t>(group->members.size()); }
@@ -76,7 +77,7 @@ class Player {
   Status neighbours(Comm& c, std::size_t count);
   Status scan(Comm& c, std::size_t count);
   Status exscan(Comm& c, std::size_t count);
-  // One message from one member to another; the other members only pass by.
+  // One message from one member to another; the other members do nothing.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
   // One message, and one back from the rank that has received it.
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
@@ -114,8 +115,8 @@ class Player {
   int probe(Comm& c, int from, int tag, int* got_tag);
   bool cancel(Pending* p);
 
-  // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
-  // from the models. What it does from here to end_bootstrap_phase() it does in every incarnation.
+  // The checkpoint after which the program goes on; 0: from the start. Its state then comes from
+  // the models. Operations from here to end_bootstrap_phase() are executed in every incarnation.
   std::uint64_t load();
   void end_bootstrap_phase() { in_bootstrap_phase_ = false; }
   // Global model: the same on all ranks. The models are overwritten as soon as it returns.
@@ -130,7 +131,7 @@ class Player {
   // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
   void call_through(std::uint64_t site) { site_ = site; }
 
-  // Members disagree about what has given this status: it has to say so.
+  // Members disagree about the operation that returned this status, which must say so.
   // Members agree again behind a disagreement.
   void goes_on(Status status) {
     if (status != Status::kOk) job_.fail_if("a disagreement that members are told of again");

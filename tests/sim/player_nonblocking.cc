@@ -39,7 +39,7 @@ class SimCollective final : public recovery::Nonblocking {
     if (used_ > kAreaBytes) player_.job_.fail_if("too large for a nonblocking collective");
     return {data, elements};
   }
-  // What this rank brings: tagged if another incarnation may bring something else.
+  // This rank's contribution: tagged if another incarnation may contribute something else.
   Player::Buffer contribution(std::size_t elements, bool by_incarnation) {
     const Player::Buffer drawn = player_.contribution(comm_, elements, by_incarnation);
     in_ = buffer(elements);

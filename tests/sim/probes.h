@@ -1,4 +1,4 @@
-// Rare places that a sweep must have been to: one that never was there proves nothing about them.
+// Rare situations that a sweep must have reached: otherwise it proves nothing about them.
 #pragma once
 
 #include <cstdint>

@@ -247,8 +247,8 @@ void play_all(Player& p, const Program& program) {
   open.wait_all(p);
 }
 
-// As play_all(), but a communicator that is remade is a brief one, and lines before the load pass
-// by communicators that are not there yet.
+// As play_all(), but a communicator that is remade exists briefly, and lines before the load skip
+// communicators that do not exist yet.
 void play_checkpoints(Player& p, const Program& program) {
   Player::Comm comms[kGroups];
   Outstanding open;  // nothing at a checkpoint
@@ -287,7 +287,9 @@ void play_checkpoints(Player& p, const Program& program) {
   }
   p.end_bootstrap_phase();
   p.call_through(0);
-  // What gives every rank something else cannot be marked: only the first incarnations do it.
+  // Operations whose members get different bytes cannot be marked: only the first incarnations
+  // execute
+  // them.
   for (std::size_t i = program.bootstrap; from == 0 && i < program.iterations; ++i) {
     if (!can_be_marked(i)) run(i, groups, 100 + i);
   }

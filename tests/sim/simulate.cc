@@ -1,4 +1,4 @@
-// The simulator by hand: shows a run again that a test has failed with, or sweeps for longer.
+// The simulator's command line: shows a failed run of a test again, or sweeps for longer.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

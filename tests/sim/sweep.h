@@ -1,5 +1,5 @@
 // Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops
-// at the first run that is not good, and says how to see it again.
+// at the first run that is not good, and prints the command that shows it again.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class Sweep {
   double slowest_recovery() const { return slowest_recovery_; }
 
   // What was not reached, in words: probes that the world asks for, and a death at each of the
-  // points that its runs come by. Empty: nothing.
+  // points that its runs reach. Empty: nothing.
   std::string unreached() const;
 
  private:

@@ -20,7 +20,7 @@ constexpr std::size_t kChunksCount = 8200;      // a broadcast in three chunks
 
 using Comm = Player::Comm;
 
-// What single deaths must lead to where there are attempts, beside what a world is made for.
+// Situations that single deaths must lead to where there are attempts, beside the world's own.
 const std::vector<Probe> kAttempts = {Probe::kReplayed,       Probe::kAdoptedEntering,
                                       Probe::kAdoptedWaiting, Probe::kAttemptAgain,
                                       Probe::kSlept,          Probe::kRung,
@@ -72,7 +72,7 @@ void add_small(Worlds& worlds) {
                 p.bcast(all, 2, 0);
               }},
              {Probe::kReplayed, Probe::kSlept, Probe::kRung, Probe::kExitedAsked});
-  // The root runs ahead: its slots are used again while others still read them.
+  // The root runs ahead: its slots are reused while others still read them.
   worlds.add({"ahead", 3,
               [](Player& p) {
                 Comm all = p.everyone();
@@ -247,7 +247,8 @@ void add_communicators(Worlds& worlds) {
                 p.allreduce(c[2], kInlineCount);
               }},
              kAttempts);
-  // Rank 0 leaves (and frees) first; rank 2 asks last for what the others had together.
+  // Rank 0 leaves (and frees) first; rank 2 enters last the operation that the others have
+  // completed.
   worlds.add({"leaves", 3,
               [](Player& p) {
                 Comm all = p.everyone(), late = p.comm({1, 2});
@@ -334,7 +335,7 @@ void add_disagreements(Worlds& worlds) {
                 }};
   root.disagreement = Disagreement::kEverywhere;
   worlds.add(root, kDisagreements);
-  World roots = {"disagree-roots", 3, [](Player& p) {  // two think that it is they
+  World roots = {"disagree-roots", 3, [](Player& p) {  // two members consider themselves the root
                    Comm all = p.everyone();
                    p.bcast(all, p.rank() == 1 ? 1 : 0, 1);
                    p.allreduce(all, 1);

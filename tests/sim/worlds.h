@@ -32,7 +32,8 @@ std::vector<World> recovery_point_worlds();
 // Programs that are not deterministic, for tests of their own: a replay of theirs may diverge.
 std::vector<World> bit_worlds();
 
-// For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
+// Worlds for tests of their own: programs that do not mark what they repeat, and one whose logs
+// wrap.
 std::vector<World> more_checkpoint_worlds();
 
 // A random legal program: random communicators in random order of members, random operations in an

@@ -3,12 +3,12 @@
 // sleeps.
 //
 // Sleep has no time limit here: a wake-up that is lost is a token that does not move. No process
-// publishes while the token is elsewhere, so no later ring makes good for it. Random short delays
+// publishes while the token is elsewhere, so no later ring hides it. Random short delays
 // let announcing and publishing race; most sleepers watch their bell for a moment before they ask
 // the kernel, which takes a hundred times as long as the race.
 //
-// A lost wake-up is known, not concluded from how long nothing happened (see `lost`). Should the
-// ranks hang in another way, the test does too.
+// A lost wake-up is detected by a proof, not by a time limit (see `lost`). If the ranks hang in
+// another way, the test hangs, too.
 //
 //   KIND     threads or processes
 //   FENCE    light: publishers have none, and sleepers look twice; full: both sides have one
@@ -68,10 +68,10 @@ struct Board {
   };
   Seat seat[kMostRanks];
   alignas(engine::kLine) std::atomic<bool> enough;
-  std::atomic<std::uint32_t> left;  // ranks that have seen that it is enough
+  std::atomic<std::uint32_t> left;  // ranks that have seen the end
 };
 
-// The real host with impatience of its own, and counts. The mutants leave out a fence or a look.
+// The real host with other numbers of looks, and counters. The mutants leave out a fence or a look.
 class Host : public ShmHost {
  public:
   Host(std::byte* base, std::uint32_t rank, Board::Seat* seat, Mutant mutant)

@@ -6,8 +6,7 @@
 //   polls     and asks for a message that comes late
 //   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
 //             buffer
-//   files     each rank adds to one file, writes another under a temporary name and renames it, and
-//   extends a third
+//   files     each rank appends to one file, writes and renames another one, and extends a third
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
