@@ -1,5 +1,5 @@
-// Waiting where publishers have no fence: what a sleeper does between its two looks. That it is
-// enough is for tests/stress.
+// Waiting where publishers have no fence: the steps of a sleeper between its two looks.
+// tests/stress proves that they suffice.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ TEST(Settle, IsNotEndedBySignals) {
   Segment segment(true);
   ShmHost host(segment.base(), 0, -1);
   Alarms alarms(100);
-  // Until one of them has come in between.
+  // Repeated until one of them has come in between.
   for (sig_atomic_t before = Alarms::count; Alarms::count == before;) {
     before = Alarms::count;
     errno = 0;

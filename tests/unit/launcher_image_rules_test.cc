@@ -1,4 +1,4 @@
-// Each rule that the agent's core keeps about images, and what it does without it.
+// Each rule of the agent's core about images, with the actions that follow if it is left out.
 #include <gtest/gtest.h>
 
 #include "agent_preludes.h"

@@ -1,5 +1,5 @@
-// Transcripts of a core: a line that begins with ">" is given to it, the lines below it are what it
-// does then.
+// Transcripts of a core: a line that begins with ">" is an event, and the lines below it are the
+// actions that follow.
 #pragma once
 
 #include <gtest/gtest.h>
