@@ -1,4 +1,4 @@
-"""What checkpoints and the bootstrap phase demand of a program, and what they do to the journal."""
+"""The rules of checkpoints and of the bootstrap phase for programs, and their effect on the journal."""
 
 import re
 
@@ -50,7 +50,7 @@ def load_after_checkpoint(t):
 
 @scenario(points=list(POINTS))
 def checkpoint_without_load(t, points):
-    """It is a number; a rank that dies runs all of it again, or from its image."""
+    """Without a load a checkpoint is a number; a rank that dies repeats its whole past, or goes on from its image."""
     flags = POINTS[points]
     result = t.undisturbed(3, "misuse", "no_load", flags=flags)
     for rank in range(3):
@@ -75,7 +75,7 @@ def checkpoint_arguments(t):
 
 
 def nothing_is_refused(t, case, versions):
-    """In a job of images, which is the same after each death."""
+    """The same in a job of images, whose answers are the same after each death."""
     flags = POINTS["images"]
     result = t.undisturbed(3, "misuse", case, flags=flags)
     for rank in range(3):
@@ -93,7 +93,7 @@ def refused_in_no_job_of_images(t, case):
 
 @scenario()
 def late_communicator(t):
-    """One that a restarted rank would not have forbids a checkpoint, until it is freed."""
+    """A communicator that a restarted rank would not have forbids a checkpoint, until it is freed."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "late_communicator", flags=flags)
     for rank in range(3):
@@ -108,7 +108,7 @@ def late_communicator(t):
 
 @scenario()
 def open_request(t):
-    """One that is not over forbids a checkpoint: of a message, or the program's own."""
+    """A request that is not complete forbids a checkpoint: of a message, or a generalized one."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "open_request", flags=flags)
     for rank in range(3):
@@ -155,7 +155,7 @@ def one_checkpoint(t):
 
 @scenario(points=list(POINTS))
 def load_of_another_size(t, points):
-    """In a job of images a load gives nothing, as it did the first time."""
+    """In a job of images a load returns nothing, as it did the first time."""
     kills = [Kill(1, 5)]
     if points == "images":
         t.recovers(3, "misuse", "other_size", kills=kills, ordered=False, flags=POINTS[points])
@@ -168,7 +168,7 @@ def load_of_another_size(t, points):
 
 @scenario(case=["large_unmarked", "large_marked"])
 def bootstrap_limit(t, case):
-    """3 MiB of bootstrap phase: within the default limit; beyond one of 1 MiB, which is said."""
+    """3 MiB of bootstrap phase: within the default limit; above a limit of 1 MiB, which is reported."""
     t.undisturbed(3, "misuse", case)
     flags = ["--bootstrap-limit", "1M"]
     result = t.run(3, "misuse", case, flags=[*flags, *POINTS["images"]])
@@ -204,7 +204,7 @@ def refused_by_limit(t, points):
 
 @scenario()
 def marked_gather(t):
-    """After the first checkpoint what gives each rank something else cannot be marked."""
+    """After the first checkpoint operations whose members get different bytes cannot be marked."""
     result = t.run(3, "misuse", "marked_gather")
     require(result.code not in (0, 137), f"exit code {result.code}", result)
     says(result, "MPI_Gather", "marked as bootstrap", "Allgather")
@@ -231,7 +231,7 @@ def wrapper(t, how, points):
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
 def wrapper_all_die(t, how, points):
-    """No rank is left that has the bootstrap phase behind it."""
+    """All ranks die, so no rank is left that has completed the bootstrap phase."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):
@@ -241,7 +241,7 @@ def wrapper_all_die(t, how, points):
 
 @scenario(how=["sizes", "sites", "same"], sweeps=True)
 def not_marked_in_a_job_of_images(t, how):
-    """It need not be."""
+    """Set-up need not be marked in a job of images."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):
@@ -251,7 +251,7 @@ def not_marked_in_a_job_of_images(t, how):
 
 @scenario(how=["sizes", "sites"])
 def not_marked(t, how):
-    """What every incarnation repeats is not marked: no death before the first checkpoint matters,
+    """Set-up that every incarnation repeats is not marked: deaths before the first checkpoint do no harm,
     and after it the job stops, and says what to mark."""
     flags = POINTS["versions"]
     kill = Kill(1, BOOTSTRAP, "inside")

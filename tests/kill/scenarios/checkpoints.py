@@ -26,7 +26,7 @@ def sweep_of(points, t, share):
 
 
 class LaterKill(Kill):
-    """In a later incarnation. Its bootstrap replay shows no position, so any will do."""
+    """A kill in a later incarnation. Its bootstrap replay shows no position, so any position is accepted."""
 
     def is_death(self, death):
         return (death["rank"], death["incarnation"]) == (self.rank, self.incarnation)

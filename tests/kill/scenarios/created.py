@@ -6,7 +6,7 @@ from scenarios.endings import messages
 
 @scenario(n=[2, 3])
 def created(t, n):
-    """Before the load they can be made again; behind it the job ends with one line, and says why."""
+    """Before the load such communicators can be made again; after it the job ends with one line that says why."""
     flags = POINTS["versions"]
     early = t.undisturbed(n, "created", "early")
     for ordinal in range(1, early.operations(0) + 1):

@@ -46,7 +46,7 @@ def random_many_deaths(t, n):
 
 @scenario(n=[2, 3, 5], sweeps=True)
 def random_large_messages(t, n):
-    """The random program with messages that need the algorithms for large ones."""
+    """The random program with large messages, which need other algorithms."""
     for run in range(100 if t.long else 4):
         program = ("random_collectives", run % 10 + 1, 30, 400_000)
         last = t.undisturbed(n, *program)
@@ -59,7 +59,7 @@ def random_large_messages(t, n):
 
 @scenario(n=[2, 3, 4], sweeps=True)
 def random_from_outside(t, n):
-    """The random program; ranks are killed at any instruction, not only where they look for it."""
+    """The random program; ranks are killed from outside, at any instruction."""
     for run in range(200 if t.long else 6):
         program = ("random_collectives", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
         delays_s = [t.rng.uniform(0, 0.1) for _ in range(t.rng.randint(1, MAX_RESTARTS))]
@@ -137,7 +137,7 @@ def senders_that_wait(t, kinds):
 
 @scenario(sweeps=True)
 def one_rank_at_random_moments(t):
-    """The same rank, again and again, from outside: in its replay or between incarnations."""
+    """The same rank is killed again and again, from outside: in its replay or between incarnations."""
     for _ in range(50 if t.long else 6):
         n = t.rng.choice([2, 3])
         rank = t.rng.randrange(n)
@@ -328,7 +328,7 @@ def stopped_all_but_one_killed(t):
 
 @scenario()
 def stopped_and_continued(t):
-    """A stop alone is no death, and costs nothing but the time."""
+    """A stop alone is no death, and costs only time."""
 
     def interfere(job):
         for rank in (0, 2, 1):

@@ -21,7 +21,7 @@ WRITER = "rejoin-writer"
 
 
 def sets_in(path):
-    """Their numbers, oldest first."""
+    """The numbers of the sets in a directory, oldest first."""
     names = os.listdir(path) if os.path.isdir(path) else []
     found = [re.fullmatch(r"images-(\d+)\.rejoin", name) for name in names]
     return sorted(int(match[1]) for match in found if match)
@@ -32,7 +32,7 @@ def writers(job):
 
 
 class Place:
-    """Where jobs run that go on from each other: their working directory, and the sets of images."""
+    """The place of jobs that go on from each other: their working directory, and the sets of images."""
 
     def __init__(self, t, path):
         self.t, self.work, self.sets = t, f"{path}/work", f"{path}/sets"
@@ -99,7 +99,7 @@ def place(t):
 
 
 def require_whole(where, result, expected, ranks):
-    """What a rank has printed is a beginning of what it prints undisturbed, then an end of it."""
+    """A rank's output is a beginning of its undisturbed output, then an end of it."""
     for rank in range(ranks):
         for stream, parts, wanted in (
             ("output", where.out, lines_of(expected.out, rank)),
@@ -142,19 +142,19 @@ def written_images(t, n):
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_polls(t):
-    """Tests and probes."""
+    """Programs with Tests and probes."""
     goes_on(t, 3, "frozen", "polls", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_mutexes(t):
-    """Mutexes that name their owner."""
+    """Mutexes that contain their owner's id."""
     goes_on(t, 2, "frozen", "mutexes", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_deadlines(t):
-    """Waits until a time of a clock end in time, on a machine, too, whose clock begins anew."""
+    """Waits until a time of a clock end in time, also on a machine whose clock has begun anew."""
     n, command = 2, ("frozen", "deadlines", "steps=250", "pause_us=2000")
     machine = ["unshare", "-T", "--kill-child=KILL", "--monotonic"]
     if subprocess.run([*machine, "9", "true"], capture_output=True).returncode != 0:
@@ -168,26 +168,26 @@ def written_images_deadlines(t):
 
 @scenario(limit_s=300)
 def written_images_itself(t):
-    """Its devices, and functions that are given the thread that calls them."""
+    """A process's own devices, and functions that are given the thread that calls them."""
     goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_limits(t):
-    """What it has set itself: fewer descriptors than the job holds, a nice value, timer slack."""
+    """Limits that the program has set: fewer descriptors than the job holds, a nice value, timer slack."""
     goes_on(t, 2, "frozen", "limits", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
-    """Generated programs."""
+    """Random programs."""
     for seed in range(1, 20 if t.long else 3):
         goes_on(t, 3, "random_collectives", seed, 20000, 4096)
 
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_mpi4py(t):
-    """Objects of Python."""
+    """Objects of Python through mpi4py."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
         raise Skip("no mpi4py")
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT.replace("300", "1200")))
@@ -209,7 +209,7 @@ def written_images_input(t, how):
 
 @scenario(limit_s=300)
 def written_images_input_not_ended(t):
-    """Standard input that comes on and on cannot be given again: one line."""
+    """Standard input without an end cannot be given again: one line."""
     command = ("frozen", "input", "steps=900", "pause_us=2000")
     text = 'exec "$@" < <(i=0; while echo "line $((i++))"; do sleep 0.001; done)'
     with place(t) as where:
@@ -368,7 +368,7 @@ def sum_of(data):
 
 
 def edit(path, change):
-    """Changes what the list of a set says, and its checksum with it."""
+    """Changes an entry in the list of a set, and its checksum with it."""
     with open(f"{path}/set", "rb") as file:
         listed = json.loads(file.read()[17:])
     change(listed)
@@ -405,7 +405,7 @@ def has_another_vdso(listed):
 
 @scenario(limit_s=300)
 def written_images_refused(t):
-    """What is not the same job on such a machine is refused, by its name; then the job goes on."""
+    """Another job, or a machine that differs, is refused, and the line names what differs; then the job goes on."""
     with place(t) as where:
         where.killed(2, *LONG)
         newest = f"{where.sets}/images-{sets_in(where.sets)[-1]}.rejoin"
@@ -458,7 +458,7 @@ def flip(path, at):
 
 @scenario(limit_s=300)
 def written_images_damaged(t):
-    """A damaged set is named, and the one before it taken."""
+    """A damaged set is named, and the one before it is used."""
     expected = t.undisturbed(2, *LONG)
     with place(t) as where:
         where.killed(2, *LONG, count=3)
@@ -486,7 +486,7 @@ def written_images_damaged(t):
 
 @scenario(limit_s=300)
 def written_images_none(t):
-    """A program that cannot be frozen: said once, with the directory that stays empty."""
+    """A program that cannot be frozen is reported once, with the directory that remains empty."""
     with place(t) as where:
         result = where.run(2, "frozen", "thread", "steps=400", "pause_us=2000")
         require(result.code == 0, f"exit code {result.code}", result)
@@ -517,7 +517,7 @@ def written_images_wrapped(t):
 
 @scenario(limit_s=300)
 def written_images_full_disk(t):
-    """A disk that is too small: said once, with what the system says of it, and the job goes on."""
+    """A disk that is too small is reported once, with the system's error, and the job goes on."""
     with place(t) as where:
         os.mkdir(where.sets)
         mount = f'mount -t tmpfs -o size=100k none "{where.sets}" && exec "$@"'
