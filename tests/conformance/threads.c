@@ -10,7 +10,8 @@
 
 enum { kThreads = 4, kRounds = 200 };
 
-/** What a thread does, and the sum of what it has received. Threads do not use check.h. */
+/** The task of a thread, and the sum of the values that it has received. Threads do not use
+ * check.h. */
 typedef struct {
   MPI_Comm comm;
   int number;

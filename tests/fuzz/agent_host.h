@@ -34,9 +34,9 @@ using launcher::Event;
 using launcher::Report;
 using launcher::SnapshotRound;
 
-// What must hold whatever ranks and their images say: one process at a time is a rank, each end is
-// reported once, what is woken is what was kept last, main is not started behind it, and the job
-// can be ended.
+// Properties that hold whatever messages ranks and their images send: one process at a time is a
+// rank, each end is reported once, what is woken is what was kept last, main is not started behind
+// it, and the job can be ended.
 class Host {
  public:
   // step(): makes one more thing happen. False: nothing more; then the job is ended.
@@ -272,7 +272,7 @@ class Host {
     switch (a.kind) {
       case AgentAction::Kind::kWant:
         REQUIRE(r.tree && !r.killing);
-        // What was wanted at a checkpoint may be wanted at once later.
+        // An image that was wanted at a checkpoint may be wanted at once later.
         REQUIRE(a.number == images.wanted + 1 ||
                 (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
         images.wanted = a.number;

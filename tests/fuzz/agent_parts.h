@@ -1,4 +1,4 @@
-// What the made-up host of the agent's fuzzer is made of.
+// Parts of the simulated host of the agent's fuzzer.
 #pragma once
 
 #include <sys/socket.h>

@@ -83,7 +83,7 @@ class Journal {
   std::string contents_;
 };
 
-// What is there of a journal; the rest stays a hole.
+// The existing parts of a journal; the rest remains a hole.
 void Journal::copy(const char* from) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident(bytes_ / page);

@@ -305,7 +305,7 @@ class Shape:
         return HostileJob(words, directory, self._options.limit_s, expected_bytes)
 
     def _learn(self, n, program):
-        """What the program prints in a run without deaths, under ftrun and under Open MPI."""
+        """The output of the program in a run without deaths, under ftrun and under Open MPI."""
         with self._start(n, program, 1) as job:
             result = job.finish()
         require(result.code == 0, f"undisturbed it ended with {result.code}", result)

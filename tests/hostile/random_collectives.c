@@ -130,7 +130,7 @@ static void run(const Function* function, const Step* step, Form form, Place* pl
   if (form == kPersistent && !only_blocking) OK(MPI_Start(&o->request));
 }
 
-/** What becomes of the persistent collectives in this step; true: that was the step. */
+/** Handles the persistent collectives in this step; true: that was the step. */
 static int run_persistent(int place, int choice) {
   if (choice == 0) begin_again(0, kMostOutstanding);
   if (places[place].form != kPersistent || choice > 12) return choice == 0;
@@ -268,7 +268,7 @@ static void checkpoint(int version) {
   check_i64("version", version, made);
 }
 
-/** What every incarnation asks for behind its load, and says so. */
+/** Set-up that every incarnation executes after its load, marked. */
 static void prepare(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   check_context("bootstrap");

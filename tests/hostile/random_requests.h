@@ -67,7 +67,7 @@ static inline void release(Operation* o) {
 
 // --- Completing
 //
-// How many calls are operations for --kill must not depend on time. A wait for requests that are
+// The number of operations that --kill counts must not depend on time. A wait for requests that are
 // all inactive is none, but in MPI_Waitall; so that replaces what a test has made superfluous.
 
 static inline void require_success(const char* what, int code) {
@@ -184,7 +184,7 @@ static inline void complete_some(uint64_t random) {
   for (int i = 0; i < count; ++i) take_result(&places[chosen[i]].operation);
 }
 
-/** What a rank does between two steps, as only its own random number says. */
+/** The actions of a rank between two steps, which only its own random number decides. */
 static inline void complete_between(uint64_t random) {
   if (random % 4 == 0) complete_some(random >> 4);
   if (random % 4 == 1) ask(random >> 4);

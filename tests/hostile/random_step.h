@@ -1,6 +1,6 @@
 #pragma once
 
-// What one random operation works on: a communicator, kinds of elements, buffers. And this rank's
+// The objects of one random operation: a communicator, kinds of elements, buffers. And this rank's
 // history: a hash of every byte that it received, from which all that it contributes is made.
 
 #include "../conformance/check.h"
@@ -24,7 +24,8 @@ typedef struct {
   int size_bytes;
 } Kind;
 
-/** How elements are reduced. tame: makes random bytes to values on which the operation is exact. */
+/** The reduction of elements. tame: makes random bytes to values on which the operation is exact.
+ */
 typedef struct {
   MPI_Datatype type;
   MPI_Op op;

@@ -33,7 +33,7 @@ LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are bus
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
 
-# What the ranks of a program with checkpoints return to, and the options of ftrun that choose it.
+# The recovery points of a program with checkpoints, and the options of ftrun that choose them.
 POINTS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.01"]}
 
 

@@ -1,4 +1,4 @@
-"""What the machine knows of processes and files that a job has, or has left behind."""
+"""Processes and files that a job has, or has left behind, as the system shows them."""
 
 import glob
 import os
@@ -36,7 +36,7 @@ class FtrunProcess(subprocess.Popen):
         return f"--- ftrun's own stack\n{stack}\n--- what it has said\n{said[-20000:]}"
 
     def _hear(self, limit_s):
-        """What came from the start on, until the end or the limit; in both streams."""
+        """The output so far, until the end or the limit; of both streams."""
         try:
             streams = super().communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as expired:
@@ -55,7 +55,7 @@ def run_ftrun(command, timeout, input=None, **named):
 
 
 def processes_with(*entries):
-    """Whatever runs with all these NAME=VALUE in its environment."""
+    """All processes with all these NAME=VALUE in their environment."""
     wanted = {entry.encode() for entry in entries}
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):

@@ -41,7 +41,7 @@ POLL_INTERVAL_S = 0.005
 
 
 class Outcome:
-    """What a run gave, and how long it took."""
+    """The result of a run, and its duration."""
 
     def __init__(self, results, duration_s, events):
         self.results = results

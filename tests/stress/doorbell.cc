@@ -61,7 +61,7 @@ struct Board {
     alignas(engine::kLine) std::atomic<std::uint64_t> rung;
     std::atomic<std::uint64_t> wanted;
     std::atomic<std::uint64_t> sleeping;
-    // How often it announced its sleep, slept, and found the token by its second look alone.
+    // Numbers of its announcements, its sleeps, and tokens found by its second look alone.
     alignas(engine::kLine) std::atomic<std::uint64_t> announced;
     std::atomic<std::uint64_t> slept;
     std::atomic<std::uint64_t> found;

@@ -178,7 +178,7 @@ class CommandLine(LauncherTest):
 
 
 class OtherLaunchers(LauncherTest):
-    """What users of mpirun, mpiexec and srun write, and what these leave behind."""
+    """Options of mpirun, mpiexec and srun, and variables that these leave behind."""
 
     def test_several_programs(self):
         done = self.ftrun("-n", 1, "-x", "A=a", "sh", "-c", "echo $PMI_RANK $REJOIN_PROGRAM $A", ":",

@@ -142,7 +142,7 @@ void die_if_ordered(PointKind kind, Moment moment) {
   }
 }
 
-// How many operations all incarnations have done is stored in a word of the rank that has no other
+// The number of operations of all incarnations is stored in a word of the rank that has no other
 // use here.
 void operate() {
   RankControl* c = me.control();
@@ -200,7 +200,7 @@ void try_second() {
   wait(nullptr);
 }
 
-// What a rank said that was killed while it registered, read when its next incarnation runs.
+// The messages of a rank that was killed while it registered, read when its next incarnation runs.
 void register_as_ghost() {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fork() == 0) {

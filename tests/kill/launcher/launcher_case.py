@@ -1,4 +1,4 @@
-"""What the tests of ftrun alone share: running it, watching it, and that it leaves nothing behind.
+"""Shared by the tests of ftrun alone: they run it, watch it, and check that it leaves nothing behind.
 
 Ranks are fake_rank, whose arguments are its program (see fake_rank.cc). Run one theme:
 deaths_test.py --ftrun FTRUN --fake FAKE_RANK Restart

@@ -166,7 +166,7 @@ class Messages(LauncherTest):
     """ftrun's own, where standard error is a terminal and where it is not."""
 
     def shown(self, columns=120, **variables):
-        """What a terminal is given by a job in which a rank dies."""
+        """The output of a job with a death on a terminal."""
         child, terminal = pty.fork()
         if child == 0:
             os.environ.update(variables)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a rank sees besides MPI, under the real ftrun and real kills.
+"""The recording of libc, under the real ftrun and real kills.
 
 A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
 steps, in later incarnations too. Every run must have the same output and leave the same files, and users
@@ -218,7 +218,7 @@ def shared(options):
 
 
 def children(options):
-    """What a child does is done as often as it is started; a line says so, once in the job."""
+    """A child repeats its work each time it is started; a line says so, once in the job."""
     expected = Run(options)
     for kills in single_deaths(steps_of(expected)) + [["0@4#0", "0@4#1"]]:
         run = Run(options, kills, flags=["--snapshots", "off"])

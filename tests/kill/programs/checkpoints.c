@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   check_true("the load", version >= 0 && version == rejoin_version());
   bootstrap(argument_text(argc, argv, "made", "split"));
   if (version > 0) read_models(version, found, found_bytes, mine, mine_bytes, lazy);
-  // What was checked before this differs by incarnation.
+  // The number of checks before this differs by incarnation.
   check_state.digest = version > 0 ? local->digest : 0;
   check_state.checks = version > 0 ? (long long)local->checks : 0;
 

@@ -43,7 +43,7 @@ static void require_law(const char* law, long long wanted, long long got) {
   if (wanted != got) broken(law, wanted, got);
 }
 
-// What this rank has sent in this step to each other, and how it sends it.
+// The messages of this rank to each other one in this step, and the way it sends them.
 struct Sending {
   long long amounts[kMostRanks];
   struct Transfer messages[2];

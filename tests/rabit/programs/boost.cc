@@ -222,7 +222,7 @@ class Learner {
     model_->base = std::log(sums[0] / (sums[1] - sums[0]));
   }
 
-  // What rows have got from the model's newest stumps.
+  // The values that rows have from the model's newest stumps.
   void follow(const Rows& rows, std::vector<double>* margins, std::size_t* done) const {
     for (; *done < model_->stumps.size(); ++*done) {
       const Stump& stump = model_->stumps[*done];

@@ -1,4 +1,4 @@
-// What the recovery programs share: arguments, checks that end the job, models with a digest.
+// Shared by the recovery programs: arguments, checks that end the job, models with a digest.
 //
 // Every result is compared with its closed form, and enters the digest in the global model. It is
 // part of each checkpoint, so that the digest printed at the end covers all rounds, those that the
