@@ -164,7 +164,7 @@ class Order(Processes):
 
 
 class FailingPrepare(Processes):
-    def test_nobody_gets_wrong_numbers(self):
+    def test_no_rank_gets_wrong_numbers(self):
         program = (
             "import numpy, rabit\n"
             "def fill(array):\n"

@@ -222,7 +222,7 @@ class Allgather(unittest.TestCase):
 
 
 class Barrier(unittest.TestCase):
-    def test_everybody_comes(self):
+    def test_all_ranks_come(self):
         for _ in range(3):
             self.assertIsNone(rabit.barrier())
 

@@ -173,7 +173,7 @@ TEST(Threads, TheSecondIsLetIn) {
 }
 
 // The ring of share() comes before the sleeper clears its bell.
-TEST(Threads, NobodySleepsOnceThereAreSeveral) {
+TEST(Threads, NoneSleepsOnceThereAreSeveral) {
   Segment segment(false);
   ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
   host.share();

@@ -119,7 +119,7 @@ TEST(Exchange, ToOneselfAndToOthers) {
   EXPECT_EQ(m[2].in, (Members{3, 101}));
 }
 
-TEST(Exchange, NobodyIsANeighbour) {
+TEST(Exchange, WithoutNeighbours) {
   std::vector<Member> m(3);
   EXPECT_TRUE(run(m, 1));
 }

@@ -171,7 +171,7 @@ TEST_F(CheckpointWriting, WhatIsUsedAgainMeanwhileIsNeverPutInPlace) {
   EXPECT_EQ(resumed(), 499u);
 }
 
-TEST_F(CheckpointWriting, AVersionThatNobodyCanBeginAtIsToldOnceForEachKindOfFault) {
+TEST_F(CheckpointWriting, AVersionAtWhichNoProcessCanBeginIsReportedOnceForEachKindOfFault) {
   start();
   std::vector<std::string> told;
   const auto with = [&](std::uint64_t v, VersionFault fault) {

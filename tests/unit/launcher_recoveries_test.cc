@@ -73,7 +73,7 @@ TEST(Recoveries, AShortOneSaysNothingOnItsWay) {
   EXPECT_EQ(job.looks(1, 1000, 2'900, 1000), "");
 }
 
-TEST(Recoveries, WhoNeverDiedIsNotComingBack) {
+TEST(Recoveries, ARankThatNeverDiedIsNotComingBack) {
   Job job(2);
   job.dies(1, 0, 100);
   EXPECT_EQ(job.look(0, 5000, 7), "");
@@ -140,7 +140,7 @@ TEST(Recoveries, OfSeveralTheOneFurthestBehindSpeaks) {
       "rank is closer\n");
 }
 
-TEST(Recoveries, WhoDiesOnItsWayHasThatMuchToDoStill) {
+TEST(Recoveries, ARankThatDiesOnItsWayHasAllOfItLeft) {
   Job job(1);
   job.dies(0, 0, 1000);
   job.look(0, 1000, 100);
@@ -200,7 +200,7 @@ TEST(Recoveries, AReplayIsNeverLongerThanTheTimeSinceTheStart) {
 
 // --- The end
 
-TEST(Recoveries, NobodyDiedNothingIsSaid) {
+TEST(Recoveries, NoMessageWithoutDeaths) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
@@ -229,7 +229,7 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
 }
 
 // The last line says why the job was stopped; the record is written all the same.
-TEST(Recoveries, WhoIsAwayAtTheEndCounts) {
+TEST(Recoveries, ARankThatIsAwayAtTheEndCounts) {
   expect_transcript(ranks(1), R"(
 > 1000 ended 0 signal=9 at=5
 respawn 0

@@ -101,7 +101,7 @@ TEST(ShortStack, ThreadsAndPython) {
   EXPECT_EQ(short_stack("#\n#x\n#1\n\n"), Lines{});
 }
 
-TEST(Standing, ThoseWhoAreFewestFirst) {
+TEST(Standing, TheSmallestGroupFirst) {
   std::vector<Stood> ranks;
   for (std::uint32_t r = 0; r < 9; ++r) {
     ranks.push_back({r, static_cast<pid_t>(100 + r), "sleeping", "in Barrier #6", {"#0 main"}});

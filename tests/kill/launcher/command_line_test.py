@@ -323,7 +323,7 @@ class OtherLaunchers(LauncherTest):
             with open(self.path(f"d/rank.{rank}/stdout")) as file:
                 self.assertEqual(file.read(), "one\ntwo\n")
 
-    def test_standard_input_of_nobody(self):
+    def test_standard_input_of_no_rank(self):
         self.assertEqual(self.ftrun("-n", 1, "--stdin", "none", "cat", stdin=b"x").out, "")
         self.assertEqual(self.ftrun("-n", 1, "--stdin", "0", "cat", stdin=b"x").out, "x")
 
