@@ -1,6 +1,6 @@
 # add_scenarios(PREFIX LABELS RUNNER ARGUMENTS...): a test for each scenario that RUNNER --list names,
 # and one in the long mode for each that sweeps. A line of the list: NAME LIMIT_S SWEEPS LABELS...
-# Of the labels, "alone" says that no other test may run beside it: it loads the whole machine.
+# The label "alone" says that no other test may run beside it: it loads the whole machine.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 function(add_scenarios prefix labels runner)

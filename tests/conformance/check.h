@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What this rank has checked so far; `rank` and `size` are those in MPI_COMM_WORLD. */
+/** The checks of this rank so far; `rank` and `size` are those in MPI_COMM_WORLD. */
 typedef struct {
   int rank;
   int size;

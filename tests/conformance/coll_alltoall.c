@@ -30,7 +30,8 @@ static void test_alltoall(const TestComm* on, int count) {
   free(expected);
 }
 
-/** How many ints go from one rank to another: different both ways, zero for some pairs. */
+/** The number of ints from one rank to another: different in each direction, zero for some pairs.
+ */
 static int pair_count(int from, int to, int base) {
   if (base == 0 || (from + 2 * to) % 4 == 3) return 0;
   return base + 2 * from + to;
@@ -41,7 +42,7 @@ static int symmetric_count(int a, int b, int base) {
   return pair_count(a < b ? a : b, a < b ? b : a, base);
 }
 
-/** Where the blocks of a rank's partners lie in its send or receive buffer, with gaps between. */
+/** The places of the partners' blocks in a rank's send or receive buffer, with gaps between. */
 typedef struct {
   int* counts;
   int* displacements;

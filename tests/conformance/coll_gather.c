@@ -10,7 +10,7 @@
 enum { kGap = -7777777 };
 static const int kCounts[] = {0, 1, 3, 64, 1000, 20000};
 
-/** Where each rank's block lies in a gathered buffer: the last rank first, with gaps between. */
+/** The place of each rank's block in a gathered buffer: the last rank first, with gaps between. */
 typedef struct {
   int* counts;
   int* displacements;

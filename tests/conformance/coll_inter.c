@@ -32,7 +32,7 @@ static int form = kBlocking;
     }                                                               \
   } while (0)
 
-/** What the root argument is at this rank if rank `root` of the first or second group is it. */
+/** The root argument at this rank if rank `root` of the first or second group is the root. */
 static int root_argument(const Inter* x, int in_first, int root) {
   if (x->in_first != in_first) return root;
   return x->me == root ? MPI_ROOT : MPI_PROC_NULL;

@@ -32,7 +32,7 @@ static int* new_contribution(const TestComm* on, const Algebra* by, int rank, in
   return buffer;
 }
 
-/** What ranks 0 .. ranks - 1 give when they are combined in order; ranks is at least 1. */
+/** The contributions of ranks 0 .. ranks - 1, combined in order; ranks is at least 1. */
 static int* new_reduced(const TestComm* on, const Algebra* by, int ranks, int count) {
   int* acc = new_contribution(on, by, 0, count);
   for (int r = 1; r < ranks; ++r) {

@@ -102,7 +102,7 @@ static long long now_ns(void) {
   return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/** Nobody may leave a barrier before everybody has entered it; all ranks share one clock. */
+/** No rank may leave a barrier before all ranks have entered it; all ranks share one clock. */
 static void test_barrier(const TestComm* on) {
   for (int round = 0; round < 20; ++round) {
     check_context("barrier %d on %s", round, on->name);
@@ -113,7 +113,7 @@ static void test_barrier(const TestComm* on) {
     long long left_ns = now_ns();
     long long last_entered_ns = 0;
     OK(MPI_Allreduce(&entered_ns, &last_entered_ns, 1, MPI_LONG_LONG, MPI_MAX, on->comm));
-    check_true("everybody had entered", last_entered_ns <= left_ns);
+    check_true("all ranks had entered", last_entered_ns <= left_ns);
   }
 }
 

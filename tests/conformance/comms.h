@@ -7,7 +7,7 @@
 
 enum { kTestComms = 5 };
 
-/** A communicator and this rank's place in it. `salt` tells disjoint siblings apart. */
+/** A communicator and this rank's place in it. `salt` distinguishes disjoint siblings. */
 typedef struct {
   const char* name;
   MPI_Comm comm;

@@ -65,7 +65,7 @@ void test_bool() {
   check_section("bool");
 }
 
-/** Strings of different length, gathered to everybody and sorted. */
+/** Strings of different length, gathered at all ranks and sorted. */
 void test_strings() {
   check_context("strings");
   std::string mine = "rank " + std::string(static_cast<std::size_t>(check_state.rank), '*');

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-/** What a request counts and what its functions return. */
+/** The counters of a request, and the return values of its functions. */
 typedef struct {
   int queried, freed, cancelled;
   int complete;  // that the cancel function was given

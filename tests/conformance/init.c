@@ -64,7 +64,7 @@ static int initialize(const char* mode, int* argc, char*** argv) {
   return -1;
 }
 
-/** What another thread found; it must not abort the job itself at thread level FUNNELED. */
+/** The findings of another thread; it must not abort the job itself at thread level FUNNELED. */
 typedef struct {
   int serialized;
   int is_main;

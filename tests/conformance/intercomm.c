@@ -105,7 +105,7 @@ static void test_requests(const Inter* x) {
   int mine = check_state.rank;
   int flag = 0;
   MPI_Status status;
-  // A persistent receive of each partner, and one that nobody sends to.
+  // A persistent receive of each partner, and one to which no rank sends.
   int from = 0;
   for (int i = 0; i < x->peer_count; ++i) from += i % x->own_count == x->me;
   MPI_Request receive;
@@ -130,7 +130,7 @@ static void test_requests(const Inter* x) {
   OK(MPI_Test_cancelled(&status, &flag));
   check_i64("cancelled", 1, flag);
   OK(MPI_Recv(got, 1, MPI_INT, MPI_PROC_NULL, 0, x->comm, &status));
-  check_i64("from nobody", MPI_PROC_NULL, status.MPI_SOURCE);
+  check_i64("from MPI_PROC_NULL", MPI_PROC_NULL, status.MPI_SOURCE);
   OK(MPI_Send(got, 1, MPI_INT, MPI_PROC_NULL, 0, x->comm));
 }
 
@@ -283,7 +283,8 @@ static void test_create(const Inter* x) {
     int* got = new_ints(peers);
     int* expected = new_ints(peers);
     for (int i = 0; i < peers; ++i) expected[i] = x->peer[peers - 1 - i];
-    // By messages: Open MPI's collectives hang on some of what it creates.
+    // Uses messages, because Open MPI's collectives hang on some of the communicators that it
+    // creates.
     for (int i = 0; i < peers; ++i) OK(MPI_Send(&check_state.rank, 1, MPI_INT, i, 0, made));
     for (int i = 0; i < peers; ++i) {
       OK(MPI_Recv(&got[i], 1, MPI_INT, i, 0, made, MPI_STATUS_IGNORE));
@@ -345,7 +346,8 @@ static void test(const char* name, Side* side, int descending, int leaders_last)
   check_section(name);
 }
 
-/** Two of the same leaders at a time, told apart by the tag; the peer communicator is another one.
+/** Two of the same leaders at a time, distinguished by the tag; the peer communicator is another
+ * one.
  */
 static void test_two_at_once(void) {
   check_context("two at once");

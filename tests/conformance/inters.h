@@ -18,7 +18,7 @@ typedef struct {
   int in_first;  // the group that holds world rank 0
 } Inter;
 
-/** How the world is divided: rank r is in the first group unless this says otherwise. */
+/** The division of the world: rank r is in the first group unless this says otherwise. */
 typedef int Side(int rank);
 static inline int by_half(int rank) { return rank >= (check_state.size + 1) / 2; }
 static inline int by_parity(int rank) { return rank % 2; }

@@ -46,7 +46,7 @@ static int which(const int* ranks, int block) {
   for (int i = 0; i < block; ++i) before += ranks[i] == ranks[block];
   return before;
 }
-/** In a grid, the direction tells blocks of the same two ranks apart. */
+/** In a grid, the direction distinguishes blocks of the same two ranks. */
 static int edge_of(const Around* a, const int* ranks, int block, int receiving) {
   return a->crossed ? (receiving ? block ^ 1 : block) : which(ranks, block);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Every nonblocking collective, begun and later checked: what is outstanding is told by its Begun.
+// Every nonblocking collective, begun and later checked: a Begun identifies what is outstanding.
 
 #include "check.h"
 #include "comms.h"
@@ -52,7 +52,7 @@ static inline int begun_value(const Begun* b, int from, int to, int i) {
 static inline int block_of(const Begun* b, int i) {
   return b->count > 0 ? b->count + i % 3 : i % 2;
 }
-/** Where it lies, with gaps. */
+/** Its place, with gaps. */
 static inline int block_at(const Begun* b, int i) { return i * (b->count + 5); }
 
 static inline int folded(const Begun* b, int first, int end, int to, int i) {
@@ -169,7 +169,7 @@ static inline Begun begin(int function, const TestComm* on, int count, int salt,
                          in_place && at_root ? MPI_IN_PLACE : (void*)b.out, b.counts[me], MPI_INT,
                          b.root, on->comm, request));
       } else {
-        // What comes from member i is as long as what member i is to get: mine.
+        // Every block that this rank receives has this rank's length.
         int* received = new_ints(n);
         for (int i = 0; i < n; ++i) received[i] = b.counts[me];
         if (function == 12) {
@@ -200,7 +200,7 @@ static inline void check_block(const Begun* b, int at, int from, int to, int len
   }
 }
 
-/** It is over: checks all that it gave. */
+/** Called when it is complete: checks all its results. */
 static inline void check_result(const Begun* b) {
   const int n = b->on->size;
   const int me = b->on->rank;

@@ -200,7 +200,7 @@ static void test_type(const OpType* type) {
   check_section(type->name);
 }
 
-/** What MPI does not define for a type must be refused before anything is communicated. */
+/** Operations that MPI does not define for a type must be refused before any communication. */
 static void test_undefined(const OpType* type) {
   for (int op = 0; op < kOpCount; ++op) {
     if ((type->ops | type->extended_ops) & BIT(op)) continue;

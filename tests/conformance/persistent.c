@@ -7,7 +7,7 @@
 #include <mpi-ext.h>
 // clang-format on
 
-// What nonblocking.h begins is only made here, and begun by MPI_Start.
+// Collectives that nonblocking.h begins are only created here, and begun by MPI_Start.
 #define MPI_Ibarrier(comm, request) MPIX_Barrier_init(comm, MPI_INFO_NULL, request)
 #define MPI_Ibcast(a, b, c, d, comm, request) \
   MPIX_Bcast_init(a, b, c, d, comm, MPI_INFO_NULL, request)

@@ -1,5 +1,6 @@
 // Conformance of messages between two ranks: blocking, nonblocking, persistent and matched, in the
-// order that MPI guarantees, from any source and with any tag, to oneself and to nobody.
+// order that MPI guarantees, from any source and with any tag, to the rank itself and to
+// MPI_PROC_NULL.
 
 #include <mpi.h>
 
@@ -70,7 +71,7 @@ static void test_sendrecv(const TestComm* on, int count) {
   check_ints("replaced", expected, out, count);
   OK(MPI_Sendrecv(out, count, MPI_INT, MPI_PROC_NULL, 1, in, count, MPI_INT, MPI_PROC_NULL, 1,
                   on->comm, &status));
-  check_status("to nobody", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+  check_status("to MPI_PROC_NULL", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
   free(out);
   free(expected);
   free(in);
@@ -101,7 +102,7 @@ static void test_order(const TestComm* on) {
   for (int i = 0; i < 6; ++i) check_true("null", sends[i] == MPI_REQUEST_NULL);
 }
 
-/** Every rank but 0 sends; 0 takes from anybody, sums must fit. */
+/** Every rank but 0 sends; 0 receives from any source, sums must fit. */
 static void test_any_source(const TestComm* on) {
   check_context("any source on %s", on->name);
   enum { kEach = 5 };
@@ -281,10 +282,10 @@ static void test_probes(const TestComm* on) {
   OK(MPI_Recv(in, 9, MPI_INT, before, MPI_ANY_TAG, on->comm, &status));
   check_status("what was probed first", &status, before, 1, 1);
   OK(MPI_Mprobe(MPI_PROC_NULL, 3, on->comm, &message, &status));
-  check_status("mprobe of nobody", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
-  check_true("nobody's", message == MPI_MESSAGE_NO_PROC);
+  check_status("mprobe of MPI_PROC_NULL", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+  check_true("no message", message == MPI_MESSAGE_NO_PROC);
   OK(MPI_Mrecv(in, 9, MPI_INT, &message, &status));
-  check_status("mrecv of nobody", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+  check_status("mrecv of MPI_PROC_NULL", &status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
 }
 
 static void test_ends(const TestComm* on) {

@@ -51,7 +51,7 @@ run_reference() (
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
   run_bounded openmpi "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$prog" "$@"
 )
-# Before its end is forced, it says where every rank stands.
+# Before its end is forced, it prints where every rank is.
 run_bounded ftrun "$ftrun" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
 code=$(cat "$results/ftrun.code")
 
@@ -67,7 +67,7 @@ for attempt in 1 2 3; do
   echo "run $attempt under mpirun (exit code $reference_code) differs"
 done
 
-# What the exit codes 124 and 137 of timeout mean is told, not left to be guessed.
+# The meaning of the exit codes 124 and 137 of timeout is printed.
 show_code() {
   case $1 in
     124 | 137) echo "$1 (no end within $limit_s s)" ;;

@@ -10,7 +10,8 @@
 
 enum { kThreads = 4, kRounds = 200 };
 
-/** What a thread does, and the sum of what it has received. Threads do not use check.h. */
+/** The task of a thread, and the sum of the values that it has received. Threads do not use
+ * check.h. */
 typedef struct {
   MPI_Comm comm;
   int number;
@@ -38,7 +39,7 @@ static void* in_own_communicator(void* argument) {
   return NULL;
 }
 
-/** Requests in one communicator, told apart by the thread's number as the tag. */
+/** Requests in one communicator, distinguished by the thread's number as the tag. */
 static void* in_common_communicator(void* argument) {
   Work* w = (Work*)argument;
   for (int round = 0; round < kRounds; ++round) {

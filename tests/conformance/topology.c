@@ -345,7 +345,7 @@ static void test_dist_graph_errors(void) {
                                            MPI_INFO_NULL, 0, &comm));
 }
 
-/** Where no rank has an edge, what they gave as weights says whether there are weights. */
+/** If no rank has an edge, the weight arguments decide whether the graph is weighted. */
 static void test_dist_graphs_without_edges(void) {
   int none[1] = {0};
   int* const given[] = {MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY, none};

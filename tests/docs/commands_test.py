@@ -22,7 +22,7 @@ LIMIT_S = 120  # of one command
 OPTIONS = argparse.Namespace()
 SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# What bench/report writes from what it has run itself (unit.bench_report), and what was tried long ago.
+# Pages with commands of bench/report, which runs them itself (unit.bench_report).
 WRITTEN = ("docs/performance.md", "docs/performance-notes.md")
 # Their blocks are drawings and a grammar.
 DRAWN = ("docs/architecture.md", "docs/journal.md")
@@ -136,7 +136,7 @@ def text_of(page):
 
 
 class Rules(unittest.TestCase):
-    """What is a command."""
+    """Which lines are commands."""
 
     def test_a_block_of_commands(self):
         found = commands_of_block(["ftrun -n 4 ./a.out    # runs it", "cmake -S . \\", "  -B out"])

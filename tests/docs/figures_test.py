@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether what documents say of speed is what docs/performance.md has measured.
+"""Whether figures of speed in the documents are those that docs/performance.md has measured.
 
-A figure that is quoted stands between two comments, of which the first says where it is from:
+A quoted figure is between two comments, of which the first names its place:
 
     <!-- gather/4 KiB/ratio to the faster -->3.21<!-- -->
 
-SECTION/ROW/COLUMN, as they stand in performance.md; before ROW the first cell of its table's head where a
+SECTION/ROW/COLUMN, as in performance.md; before ROW the first cell of its table's head where a
 section has several (others-8/bcast/8 B/ratio). A figure with % is what a ratio is above 1. In words:
 
     <!-- reduce/*/ratio to the faster < 1 -->faster<!-- -->
@@ -58,7 +58,7 @@ def cells_of(source, tables):
 
 
 def faults_of(text, tables):
-    """What a page says that is not so."""
+    """Yields each statement of a page that the tables do not confirm."""
     for source, relation, limit, said in QUOTE.findall(text):
         cells = cells_of(source, tables)
         if not cells:

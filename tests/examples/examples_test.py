@@ -159,7 +159,7 @@ def documented(t):
 
 @scenario(LIMIT_S)
 def documentation(t):
-    """What docs/checkpoints.md shows compiles and survives, and goes on at its versions where there
+    """The program in docs/checkpoints.md compiles and survives, and goes on at its versions where there
     are no images."""
     commands = documented(t)
     if sorted(commands) != ["c", "c++", "python"]:

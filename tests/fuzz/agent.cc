@@ -1,6 +1,6 @@
-// What ranks say to their agent and how their processes end, in any order.
+// Messages of ranks to their agent, and ends of their processes, in any order.
 //
-// An input is a list of steps, each a byte and what it needs (take_step).
+// An input is a list of steps, each a byte and its arguments (take_step).
 #include "agent_host.h"
 
 namespace {
@@ -152,19 +152,19 @@ std::string message(int client, MessageType type, int rank, int flags = 2,
          bytes;
 }
 
-// Of rank 1: what was wanted first, by a process of its own.
+// Rank 1's image: the number that was wanted first, from a process of its own.
 std::string image(int client, int number) {
   return step(Step::kWant, {}) + step(Step::kConnect, {1 + 2 * static_cast<int>(kRanks)}) +
          message(client, MessageType::kImage, 1, 0, "", number);
 }
 
-// Rank 1 goes on from it, as an incarnation.
+// Rank 1 goes on from this image as its next incarnation.
 std::string woken(int client, int incarnation, const std::string& why = "") {
   return step(Step::kConnect, {1 + 3 * static_cast<int>(kRanks)}) +
          message(client, MessageType::kWoken, 1, incarnation << 2, why);
 }
 
-// Three ranks, by their children or by processes behind them.
+// Three ranks: children of the agent, or processes below them.
 std::string registered(int behind) {
   std::string all;
   for (int r = 0; r < static_cast<int>(kRanks); ++r) {

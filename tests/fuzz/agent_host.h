@@ -34,9 +34,9 @@ using launcher::Event;
 using launcher::Report;
 using launcher::SnapshotRound;
 
-// What must hold whatever ranks and their images say: one process at a time is a rank, each end is
-// reported once, what is woken is what was kept last, main is not started behind it, and the job
-// can be ended.
+// Properties that hold whatever messages ranks and their images send: one process at a time is a
+// rank, each end is reported once, what is woken is what was kept last, main is not started behind
+// it, and the job can be ended.
 class Host {
  public:
   // step(): makes one more thing happen. False: nothing more; then the job is ended.
@@ -62,7 +62,7 @@ class Host {
     REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
   }
 
-  // --- What happens. Whoever is not there, or has ended, does nothing.
+  // --- Events. A process that does not exist, or has ended, does nothing.
 
   enum class Who { kChild, kOther, kImage, kClone };
   // A process of a rank's tree connects: the agent's child, or another one; or an image of the
@@ -123,7 +123,7 @@ class Host {
   void end_images() {
     loop_.post([this] { carry_out(core_.end_images()); });
   }
-  // The image that was asked to tells of its clone; or that it could not make one.
+  // The image that was asked to clone itself reports its clone, or that it could not make one.
   void forks(std::uint32_t rank, bool could) {
     const Images& images = images_[rank];
     wire::Message m = {};
@@ -170,7 +170,7 @@ class Host {
     if (turns_at_end_ > 0 || !step_()) end();
   }
 
-  // Whoever wants the job to end can have it.
+  // Each process may end the job.
   void end() {
     constexpr int kEnough = 60;
     REQUIRE(++turns_at_end_ < kEnough);
@@ -272,7 +272,7 @@ class Host {
     switch (a.kind) {
       case AgentAction::Kind::kWant:
         REQUIRE(r.tree && !r.killing);
-        // What was wanted at a checkpoint may be wanted at once later.
+        // An image that was wanted at a checkpoint may be wanted at once later.
         REQUIRE(a.number == images.wanted + 1 ||
                 (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
         images.wanted = a.number;
@@ -367,7 +367,7 @@ class Host {
     reporter_.happened(started);
   }
 
-  // --- The supervisor, to whom only bytes come
+  // --- The supervisor, which gets only bytes
 
   void post_report(const Report& report) {
     loop_.post([this, bytes = report.SerializeAsString()] {

@@ -1,4 +1,4 @@
-// What the made-up host of the agent's fuzzer is made of.
+// Parts of the simulated host of the agent's fuzzer.
 #pragma once
 
 #include <sys/socket.h>
@@ -72,7 +72,7 @@ struct HostRank {
   Descriptor prints[2];
 };
 
-// Of a rank, whichever process it is.
+// State of a rank that survives its incarnations.
 struct HostImages {
   std::uint64_t wanted = 0, kept = 0;  // numbers
   std::int64_t kept_pid = 0;           // 0: it has ended

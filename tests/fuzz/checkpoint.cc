@@ -1,5 +1,6 @@
-// Checkpoint files, read back by --resume. The first byte of an input says what is made right after
-// the mutation, so that not every one ends at a checksum: 1: of the head, 2: of the models.
+// Checkpoint files, read back by --resume. The first byte of an input says which checksum is
+// corrected after the mutation, so that not every one ends at a checksum: 1: of the head, 2: of the
+// models.
 #include <stdlib.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What -fsanitize-coverage=trace-pc calls at each edge. Not instrumented itself.
+// The function that -fsanitize-coverage=trace-pc calls at each edge. Not instrumented itself.
 #include "fuzz.h"
 
 extern "C" const char __executable_start;

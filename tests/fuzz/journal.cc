@@ -1,6 +1,5 @@
-// Kept journals, as `ftrun inspect` reads them. An input is what lies in the lines of a real
-// journal that are not empty, of each run of lines the first few; the first 8 bytes say where the
-// file is cut.
+// Kept journals, as `ftrun inspect` reads them. An input is made of the nonempty lines of a real
+// journal, the first few of each run of such lines; the first 8 bytes say where the file is cut.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -84,7 +83,7 @@ class Journal {
   std::string contents_;
 };
 
-// What is there of a journal; the rest stays a hole.
+// The existing parts of a journal; the rest remains a hole.
 void Journal::copy(const char* from) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident(bytes_ / page);

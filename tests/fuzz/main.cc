@@ -22,7 +22,7 @@
 
 extern "C" void __sanitizer_set_death_callback(void (*)()) __attribute__((weak));
 extern "C" const char* __asan_default_options() {
-  // What asks for more than this is told by a report, as if there were no more.
+  // A larger allocation is reported, as if there were no more memory.
   return "max_allocation_size_mb=512:detect_leaks=0";
 }
 

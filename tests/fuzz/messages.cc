@@ -1,5 +1,5 @@
-// What a process sends to the agent's socket, and what becomes of its text: datagrams, each after
-// its length in two bytes.
+// Messages of a process to the agent's socket, and the handling of their texts: datagrams, each
+// after its length in two bytes.
 #include <fcntl.h>
 #include <sys/socket.h>
 

@@ -54,7 +54,7 @@ class HostileJob(Job):
             self._drop(rank)
 
     def poll(self):
-        # Its time is up when it prints nothing for so long: a busy machine is no hang.
+        # It has hung when it prints nothing for that long: a busy machine is no hang.
         printed = os.fstat(self._out.fileno()).st_size
         if printed > self._printed and time.monotonic() < self._born_s + 10 * self.limit_s:
             self._printed, self._start_s = printed, time.monotonic()
@@ -123,7 +123,7 @@ class HostileJob(Job):
 
 
 # ----------------------------------------------------------------------------------------- attacks
-# Each is called with a running job, its ranks, and random numbers, and returns when it is over.
+# Each is called with a running job, its ranks, and random numbers, and returns when it has ended.
 
 
 def log_uniform(rng, least, most):
@@ -228,7 +228,7 @@ def judge(result, n, expected):
     if found != expected:
         require(False, f"wrong output: {first_difference(expected, found)}", result)
     for death in result.named("death"):
-        require(death["cause"] in KILLED, f"a death that nobody wanted: {death}", result)
+        require(death["cause"] in KILLED, f"an unexpected death: {death}", result)
     for rank in range(n):
         sent, died = result.killed.count(rank), len(result.named("death", rank))
         require(died <= sent, f"rank {rank}: {died} deaths by {sent} signals", result)
@@ -305,7 +305,7 @@ class Shape:
         return HostileJob(words, directory, self._options.limit_s, expected_bytes)
 
     def _learn(self, n, program):
-        """What the program prints when nobody dies, under ftrun and under Open MPI."""
+        """The output of the program in a run without deaths, under ftrun and under Open MPI."""
         with self._start(n, program, 1) as job:
             result = job.finish()
         require(result.code == 0, f"undisturbed it ended with {result.code}", result)
@@ -356,7 +356,7 @@ def command_again(options, shape, number):
 
 
 def run_shape(name, options):
-    """Runs jobs until so many deaths, of every kind, have happened; returns how many jobs failed."""
+    """Runs jobs until `deaths` deaths, of every kind, have happened; returns how many jobs failed."""
     shape, failed, start_s = Shape(name, options), 0, time.monotonic()
     numbers = [options.job] * options.repeat if options.job is not None else range(10**9)
     try:
@@ -402,7 +402,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=1, help="with --job")
     parser.add_argument("--keep-going", action="store_true", help="after a failure")
     options = parser.parse_args()
-    # Whoever ends the test ends its job as well.
+    # SIGTERM to the test ends its job as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = sum(run_shape(name, options) for name in options.shape or SHAPES)
     return 1 if failed else 0

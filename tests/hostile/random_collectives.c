@@ -5,8 +5,8 @@
 // steps.
 //
 // All ranks draw the same random numbers, so that they agree on what comes next. What a rank
-// contributes is made from a hash of every byte that it has received: whoever lost or changed one
-// byte sends wrong values from there on. The output is the same under every MPI.
+// contributes is made from a hash of every byte that it has received: a rank that lost or changed
+// one byte sends wrong values from there on. The output is the same under every MPI.
 //
 // MODE: checksum (default): rank 0 prints one line at the end.
 //       lines:    every rank prints a line in every round of 16 operations.
@@ -14,8 +14,9 @@
 //                 and a local model (rejoin_checkpoint), or in the global one alone. Under another
 //                 MPI there are no checkpoints, and the same lines.
 //       wrong, stuck: as lines, but a rank that was started again prints one bit wrong, or goes no
-//                 further, once its replay is over: to see whether that is noticed. No other rank
-//                 and no replay is given the wrong bit: only who compares the output can notice it.
+//                 further, once its replay is complete: to see whether that is detected. No other
+//                 rank and no replay is given the wrong bit: only a comparison of the output can
+//                 detect it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -129,7 +130,7 @@ static void run(const Function* function, const Step* step, Form form, Place* pl
   if (form == kPersistent && !only_blocking) OK(MPI_Start(&o->request));
 }
 
-/** What becomes of the persistent collectives in this step; true: that was the step. */
+/** Handles the persistent collectives in this step; true: that was the step. */
 static int run_persistent(int place, int choice) {
   if (choice == 0) begin_again(0, kMostOutstanding);
   if (places[place].form != kPersistent || choice > 12) return choice == 0;
@@ -267,7 +268,7 @@ static void checkpoint(int version) {
   check_i64("version", version, made);
 }
 
-/** What every incarnation asks for behind its load, and says so. */
+/** Set-up that every incarnation executes after its load, marked. */
 static void prepare(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   check_context("bootstrap");

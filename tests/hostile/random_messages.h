@@ -40,7 +40,7 @@ static void run_sendrecv(const Step* s) {
   received(in);
 }
 
-/** A chain in which everybody waits for the one before it. */
+/** A chain in which every rank waits for the one before it. */
 static void run_chain(const Step* s) {
   const int n = s->on->size, count = message_count(s);
   const int place = (s->on->rank + n - s->root) % n;
@@ -91,7 +91,7 @@ static void run_exchange(const Step* s) {
   }
 }
 
-/** The root takes messages from anybody, and tells everybody what it has made of them. */
+/** The root receives messages from any source, and sends all ranks what it has made of them. */
 static void run_gather_any(const Step* s) {
   const int n = s->on->size, each = 1 + agreed(s, 5, 0, 3);
   uint64_t word[2] = {0, 0};

@@ -3,7 +3,7 @@
 // Every collective once, in each of its forms: blocking, nonblocking, persistent. A function here
 // makes buffers from this rank's history and calls MPI; random_requests.h takes the result.
 
-// What is in Open MPI's mpi-ext.h needs mpi.h.
+// Open MPI's mpi-ext.h needs mpi.h.
 #include <mpi.h>
 //
 #include <mpi-ext.h>

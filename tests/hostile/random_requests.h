@@ -2,14 +2,14 @@
 
 // Collectives that are outstanding: begun in one step, completed by any of MPI's functions in a
 // later one. Which are outstanding, in which place, is the same at all ranks; in which order and by
-// which function a rank completes them is its own affair. When one is over depends on time; so its
-// result goes to the history only at a moment that follows from the random numbers.
+// which function a rank completes them is its own choice. When one is complete depends on time; so
+// its result goes to the history only at a moment that follows from the random numbers.
 
 #include "random_step.h"
 
 typedef enum { kBlocking, kNonblocking, kPersistent } Form;
 
-/** One collective, with all that MPI may use until it is over. */
+/** One collective, with all that MPI may use until it is complete. */
 typedef struct Operation {
   void (*collective)(const Step* s, struct Operation* o);
   Step step;
@@ -19,7 +19,7 @@ typedef struct Operation {
   MPI_Request request;
   Buffer in;
   Buffer out;
-  size_t defined_bytes;  // of `out`, when it is over
+  size_t defined_bytes;  // of `out`, when it is complete
   Blocks blocks[2];
   MPI_Datatype* types[2];
 } Operation;
@@ -47,7 +47,8 @@ static inline void call(Operation* o) {
   o->collective(&o->step, o);
 }
 
-/** It is over: adds its result to the history, and what MPI must not have written. */
+/** Called when it is complete: adds its result to the history, and what MPI must not have written.
+ */
 static inline void take_result(Operation* o) {
   if (o->defined_bytes < o->out.words * 8) cut_to(o->out, o->defined_bytes);
   absorb(o->in);
@@ -66,7 +67,7 @@ static inline void release(Operation* o) {
 
 // --- Completing
 //
-// How many calls are operations for --kill must not depend on time. A wait for requests that are
+// The number of operations that --kill counts must not depend on time. A wait for requests that are
 // all inactive is none, but in MPI_Waitall; so that replaces what a test has made superfluous.
 
 static inline void require_success(const char* what, int code) {
@@ -131,7 +132,7 @@ static inline void take_back(int count, const MPI_Request* requests, const int* 
   for (int i = 0; i < count; ++i) places[whose[i]].operation.request = requests[i];
 }
 
-/** Whatever is over or not, asks once; or waits until something is over. */
+/** Asks once, whether something is complete or not; or waits until something is complete. */
 static inline void ask(uint64_t random) {
   MPI_Request requests[kMostOutstanding];
   int whose[kMostOutstanding], indices[kMostOutstanding], index = 0, flag = 0;
@@ -183,7 +184,7 @@ static inline void complete_some(uint64_t random) {
   for (int i = 0; i < count; ++i) take_result(&places[chosen[i]].operation);
 }
 
-/** What a rank does between two steps, as only its own random number says. */
+/** The actions of a rank between two steps, which only its own random number decides. */
 static inline void complete_between(uint64_t random) {
   if (random % 4 == 0) complete_some(random >> 4);
   if (random % 4 == 1) ask(random >> 4);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What one random operation works on: a communicator, kinds of elements, buffers. And this rank's
+// The objects of one random operation: a communicator, kinds of elements, buffers. And this rank's
 // history: a hash of every byte that it received, from which all that it contributes is made.
 
 #include "../conformance/check.h"
@@ -24,7 +24,8 @@ typedef struct {
   int size_bytes;
 } Kind;
 
-/** How elements are reduced. tame: makes random bytes to values on which the operation is exact. */
+/** The reduction of elements. tame: makes random bytes to values on which the operation is exact.
+ */
 typedef struct {
   MPI_Datatype type;
   MPI_Op op;
@@ -156,8 +157,8 @@ typedef struct {
 
 static const Buffer kNoBuffer = {NULL, 0, 0, NULL};
 
-/** Random bytes from my history; `purpose` tells the buffers of one operation apart. What is going
- * to be received into is filled too: what must not be written stays visible. */
+/** Random bytes from my history; `purpose` distinguishes the buffers of one operation. What is
+ * going to be received into is filled too: what must not be written stays visible. */
 static inline void fill(const Step* s, Buffer b) {
   uint64_t* words = b.at;
   uint64_t x = hash_step(hash_step(history, s->random), b.purpose);
@@ -215,7 +216,7 @@ static inline void received(Buffer b) {
 
 // --- What the v-variants need more
 
-/** Blocks with gaps between them, of none, one or two times so many elements. */
+/** Blocks with gaps between them, of none, one or two times as many elements. */
 typedef struct {
   int* counts;
   int* displacements;
@@ -230,7 +231,8 @@ static inline int block_count(const Step* s, int count, int from, int to) {
   return count * (int)(hash_step(hash_step(s->random, first + 7), second) % 3);
 }
 
-/** Block i is what `from` has for `to`; -1 stands for i, and -1 twice for what all agree on. */
+/** Block i is what `from` has for `to`; -1 means i, and -1 twice means the block that all agree on.
+ */
 static inline Blocks new_blocks(const Step* s, int count, int from, int to) {
   Blocks b = {new_ints(s->on->size), new_ints(s->on->size), 0};
   for (int i = 0; i < s->on->size; ++i) {

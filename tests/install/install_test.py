@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What users install: a prefix (also one with spaces), other builds that find it, the Debian package
+"""The installed files: a prefix (also one with spaces), other builds that find it, the Debian package
 and the Python module. Run one theme: install_test.py --build BUILD ... Prefix
 """
 
@@ -202,7 +202,7 @@ class Prefix(InstallTest):
         self.assertEqual(again, expected)
 
     def check_inspect(self, ftrun):
-        """What it says of the sets in the directory, and of one that is damaged."""
+        """Its output about the sets in the directory, one of them damaged."""
         shown, _ = self.succeeds(ftrun, "inspect", "sets")
         self.assertRegex(shown, r"images-\d+\.rejoin: set \d+, 2 ranks, \d+ \w+, cut at \S+ \S+, \d+ s ago\n")
         self.assertRegex(shown, r"\n    program   loop, build build-id [0-9a-f]+\n")
@@ -237,7 +237,7 @@ class Prefix(InstallTest):
         self.assertEqual(options - set(out.splitlines()), set())
 
     def completions(self, shell, line):
-        """What a shell offers behind `line`."""
+        """The completions that a shell offers after `line`."""
         prefix = self.path("prefix")
         there = {"PATH": f"{prefix}/bin:{os.environ['PATH']}"}
         if shutil.which(shell) is None:

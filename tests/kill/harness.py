@@ -1,7 +1,7 @@
 """Runs MPI programs under ftrun, kills their ranks, and judges what came out.
 
 A scenario is a function of a Test, registered with @scenario. It starts jobs, interferes, and
-compares with a run of the same program that nobody disturbed. Of every job the harness requires an
+compares with an undisturbed run of the same program. For every job the harness requires an
 end in bounded time, and that nothing is left of it, no process and no file. A job that does not end
 is reported with the stack and the journal position of every rank.
 """
@@ -33,7 +33,7 @@ LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are bus
 POLL_INTERVAL_S = 0.0005
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
 
-# What the ranks of a program with checkpoints return to, and the options of ftrun that choose it.
+# The recovery points of a program with checkpoints, and the options of ftrun that choose them.
 POINTS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.01"]}
 
 
@@ -68,7 +68,7 @@ def scenario(limit_s=90, labels=(), sweeps=False, **variants):
 
 
 class Job:
-    """A running ftrun. As a context manager: whoever leaves it by an exception ends it."""
+    """A running ftrun. As a context manager: an exception ends the job."""
 
     def __init__(self, command, directory, limit_s):
         self.command, self.directory, self.limit_s = command, directory, limit_s
@@ -304,17 +304,17 @@ class Test:
         return result
 
     def undisturbed(self, ranks, *command, flags=()):
-        """The result of a run in which nobody dies. Made once."""
+        """The result of a run without deaths. Made once."""
         key = (ranks, command, tuple(flags))
         if key not in self._undisturbed:
             result = self.run(ranks, *command, flags=flags)
             require(result.code == 0, f"undisturbed it ended with {result.code}", result)
-            require(not result.named("death"), "a death that nobody wanted", result)
+            require(not result.named("death"), "an unexpected death", result)
             self._undisturbed[key] = result
         return self._undisturbed[key]
 
     def runs(self, few, many, seen):
-        """So few runs (so many in the long mode), then up to ten times as many until seen()."""
+        """`few` runs (`many` in the long mode), then up to ten times as many until seen()."""
         count = many if self.long else few
         for run in range(10 * count):
             if run < count or not seen():
@@ -323,7 +323,7 @@ class Test:
     def recovers(self, ranks, *command, kills=(), flags=(), ordered=True, **named):
         """Runs a program, kills ranks in it, and requires the output of an undisturbed run.
 
-        Also exit code 0, that every kill that was ordered happened, that nobody else died, and that
+        Also exit code 0, that every kill that was ordered happened, that no other rank died, and that
         every rank that died came back. ordered: only one rank prints.
         """
         expected = self.undisturbed(ranks, *command, flags=flags)
@@ -411,7 +411,7 @@ def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_:
     unknown = [name for name in options.names if name not in SCENARIOS]
     if unknown or not options.names:
         parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
-    # Whoever ends the test ends its job as well.
+    # SIGTERM to the test ends its job as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         return 0 if all([run_scenario(name, options, prepare) for name in options.names]) else 1

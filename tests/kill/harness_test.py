@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The harness itself: a job that hangs is ended in time, and what every rank does is told.
+"""The harness itself: a job that hangs is ended in time, with a report of what every rank does.
 
 harness_test.py --ftrun FTRUN --fake FAKE_RANK
 """

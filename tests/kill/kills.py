@@ -1,6 +1,6 @@
 """Deaths that ftrun --kill orders."""
 
-# What a death by SIGKILL is called; the second where only the rank's parent, a shell, was told.
+# How ftrun reports a death by SIGKILL; the second one where only the rank's parent, a shell, knows the signal.
 KILLED = ("signal 9 (Killed)", "a cause that only its parent process knows")
 MOMENTS = ("before", "inside", "after")
 

@@ -1,4 +1,4 @@
-"""What the machine knows of processes and files that a job has, or has left behind."""
+"""Processes and files that a job has, or has left behind, as the system shows them."""
 
 import glob
 import os
@@ -8,16 +8,16 @@ import signal
 import subprocess
 import tempfile
 
-REPORT_S = 6  # that ftrun may take to say where every rank stands
+REPORT_S = 6  # that ftrun may take to report where every rank is
 GRACE_S = 3  # that it may take to end its ranks
 
 
 class NoEnd(Exception):
-    """A job did not end in time; the text says where every rank stands."""
+    """A job did not end in time; the text has where every rank is."""
 
 
 class FtrunProcess(subprocess.Popen):
-    """An ftrun. If it does not end in time, what every rank does is told, and the job ended."""
+    """An ftrun. If it does not end in time, it reports what every rank does, and the job is ended."""
 
     def communicate(self, input=None, timeout=None):
         try:
@@ -36,7 +36,7 @@ class FtrunProcess(subprocess.Popen):
         return f"--- ftrun's own stack\n{stack}\n--- what it has said\n{said[-20000:]}"
 
     def _hear(self, limit_s):
-        """What came from the start on, until the end or the limit; in both streams."""
+        """The output so far, until the end or the limit; of both streams."""
         try:
             streams = super().communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as expired:
@@ -55,7 +55,7 @@ def run_ftrun(command, timeout, input=None, **named):
 
 
 def processes_with(*entries):
-    """Whatever runs with all these NAME=VALUE in its environment."""
+    """All processes with all these NAME=VALUE in their environment."""
     wanted = {entry.encode() for entry in entries}
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):
@@ -133,7 +133,7 @@ def rejoin_files():
 
 
 def standing(text):
-    """{rank: (where it stands, the first line of its stack)} of all reports in what ftrun said."""
+    """{rank: (where it is, the first line of its stack)} of all reports in what ftrun said."""
     found = {}
     heading = r"^rejoin: ranks? ([\d, -]+) \(process(?:es)? [^)]*\) (?:is|are) (.*)\n(?: +(.*))?"
     for ranks, where, line in re.findall(heading, text, re.MULTILINE):

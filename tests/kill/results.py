@@ -1,4 +1,4 @@
-"""What is left of jobs that have ended, and what must be true of every one of them."""
+"""Results of jobs that have ended, and the checks that every one of them must pass."""
 
 import collections
 import json
@@ -6,7 +6,7 @@ import shlex
 
 from kills import KILLED
 
-# What a rank may go on from, as the events name it.
+# The points from which a rank may go on, as the events name them.
 RETURNS = ("main", "snapshot", "written", "checkpoint")
 
 
@@ -19,7 +19,7 @@ class Skip(Exception):
 
 
 class Result:
-    """What is left of a job that has ended."""
+    """The result of a job that has ended."""
 
     def __init__(self, job, took_s):
         self.command, self.killed, self.events = job.command, job.killed, job.events
@@ -32,7 +32,7 @@ class Result:
         return [e for e in self.events if e["event"] == name and rank in (None, e.get("rank"))]
 
     def operations(self, rank):
-        """How many MPI operations the rank did in its last incarnation."""
+        """The number of MPI operations of the rank in its last incarnation."""
         return self.named("exit", rank)[-1]["position"]["ordinal"]
 
 
@@ -54,7 +54,7 @@ def require(condition, text, result):
 
 
 def returns_by_kind(result):
-    """How often a rank that had died went on from "main", from an "image", and from a "version".
+    """The number of times that a dead rank went on from "main", from an "image", and from a "version".
 
     A rank that dies again before it is back has not returned.
     """
@@ -84,7 +84,7 @@ def check_deaths(result, kills):
         found = [death for death in deaths if death["rank"] == rank]
         if found:  # else the signal came when the rank had ended
             deaths.remove(found[0])
-    require(not deaths, f"deaths that nobody wanted: {deaths}", result)
+    require(not deaths, f"unexpected deaths: {deaths}", result)
 
 
 def check_returns(result, ranks):

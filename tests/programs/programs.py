@@ -33,7 +33,7 @@ class Program:
     executable = None  # what has to be installed
     package = None
     ranks = 4
-    steady_share = 1.0  # of its operations: so many are made in every run, whatever the time
+    steady_share = 1.0  # of its operations: this share is made in every run, whatever the time
 
     def __init__(self, input_directory):
         self.input = input_directory

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program that nobody here wrote, under ftrun with random deaths: every run must give what the
+"""A third-party program under ftrun with random deaths: every run must give what the
 undisturbed run gave.
 
 Odd runs are killed from outside: SIGKILL to ranks' processes at random moments. Even runs die at
@@ -35,13 +35,13 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
 MAX_DEATHS_OF_RANK = 3
 MAX_DEATHS_WITH_IMAGES = 24  # any number of one rank's
-LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is nobody to kill
+LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is no rank to kill
 RUN_LIMIT_S = 300
 POLL_INTERVAL_S = 0.005
 
 
 class Outcome:
-    """What a run gave, and how long it took."""
+    """The result of a run, and its duration."""
 
     def __init__(self, results, duration_s, events):
         self.results = results
@@ -62,7 +62,7 @@ def run_program(options, name, flags=(), kills=()):
     os.makedirs(directory)
     arguments = program.command(directory)
     events = ftrun_events.Follower(f"{directory}/events.json")
-    # Before its end is forced, ftrun says where every rank stands.
+    # Before its end is forced, ftrun prints where every rank is.
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
     command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)
@@ -210,7 +210,7 @@ def main():
         deaths += died
         woken += images
         print(line, flush=True)
-    assert deaths > 0, "nobody was killed"
+    assert deaths > 0, "no rank was killed"
     assert woken > 0 or not options.snapshots, "no rank went on from an image"
     print(f"{len(numbers)} runs, {deaths} deaths, {woken} from images, every result as undisturbed")
 

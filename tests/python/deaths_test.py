@@ -47,12 +47,12 @@ def mocks_of(t, kind, ranks):
         "single": lambda: [(rank, *first, 0)],
         "again": lambda: [(rank, *first, 0), (rank, *second, 1)],
         "together": lambda: [(r, *first, 0) for r in t.rng.sample(range(ranks), 2)],
-        "everyone": lambda: [(r, *first, 0) for r in range(ranks)],
+        "all": lambda: [(r, *first, 0) for r in range(ranks)],
         "apart": lambda: [(r, *place(t), 0) for r in t.rng.sample(range(ranks), 2)],
     }[kind]()
 
 
-KINDS = ["single", "again", "together", "everyone", "apart"]
+KINDS = ["single", "again", "together", "all", "apart"]
 
 
 @scenario(limit_s=240, sweeps=True, way=list(WAYS))

@@ -34,7 +34,7 @@ RANKS = 3
 
 
 def environment(**changes):
-    """Of a process that finds the module but not the library, unless `changes` says where."""
+    """The result of a process that finds the module but not the library, unless `changes` says where."""
     result = {name: value for name, value in os.environ.items() if not name.startswith("REJOIN_")}
     result.update(PYTHONPATH=f"{SOURCES}/python", PYTHONDONTWRITEBYTECODE="1")
     result.pop("LD_LIBRARY_PATH", None)
@@ -164,7 +164,7 @@ class Order(Processes):
 
 
 class FailingPrepare(Processes):
-    def test_nobody_gets_wrong_numbers(self):
+    def test_no_rank_gets_wrong_numbers(self):
         program = (
             "import numpy, rabit\n"
             "def fill(array):\n"

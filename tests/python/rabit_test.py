@@ -31,7 +31,7 @@ def tearDownModule():
 
 
 def part(rank, shape, dtype):
-    """What a rank contributes: small whole numbers, so that every type holds every sum exactly."""
+    """The contribution of a rank: small whole numbers, so that every type holds every sum exactly."""
     count = int(np.prod(shape))
     return ((np.arange(count) * 7 + rank * 5) % 23).astype(dtype).reshape(shape)
 
@@ -222,7 +222,7 @@ class Allgather(unittest.TestCase):
 
 
 class Barrier(unittest.TestCase):
-    def test_everybody_comes(self):
+    def test_all_ranks_come(self):
         for _ in range(3):
             self.assertIsNone(rabit.barrier())
 

@@ -209,7 +209,7 @@ TEST(ApiDeathTest, MocksKill) {
   }
 }
 
-// What a checkpoint gives back is tested without one: only a rank that died has one to load.
+// Loading is tested without a checkpoint: only a rank that died has one to load.
 TEST(Models, Load) {
   Model model;
   model.values = {4, 5, 6};

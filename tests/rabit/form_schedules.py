@@ -160,7 +160,7 @@ def learning_from_outside(t, way):
 
 @scenario(limit_s=60)
 def learning_from_versions(t):
-    """Without snapshots its unmarked set-up cannot be told from its rounds: the job says so."""
+    """Without snapshots its unmarked set-up cannot be distinguished from its rounds: the job says so."""
     last = t.undisturbed(3, *BOOST).operations(0)
     flags = [*WAYS["versions"], "--max-restarts", 3]
     result = t.run(3, *BOOST, kills=[Kill(1, last // 2)], flags=flags)

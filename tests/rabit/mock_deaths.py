@@ -1,4 +1,4 @@
-"""What schedules of mock deaths share: running them, and what must be true of what came out.
+"""Shared by schedules of mock deaths: running them, and checking their results.
 
 A way is what ranks are to go back to: "versions" is a job without snapshots, "auto" one with the
 default ones, which for most of so short a program come too late, "images" one with a snapshot every
@@ -19,7 +19,7 @@ WAYS = {
     "auto": [],
     "images": ["--snapshots", "0.01"],
 }
-# What at least half of the returns must be from, and what none may be.
+# The recovery point of at least half of the returns, and the one that none may be from.
 MOST = {"versions": ["version"], "auto": ["main", "image"], "images": ["image"]}
 NONE = {"versions": "image", "auto": "version", "images": "version"}
 REST = "rest_ms=25"  # makes a round long enough for images
@@ -65,7 +65,7 @@ def split_way(name):
 
 
 def check_mocks(result, mocks):
-    """Every mock killed its rank, in its incarnation, once, and nobody else died.
+    """Every mock killed its rank, in its incarnation, once, and no other rank died.
 
     Where it says, unless the incarnation goes on from a snapshot. Returns how many fired later.
     """
@@ -107,7 +107,7 @@ def survives(t, ranks, *command, mocks=(), way="versions", flags=(), limit_s=har
 
 
 def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
-    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within so long after the last.
+    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within `within_s` after the last.
 
     Where ranks are to return to images, none dies before each rank has one. Returns how many ranks
     died.

@@ -21,7 +21,7 @@ class Process {
     return clone;
   }
 
-  // Goes on until the given place; true if it dies on its way, which place() then tells. Calls that
+  // Goes on until the given place; true if it dies on its way, at place(). Calls that
   // are done are those before the place.
   bool dies_before(int version, int seq, bool has_loaded = true) {
     while (std::tuple(version_, has_loaded_, seq_) < std::tuple(version, has_loaded, seq)) {

@@ -6,7 +6,7 @@ schedules.py --list                                           names, limits, whe
 
 A schedule runs a program under ftrun with mock=RANK,VERSION,SEQ,NDEATH arguments, each of which is
 one death. It requires that every one of them happened exactly once and no other, that all ranks
-came back, and that each prints what it prints when nobody dies.
+came back, and that each prints what it prints without deaths.
 """
 
 import os
@@ -104,7 +104,7 @@ def cache(t, way):
     bootstrap = 4  # operations between LoadCheckPoint and the first round
     dies((1, 2, 1, 0))
     dies((1, 2, 1, 0), ranks=RANKS)
-    dies((0, 2, 0, 0))  # who broadcast the cuts
+    dies((0, 2, 0, 0))  # the rank that broadcast the cuts
     dies((1, 2, 1, 0), (1, 0, 0, 1))  # again before the column count
     dies((1, 2, 1, 0), (1, 0, 1, 1))  # at LoadCheckPoint
     for seq in range(bootstrap + 3):  # in the bootstrap phase after it, and in the round
@@ -157,7 +157,7 @@ def again(t, cached):
     """The iterations do what the bootstrap phase does, from the same places, at once or later.
 
     The workers call the broadcast of round 3 from a line that they called in round 0 alone, and its
-    root calls from another one. Since the program marks its set-up, that is none, whoever dies.
+    root calls from another one. Since the program marks its set-up, that is none, whichever rank dies.
     """
     command = ["again", f"rabit_bootstrap_cache={cached}"]
     for version in range(5):

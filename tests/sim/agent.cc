@@ -48,8 +48,8 @@ std::uint64_t Agent::due() const {
   return next == kNever ? kNever : std::max(next, not_before_);
 }
 
-// Looks at one thing that has happened, unless something is still to be done; then carries out one
-// action that others can see.
+// Takes in one event, unless actions are still to be carried out; then carries out one action that
+// others can see.
 void Agent::turn() {
   bool took = false;
   for (bool seen = false; !seen;) {
@@ -85,7 +85,7 @@ std::uint64_t Agent::some_time() {
          simulation_->random().below(simulation_->options().agent_delay_turns + 1);
 }
 
-// --- What has happened
+// --- Events
 
 void Agent::expect(Coming coming) {
   coming.due = some_time();
@@ -113,7 +113,8 @@ void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   expect({Coming::Kind::kChildEnded, process, 0});
 }
 
-// Any that is due, or (if none is) the first that will be; of messages of one process the first.
+// Any event that is due, or (if none is) the first that will be; of the messages of one process
+// the first.
 std::size_t Agent::next_coming() {
   const std::uint64_t now = std::max(simulation_->time(), first_coming_);
   std::size_t chosen = 0;
@@ -155,12 +156,12 @@ void Agent::take_coming() {
       break;
     case Coming::Kind::kChildEnded: {
       read_all(coming.process);
-      // Its image has not told of it yet.
+      // Its image has not reported it yet.
       if (p.woken && core_.waking(p.rank)) {
         expect(coming);
         return;
       }
-      // Nor ever will: nobody knows whose it was.
+      // Nor ever will: the agent does not know its rank.
       if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
@@ -182,8 +183,9 @@ void Agent::take_coming() {
   set_first_coming();
 }
 
-// A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
-// called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
+// A shell reports its program's death as an exit code. For a program that the agent does not know,
+// or that has called MPI_Finalize, that could not be distinguished from a code of its own: there
+// the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
   const bool exits = shell && p.registered && !p.finalized;
@@ -191,7 +193,8 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// What it said before it ended. A registration may be overlooked: its connection is nobody's yet.
+// Its messages before it ended. A registration may be overlooked: its connection belongs to no rank
+// yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
   for (std::size_t i = 0; i < coming_.size();) {
@@ -264,7 +267,8 @@ void Agent::read_registration(const Coming& coming) {
   const Process& p = processes_[coming.process];
   if (p.over) {
     if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
-    // Void, if it came from a former incarnation or not: who has ended cannot become the rank.
+    // Void, if it came from a former incarnation or not: a process that has ended cannot become the
+    // rank.
     if (!breaks(Mutant::kHearsTheDead)) return;
   }
   const auto connection = static_cast<int>(connections_.size());
@@ -276,7 +280,7 @@ void Agent::read_registration(const Coming& coming) {
   queue_.push_back(asks);
 }
 
-// --- What is done about it
+// --- Actions
 
 void Agent::decide() {
   const Occurrence next = std::move(queue_.front());
@@ -367,7 +371,7 @@ bool Agent::carry_out(CoreAction& a) {
   return false;
 }
 
-// Of a respawn: publish the death, ring all, admit, spawn.
+// The steps of a respawn: publish the death, ring all, admit, spawn.
 std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
   using Kind = AgentAction::Kind;
   const auto leave_out = [&actions](Kind kind) {

@@ -1,11 +1,11 @@
 // The agent of a simulated job: the launcher's own cores, and a driver that does with simulated
-// processes what the real one does with real ones. Between any two of its actions ranks take turns;
-// what processes say and how they end reaches the cores as late, and in whatever order, as the real
-// driver could hand it on:
+// processes what the real one does with real ones. Ranks run between any two of its actions.
+// Messages and ends of processes reach the cores as late, and in every order, as the real driver
+// could pass them on:
 //
 //   messages           of one connection in order, of several in any
-//   end of a process   after all that a registered process has said; the registration that it died
-//                      upon may still be unread
+//   end of a process   after all messages of a registered process; a registration that it sent just
+//                      before its death may still be unread
 //   end of a shell     before or after that of the program that it waits for
 //   tree gone, output ended   some time after they are asked for
 //
@@ -29,7 +29,7 @@ class Agent : public engine::SimAgent {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
+  // For the next runs: the period of snapshots, while ranks go on; 0: never.
   // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
   void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
                   bool checkpoints, launcher::ImageRule left_out) {
@@ -59,7 +59,7 @@ class Agent : public engine::SimAgent {
     std::uint32_t rank;
     std::uint32_t incarnation;
     bool registered = false;
-    bool finalized = false;  // has said so
+    bool finalized = false;  // has reported it
     bool woken = false;      // a clone of an image: no shell is between it and the agent
     bool over = false;
     std::uint32_t image = kNone;  // it is a clone of
@@ -85,7 +85,7 @@ class Agent : public engine::SimAgent {
     bool lost_image = false;         // since then none was kept
     bool lost_unregistered = false;  // likewise, of this incarnation
   };
-  // What has happened and is not known to the cores yet.
+  // An event that the cores do not know yet.
   struct Coming {
     enum class Kind : std::uint8_t {
       kMessage,
@@ -121,7 +121,7 @@ class Agent : public engine::SimAgent {
   void read(const Coming& coming);
   void read_registration(const Coming& coming);
   void decide();
-  // True: others can see it. False: nobody can, or it is not done yet.
+  // True: others can see it. False: no process can, or it is not done yet.
   bool carry_out(launcher::AgentAction& action);
   bool carry_out(launcher::Action& action);
   void push_front(std::vector<launcher::AgentAction> actions);

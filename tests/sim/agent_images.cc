@@ -14,7 +14,7 @@ void Agent::take_image_coming(const Coming& coming) {
   if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process);
   if (coming.kind == Coming::Kind::kForked) return read_forked(coming.process);
   if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
-  // What has ended cannot become anything any more.
+  // A process that has ended cannot become the rank.
   if (!simulation_->has_image(coming.process)) return;
   Image& image = images_[coming.process];
   image.registered = true;
@@ -39,7 +39,7 @@ void Agent::read_forked(std::uint32_t process) {
 }
 
 void Agent::read_image_end(std::uint32_t image) {
-  // What it has said comes before; perhaps it had no time to tell of its clone.
+  // Its messages come before its end; perhaps it had no time to report its clone.
   const auto forked = std::find_if(coming_.begin(), coming_.end(), [&](const Coming& c) {
     return c.kind == Coming::Kind::kForked && processes_[c.process].image == image;
   });
@@ -55,7 +55,7 @@ void Agent::read_image_end(std::uint32_t image) {
     probes_.hit(kept ? Probe::kImageDied : Probe::kOtherImageDied);
     if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
     ranks_[ended.rank].lost_image = true;
-    // A later incarnation may have made it for a want of the one before.
+    // A later incarnation may have made it for a request to the one before.
     const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
     if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
@@ -140,11 +140,11 @@ void Agent::check_image_action(const AgentAction& a) {
     simulation_->fail("S1: an image is ended that is kept");
   }
   if (a.kind == Kind::kLost && (kept == kNone || !simulation_->image_was_killed(kept))) {
-    simulation_->fail("S3: a rank is lost, but nobody has killed its image");
+    simulation_->fail("S3: a rank is lost, but its image was not killed");
   }
 }
 
-// The image clones itself when it comes to that, and tells of it later: it may die before each.
+// The image clones itself when it comes to that, and reports it later: it may die before each.
 void Agent::wake(const AgentAction& a) {
   const std::uint32_t image = image_of(a);
   images_[image].wanted_as = supervisor_.incarnation(a.rank);
@@ -152,7 +152,7 @@ void Agent::wake(const AgentAction& a) {
 }
 
 void Agent::make_clone(std::uint32_t image) {
-  if (!simulation_->has_image(image)) return;  // its end will be heard of
+  if (!simulation_->has_image(image)) return;  // its end will be reported
   const Image& mould = images_[image];
   Rank& r = ranks_[mould.rank];
   r.process = simulation_->wake_image(image, mould.wanted_as);
@@ -163,7 +163,7 @@ void Agent::make_clone(std::uint32_t image) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
-// Not while nobody goes on: a job that stands still must be found out.
+// Not while no rank goes on: a job that is blocked must be detected.
 bool Agent::snapshot_due() const {
   const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&

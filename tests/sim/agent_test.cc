@@ -1,4 +1,4 @@
-// What the launcher's cores decide, with simulated processes under them: who is started again, and
+// Decisions of the launcher's cores, over simulated processes: which ranks are started again, and
 // when the job ends instead.
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ bool ends_with_text(const Result& result, const char* text) {
   return result.ending == Ending::kStopped && result.why.find(text) != std::string::npos;
 }
 
-// Each incarnation dies at some step of all that it takes, up to its last. How many these are, the
-// run without its death tells: up to there the two are the same.
+// Each incarnation dies at one of its steps, up to its last. The run without its death shows how
+// many steps there are: up to the death the two runs are the same.
 TEST(Restarts, AreAsManyAsAllowed) {
   Job job(mix());
   constexpr std::uint32_t kMost = 3;

@@ -1,4 +1,4 @@
-// One incarnation of a rank whose program is not deterministic: it asks for bits that nobody
+// One incarnation of a rank whose program is not deterministic: it asks for bits that are not
 // records. All that it shows to others, and is given, goes into its history (history.h).
 //
 // It lies on the stack of its fiber, so an image has the history that led to it.
@@ -40,7 +40,7 @@ class BitPlayer {
   bool asks(std::uint32_t from);
   // A hash over all that it was given.
   std::uint64_t state() const { return state_; }
-  // The program is over.
+  // The program has ended.
   void end();
 
  private:

@@ -1,16 +1,16 @@
-// Programs that are not deterministic: bits that nobody records decide values and orders.
+// Programs that are not deterministic: bits that are not recorded decide values and orders.
 #include "bit_player.h"
 #include "worlds.h"
 
 namespace rejoin::sim {
 namespace {
 
-// What a member contributes to a sum is another number in each incarnation.
+// A member contributes another number to a sum in each incarnation.
 void sums(BitPlayer& p) {
   for (int i = 0; i < 3; ++i) p.sum(p.number(1000) + p.state());
 }
 
-// What is sent, and what is broadcast.
+// The bits decide what is sent, and what is broadcast.
 void messages(BitPlayer& p) {
   for (int i = 0; i < 3; ++i) {
     if (p.rank() == 0) p.send(1, p.number(1000) + p.state());
@@ -22,7 +22,7 @@ void messages(BitPlayer& p) {
   p.barrier();
 }
 
-// To whom it is sent.
+// The bits decide to which rank it is sent.
 void choice(BitPlayer& p) {
   if (p.rank() == 0) p.send(p.bit() ? 2 : 1, 5);
   p.barrier();
@@ -30,8 +30,8 @@ void choice(BitPlayer& p) {
   p.barrier();
 }
 
-// Which of two receives is posted first. In any run without deaths the other order is a deadlock:
-// rank 1 goes on when its message is matched, and only then rank 2 sends.
+// The bits decide which of two receives is posted first. In any run without deaths the other order
+// is a deadlock: rank 1 goes on when its message is matched, and only then rank 2 sends.
 void receives(BitPlayer& p) {
   if (p.rank() == 0) {
     const bool other = p.bit();
@@ -47,7 +47,8 @@ void receives(BitPlayer& p) {
   p.barrier();
 }
 
-// Whether it sends or waits for a message. Who has seen the message does not send one.
+// The bits decide whether a rank sends or waits for a message. A rank that has seen the message
+// does not send one.
 void waits(BitPlayer& p) {
   if (p.rank() == 0) {
     if (!p.bit()) {
@@ -67,7 +68,7 @@ void waits(BitPlayer& p) {
   p.barrier();
 }
 
-// Everything together; sums are outstanding while others go on.
+// All of these together; sums are outstanding meanwhile.
 void all(BitPlayer& p) {
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
   for (std::uint32_t i = 0; i < 4; ++i) {

@@ -1,5 +1,5 @@
-// Programs that are not deterministic: whatever dies, the job ends with the results of some run in
-// which nobody died, or it is stopped because a replay did something else.
+// Programs that are not deterministic: whichever rank dies, the job ends with the results of some
+// run without deaths, or it is stopped because a replay differed.
 #include <gtest/gtest.h>
 
 #include "named.h"

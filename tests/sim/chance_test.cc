@@ -8,7 +8,7 @@
 namespace rejoin::sim {
 namespace {
 
-// Shares of the seeds, so that they can run beside each other.
+// Shares of the seeds, so that the tests can run in parallel.
 class Chance : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Chance, RandomWorlds) {
@@ -24,14 +24,14 @@ TEST_P(Chance, RandomWorlds) {
     if (p == Probe::kMismatch || p == Probe::kMismatchReplayed || p == Probe::kToldAtCheckpoint)
       continue;                                                  // these programs are legal
     if (is_of_image_worlds(p) || is_of_bit_worlds(p)) continue;  // nor do they make images
-    // Seldom a receiver is slow enough in these: world "chunks" is made for it.
+    // A receiver is seldom slow enough in these worlds: world "chunks" is made for it.
     if (p == Probe::kHeadStart || p == Probe::kHeadStartLost) continue;
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    // Few steps of a program: SingleDeath.InSmallRandomWorlds dies at each of them.
-    // At kFar SingleDeath.SomewhereAtEveryNamedStep does.
+    // Few programs reach these steps: SingleDeath.InSmallRandomWorlds has a death at each of them,
+    // and SingleDeath.SomewhereAtEveryNamedStep at kFar.
     const bool seldom =
         is_at(p, Step::kMatched) || is_at(p, Step::kWritten) || is_at(p, Step::kFar);
     if (seldom || is_of_requests(p) || is_of_images(p)) continue;

@@ -1,5 +1,5 @@
-// What a sweep of deaths at steps does not come by: deaths of all ranks, or of two, at the same
-// moment; and jobs so long that memory has to be used again.
+// Cases that a sweep of deaths at steps does not reach: deaths of all ranks, or of two, at the same
+// moment; and jobs long enough for memory to be reused.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -31,7 +31,7 @@ TEST_P(Together, AtEveryMoment) {
       for (std::uint32_t r = 0; r < world.ranks; ++r) {
         if (r != spared) plan.deaths.push_back({r, 0, 0, t});
       }
-      // And once more, soon after: in what the replacements do first.
+      // And once more soon afterwards, in the first steps of the replacements.
       if (t % 2 == 1) plan.deaths.push_back({spared % world.ranks, 1, 1 + t % 40, 0});
       sweep.try_plan(plan);
     }
@@ -104,8 +104,9 @@ TEST_P(Unproven, NeverWrong) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Unproven, testing::Values("unproven-repeated", "unproven-roles"));
 
-// Ranks that were started again together are one operation off, and are seen to be before the last
-// of them has come. Where they have contributed before, that is compared first, so it is left out.
+// Ranks that were started again together are one operation off, and this is detected before the
+// last of them has come. Their former contributions would be compared first, so that rule is left
+// out.
 TEST(UnprovenCall, IsTheReasonForADisagreement) {
   const Endings endings = endings_of("unproven-repeated", Rule::kFindWhyMembersDisagree, 30,
                                      Rule::kCompareContribution);
@@ -182,14 +183,14 @@ TEST(Memory, IsUsedAgain) {
     const Result a = shorter.run(plan_of(seed)), b = longer.run(plan_of(seed));
     ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
     EXPECT_EQ(used(shorter).others, used(longer).others) << seed;
-    // How many zones are not past at a time is the schedule's doing: of each rank at most one for
-    // every version that some rank may go back to.
+    // The number of zones that are not past at a time depends on the schedule: for each rank at
+    // most one for every version that some rank may go back to.
     EXPECT_LE(used(longer).zones, longer.world().ranks * (journal::kVersions - 1)) << seed;
     EXPECT_EQ(used(shorter).permanent, used(longer).permanent) << seed;
   }
 }
 
-// With a full journal messages take turns in the same memory, once they are received.
+// With a full journal the memory of messages is reused once they are received.
 TEST(Memory, OfMessagesIsUsedAgain) {
   World world;
   ASSERT_TRUE(find_world("messages-limit", &world));
@@ -202,7 +203,7 @@ TEST(Memory, OfMessagesIsUsedAgain) {
   }
 }
 
-// However often a rank dies, it does not leave more behind each time.
+// A rank that dies often does not use more memory each time.
 TEST(Memory, IsUsedAgainAfterDeaths) {
   Job job(steady(300, 0));
   const Used undisturbed = used(job);
@@ -220,7 +221,7 @@ TEST(Memory, IsUsedAgainAfterDeaths) {
   }
 }
 
-// Bytes of the tables of contexts: they keep an entry of every communicator that there was.
+// Bytes of the tables of contexts, which have an entry for every communicator that ever existed.
 std::uint64_t tables(const Job& job) {
   std::uint64_t bytes = 0;
   for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
@@ -232,7 +233,7 @@ std::uint64_t tables(const Job& job) {
   return bytes;
 }
 
-// Blocks of communicators that were freed are those of later ones, with all that belongs to them.
+// Blocks of freed communicators are reused for later ones, with everything that belongs to them.
 TEST(Memory, OfCommunicatorsIsUsedAgain) {
   Job shorter(made_and_freed(40)), longer(made_and_freed(240));
   for (std::uint64_t seed = 0; seed < scaled(6); ++seed) {
@@ -240,7 +241,7 @@ TEST(Memory, OfCommunicatorsIsUsedAgain) {
     ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
     const std::uint64_t before = used(shorter).permanent - tables(shorter);
     const std::uint64_t after = used(longer).permanent - tables(longer);
-    // How many are not past at a time is the schedule's doing; 200 blocks more would be more.
+    // The number of those that are not past depends on the schedule; it is less than 200 blocks.
     EXPECT_LE(after, before + 3 * longer.world().ranks * sizeof(engine::ContextBlock)) << seed;
   }
 }

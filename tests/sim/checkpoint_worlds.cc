@@ -10,7 +10,7 @@ namespace {
 
 using Comm = Player::Comm;
 
-constexpr std::uint64_t kWrapper = 0x9000;  // where calls come from that go through one function
+constexpr std::uint64_t kWrapper = 0x9000;  // the place of calls that go through one function
 
 const std::vector<Probe> kRestores = {Probe::kReplayed, Probe::kRestored, Probe::kSlept,
                                       Probe::kRung, Probe::kHalfWritten};
@@ -47,7 +47,7 @@ void two(Player& p) {
   iterate(p, all, p.load(), 5, [&](std::uint64_t) { p.allreduce(all, 5); });
 }
 
-// Nothing between one checkpoint and the next but, now and then, something.
+// Mostly no operation between one checkpoint and the next.
 void bare(Player& p) {
   Comm all = p.everyone();
   iterate(p, all, p.load(), 5, [&](std::uint64_t v) {
@@ -55,7 +55,7 @@ void bare(Player& p) {
   });
 }
 
-// The ancestor's case: what a rank replays before it goes on.
+// The case of rabit: a rank replays operations before it goes on.
 void bootstrap(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -101,8 +101,8 @@ void unproven_repeated(Player& p) {
   p.barrier(all);  // as MPI_Finalize is
 }
 
-// A broadcast of the first iteration comes again in a late one, and its root calls from another
-// place then.
+// A broadcast of the first iteration is repeated in a late one, where its root calls from another
+// place.
 void unproven_roles(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -151,7 +151,7 @@ void reclaimed(Player& p) {
   });
 }
 
-// In some iterations no member of the bootstrap phase's communicators is heard of in them.
+// In some iterations no member uses the communicators of the bootstrap phase.
 void seldom(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -178,7 +178,7 @@ void messages(Player& p) {
   });
 }
 
-// Members stand at different operations when they make a checkpoint: roots and senders are past
+// Members are at different operations when they make a checkpoint: roots and senders are past
 // what others are still given after it.
 void crossing(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
@@ -200,7 +200,7 @@ void crossing(Player& p) {
   p.allreduce(all, 2);
 }
 
-// So many records and messages behind a checkpoint that logs wrap, and a member that lacks those
+// Enough records and messages behind a checkpoint for logs to wrap, and a member that lacks those
 // that were made just before it.
 void wrapping(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});

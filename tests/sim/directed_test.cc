@@ -1,6 +1,6 @@
-// Schedules that chance does not come by, move by move: each leads to a place where one re-read, or
-// one rule about memory, is all that stands between the job and a wrong result. As it is built the
-// job comes through; with the rule left out it does not.
+// Schedules that chance does not reach, written move by move: each leads to a place where one
+// re-read, or one rule about memory, is all that prevents a wrong result. With all rules the job
+// passes; with the rule left out it does not.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,16 +24,16 @@ constexpr std::size_t kThreeChunks = 66000;  // the last chunk is staged where t
 struct Directed {
   const char* name;
   Rule rule;
-  const char* says;  // a part of the failure
+  const char* says;  // a part of the failure's text
   World world;
   bool tagged;
   Moves moves;
-  Rule uncovered = Rule::kNone;  // that covers it in this world: always left out
+  Rule uncovered = Rule::kNone;  // hides the violation in this world, so it is always left out
 };
 
 std::ostream& operator<<(std::ostream& out, const Directed& d) { return out << d.name; }
 
-// Rank r is about to ring after it has said that it has reduced a chunk more.
+// Rank r is about to ring after it has published that it has reduced one more chunk.
 void reduces(Moves& moves, std::uint32_t r) {
   moves.push_back(Move::to(r, Step::kReduced));
   moves.push_back(Move::to(r, Step::kRing));
@@ -45,7 +45,7 @@ Directed extent() {
   Moves m;
   reduces(m, 0);
   reduces(m, 1);
-  m.push_back(Move::to(2, Step::kRecord));  // has seen everybody in the first attempt
+  m.push_back(Move::to(2, Step::kRecord));  // has seen all members in the first attempt
   m.push_back(Move::death(0));
   m.push_back(Move::agent());
   reduces(m, 0);  // in the second attempt
@@ -53,7 +53,7 @@ Directed extent() {
   m.push_back(Move::to(1, Step::kCollect, 2));
   m.push_back(Move::to(2, Step::kCommit));
   m.push_back(Move::to(2, Step::kRing));
-  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for nobody
+  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for no member
   World world = {"extent", 3, [](Player& p) {
                    Comm all = p.everyone();
                    p.allgather(all, kSlicedCount);
@@ -86,8 +86,8 @@ Directed fresh_extent() {
   return {"FreshExtent", Rule::kFreshExtent, "mixed", world, true, m};
 }
 
-// Everybody has reduced the last chunk but rank 3, which is in the middle of it. `left`: how it
-// comes there, to what rank 1 has staged.
+// All members have reduced the last chunk except rank 3, which is in the middle of it. `left`: how
+// it comes there, to what rank 1 has staged.
 Moves last_chunk(std::initializer_list<Move> left) {
   Moves m = {Move::to(0, Step::kRing)};         // it has broadcast
   for (const std::uint32_t r : {1, 0, 2, 3}) {  // the leader first
@@ -148,8 +148,8 @@ Directed stable_operand() {
   return {"ValidateStableOperand", Rule::kValidateStable, "operand", world, false, m};
 }
 
-// Rank 0 reads the mark of rank 1 for as long as that needs to make version 3, and does what that
-// says with the payload of version 2; then rank 1 dies, and goes on at version 2.
+// Rank 0 is reading the mark of rank 1 while rank 1 makes version 3, and reuses the payload of
+// version 2 by that mark; then rank 1 dies, and goes on at version 2.
 Directed oldest_slot() {
   Moves m;
   for (const std::uint32_t r : {0, 2, 1, 0, 2, 1}) {
@@ -180,8 +180,8 @@ Directed oldest_slot() {
   return {"OldestVersionSlot", Rule::kOldestVersionSlot, "", world, false, m};
 }
 
-// Rank 2 is in checkpoint 2, and is given only behind it what rank 0 has made before; meanwhile
-// that makes so much that its logs wrap.
+// Rank 2 is in checkpoint 2, and needs after it what rank 0 has published before; meanwhile rank 0
+// publishes enough for its logs to wrap.
 Directed truncated(const char* name, Rule rule) {
   Moves m;
   for (const std::uint32_t r : {0, 1, 2, 0, 1, 2}) {
@@ -197,7 +197,7 @@ Directed truncated(const char* name, Rule rule) {
 
 // Rank 0 has looked which image rank 1 keeps, the second. When it reads that one's cursors, the
 // third is kept, and in the slot of the second are those of the fourth, which never registers. Then
-// rank 0 sends so much that its log comes round, and rank 1 dies.
+// rank 0 sends enough for its log to wrap, and rank 1 dies.
 Directed kept_read_again() {
   Moves m;
   const auto sends = [&m](unsigned messages) { m.push_back(Move::to(0, Step::kPosted, messages)); };
@@ -234,7 +234,7 @@ Directed kept_read_again() {
                  }};
   world.snapshot_every_turns = 1;
   world.unfrozen = 1;  // rank 0
-  // Rank 0 has no image, so it would keep all that it has sent.
+  // Rank 0 has no image, so it would retain all that it has sent.
   return {"KeptReadAgain",
           Rule::kKeptReadAgain,
           "other bytes",

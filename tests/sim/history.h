@@ -1,5 +1,5 @@
 // What programs that are not deterministic did, and whether some run without deaths could have done
-// it. Such a program's contributions depend on bits that nobody records, so there is no reference
+// it. Such a program's contributions depend on bits that are not recorded, so there is no reference
 // run; instead the executions that are left at the end are run once more from scratch, each rank by
 // its own history.
 #pragma once
@@ -14,7 +14,7 @@ namespace rejoin::sim {
 struct Happened {
   enum class Kind : std::uint8_t {
     kSent,         // message `index` to `peer`, with `value`
-    kMatched,      // a synchronous send of message `index` to `peer` is over
+    kMatched,      // a synchronous send of message `index` to `peer` is complete
     kPosted,       // receive `index`
     kReceived,     // by receive `index`: message `message` of `peer`, with `value`
     kContributed,  // `value` to the sum of operation `index`

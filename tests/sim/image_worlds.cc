@@ -20,7 +20,7 @@ void mixed(Player& p) {
   }
 }
 
-// So much payload that zones come round, again and again.
+// Enough payload for zones to be reused, again and again.
 void payload(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 40; ++i) {
@@ -30,7 +30,7 @@ void payload(Player& p) {
   }
 }
 
-// So much payload that the journal would be full if ranks did not wait for their images.
+// Enough payload to fill the journal if ranks did not wait for their images.
 void limited(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 70; ++i) {
@@ -40,7 +40,7 @@ void limited(Player& p) {
   }
 }
 
-// So many operations that logs come round.
+// Enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 500; ++i) {
@@ -49,7 +49,7 @@ void many(Player& p) {
   }
 }
 
-// So many messages that channels come round: a sender that goes back sends again what is not there
+// Enough messages for channels to wrap: a sender that goes back sends again what is not there
 // any more.
 void messages(Player& p) {
   Comm all = p.everyone();
@@ -60,8 +60,8 @@ void messages(Player& p) {
   }
 }
 
-// A rank sends far ahead of its receiver: what is not received stays, whatever image its sender
-// has.
+// A rank sends far ahead of its receiver: messages that are not received remain, whatever image
+// their sender has.
 void ahead(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 12; ++i) {
@@ -94,8 +94,8 @@ void open(Player& p) {
   }
 }
 
-// A rank that asks, and cancels, behind a collective that is not over: an incarnation of it that
-// has entered that one live may still be told what its predecessor was told.
+// A rank that asks, and cancels, behind a collective that is not complete: an incarnation of it
+// that has entered that one live may still replay the answers that its predecessor got.
 void asking(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -116,7 +116,7 @@ void asking(Player& p) {
   }
 }
 
-// Communicators come and go; their blocks are used again behind the images.
+// Communicators are created and freed; their blocks are reused behind the images.
 void communicators(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 10; ++i) {
@@ -128,7 +128,7 @@ void communicators(Player& p) {
   }
 }
 
-// What is given depends on who comes first, and is given again.
+// Results depend on which message comes first, and are the same after a death.
 void wildcards(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 8; ++i) {

@@ -42,11 +42,12 @@ TEST_P(DeadImages, AtEveryTurn) {
 INSTANTIATE_TEST_SUITE_P(Worlds, DeadImages, testing::ValuesIn(names_of_image_worlds()),
                          name_of_case);
 
-// With a rule of the agent's core left out: what then is noticed. tests/unit has all of them.
+// Rules of the agent's core that are left out, and the failure that follows. tests/unit has all
+// rules.
 struct Case {
   const char* name;
   launcher::ImageRule rule;
-  const char* says;  // a part of the failure
+  const char* says;  // a part of the failure's text
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }

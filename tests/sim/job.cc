@@ -123,16 +123,16 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   return result;
 }
 
-// Turns without a death or a start that are too many for a job that goes on.
+// A job that makes progress needs fewer turns than this without a death or a start.
 std::uint64_t Job::turn_limit(const Plan& plan) const {
-  // For each death the agent rings everybody, and all of them look and go to sleep again.
+  // For each death the agent rings all ranks, and all of them look and go to sleep again.
   const std::uint64_t after_a_ring = 2 * (plan.options.polls + 5);
   return 60 * reference_result_.turns + 50000 +
          2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
-// Makes it as it was when it was mapped, as far as anybody relies on it. Pages stay: new ones would
-// take longer than the rest of a small run.
+// Resets the memory to its state after mmap, as far as the code relies on it. Pages stay: new ones
+// would take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
   std::byte* base = segment_.get();
@@ -164,7 +164,7 @@ void Job::wipe_segment() {
 }
 
 const char* Job::judge_end() {
-  // With other deaths, incarnations are counted otherwise than the kills expect.
+  // With other deaths, incarnations have other numbers than the kills expect.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
     if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
@@ -180,7 +180,7 @@ const char* Job::judge_end() {
   return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
 }
 
-// The job was ended because a replay did something else, or it stands still because of that.
+// The job was ended because a replay did something else, or it is blocked because of that.
 bool Job::diverged(const Result& result) {
   if (!world_.bits) return false;
   if (result.ending == Ending::kStopped && result.why.find("replay") != std::string::npos) {
@@ -281,7 +281,7 @@ void Job::probe(const SimHost&, Watched& w, Point p) {
   }
 }
 
-// A record of somebody's is about to become its own.
+// Another member's record is about to become its own.
 void Job::probe_record(Watched& w) {
   std::vector<bool> done;
   for (const auto& r : simulation_.ranks()) done.push_back(r.done);
@@ -401,7 +401,7 @@ void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {
   }
 }
 
-// --- People
+// --- Diagnostics
 
 std::string Job::transcript(const Plan& plan, std::size_t lines_a_rank) {
   simulation_.keep_trace(true);

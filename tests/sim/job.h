@@ -33,8 +33,9 @@ class Player;
 
 enum class Disagreement : std::uint8_t {
   kNone,
-  kEverywhere,  // every member is told, and all of them of the same operations
-  kSomewhere,   // whoever did not wait (the root of a broadcast, a sender) may get away with it
+  kEverywhere,  // every member gets the error, and all of them about the same operations
+  kSomewhere,   // a rank that did not wait (the root of a broadcast, a sender) may go on without an
+                // error
 };
 
 // A program with the job that runs it.
@@ -46,7 +47,8 @@ struct World {
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;      // it makes some
   bool writes_versions = false;  // and they are written to files
-  // The agent wants snapshots so often, if ranks go on; 0: never. Ranks' journals are small then.
+  // The period of the agent's snapshots, while ranks go on; 0: never. Ranks' journals are small
+  // then.
   std::uint64_t snapshot_every_turns = 0;
   // The journals have a limit. Images, of which none is refused, keep them below it.
   bool never_full = false;
@@ -55,7 +57,7 @@ struct World {
   // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with
   // a run without failures (history.h).
   bool bits = false;
-  bool may_deadlock = false;  // such a program, in some runs in which nobody dies
+  bool may_deadlock = false;  // such a program, in some runs without deaths
   bool unordered = false;     // what it is given depends on the schedule: receives of any source
   struct Kill {               // as by --kill
     std::uint32_t rank;
@@ -74,7 +76,7 @@ struct Plan {
   std::uint32_t max_restarts = 1 << 16;  // of a rank
   launcher::ImageRule left_out = launcher::ImageRule::kNone;
 };
-// All that a seed decides.
+// Everything that a seed determines.
 Plan plan_of(std::uint64_t seed);
 
 struct Result {
@@ -137,7 +139,7 @@ class Job : private engine::SimObserver {
   std::uint64_t posts(std::uint32_t rank) const { return watched_[rank].posts; }
 
  private:
-  // What a rank has just done, as far as probes need it.
+  // The newest step of a rank, as far as probes need it.
   struct Watched {
     Point before = Point::kStart;
     bool contributed = false;
@@ -151,7 +153,7 @@ class Job : private engine::SimObserver {
     std::uint64_t sequence = 0;
     Player* player = nullptr;
   };
-  // Where the newest incarnation of a rank, which its images are of, has its own.
+  // The memory of the newest incarnation of a rank, of which its images are copies.
   struct Private {
     Player* player = nullptr;
     journal::Arena* arena = nullptr;

@@ -1,4 +1,4 @@
-// What must hold of messages between two ranks, judged from what programs send and are given.
+// Judges messages between two ranks by what programs send and are given.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ class MessageOracle {
   // Message `index` of a channel, as a program sends it, perhaps again.
   const char* sent(std::uint32_t from, std::uint32_t to, std::uint64_t index, int tag,
                    std::uint64_t context, std::uint64_t hash);
-  // Receive `number` of a rank is given a message: in every incarnation the same, and no other
-  // receive is. It is the first of its sender's that fits and that no earlier receive was given.
+  // Receive `number` of a rank is given a message: in every incarnation the same, which
+  // no other receive is given. It is the first of its sender's that fits and that no earlier
+  // receive was given.
   const char* given(std::uint32_t rank, std::uint64_t number, std::uint32_t from,
                     std::uint64_t index, std::uint64_t hash, bool* again);
   // Answer `number` of a rank to a question that depends on when it is asked.
   const char* told(std::uint32_t rank, std::uint64_t number, std::uint64_t answer);
   // Different ones that were sent from one rank to another.
   std::uint64_t count(std::uint32_t from, std::uint32_t to) const;
-  // After the end: messages that nobody received.
+  // After the end: messages that were not received.
   std::uint64_t left_over() const;
 
  private:

@@ -11,7 +11,7 @@ using Pending = Player::Pending;
 const std::vector<Probe> kReached = {Probe::kResent, Probe::kReceivedAgain, Probe::kSlept,
                                      Probe::kRung};
 
-// Of a loop that asks for ever: a scheduler may let it run for ever.
+// The limit of a loop that asks for ever: a scheduler may let it run for ever.
 constexpr int kPolls = 40;
 
 // Named sources, tags out of order, a synchronous send, one to itself.
@@ -62,7 +62,7 @@ void run_ring(Player& p) {
   }
 }
 
-// Rank 0 takes from anybody, several at a time; what it answers depends on the order.
+// Rank 0 receives from any source, several at a time; what it answers depends on the order.
 void run_any(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -120,7 +120,7 @@ void run_asking(Player& p) {
   }
 }
 
-// A rank that only asks whether its synchronous send is over receives the message itself.
+// A rank that only asks whether its synchronous send is complete receives the message itself.
 void run_to_oneself(Player& p) {
   Comm all = p.everyone();
   for (int i = 0; i < 3; ++i) {
@@ -153,7 +153,7 @@ void run_cancelled(Player& p) {
       p.recv(all, 0, 9);
     }
   } else {
-    for (int i = 0; i < 8; ++i) {  // nobody sends these
+    for (int i = 0; i < 8; ++i) {  // these are never sent
       Pending in;
       p.irecv(all, &in, i % 2 == 0 ? -1 : 0, 77);
       p.cancel(&in);
@@ -162,8 +162,8 @@ void run_cancelled(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Several of one tag wait to be received, from any source and from one: what was sent behind them
-// is received before.
+// Several messages of one tag wait to be received, from any source and from one; messages that were
+// sent after them are received before.
 void run_in_order(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -218,8 +218,8 @@ void run_checkpoints(Player& p) {
   p.recv(all, before, 1);
 }
 
-// Goes on in recycled memory; nobody may die any more. Some messages lie there for long, more than
-// the receiver waits for come before it, and a collective's are among them.
+// Goes on in recycled memory; no rank may die any more. Some messages remain unreceived for long,
+// while the receiver takes others first, those of a collective among them.
 void run_limit(Player& p) {
   constexpr int kRounds = 200, kLate = 16;
   Comm all = p.everyone();

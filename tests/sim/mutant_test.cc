@@ -1,5 +1,5 @@
-// The simulator can fail: each rule that the agent, the host, the engine or the recovery breaks on
-// purpose is noticed, within the same sweep that finds nothing otherwise.
+// Tests the simulator itself: each rule that the agent, the host, the engine or the recovery breaks
+// on purpose is noticed, within the same sweep that finds nothing otherwise.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -14,7 +14,7 @@ using engine::Mutant;
 struct Case {
   const char* name;
   Mutant mutant;
-  const char* says;             // a part of the failure
+  const char* says;             // a part of the failure's text
   const char* world = nullptr;  // null: any of some
 };
 
@@ -63,7 +63,7 @@ struct RuleCase {
   const char* name;
   Rule rule;
   const char* world;
-  const char* says;          // a part of the failure
+  const char* says;          // a part of the failure's text
   std::uint64_t most = 150;  // deaths a seed
 };
 
@@ -119,10 +119,10 @@ const RuleCase kRules[] = {
     {"NothingLeft", Rule::kNothingLeft, "bits-choice", "bits"},
     {"StandstillDiverges", Rule::kStandstillDiverges, "bits-waits", "deadlock"},
     {"FirstDecides", Rule::kFirstDecides, "points-brief-either", "a second time"},
-    {"DecideFirst", Rule::kDecideFirst, "points-versions", "nobody goes back"},
+    {"DecideFirst", Rule::kDecideFirst, "points-versions", "no rank goes back"},
     {"KeepForCheckpoints", Rule::kKeepForCheckpoints, "points-versions", ""},
-    {"VersionsAreData", Rule::kVersionsAreData, "points-main", "nobody goes back"},
-    {"LoadIsConstant", Rule::kLoadIsConstant, "points-late", "nobody goes back"},
+    {"VersionsAreData", Rule::kVersionsAreData, "points-main", "no rank goes back"},
+    {"LoadIsConstant", Rule::kLoadIsConstant, "points-late", "no rank goes back"},
     {"WrittenAlready", Rule::kWrittenAlready, "points-lazy-either", ""},
     {"HashOfThisVersion", Rule::kHashOfThisVersion, "points-late", "global model"},
     {"SlotOfFile", Rule::kSlotOfFile, "points-written", "written to a file", 2},

@@ -22,7 +22,7 @@ inline bool can_simulate([[maybe_unused]] const World& w) {
 #endif
 }
 
-// Those in which anybody may die at any time.
+// Those in which any rank may die at any time.
 inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
   std::vector<std::string> names;
   for (const World& w : named_worlds()) {
@@ -56,18 +56,18 @@ inline std::uint64_t scaled(std::uint64_t runs) {
 // Probes are asked for.
 inline bool thorough() { return effort() >= 1; }
 
-// Of an image of a process. Only worlds with snapshots make them.
+// Deaths of images. Only worlds with snapshots make them.
 inline bool is_of_images(Point p) {
   return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || is_at(p, Step::kDecide) ||
          p == Point::kImage;
 }
 
 inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }
-// Of programs that are not deterministic.
+// Worlds whose programs are not deterministic.
 inline bool is_of_bit_worlds(Probe p) { return p == Probe::kDiverged || p == Probe::kStoodStill; }
 
-// Random programs never ask whether something is over, cancel nothing, and have no nonblocking
-// collective outstanding: nobody can die there.
+// Random programs never ask whether something is complete, cancel nothing, and have no nonblocking
+// collective outstanding: no rank can die there.
 inline bool is_of_requests(Point p) {
   return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel) || is_at(p, Step::kStanding);
 }

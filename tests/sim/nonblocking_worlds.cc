@@ -46,7 +46,7 @@ void run_out_of_order(Player& p) {
   p.bcast(all, 2, 1);
 }
 
-// A rank that waits for a message, or in a blocking collective, lets others' operations go on.
+// A rank that waits for a message, or in a blocking collective, advances its other operations.
 void run_progress(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   Pending q, r;
@@ -66,8 +66,8 @@ void run_progress(Player& p) {
   p.wait(&q);
 }
 
-// Those whose members get different bytes, among messages to the same ranks; what is asked about
-// them is recorded.
+// Collectives whose members get different bytes, among messages to the same ranks; the answers
+// about them are recorded.
 void run_messages(Player& p) {
   Comm all = p.everyone();
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
@@ -88,7 +88,7 @@ void run_messages(Player& p) {
   p.allreduce(all, 1);
 }
 
-// More than there are slots, of which each takes several steps.
+// More operations than slots, each of several steps.
 void run_queue(Player& p) {
   Comm all = p.everyone();
   Pending q[5];
@@ -111,8 +111,9 @@ void run_checkpoints(Player& p) {
   }
 }
 
-// Nobody may die any more: memory is used again as soon as everybody has entered a later operation.
-// Rank 1 cannot receive the broadcast before the gather is over, which rank 2 enters last of all.
+// No rank may die any more: memory is reused as soon as all ranks have entered a later operation.
+// Rank 1 cannot receive the broadcast before the gather is complete, which rank 2 enters last of
+// all.
 void run_limit(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   for (int i = 0; i < 40; ++i) {
@@ -131,7 +132,7 @@ void run_limit(Player& p) {
   }
 }
 
-// Each waits for the other, and what they have contributed does not tell.
+// Each waits for the other, and their contributions do not show it.
 void run_disagree(Player& p) {
   Comm all = p.everyone();
   Pending q;

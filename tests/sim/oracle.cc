@@ -90,7 +90,7 @@ const char* Oracle::returned_replicated(Group& g, std::uint64_t sequence, std::u
   const auto at = static_cast<unsigned long long>(sequence);
   if (key.replicated && (key.hash != hash || key.failed != failed)) {
     return broken(
-        "I1: rank %u is given other bytes for operation %llu of context %llx than somebody "
+        "I1: rank %u is given other bytes for operation %llu of context %llx than another "
         "was before",
         g.members[member], at, static_cast<unsigned long long>(g.context));
   }
@@ -486,7 +486,7 @@ const char* Oracle::check_versions(std::uint32_t rank) {
     }
     const auto decided = engine::header_of(base_)->goes_back_to.load();
     if (safe_now != 0 && decided != journal::Return::kVersions) {
-      return broken("S2: rank %u keeps a version, to which nobody goes back in this job", r);
+      return broken("S2: rank %u keeps a version, to which no rank goes back in this job", r);
     }
     if (r != rank && (prepared_now != prepared_[r] || safe_now != safe_[r])) {
       return broken("I5: the versions of rank %u move in a turn of rank %u", r, rank);

@@ -4,15 +4,13 @@
 //   I1        the outcome of a key is the same bytes at every member, in every incarnation,
 //             and (untagged) those of the run without failures
 //   I2        a call that has returned has a published record
-//   barrier   nobody returns from an operation that synchronises before every member has entered it
+//   barrier   no member returns from a synchronising operation before every member has entered it
 //   I5        published words never go back, and only their owner moves them
-//   messages  what arrives as message k is what was posted as message k, and nothing is left over
-//   checkpoints  load gives the newest version that is due, with the models that were given for it;
-//   what
-//             a rank may still go back to is kept
+//   messages  message k arrives with the bytes that were posted as message k, and none is left over
+//   load      a load gives the newest version that is due, with the models that were given for it;
+//             the versions that a rank may still go back to are there
 //   journal   at the end, and when a rank has loaded a version, every record that is still needed
-//   leads
-//             to the bytes that were handed out
+//             refers to the bytes that the program was given
 //
 // Functions return nullptr, or what is broken (valid until the next call).
 #pragma once
@@ -37,7 +35,7 @@ std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
 
 // One operation of a communicator.
 struct Key {
-  bool failed = false;      // kMismatch, at somebody
+  bool failed = false;      // kMismatch, at some member
   bool replicated = false;  // has an outcome that is the same for all; then:
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
@@ -45,7 +43,7 @@ struct Key {
   std::vector<std::uint64_t> own;  // channel operations: each member's outcome; 0 = none yet
 };
 
-// How far a program is in one communicator.
+// The position of a program in one communicator.
 struct Count {
   std::uint64_t context;  // 0: free
   std::uint64_t next;     // sequence number of the next operation
@@ -93,12 +91,12 @@ class Oracle {
     std::uint64_t global = 0, local = 0;
     bool operator==(const Models&) const = default;
   };
-  // A rank is about to make a checkpoint. `state`: of its program; counts[0..count): how far it is.
+  // A rank is about to make a checkpoint. `state`: its program's; counts[0..count): its positions.
   const char* saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state, const Models& models,
                     const Count* counts, std::size_t count);
   const char* saved(std::uint32_t rank, std::uint64_t v);
   // `committed`: before it began to load.
-  // It comes to a checkpoint, perhaps one that is only counted.
+  // It enters a checkpoint, perhaps one that is only counted.
   const char* comes_to(std::uint32_t rank, std::uint64_t v, std::uint64_t state);
   // Whether rank `rank` has given these models to version `v`. global: null, not looked at.
   bool gave(std::uint32_t rank, std::uint64_t v, const void* global, std::size_t global_bytes,
@@ -106,7 +104,7 @@ class Oracle {
   const char* loaded(std::uint32_t rank, std::uint64_t committed, const recovery::Loaded& loaded);
   std::uint64_t committed() const;  // the newest version that all ranks have prepared
   std::uint64_t prepared(std::uint32_t rank) const;
-  // The program is over.
+  // The program has ended.
   const char* finished(std::uint32_t rank, std::uint64_t state);
 
   // Message k from one world rank to another is about to be sent. False: it is posted already.
@@ -119,8 +117,8 @@ class Oracle {
   // After a turn of `rank`.
   const char* words_after_turn(std::uint32_t rank);
   const char* words_after_agent();
-  // After the end. `complete`: nobody disagreed, so everything that was sent was received.
-  // The others: messages that are no collective's.
+  // After the end. `complete`: no member disagreed, so everything that was sent was received.
+  // Point-to-point messages.
   const char* end(bool complete, const MessageOracle& others);
 
   const std::map<std::uint64_t, Group>& groups() const { return groups_; }

@@ -71,7 +71,7 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
 Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation,
                                     std::uint16_t label) {
   const Buffer b = buffer(count);
-  // Alone, a rank gets back what it brings: nothing of it is recorded.
+  // Alone, a rank gets its own contribution back: nothing is recorded.
   const bool tagged = by_incarnation && job_.tagged() && c.size() > 1 && !in_bootstrap_phase_;
   fill(b, tagged ? 1000 + incarnation() : 0, tagged ? 0 : label);
   return b;
@@ -94,10 +94,10 @@ void Player::combine(const Reduction& self, const void* a, const void* b, void* 
   const std::uint64_t before = self.user ? hash_of_bytes(a, count * sizeof(Element)) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (i == count / 2) host.operate();
-    // It may be anything that computes: on bytes that nobody gave it, it could as well crash.
+    // It may be anything that computes: on bytes that no rank gave it, it could as well crash.
     const bool alike = x[i].oldest == x[i].newest && x[i].oldest == y[i].oldest;
     if (self.user && !(alike && x[i].oldest == y[i].newest)) {
-      player->job_.fail_if("operand: a user operator is given what nobody contributed to this");
+      player->job_.fail_if("operand: a user operator is given what no member contributed to this");
     }
     z[i] = combined(x[i], y[i]);
   }
@@ -113,7 +113,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   c.signature.kind = static_cast<std::uint16_t>(kind);
   c.signature.root = root;
   c.signature.bytes = bytes;
-  // Where all members call from: a program has loops, and the same text on every rank.
+  // The call site of all members: a program has loops, and the same code on every rank.
   const std::uint64_t site = site_ != 0            ? site_
                              : in_bootstrap_phase_ ? kBootstrapSite + 16 * of.count->asked
                                                    : 0x1000 + 16 * (of.count->number % 8);
@@ -236,7 +236,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
             c.count->next % c.size() != c.me);
-  // With others outstanding nobody can tell whose attempt it is.
+  // With others outstanding the attempt cannot be assigned to an operation.
   const bool alone = c.size() == 1 || outstanding_ > 0;
   if (job_.tagged() && kind != OpKind::kBcast && !alone && !in_bootstrap_phase_) {
     retagged_ = in;
@@ -252,7 +252,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   return end_replicated(c, o, kind, u.result_bytes);
 }
 
-// Of a broadcast nobody but the copier of chunks writes to the buffer that is offered.
+// In a broadcast only the copier of chunks writes to the buffer that is offered.
 void Player::probe_head_start(const Buffer& early, const recovery::Outcome& o) {
   const auto* bytes = reinterpret_cast<const std::byte*>(early.data);
   if (o.data() == bytes) {

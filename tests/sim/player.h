@@ -1,6 +1,6 @@
 // One incarnation of a rank as its program sees it: operations over communicators, with made-up
 // contributions, every outcome handed to the oracle. What a rank contributes depends on everything
-// it was given before, so that a wrong byte does not stay alone.
+// it was given before, so that one wrong byte changes everything after it.
 //
 // Nothing here owns memory: an incarnation that dies is not unwound.
 #pragma once
@@ -17,10 +17,10 @@
 
 namespace rejoin::sim {
 
-// What is reduced. Not commutative, not associative: any other order gives other bits.
+// The reduced values. Neither commutative nor associative: any other order gives other bits.
 struct Element {
-  // Tagged: least and greatest generation of the attempts it comes from. Else what tells operations
-  // with the program's own operator from others.
+  // Tagged: least and greatest generation of the attempts it comes from. Else what distinguishes
+  // operations with the program's own operator from others.
   std::uint16_t oldest;
   std::uint16_t newest;
   std::uint32_t hash;
@@ -40,7 +40,8 @@ class Player {
  public:
   struct Comm {
     Group* group = nullptr;
-    SimRank::Comm* comm = nullptr;  // null: I am not in it, and all its operations do nothing
+    SimRank::Comm* comm =
+        nullptr;  // null: this rank is not in it, and all its operations do nothing
     std::uint32_t me = 0;
     Count* count = nullptr;
     std::uint32_t size() const { return static_cast<std::uint32_t>(group->members.size()); }
@@ -54,7 +55,7 @@ class Player {
   std::uint32_t ranks() const { return rank_.size(); }
   std::uint32_t incarnation() { return rank_.host().incarnation(); }
 
-  // `id` tells communicators of the same members apart.
+  // `id` distinguishes communicators of the same members.
   Comm everyone(std::uint64_t id = 0);
   Comm comm(std::initializer_list<std::uint32_t> members, std::uint64_t id = 0);
   Comm comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id);
@@ -76,9 +77,9 @@ class Player {
   Status neighbours(Comm& c, std::size_t count);
   Status scan(Comm& c, std::size_t count);
   Status exscan(Comm& c, std::size_t count);
-  // One message from one member to another; the other members only pass by.
+  // One message from one member to another; the other members do nothing.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
-  // One message, and one back from whoever has received it.
+  // One message, and one back from the rank that has received it.
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
   // Messages between two ranks, `count` elements; from, tag < 0: any.
@@ -114,15 +115,15 @@ class Player {
   int probe(Comm& c, int from, int tag, int* got_tag);
   bool cancel(Pending* p);
 
-  // Where to go on: behind this checkpoint, 0 = at the begin. What the program knows then comes
-  // from the models. What it does from here to end_bootstrap_phase() it does in every incarnation.
+  // The checkpoint after which the program goes on; 0: from the start. Its state then comes from
+  // the models. Operations from here to end_bootstrap_phase() are executed in every incarnation.
   std::uint64_t load();
   void end_bootstrap_phase() { in_bootstrap_phase_ = false; }
   // Global model: the same on all ranks. The models are overwritten as soon as it returns.
   Status checkpoint(Comm& world);
   // The first of these and every `every`-th is written, the others are only numbers.
   void checkpoint_lazily(Comm& world, std::uint64_t every);
-  // From now on models have so many elements more with every version.
+  // From now on models grow by that many elements with every version.
   void grow_models(std::size_t elements) { growth_ = elements; }
   // The key of the next operation of the bootstrap phase. 0, and without this: by its place. All
   // that gives every rank the same is marked there.
@@ -130,7 +131,7 @@ class Player {
   // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
   void call_through(std::uint64_t site) { site_ = site; }
 
-  // Members disagree about what has given this status: it has to say so.
+  // Members disagree about the operation that returned this status, which must say so.
   // Members agree again behind a disagreement.
   void goes_on(Status status) {
     if (status != Status::kOk) job_.fail_if("a disagreement that members are told of again");
@@ -139,9 +140,9 @@ class Player {
     if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
   }
 
-  // Of its memory: all that is in use between two operations, or when one begins.
+  // A part of its memory: all that is in use between two operations, or when one begins.
   std::vector<std::span<std::byte>> memory_in_use() const;
-  // Why no image may be made of it now: it is told again what its predecessor was told.
+  // Why no image may be made of it now: it still replays the answers that its predecessor got.
   const char* forbids_image() const {
     const bool told = rank_.messages().outcomes().has_more();
     return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
@@ -156,7 +157,7 @@ class Player {
  private:
   friend class SimPort;
   friend class SimCollective;
-  // At the front of `memory`, as long as the player lasts.
+  // At the front of `memory`, for as long as the player exists.
   static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
   struct Given {
@@ -215,7 +216,7 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_;
-  // Of the program. A hash over all outcomes but those of the bootstrap phase; over those; and over
+  // The program's. A hash over all outcomes but those of the bootstrap phase; over those; and over
   // those that all ranks were given.
   std::uint64_t state_;
   std::uint64_t bootstrap_state_ = 0;
@@ -236,7 +237,7 @@ class Player {
   std::uint64_t loaded_hash_ = 0;
   std::uint64_t messages_ = 0;  // hash over those received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};
-  // Of the attempt that may come, in tagged runs.
+  // For the attempt that may come, in tagged runs.
   Buffer retagged_;
   Comm* retagged_comm_ = nullptr;
   std::uint64_t attempts_ = 0;

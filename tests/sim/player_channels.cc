@@ -57,7 +57,8 @@ class SimPort {
   SimRank::ChannelOp& operation_;
 };
 
-// own_in_outcome: I bring the same in every incarnation, so that all of `out` must be the same.
+// own_in_outcome: this rank contributes the same in every incarnation, so all of `out` must be the
+// same.
 template <class Algorithm>
 Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const Buffer& out,
                        bool own_in_outcome, Algorithm&& algorithm) {

@@ -1,4 +1,4 @@
-// What a player does about checkpoints: its models, load and checkpoint.
+// The checkpoints of a player: its models, load and checkpoint.
 #include <cstring>
 
 #include "journal/contexts.h"
@@ -25,7 +25,7 @@ struct LocalHead {
   std::uint64_t operations;
 };
 
-// Models of different sizes: their memory is used again.
+// Models of different sizes, whose memory is reused.
 std::size_t noise_of(std::uint64_t v) { return 16 + v % 3 * 24; }
 
 }  // namespace
@@ -94,7 +94,7 @@ std::uint64_t Player::load() {
   return loaded_.version;
 }
 
-// What load() gave lasts until the second checkpoint from there.
+// What load() returned is valid until the second checkpoint from there.
 void Player::check_loaded() {
   if (!restored_ || rank_.version() > loaded_.version + 1) return;
   const std::uint64_t now = hash_of_bytes(loaded_.global, loaded_.global_bytes) +

@@ -1,4 +1,4 @@
-// Nonblocking collectives: entered here, judged where they are over, learnt of when the program
+// Nonblocking collectives: entered here, judged where they complete, seen by the program when it
 // asks.
 #include <cstring>
 #include <new>
@@ -16,7 +16,7 @@ using recovery::Status;
 
 namespace {
 
-// Behind the buffers of operations that are over when they return.
+// Behind the buffers of operations that are complete when they return.
 constexpr std::size_t kAreaBegin = std::size_t{32} << 20;
 constexpr std::size_t kAreaBytes = std::size_t{512} << 10;  // of one
 
@@ -39,7 +39,7 @@ class SimCollective final : public recovery::Nonblocking {
     if (used_ > kAreaBytes) player_.job_.fail_if("too large for a nonblocking collective");
     return {data, elements};
   }
-  // What this rank brings: tagged if another incarnation may bring something else.
+  // This rank's contribution: tagged if another incarnation may contribute something else.
   Player::Buffer contribution(std::size_t elements, bool by_incarnation) {
     const Player::Buffer drawn = player_.contribution(comm_, elements, by_incarnation);
     in_ = buffer(elements);
@@ -146,7 +146,7 @@ class SimCollective final : public recovery::Nonblocking {
   std::uint64_t hash_ = 0;
 };
 
-// The collective that begins just now is being made; others are over.
+// The collective that begins just now is being made; others are complete.
 std::vector<std::span<std::byte>> Player::memory_in_use() const {
   std::vector<std::span<std::byte>> all = {{memory_, used_}};
   if (collectives_ == 0) return all;

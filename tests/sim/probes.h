@@ -1,4 +1,4 @@
-// Rare places that a sweep must have been to: one that never was there proves nothing about them.
+// Rare situations that a sweep must have reached: otherwise it proves nothing about them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class Probe : std::uint8_t {
   kProgressLost,     // an attempt through an extent was given up midway
   kHeadStart,        // chunks of a broadcast were copied before there was a record, and counted
   kHeadStartLost,    // or did not: the record leads to another extent
-  kExitedAsked,      // whoever had the record had left already
+  kExitedAsked,      // the rank that had the record had left already
   kResent,           // a message was sent again, and recognised
   kReceivedAgain,    // a message was received again by a later incarnation
   kSlept,            // a rank went to sleep
@@ -41,7 +41,7 @@ enum class Probe : std::uint8_t {
   kAllDead,           // all ranks were dead together
   kHalfWritten,       // a death left unpublished bytes
   kMismatch,          // members disagreed
-  kMismatchReplayed,  // and a later incarnation was told so from the journal
+  kMismatchReplayed,  // and a later incarnation got that answer from the journal
   kToldAtCheckpoint,  // members disagreed, one of them in a checkpoint
   kRestored,          // an incarnation went on at a version
   kPreparedBefore,    // and came to a checkpoint that an earlier one had prepared

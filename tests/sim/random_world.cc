@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   kMessage,
   kSend,     // a message from a to b, received at once
   kPost,     // likewise, received some lines later; both requests are outstanding
-  kCollect,  // one from everybody to a, who takes them from any source
+  kCollect,  // one from every rank to a, which receives them from any source
   kRemake,   // the communicator is freed, and made again under another name
   kCount,
 };
@@ -50,9 +50,9 @@ struct Program {
   std::size_t bootstrap = 0, iterations = 0;
   std::size_t late_groups = 0;  // made in the bootstrap phase, not before it: from this one on
   std::size_t versions = 0, per_version = 0;
-  std::uint64_t lazily = 0;   // every so many; 0: all are written
+  std::uint64_t lazily = 0;   // one in this many is written; 0: all are written
   std::uint64_t wrapper = 0;  // through which the bootstrap phase calls
-  std::size_t marked = 0;     // every so many operations of the bootstrap phase have a key; 0: none
+  std::size_t marked = 0;  // one in this many operations of the bootstrap phase has a key; 0: none
 };
 
 // Requests of the last few lines that had some.
@@ -125,7 +125,7 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
     l.a = random.below(members);
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
     l.count = random_count(members, small, random);
-    // A block for everybody takes n times the room.
+    // A block for every rank takes n times the room.
     if (l.kind != Kind::kAllreduce && l.kind != Kind::kBcast && l.count > 5000)
       l.count = 5000 / members;
     const bool in_pieces = l.kind == Kind::kSend || l.kind == Kind::kPost;
@@ -247,8 +247,8 @@ void play_all(Player& p, const Program& program) {
   open.wait_all(p);
 }
 
-// As play_all(), but a communicator that is remade is a brief one, and lines before the load pass
-// by communicators that are not there yet.
+// As play_all(), but a communicator that is remade exists briefly, and lines before the load skip
+// communicators that do not exist yet.
 void play_checkpoints(Player& p, const Program& program) {
   Player::Comm comms[kGroups];
   Outstanding open;  // nothing at a checkpoint
@@ -287,7 +287,9 @@ void play_checkpoints(Player& p, const Program& program) {
   }
   p.end_bootstrap_phase();
   p.call_through(0);
-  // What gives every rank something else cannot be marked: only the first incarnations do it.
+  // Operations whose members get different bytes cannot be marked: only the first incarnations
+  // execute
+  // them.
   for (std::size_t i = program.bootstrap; from == 0 && i < program.iterations; ++i) {
     if (!can_be_marked(i)) run(i, groups, 100 + i);
   }

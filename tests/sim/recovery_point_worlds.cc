@@ -1,5 +1,6 @@
-// Programs that load and make checkpoints in jobs that could have images: which recovery points the
-// job has is decided early or late, by an image or by the first checkpoint, to either side.
+// Programs that load and make checkpoints in jobs that could have images: the
+// recovery points of the job are decided early or late, by an image or by the first checkpoint, for
+// images or for versions.
 #include <initializer_list>
 
 #include "player.h"
@@ -10,10 +11,10 @@ namespace {
 
 using Comm = Player::Comm;
 
-constexpr std::uint64_t kWrapper = 0x9000;  // where calls come from that go through one function
+constexpr std::uint64_t kWrapper = 0x9000;  // the place of calls that go through one function
 
 // Set-up that is not marked, on first use, through the function that the iterations use; root and
-// others call from two places. Only images can tell it from the iterations.
+// others call from two places. Only with images it cannot be confused with the iterations.
 void unmarked(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -32,8 +33,8 @@ void unmarked(Player& p) {
   p.allreduce(all, 3);
 }
 
-// What every incarnation repeats is marked: right in a job of either kind. There is much before the
-// load, and much behind it, so that zones come round.
+// Operations that every incarnation repeats are marked, which is right in a job of either kind.
+// There is much before the load, and enough behind it for zones to be reused.
 void marked(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   for (std::uint32_t i = 0; i < 4; ++i) p.bcast(all, i % 3, 300);
@@ -63,8 +64,8 @@ void brief(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Requests that are open when checkpoints are made, communicators that stay beyond them. One rank
-// waits for a request in front of a checkpoint, in which the other has to go on with it.
+// Requests that are open when checkpoints are made, communicators that outlive them. One rank waits
+// for a request before a checkpoint, and the other one has to advance it inside the checkpoint.
 void untidy(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -89,7 +90,7 @@ void untidy(Player& p) {
   p.allreduce(*late, 1);
 }
 
-// Fast enough for versions to overtake who writes them to a file.
+// Fast enough for versions to overtake the writer of files.
 void written(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -127,7 +128,7 @@ std::vector<World> recovery_point_worlds() {
     w.checkpoints = true;
     worlds.push_back(w);
   };
-  // Images: by the first checkpoint, or by one of them that is there first.
+  // Images are chosen by the first checkpoint, or by an image that is there first.
   add("points-late", 3, 700, 0, unmarked, {Probe::kImagesByCheckpoint});
   add("points-early", 3, 40, 0, unmarked, {Probe::kImagesFirst, Probe::kWoken});
   add("points-images", 3, 120, 0, marked, {Probe::kWoken, Probe::kImagesFirst});
@@ -136,17 +137,17 @@ std::vector<World> recovery_point_worlds() {
   add("points-untidy", 2, 90, 0, untidy, {Probe::kWoken, Probe::kImagesByCheckpoint});
   add("points-written", 2, 90, 0, written, {Probe::kWoken, Probe::kVersionInFile});
   worlds.back().writes_versions = true;
-  // No image is there in time: whoever dies begins at main.
+  // No image is there in time: a rank that dies begins at main.
   add("points-main", 3, 1 << 20, 0, marked, {Probe::kImagesByCheckpoint});
   add("points-counted", 3, 120, 0, counted, {Probe::kWoken});
-  // Of rank 1 no image is possible: versions, unless an image of another rank is there first.
+  // No image of rank 1 is possible: versions, unless an image of another rank is there first.
   add("points-versions", 3, 2000, 2, marked, {Probe::kVersionsDecided, Probe::kRestored});
   add("points-either", 3, 500, 2, marked,
       {Probe::kVersionsDecided, Probe::kImagesFirst, Probe::kRestored, Probe::kWoken});
   add("points-brief-either", 2, 50, 2, brief, {Probe::kVersionsDecided, Probe::kImagesFirst});
   add("points-lazy-either", 3, 70, 2, make_lazy_checkpoints,
       {Probe::kVersionsDecided, Probe::kImagesFirst});
-  // Nor could any process begin at the first checkpoint: images all the same.
+  // No process could begin at the first checkpoint either, so images are chosen.
   add("points-neither", 2, 200, 2, untidy, {Probe::kImagesByCheckpoint});
   add("points-counted-neither", 3, 300, 2, counted, {Probe::kImagesByCheckpoint});
   return worlds;

@@ -1,4 +1,4 @@
-// The simulator by hand: shows a run again that a test has failed with, or sweeps for longer.
+// The simulator's command line: shows a failed run of a test again, or sweeps for longer.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ constexpr const char* kHelp = R"(usage: simulate [WORLD] [options]
 Runs a world's program under the simulator. Without WORLD: lists the worlds. "random:RANKS:SEED" and
 "small:RANKS:SEED" are worlds too.
 
-  --seed S          schedule, agent's delays, tagged or not (default 0: everybody in turn)
+  --seed S          schedule, agent's delays, tagged or not (default 0: all ranks in turn)
   --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas; RANK:iTURN of the rank's
                     newest image, RANK:kTURN of the one that is kept
   --mutant N        breaks rule N of enum Mutant

@@ -1,4 +1,4 @@
-// The simulator itself: a seed is all there is to know of a run, and failures are told so that they
+// The simulator itself: a seed determines a run, and failures are printed so that they
 // can be seen again.
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST(SameSeed, AFailureTellsHowToSeeItAgain) {
   EXPECT_NE(job.transcript(plan, 20).find("dies"), std::string::npos);
 }
 
-// A program that does something else when it is run again: the job is stopped, and says where.
+// A program that calls another operation when it is run again: the job is stopped, with the place.
 TEST(Divergence, StopsTheJob) {
   World world;
   world.name = "divergent";

@@ -46,7 +46,7 @@ TEST(SingleDeath, InSmallRandomWorlds) {
   }
 }
 
-// Whatever step the engine names, some rank has died there, and everything went on.
+// At every step that the engine names some rank has died, and the job went on.
 TEST(SingleDeath, SomewhereAtEveryNamedStep) {
   Probes probes;
   for (const std::string& name : names_of_mortal_worlds(5)) {

@@ -1,5 +1,5 @@
 // Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops
-// at the first run that is not good, and says how to see it again.
+// at the first run that is not good, and prints the command that shows it again.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class Sweep {
   void set_broken(journal::Rule rule) { broken_ = rule; }
   void leave_out(launcher::ImageRule rule) { left_out_ = rule; }
 
-  // All of these: false if a run was not good; failure() tells. They do nothing more after that.
+  // All of these: false if a run was not good, with failure(). They do nothing more after that.
 
-  // Nobody dies.
+  // A run without deaths.
   bool undisturbed(std::uint64_t seed);
-  // One death, at every step of every rank in the schedule that `seed` stands for. At most about
+  // One death, at every step of every rank in the schedule that follows from `seed`. At most about
   // `most_runs` of them, evenly; then other seeds meet other steps.
   bool singles(std::uint64_t seed, std::uint64_t most_runs);
   // Two: the second at any later step of any rank, the replacement included.
@@ -49,7 +49,7 @@ class Sweep {
   double slowest_recovery() const { return slowest_recovery_; }
 
   // What was not reached, in words: probes that the world asks for, and a death at each of the
-  // points that its runs come by. Empty: nothing.
+  // points that its runs reach. Empty: nothing.
   std::string unreached() const;
 
  private:

@@ -1,4 +1,4 @@
-// What writes versions to files, as far as ranks can tell: it reads the models of a committed
+// The writer of versions to files, as far as ranks see it: it reads the models of a committed
 // version from its slots, slowly, while ranks make others.
 #pragma once
 

@@ -12,7 +12,7 @@ namespace {
 // Counts of elements (8 bytes) for each way to bring a contribution and a result.
 constexpr std::size_t kInlineCount = 1;         // in the slot; the result in the record itself
 constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
-constexpr std::size_t kStagedCount = 5;         // through staging, everybody reads all of it
+constexpr std::size_t kStagedCount = 5;         // through staging, every member reads all of it
 constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are used again
 constexpr std::size_t kTwoChunksCount = 8400;   // two chunks of a gathered block
@@ -20,7 +20,7 @@ constexpr std::size_t kChunksCount = 8200;      // a broadcast in three chunks
 
 using Comm = Player::Comm;
 
-// What single deaths must lead to where there are attempts, beside what a world is made for.
+// Situations that single deaths must lead to where there are attempts, beside the world's own.
 const std::vector<Probe> kAttempts = {Probe::kReplayed,       Probe::kAdoptedEntering,
                                       Probe::kAdoptedWaiting, Probe::kAttemptAgain,
                                       Probe::kSlept,          Probe::kRung,
@@ -72,7 +72,7 @@ void add_small(Worlds& worlds) {
                 p.bcast(all, 2, 0);
               }},
              {Probe::kReplayed, Probe::kSlept, Probe::kRung, Probe::kExitedAsked});
-  // The root runs ahead: its slots are used again while others still read them.
+  // The root runs ahead: its slots are reused while others still read them.
   worlds.add({"ahead", 3,
               [](Player& p) {
                 Comm all = p.everyone();
@@ -247,7 +247,8 @@ void add_communicators(Worlds& worlds) {
                 p.allreduce(c[2], kInlineCount);
               }},
              kAttempts);
-  // Rank 0 leaves (and frees) first; rank 2 asks last for what the others had together.
+  // Rank 0 leaves (and frees) first; rank 2 enters last the operation that the others have
+  // completed.
   worlds.add({"leaves", 3,
               [](Player& p) {
                 Comm all = p.everyone(), late = p.comm({1, 2});
@@ -334,7 +335,7 @@ void add_disagreements(Worlds& worlds) {
                 }};
   root.disagreement = Disagreement::kEverywhere;
   worlds.add(root, kDisagreements);
-  World roots = {"disagree-roots", 3, [](Player& p) {  // two think that it is they
+  World roots = {"disagree-roots", 3, [](Player& p) {  // two members consider themselves the root
                    Comm all = p.everyone();
                    p.bcast(all, p.rank() == 1 ? 1 : 0, 1);
                    p.allreduce(all, 1);
@@ -383,7 +384,8 @@ void add_disagreements(Worlds& worlds) {
                 }};
   once.disagreement = Disagreement::kEverywhere;
   worlds.add(once, kDisagreements);
-  // Whoever looks first, all are told, and then meet where nobody disagrees.
+  // Whichever rank looks first, all get the error, and then meet in an operation without
+  // disagreement.
   World checkpoint = {"disagree-checkpoint", 3, [](Player& p) {
                         Comm all = p.everyone(), aside = p.everyone(1);
                         p.load();
@@ -422,7 +424,8 @@ void add_far(Worlds& worlds) {
 }
 
 void add_limit(Worlds& worlds) {
-  World limit = {"limit", 3, [](Player& p) {  // goes on in recycled memory; nobody may die any more
+  World limit = {"limit", 3,
+                 [](Player& p) {  // goes on in recycled memory; no rank may die any more
                    Comm all = p.everyone(), pair = p.comm({0, 2});
                    for (std::size_t i = 0; i < 1500; ++i) {
                      p.allreduce(all, 1 + i % 7);
@@ -436,7 +439,7 @@ void add_limit(Worlds& worlds) {
   worlds.add(limit, {});
 
   World broadcasts = {"limit-broadcasts", 3,
-                      [](Player& p) {  // nobody ever waits for all, but a root
+                      [](Player& p) {  // no rank ever waits for all, except a root
                         Comm all = p.everyone();
                         for (std::size_t i = 0; i < 900; ++i) p.bcast(all, 0, 4000);
                         for (std::size_t i = 0; i < 40; ++i) p.bcast(all, 1, 30000);

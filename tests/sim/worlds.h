@@ -32,15 +32,16 @@ std::vector<World> recovery_point_worlds();
 // Programs that are not deterministic, for tests of their own: a replay of theirs may diverge.
 std::vector<World> bit_worlds();
 
-// For tests of their own: programs that do not mark what they repeat, and one whose logs wrap.
+// Worlds for tests of their own: programs that do not mark what they repeat, and one whose logs
+// wrap.
 std::vector<World> more_checkpoint_worlds();
 
 // A random legal program: random communicators in random order of members, random operations in an
 // order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);
 
-// By its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED". False: no such
-// world.
+// Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED".
+// False: no such world.
 bool find_world(const std::string& name, World* world);
 
 }  // namespace rejoin::sim

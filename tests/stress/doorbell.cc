@@ -1,15 +1,16 @@
-// doorbell WHO FENCE RANKS WAKE_UPS [MUTANT]: a token visits RANKS ranks in turn, which are threads
-// or processes, over the doorbells of the real host, until they have announced WAKE_UPS sleeps.
+// doorbell KIND FENCE RANKS WAKE_UPS [MUTANT]: a token visits RANKS ranks in turn, which are
+// threads or processes, over the doorbells of the real host, until they have announced WAKE_UPS
+// sleeps.
 //
-// Sleep has no time limit here: a wake-up that is lost is a token that stands still. Nobody
-// publishes while the token is elsewhere, so no later ring makes good for it. Random short delays
+// Sleep has no time limit here: a wake-up that is lost is a token that does not move. No process
+// publishes while the token is elsewhere, so no later ring hides it. Random short delays
 // let announcing and publishing race; most sleepers watch their bell for a moment before they ask
 // the kernel, which takes a hundred times as long as the race.
 //
-// A lost wake-up is known, not concluded from how long nothing happened (see `lost`). Should the
-// ranks hang in another way, the test does too.
+// A lost wake-up is detected by a proof, not by a time limit (see `lost`). If the ranks hang in
+// another way, the test hangs, too.
 //
-//   WHO      threads or processes
+//   KIND     threads or processes
 //   FENCE    light: publishers have none, and sleepers look twice; full: both sides have one
 //   MUTANT   what is left out, to see that it is noticed: second-look (light), publisher or waiter
 //            (full)
@@ -39,7 +40,7 @@ using engine::header_of;
 using engine::ShmHost;
 
 constexpr std::uint32_t kMostRanks = 8;
-constexpr int kLookMs = 50;  // of whoever watches
+constexpr int kLookMs = 50;  // of the watcher
 
 enum class Mutant { kNone, kSecondLook, kPublisher, kWaiter };
 
@@ -60,17 +61,17 @@ struct Board {
     alignas(engine::kLine) std::atomic<std::uint64_t> rung;
     std::atomic<std::uint64_t> wanted;
     std::atomic<std::uint64_t> sleeping;
-    // How often it announced its sleep, slept, and found the token by its second look alone.
+    // Numbers of its announcements, its sleeps, and tokens found by its second look alone.
     alignas(engine::kLine) std::atomic<std::uint64_t> announced;
     std::atomic<std::uint64_t> slept;
     std::atomic<std::uint64_t> found;
   };
   Seat seat[kMostRanks];
   alignas(engine::kLine) std::atomic<bool> enough;
-  std::atomic<std::uint32_t> left;  // ranks that have seen that it is enough
+  std::atomic<std::uint32_t> left;  // ranks that have seen the end
 };
 
-// The real host with impatience of its own, and counts. The mutants leave out a fence or a look.
+// The real host with other numbers of looks, and counters. The mutants leave out a fence or a look.
 class Host : public ShmHost {
  public:
   Host(std::byte* base, std::uint32_t rank, Board::Seat* seat, Mutant mutant)
@@ -83,7 +84,7 @@ class Host : public ShmHost {
     unrung_ = false;
   }
 
-  // After a wait: what it waited for was there, and nobody had rung.
+  // After a wait: what it waited for was there, and no ring had come.
   void count_found() {
     if (unrung_) seat_->found.store(++found_, std::memory_order_relaxed);
   }
@@ -176,7 +177,7 @@ void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Opt
     const bool enough = board->enough.load(std::memory_order_relaxed);
     for (unsigned delay = random.below(kLooks); delay > 0; --delay) {
       __builtin_ia32_pause();
-      // So that reading it when ringing takes no time, and the publication is still on its way.
+      // Reading it when ringing then takes no time, and the publication is still on its way.
       header_of(base)->asleep[0].load(std::memory_order_relaxed);
     }
     mine->turn.store(turn, std::memory_order_release);
@@ -246,9 +247,9 @@ class Stress {
     return all;
   }
 
-  // Rank r sleeps for ever: its last look is behind it, whoever had to wake it has done all that it
-  // ever will for that turn, and the bell, which nobody but r itself clears, is silent. The samples
-  // are not of one instant, but all lie within one sleep of r.
+  // Rank r sleeps for ever: its last look is behind it, the rank that had to wake it has done all
+  // that it ever will for that turn, and the bell, which only r itself clears, is silent. The
+  // samples are not of one instant, but all lie within one sleep of r.
   bool lost(std::uint32_t r) const {
     const Board::Seat& s = board_->seat[r];
     const std::uint64_t sleep = s.sleeping.load();

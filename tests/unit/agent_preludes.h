@@ -1,4 +1,4 @@
-// How transcripts of the agent's core with one rank begin, and what many of them have in between.
+// Beginnings of transcripts of the agent's core with one rank, and parts that many of them share.
 #pragma once
 
 #include <sstream>
@@ -42,12 +42,12 @@ inline const std::string kUntilMoved = kUntilRunsWrapped + R"(> 5 moves 0 pid=12
 move 0 to pid 12, keeper on 5
 welcome 0 on 6
 )";
-// Of which an image is kept.
+// A rank of which an image is kept.
 inline const std::string kUntilMovedKept = kUntilMoved + R"(> 6 image 0 pid=20 conn=7 image=1 inc=0
 keep image 1 of 0, pid 20
 )";
 
-// It is killed at 7, and all that it has left is gone.
+// It is killed at 7, and all processes that it has left have ended.
 inline const std::string kKilled = R"(> 7 child-ended 0 signal=9
 kill tree 0
 > 8 tree-gone 0
@@ -60,7 +60,7 @@ publish death 0
 ring all
 admit 0
 )";
-// From its image.
+// It goes on from its image.
 inline const std::string kUntilWaking = kUntilKept + kAdmitted + "wake image 1 of 0\n";
 
 // A job of one rank goes on from written images.
@@ -73,7 +73,7 @@ restore 0 from image 7
 )";
 inline const std::string kUntilRestorer = kUntilRestoring + "> 1 spawned 0 pid=10\n";
 
-// What a transcript gives to the core, a line each.
+// The events of a transcript, a line each.
 inline std::string events_of(const std::string& transcript) {
   std::istringstream lines(transcript);
   std::string events;

@@ -44,7 +44,7 @@ inline void seal(std::string& file, bool models) {
   std::memcpy(file.data(), &head, sizeof head);
 }
 
-// The one that writes them, unless the caller says who.
+// The job that writes them, unless the caller gives another one.
 inline launcher::CheckpointOwner checkpoint_owner(std::uint32_t ranks) {
   return {"program", "build-id 0123", {"--size", "", "7"}, ranks};
 }

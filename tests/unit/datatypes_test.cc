@@ -13,7 +13,7 @@
 namespace rejoin::datatypes {
 namespace {
 
-// Memory around a buffer of values, wherever they lie.
+// The memory around a buffer of values, which may begin before the buffer.
 class Area {
  public:
   Area(const std::vector<std::int64_t>& places, unsigned fill) {
@@ -178,7 +178,7 @@ class DatatypesTest : public testing::Test {
   const Type& int_ = keep(make_basic(kMemory, kBasics[2]));
 };
 
-// How a type was made is not seen in its plan.
+// The plan of a type does not depend on how the type was made.
 TEST_F(DatatypesTest, PlansAreFlat) {
   const auto expect_one_loop = [](const Type& t, std::uint64_t count, std::int64_t stride,
                                   std::uint64_t bytes) {

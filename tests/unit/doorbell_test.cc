@@ -1,5 +1,5 @@
-// Waiting where publishers have no fence: what a sleeper does between its two looks. That it is
-// enough is for tests/stress.
+// Waiting where publishers have no fence: the steps of a sleeper between its two looks.
+// tests/stress proves that they suffice.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ TEST(Settle, IsNotEndedBySignals) {
   Segment segment(true);
   ShmHost host(segment.base(), 0, -1);
   Alarms alarms(100);
-  // Until one of them has come in between.
+  // Repeated until one of them has come in between.
   for (sig_atomic_t before = Alarms::count; Alarms::count == before;) {
     before = Alarms::count;
     errno = 0;
@@ -100,7 +100,7 @@ TEST(Settle, IsOverWithTheBell) {
   EXPECT_EQ(errno, 0);
 }
 
-// Writes down what a wait does; the word becomes visible while it settles, and nobody rings.
+// Writes down what a wait does; the word becomes visible while it settles, without a ring.
 struct Script : ShmHost {
   explicit Script(const Segment& s) : ShmHost(s.base(), 0, -1), segment(s) {}
   bool poll(unsigned) { return false; }
@@ -173,7 +173,7 @@ TEST(Threads, TheSecondIsLetIn) {
 }
 
 // The ring of share() comes before the sleeper clears its bell.
-TEST(Threads, NobodySleepsOnceThereAreSeveral) {
+TEST(Threads, NoneSleepsOnceThereAreSeveral) {
   Segment segment(false);
   ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
   host.share();

@@ -74,7 +74,7 @@ struct Member {
   std::vector<std::uint32_t> out, in;
 };
 
-// Lets the members go on in turn until nobody can. True: all are done.
+// Lets the members go on in turn until none can. True: all are done.
 bool run(std::vector<Member>& members, std::size_t capacity) {
   Channels channels{capacity, {}};
   std::deque<Port> ports;
@@ -119,7 +119,7 @@ TEST(Exchange, ToOneselfAndToOthers) {
   EXPECT_EQ(m[2].in, (Members{3, 101}));
 }
 
-TEST(Exchange, NobodyIsANeighbour) {
+TEST(Exchange, WithoutNeighbours) {
   std::vector<Member> m(3);
   EXPECT_TRUE(run(m, 1));
 }

@@ -1,5 +1,5 @@
-// The ground floor: what a process remembers of the segment and reads again, memory that several
-// threads ask for, and memory that is used again.
+// The journal: cached words of the segment that a process reads again, memory that several threads
+// allocate, and memory that is reused.
 #include "journal/journal.h"
 
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ struct ToRankOne {
   }
 };
 
-// One process that may be rank 0 of a job of two: it keeps its own cursors while others are the
-// rank. Rank 0 is root of all that it does, so that it waits for nobody.
+// One process that may be rank 0 of a job of two: it has its own cached cursors while others are
+// the rank. Rank 0 is root of all that it does, so that it waits for no member.
 class Process {
  public:
   explicit Process(std::byte* base)
@@ -55,12 +55,12 @@ class Process {
 
   Rank& rank() { return rank_; }
   journal::Journal<engine::ShmHost>& journal() { return journal_; }
-  // As they are, not as this process remembers them.
+  // The words in the segment, not the cached ones of this process.
   journal::Log& records() { return world_->members.mine->records; }
   int done() const { return done_; }
 
-  // The program up to operation `end`: broadcasts and messages of several lengths, by turns, from
-  // ever new places in ever new files.
+  // The program up to operation `end`: broadcasts and messages of several lengths, alternately,
+  // from ever new places in ever new files.
   void run_to(int end) {
     for (; done_ < end; ++done_) {
       const std::size_t count = 1 + done_ % 7 * 40;
@@ -100,13 +100,14 @@ class Process {
   engine::ShmHost host_;
   journal::Arena arena_;
   Rank rank_;
-  journal::Journal<engine::ShmHost> journal_;  // beside the rank's, for what is asked of it alone
+  journal::Journal<engine::ShmHost>
+      journal_;  // another writer beside the rank's, for tests of it alone
   Rank::Comm* world_;
   std::string site_[200];
   int done_ = 0;
 };
 
-// Two processes are the rank by turns. Each goes through what the other one has done, which the
+// Two processes are the rank alternately. Each replays what the other one has done, which the
 // journal answers, and does more.
 TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
   ThreadJob job(2);
@@ -125,7 +126,7 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     Process& now = turn % 2 == 0 ? first : second;
     const int there = turn * kStride;
     now.rank().rebase();
-    // One operation of each kind: what is there already is found, and not appended again.
+    // One operation of each kind: existing elements are found, and not appended again.
     if (turn > 0) now.run_to(now.done() + 2);
     expect_there(there);
     now.run_to(there);
@@ -133,7 +134,7 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     now.run_to(there + kStride);
   }
   ASSERT_FALSE(HasFailure());
-  // Nothing was written over: an incarnation that knows nothing yet finds all of it.
+  // Nothing was overwritten: an incarnation without cached words finds all of it.
   job.restart(0);
   Process last(job.base());
   last.run_to(kTurns * kStride);
@@ -197,7 +198,7 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
   EXPECT_TRUE(is_open_at(first.journal().region().allocate(100)));
 }
 
-// What a snapshot has cost does not grow by the first touches of a journal.
+// First touches of a journal do not count as a cost of the snapshot.
 TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
   constexpr std::size_t kPages = 256;
   ThreadJob job(1);
@@ -236,8 +237,8 @@ class Unreceived final : public journal::Region<engine::ShmHost>::Labels {
   std::byte* base_;
 };
 
-// Snapshots that come late leave many zones of one size behind, which are enough for ever after,
-// and not one as large as all that was written meanwhile.
+// When snapshots come late, many zones of one size remain, which suffice afterwards, and not one
+// zone as large as all that was written meanwhile.
 TEST(Zones, GrowWithWhatWaitsForASnapshot) {
   ThreadJob job(2);
   Process owner(job.base());
@@ -254,7 +255,7 @@ TEST(Zones, GrowWithWhatWaitsForASnapshot) {
   EXPECT_EQ(zones, (std::map<std::uint64_t, int>{{1 << 20, 32}, {2 << 20, 32}, {4 << 20, 32}}));
 }
 
-// However small the first ones were: the journal's limit says when there is no more.
+// The size of the first zones does not limit the memory: only the journal's limit does.
 TEST(Zones, SufficeWithoutAnySnapshot) {
   constexpr std::size_t kBytes = 64 << 10;
   ThreadJob job(2);
@@ -267,8 +268,8 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
   }
 }
 
-// The main thread records libc while another one is inside MPI. Of a class of sizes both take what
-// either has given back.
+// The main thread records libc while another one is inside MPI. In each class of sizes, both
+// threads allocate what either has given back.
 TEST(Arena, NothingIsHandedOutToTwoThreads) {
   Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
   journal::Arena arena(memory.get(), std::size_t{64} << 20);
@@ -296,8 +297,8 @@ TEST(Arena, NothingIsHandedOutToTwoThreads) {
   other.join();
 }
 
-// A zone that is used again lies below others: its pages are made like any other's, in whatever
-// order addresses come.
+// A zone that is reused lies below others: its pages are backed like any other's, in every order of
+// addresses.
 TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   ThreadJob job(1);
   engine::ShmHost host(job.base(), 0, -1);
@@ -308,7 +309,7 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
     EXPECT_EQ(mincore(page, 4096, &resident), 0);
     return (resident & 1) != 0;
   };
-  // Far apart, and such that they lie in the same place of what the host remembers.
+  // Far apart, and with the same index in the host's cache of backed pages.
   constexpr std::size_t kMiB = std::size_t{1} << 20;
   for (const std::size_t at : {600 * kMiB, 300 * kMiB, 88 * kMiB, 599 * kMiB, 4 * kMiB}) {
     std::byte* page = payload + at;
@@ -318,7 +319,7 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   }
 }
 
-// Which way a choice takes next, so many times; every way takes so long.
+// The ways that a choice takes next, `times` times, if each way takes the given time.
 std::string ways(journal::StoreChoice& choice, unsigned times, std::uint64_t through,
                  std::uint64_t past) {
   std::string taken;
@@ -357,7 +358,7 @@ TEST(PayloadStores, CopyTheSameBytesEitherWayAtAnyAlignment) {
   journal::PayloadStores stores;
   std::vector<std::byte> from(12 * journal::PayloadStores::kLeastCopied), to(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
-  for (std::size_t i = 0; i < 300; ++i) {  // both ways are taken
+  for (std::size_t i = 0; i < 300; ++i) {  // both ways are used
     const std::size_t skew_from = i % 67, skew_to = i % 61, bytes = from.size() - 128 - i;
     std::fill(to.begin(), to.end(), std::byte{0});
     stores.copy(to.data() + skew_to, from.data() + skew_from, bytes);

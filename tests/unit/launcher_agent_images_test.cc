@@ -120,7 +120,7 @@ want image 3 of 0
 )");
 }
 
-// Whether the agent has heard from the image before, or hears of the clone first.
+// In both orders: the agent has the image's message first, or the clone's.
 TEST(AgentImages, AnImageThatCannotGoOnIsGivenUp) {
   expect_transcript(1, true, kUntilWaking + R"(> 9 useless 0 pid=30 conn=7 inc=1
 refuse 0 on 7: it cannot go on
@@ -160,7 +160,7 @@ welcome 1 on 6
 > 3 initialized 1
 )";
 
-// One of them comes to a checkpoint in the second half of the period, the other one does not.
+// One rank enters a checkpoint in the second half of the period, the other one does not.
 TEST(AgentImages, WhatHasNotComeAtACheckpointIsWantedAtOnceWhenThePeriodEnds) {
   expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
@@ -232,7 +232,7 @@ want image 3 of 1
 )");
 }
 
-// What the dead one was asked for is not repeated: its number is used up.
+// The request to the dead incarnation is not repeated: its number is used up.
 TEST(AgentImages, AnIncarnationIsNotAskedForWhatTheOneBeforeWas) {
   expect_transcript(1, false, kUntilRuns + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint

@@ -22,7 +22,7 @@ spawn 0
 )");
 }
 
-TEST(Agent, AGoodEndWaitsForWhoeverStillWrites) {
+TEST(Agent, AGoodEndWaitsForProcessesThatStillWrite) {
   expect_transcript(1, true, kUntilRuns + R"(> 4 finalized 0
 > 5 child-ended 0 exit=0
 await output 0
@@ -122,7 +122,7 @@ welcome 0 on 6
 )");
 }
 
-TEST(Agent, StoppingEndsEverybodyHoweverTheyStand) {
+TEST(Agent, StoppingEndsRanksInEveryState) {
   expect_transcript(4, true, R"(
 > 0 spawn 0
 admit 0
@@ -151,7 +151,7 @@ report 2 ended by exit code 3 at 2
 )");
 }
 
-TEST(Agent, WhoIgnoresTheRequestIsKilled) {
+TEST(Agent, ARankThatIgnoresTheRequestIsKilled) {
   expect_transcript(1, true, R"(
 > 1 spawned 0 pid=10
 > 2 stop

@@ -1,5 +1,5 @@
 // The agent and written images: how a job goes on from them, as transcripts; and each rule of the
-// agent's core about that, with what it does without it.
+// agent's core about them, with the actions that follow if the rule is left out.
 #include <gtest/gtest.h>
 
 #include "agent_preludes.h"
@@ -9,7 +9,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// Everybody is dead, and admitted, before the first is restored.
+// All ranks are dead, and admitted, before the first is restored.
 constexpr const char* kRestored = R"(
 > 0 resume 0 image=7 inc=3
 publish death 0

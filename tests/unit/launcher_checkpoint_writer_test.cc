@@ -1,5 +1,5 @@
-// The writer of versions beside ranks that go on: slots that are used again while it reads,
-// versions that nobody can begin at, and versions whose state lies in the program's own files.
+// The writer of versions while ranks go on: slots that are reused while it reads,
+// versions at which no process can begin, and versions whose state lies in the program's own files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -45,7 +45,7 @@ class CheckpointWriting : public testing::Test {
   void decide(Return kind) { journal::put(segment_.header()->goes_back_to, kind); }
 
   // The rank's models of version v, in its oldest slot that is not being written to a file.
-  // `spares` false: it does not look whether it is.
+  // `spares` false: it does not check that.
   void keep(std::uint32_t rank, std::uint64_t v, std::size_t bytes, bool spares = true,
             VersionFault fault = VersionFault::kNone) {
     const std::uint64_t in_file = spares ? segment_.header()->version_in_file.load() : 0;
@@ -110,7 +110,7 @@ class CheckpointWriting : public testing::Test {
     }
     return false;
   }
-  // Until the writer has looked at all that it was told of.
+  // Waits until the writer has looked at all versions that it was given.
   void settle() {
     const timespec some = {0, 30'000'000};
     nanosleep(&some, nullptr);
@@ -171,7 +171,7 @@ TEST_F(CheckpointWriting, WhatIsUsedAgainMeanwhileIsNeverPutInPlace) {
   EXPECT_EQ(resumed(), 499u);
 }
 
-TEST_F(CheckpointWriting, AVersionThatNobodyCanBeginAtIsToldOnceForEachKindOfFault) {
+TEST_F(CheckpointWriting, AVersionAtWhichNoProcessCanBeginIsReportedOnceForEachKindOfFault) {
   start();
   std::vector<std::string> told;
   const auto with = [&](std::uint64_t v, VersionFault fault) {
@@ -200,7 +200,7 @@ TEST_F(CheckpointWriting, AVersionThatNobodyCanBeginAtIsToldOnceForEachKindOfFau
                       in + "has set up more than --bootstrap-limit at checkpoint 8" + so}));
 }
 
-// The sets of images are what such a job goes on from.
+// Such a job goes on from its sets of images.
 TEST_F(CheckpointWriting, InAJobOfImagesAVersionInOwnFilesIsNotWritten) {
   start();
   for (const std::uint64_t v : {2, 4}) {

@@ -1,4 +1,4 @@
-// The agent's socket: in which order it hears what processes of a rank say.
+// The agent's socket: the order in which it handles messages of a rank's processes.
 #include <gtest/gtest.h>
 #include <stddef.h>
 #include <string.h>
@@ -37,7 +37,7 @@ struct Agent {
     return c;
   }
 
-  // A process of rank 0 that has said its first word.
+  // A process of rank 0 that has sent its first message.
   Descriptor connect() {
     Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};

@@ -1,4 +1,4 @@
-// Files that ftrun reads, as others may have made them.
+// Files that ftrun reads, damaged or hostile ones included.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ class Files : public testing::Test {
     EXPECT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
     return path("pipe");
   }
-  // The version that --resume would go on from, "none", or the error; and what is said before.
+  // The version that --resume would go on from, "none", or the error; and the notices before.
   std::string resumed(const CheckpointOwner& by = test::checkpoint_owner(3)) const {
     std::vector<std::string> notices;
     const auto found = CheckpointFile::newest(directory_, by, notices);
@@ -73,7 +73,7 @@ TEST_F(Files, CheckpointsThatAreWhole) {
   EXPECT_EQ(resumed(), "7");
 }
 
-// Else the older state would be gone on from again and again.
+// Otherwise every resume would begin at the older state.
 TEST_F(Files, ACheckpointUnderAnotherName) {
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
   write("checkpoint-0000000009.rejoin", test::checkpoint_image(3, 5));
@@ -113,7 +113,7 @@ TEST_F(Files, ACheckpointOfAnotherBuild) {
                            "build-id 0123): run that one, or begin anew in another directory");
 }
 
-// The owner's are --size '' 7.
+// The owner's arguments are --size '' 7.
 TEST_F(Files, ACheckpointOfOtherArguments) {
   const auto said = [this](std::vector<std::string> arguments) {
     CheckpointOwner other = test::checkpoint_owner(3);
@@ -136,7 +136,7 @@ TEST_F(Files, ACheckpointOfOtherArguments) {
             "argument 1 was 'a  [2J" + std::string(74, 'b') + "…' and is '--size'");
 }
 
-// It names nothing but the program: whose it is cannot be told.
+// It names nothing but the program: its owner cannot be determined.
 TEST_F(Files, ACheckpointOfTheFormerFormat) {
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
   write("checkpoint-0000000007.rejoin", test::checkpoint_image(test::checkpoint_owner(3), 7, 1));

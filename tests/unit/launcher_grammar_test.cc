@@ -321,7 +321,7 @@ TEST(Options, OfOtherLaunchersInOneLine) {
   }
 }
 
-// Whatever is taken is documented.
+// Every option that is accepted is documented.
 TEST(Options, OfOtherLaunchersAreInTheDocs) {
   std::ifstream page(REJOIN_SOURCE_DIR "/docs/from-mpirun.md");
   const std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());

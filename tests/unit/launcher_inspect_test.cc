@@ -86,8 +86,8 @@ TEST_F(Inspect, ARankThatIsNotThere) {
   EXPECT_EQ(printed(options), "error: --rank 2: the job has ranks 0 to 1");
 }
 
-// Every word of the structures that lead to records, made wild: an error or other text, never a
-// crash.
+// Every word of the structures that lead to records gets a random value: an error or other text,
+// never a crash.
 TEST_F(Inspect, SurvivesAnyDamage) {
   const std::string whole = printed({});
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
@@ -119,7 +119,7 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   EXPECT_EQ(printed({}), whole);
 }
 
-// It would be a list of all the memory there is.
+// It would print all memory.
 TEST_F(Inspect, MoreMembersThanRanks) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
@@ -133,7 +133,7 @@ TEST_F(Inspect, MoreMembersThanRanks) {
   }
 }
 
-// Rings of which each place would be printed again and again.
+// Rings whose elements would be printed again and again.
 TEST_F(Inspect, RingsThatCannotBe) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
@@ -176,7 +176,7 @@ TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
   EXPECT_NE(printed({}).find(std::to_string(end) + " messages"), std::string::npos) << printed({});
 }
 
-// As rejoin_call_site() gives them; of a long name of a file its end is kept.
+// Call sites as rejoin_call_site() gives them; a long file name is cut at its front.
 TEST_F(Inspect, NamedSites) {
   const std::string file_far_away = std::string(300, 'd') + "/model.cc";
   test::ThreadJob job(2);
@@ -197,7 +197,7 @@ TEST_F(Inspect, NamedSites) {
   EXPECT_NE(text.find("/model.cc:12::iterate#1x0)"), std::string::npos) << text;
 }
 
-// --- What ranks would go back to
+// --- Recovery points of ranks
 
 class InspectReturns : public Inspect {
  protected:
@@ -222,7 +222,7 @@ class InspectReturns : public Inspect {
     version.fault = fault;
     journal::put(version.marks.number, number);
   }
-  // What is printed of it, on lines that speak of returns.
+  // The lines of the output that name recovery points.
   std::string returns(bool json = false) const {
     InspectOptions options;
     options.json = json;
@@ -279,7 +279,7 @@ TEST_F(InspectReturns, Images) {
   EXPECT_NE(returns().find("image 13, of which the journal has no marks\n"), std::string::npos);
 }
 
-// The newest that all ranks have made.
+// The newest checkpoint that all ranks have made.
 TEST_F(InspectReturns, Checkpoints) {
   decide(journal::Return::kVersions);
   EXPECT_TRUE(prints_long_results());

@@ -1,4 +1,4 @@
-// ftrun's loop: what is called when, and in which order.
+// ftrun's event loop: the order of calls.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -133,7 +133,7 @@ TEST(Loop, TimersByTheTimeThatWasSetLast) {
   EXPECT_EQ(done, "ba");
 }
 
-// What idle() posts is done, and idle() called again, before anything is waited for.
+// The loop runs what idle() posts, and calls idle() again, before it waits.
 TEST(Loop, IdleUntilNothingIsQueued) {
   Loop loop(monotonic_ns());
   int left = 3;

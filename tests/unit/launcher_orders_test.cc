@@ -1,5 +1,5 @@
-// What supervisor and agent say survives being written out and read back, and nothing else is
-// taken for it.
+// Messages of supervisor and agent are the same after serialisation and parsing, and no other bytes
+// are accepted.
 #include <gtest/gtest.h>
 
 #include "launcher/orders.h"
@@ -22,7 +22,7 @@ Event full_event() {
   return event;
 }
 
-// As it arrives at the other end of a wire.
+// The message after a round trip.
 Report sent(const Report& report) {
   Report read;
   EXPECT_TRUE(read.ParseFromString(report.SerializeAsString()));

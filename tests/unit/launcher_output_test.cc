@@ -1,4 +1,4 @@
-// Output exactly once across restarts, and input kept for the next incarnation.
+// Output exactly once across restarts, and input stored for the next incarnation.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -111,8 +111,7 @@ TEST(Output, TagsStandBeforeEveryLine) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
-// Whatever the pieces in which a text arrives, and wherever the process dies: the text is shown
-// once.
+// A text is shown once, in whatever pieces it arrives and wherever the process dies.
 TEST(Output, RandomDeathsAndPieces) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937 random(seed);
@@ -164,7 +163,7 @@ TEST(Input, GoesOnFromTheMarkThatIsKept) {
   input.given(4);
   input.mark(1, 1);
   input.keep(1);
-  // Those that nobody kept, however many, do not count.
+  // Images that were not kept, however many, do not count.
   input.given(2);
   input.mark(2, 0);
   input.mark(2, 0);

@@ -1,4 +1,4 @@
-// What the user sees of recoveries: how far a rank is, what its return took, what all of them cost.
+// Messages about recoveries: how far a rank is, how long its return took, the cost of all returns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 
 Policy ranks(std::uint32_t n) { return {n, 400, true, std::uint64_t{64} << 20}; }
 
-// A supervisor whose actions are texts; what nobody asks about is not shown.
+// A supervisor whose actions are texts; other actions are not shown.
 class Job {
  public:
   explicit Job(std::uint32_t n) : core_(ranks(n)) {}
 
-  // Of `event`: news and tells alone.
+  // The actions for `event`: news and tells alone.
   std::string news(const std::string& event) {
     std::string said;
     for (const Action& a : core_.step(parse_event(event))) {
@@ -26,7 +26,7 @@ class Job {
     }
     return said;
   }
-  // A death at operation `at`, and a process that takes its place at once.
+  // A death at operation `at`, and a process that replaces it at once.
   void dies(std::uint32_t rank, double at_ms, std::uint64_t at, const std::string& more = "") {
     const std::string who = std::to_string(rank);
     news(std::to_string(at_ms) + " ended " + who + " signal=9 at=" + std::to_string(at) + more);
@@ -73,7 +73,7 @@ TEST(Recoveries, AShortOneSaysNothingOnItsWay) {
   EXPECT_EQ(job.looks(1, 1000, 2'900, 1000), "");
 }
 
-TEST(Recoveries, WhoNeverDiedIsNotComingBack) {
+TEST(Recoveries, ARankThatNeverDiedIsNotComingBack) {
   Job job(2);
   job.dies(1, 0, 100);
   EXPECT_EQ(job.look(0, 5000, 7), "");
@@ -86,7 +86,7 @@ TEST(Recoveries, NoEstimateWithoutABasis) {
   few.dies(0, 0, 100);
   EXPECT_EQ(few.looks(0, 0, 2000, 9),
             "2000: rank 0 has been catching up for 2.0 s: at operation #18 of #100 (18 %)\n");
-  Job slower(1);  // it goes ever slower
+  Job slower(1);  // it becomes slower and slower
   slower.dies(0, 0, 4000);
   for (int i = 1; i < 10; ++i) slower.look(0, 200 * i, i < 5 ? 400 * i : 1600 + i);
   EXPECT_EQ(slower.look(0, 2000, 1611),
@@ -140,11 +140,11 @@ TEST(Recoveries, OfSeveralTheOneFurthestBehindSpeaks) {
       "rank is closer\n");
 }
 
-TEST(Recoveries, WhoDiesOnItsWayHasThatMuchToDoStill) {
+TEST(Recoveries, ARankThatDiesOnItsWayHasAllOfItLeft) {
   Job job(1);
   job.dies(0, 0, 1000);
   job.look(0, 1000, 100);
-  job.dies(0, 1500, 120);  // in its replay: what is known is what the first one did
+  job.dies(0, 1500, 120);  // in its replay: only the first incarnation's operations are known
   EXPECT_EQ(job.look(0, 2000, 30),
             "2000: rank 0 has been catching up for 2.0 s: at operation #30 of #1,000 (3 %)\n");
 }
@@ -189,7 +189,7 @@ TEST(Recoveries, WhatItWentOnFrom) {
             "rank 0 is back after 100.0 ms, from its written image: 100.0 ms of its own computing");
 }
 
-// A scaled sample may be more than there was.
+// A scaled sample may be more than the actual time.
 TEST(Recoveries, AReplayIsNeverLongerThanTheTimeSinceTheStart) {
   Job job(1);
   job.news("0 ended 0 signal=9 at=7");
@@ -200,7 +200,7 @@ TEST(Recoveries, AReplayIsNeverLongerThanTheTimeSinceTheStart) {
 
 // --- The end
 
-TEST(Recoveries, NobodyDiedNothingIsSaid) {
+TEST(Recoveries, NoMessageWithoutDeaths) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
@@ -229,7 +229,7 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
 }
 
 // The last line says why the job was stopped; the record is written all the same.
-TEST(Recoveries, WhoIsAwayAtTheEndCounts) {
+TEST(Recoveries, ARankThatIsAwayAtTheEndCounts) {
   expect_transcript(ranks(1), R"(
 > 1000 ended 0 signal=9 at=5
 respawn 0

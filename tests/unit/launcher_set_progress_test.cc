@@ -1,5 +1,5 @@
-// Sets of written images: when one is begun and what becomes of it, as transcripts; and each rule
-// of that, with what is done without it.
+// Sets of written images: when one is begun and how it ends, as transcripts; and each rule about
+// them, with the actions that follow if it is left out.
 #include <gtest/gtest.h>
 
 #include "agent_preludes.h"
@@ -94,7 +94,7 @@ const std::string kImages = kOneImage + "> 5 image 1 pid=21 conn=8 image=1 inc=0
 const std::string kBegun = kImages + "> 6 cut 0\nset 1 of 20 21\n";
 const std::string kWriting =
     kBegun + "> 7 writing 0 pid=30 set=1\n> 8 writing 1 pid=31 set=1\n> 9 ended 0 pid=30 exit=0\n";
-// The last image cannot be written, and the other one has not said anything.
+// The last image cannot be written, and the other one has sent no message.
 const std::string kNext = kBegun + R"(> 7 not-written 1 set=1
 given up: rank 1 shares memory
 > 7 over 0
@@ -160,7 +160,7 @@ set 2 of 20 21
 )");
 }
 
-// The same images are asked once more, and what they say of the first set comes late.
+// The same images are asked once more, and their messages about the first set come late.
 TEST(SetProgress, WhatIsSaidOfASetThatWasGivenUpIsNotTakenForTheNext) {
   expect_set_transcript(kNext + R"(> 9 writing 0 pid=30 set=1
 > 10 ended 0 pid=30 exit=0

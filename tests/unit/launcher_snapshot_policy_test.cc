@@ -21,7 +21,7 @@ TEST(SnapshotPolicy, OnePercentOfTheTime) {
   SnapshotPolicy policy({});
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
-  // Its pages are copied only now: when the next is due it is found to have cost 300 ms.
+  // Its pages are copied only now, so its cost is 300 ms when the next one is due.
   EXPECT_EQ(policy.look(2 * kSecond, 300 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 31 * kSecond);
   EXPECT_EQ(policy.look(31 * kSecond, 300 * kMs), SnapshotRound::kPeriodEnds);
@@ -44,7 +44,7 @@ TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
   EXPECT_EQ(policy.look(kSecond + 20 * kMs, 2 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.look(kSecond + 40 * kMs, 2 * kMs), SnapshotRound::kAtOnce);
-  EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no more is asked
+  EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no other round is requested
 }
 
 TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
@@ -77,7 +77,7 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   policy.grown(1, 51, 100);
   EXPECT_EQ(policy.due_ns(), kSecond + 2 * kMs);
   EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
-  policy.grown(2, 51, 100);  // used again since then
+  policy.grown(2, 51, 100);  // reused since then
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 2 * kMs);
   policy.grown(1001, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 22 * kMs);
@@ -89,7 +89,7 @@ TEST(SnapshotPolicy, ARankThatWaitsGetsARoundAtOnce) {
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(1, 76, 100);
   policy.waited_for();
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kAtOnce);  // whatever it costs
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kAtOnce);  // regardless of its cost
   policy.grown(1, 76, 100);  // no more than in front of that round
   policy.waited_for();
   policy.grown(1, 76, 100);
@@ -136,7 +136,7 @@ TEST(SnapshotPolicy, ALongPeriodHasALongHalf) {
   policy.checkpoints_made();
   EXPECT_EQ(policy.look(500 * kMs, 40 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.look(2 * kSecond, 40 * kMs), SnapshotRound::kAtCheckpoint);
-  // It was found to have cost less, or more.
+  // Its cost was less, or more, than expected.
   EXPECT_EQ(policy.look(3 * kSecond, 50 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 5 * kSecond);
   EXPECT_EQ(policy.look(5 * kSecond, 50 * kMs), SnapshotRound::kPeriodEnds);

@@ -1,4 +1,4 @@
-// Stacks of debuggers, made short; and ranks that stand together.
+// Stacks of debuggers, shortened; and ranks at the same place.
 #include <gtest/gtest.h>
 
 #include "launcher/inspect/stacks.h"
@@ -40,7 +40,7 @@ TEST(ShortStack, OfGdb) {
                    "#5 dlfunc (libother.so)", "#6 main (a.c:3)"}));
 }
 
-// gdb, where it knows lines of ours: by where the code lies.
+// Stacks of gdb with Rejoin's source lines: recognised by the place of the code.
 TEST(ShortStack, OfGdbByAddress) {
   const std::string maps =
       "1000-2000 r-xp 00000000 08:01 5 /home/u/a b.out\n"
@@ -61,7 +61,7 @@ TEST(ShortStack, OfGdbByAddress) {
             (Lines{"#0 nanosleep (nanosleep.c:25)", "#1 jitted", "#2 ?? (a b.out)"}));
 }
 
-// The program's own code that we call, and a rank that is not in MPI.
+// The program's own code that Rejoin calls, and a rank that is not in MPI.
 TEST(ShortStack, OnlyOursIsFolded) {
   EXPECT_EQ(short_stack("#0  0x1 user_sum - /a.out\n"
                         "#1  0x1 rejoin::fold() - /libmpi.so.40\n"
@@ -101,7 +101,7 @@ TEST(ShortStack, ThreadsAndPython) {
   EXPECT_EQ(short_stack("#\n#x\n#1\n\n"), Lines{});
 }
 
-TEST(Standing, ThoseWhoAreFewestFirst) {
+TEST(Standing, TheSmallestGroupFirst) {
   std::vector<Stood> ranks;
   for (std::uint32_t r = 0; r < 9; ++r) {
     ranks.push_back({r, static_cast<pid_t>(100 + r), "sleeping", "in Barrier #6", {"#0 main"}});

@@ -1,4 +1,4 @@
-// When a job is taken to be at a standstill, and all that must prevent it.
+// When a job counts as deadlocked, and everything that must prevent that.
 #include <gtest/gtest.h>
 
 #include "launcher/agent/standstill.h"
@@ -74,7 +74,7 @@ TEST(Standstill, ARankThatOnlyLooksAgainDoesNotMatter) {
   EXPECT_EQ(standstill.judge(look, 1000 * kMs), "");
 }
 
-// Whatever has changed between two looks, it begins anew.
+// Every change between two looks starts the detection again.
 TEST(Standstill, AnotherStandstillIsAnother) {
   const Look others[] = {
       with([](RankLook& r) { r.ordinal = 8; }),

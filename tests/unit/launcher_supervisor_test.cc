@@ -434,9 +434,9 @@ tell: operation 3 is another one
 record stop epoch 0 code 1
 )");
   expect_transcript(ranks(1), R"(
-> 1 output-lost 0 code=141 : nobody reads
+> 1 output-lost 0 code=141 : the reader is gone
 stop
-tell: nobody reads
+tell: the reader is gone
 record stop epoch 0 code 141
 )");
 }

@@ -1,5 +1,5 @@
-// Rules of a pure core that are left out one by one: what its last event leads to with the rule and
-// without.
+// Rules of a pure core that are left out one by one: the actions after the last event with the rule
+// and without it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ void expect_noticed(const LeftOut<Rule>& c) {
   EXPECT_NE(std::string(c.with), c.without);
 }
 
-// In the order of the rules. `last`: of all of them.
+// In the order of the rules. `last`: the last rule.
 template <class Rule, std::size_t kCount>
 void expect_a_case_each(const LeftOut<Rule> (&cases)[kCount], Rule last) {
   ASSERT_EQ(kCount, static_cast<std::size_t>(last));

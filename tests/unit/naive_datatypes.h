@@ -1,4 +1,4 @@
-// Types beside what they mean, listed element by element; and random ones.
+// Types together with their elements, listed one by one; and random types.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Entry {
   Basic basic;
 };
 
-// What a type means.
+// The elements of a type.
 struct Naive {
   std::vector<Entry> map;
   std::int64_t lower = 0, upper = 0;
@@ -94,7 +94,7 @@ struct Both {
   Naive naive;
 };
 
-// Makes random types, and keeps them until the end.
+// Makes random types, and owns them.
 class Types {
  public:
   explicit Types(unsigned seed) : random_(seed) {
@@ -211,7 +211,7 @@ class Types {
     return keep({make_resized(kMemory, *old.type, lower, extent), n});
   }
 
-  // The elements of an array that `chosen` says, in the order in which they lie in it.
+  // The elements of an array that `chosen` selects, in their order in the array.
   template <class Chosen>
   Naive of_array(const Both& old, const std::vector<int>& size, bool row_major, Chosen chosen) {
     std::vector<int> index(size.size());

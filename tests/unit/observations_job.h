@@ -1,4 +1,4 @@
-// What tests of a rank's observations share: incarnations in which it records and is answered.
+// Shared by tests of a rank's observations: incarnations that record and replay.
 #pragma once
 
 #include <fcntl.h>

@@ -58,8 +58,8 @@ TEST_F(ObservationsTest, WorkedExampleOfTheFormat) {
   EXPECT_EQ(bytes(), expected);
 }
 
-// Answers of all sizes lie across the ends of chunks; every incarnation adds some and is given all
-// before.
+// Answers of all sizes cross the ends of chunks; every incarnation adds some and replays all
+// earlier ones.
 TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
   constexpr int kIncarnations = 5, kEach = 400;
   const auto payload = [](int k) {
@@ -132,7 +132,7 @@ TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
   });
 }
 
-// What a dying incarnation wrote behind the tail is not there.
+// Elements that a dying incarnation wrote behind the tail do not exist.
 TEST_F(ObservationsTest, HalfARecordIsNone) {
   incarnation([](Observations& o) { record(o, Series::kTime, 100); });
   const std::uint64_t tail = log().tail.load();
@@ -434,7 +434,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
       }
       const int load = std::max(0, from - step % 2);
       if (load > 0) o.skip_to(position[load]);
-      // What went before the death is given again.
+      // Answers from before the death are given again.
       for (int s = load; s < step; ++s) observe(o, s, true);
       for (int n = 0; n < incarnations % 40 && step < kSteps; ++n, ++step) {
         while (static_cast<int>(position.size()) <= step) {
@@ -457,7 +457,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
 // --- Threads
 
 // The main thread's observations and another thread's operations share nothing but the region's
-// locked allocator (build-tsan looks on).
+// locked allocator (checked in build-tsan).
 TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
   constexpr int kOperations = 300, kQuestions = 3000;
   constexpr std::size_t kLargest = 20000;

@@ -137,7 +137,7 @@ TEST(Kernels, Complex) {
   check_complex<long double>(Element::kComplexLongDouble);
 }
 
-// Long vectors take other instructions than short ones: both have to agree.
+// Long vectors use other instructions than short ones: both must agree.
 TEST(Kernels, NotANumberAndSignedZeros) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const std::size_t count : {std::size_t{1}, std::size_t{100}}) {

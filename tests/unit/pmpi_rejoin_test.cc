@@ -17,7 +17,7 @@ void expect_error(int code, int expected, const char* word) {
   EXPECT_NE(std::string(rejoin_error()).find(word), std::string::npos) << rejoin_error();
 }
 
-// Nothing works, and it says why; what cannot fail does nothing.
+// Every function returns an error with a reason, except those that cannot fail.
 void expect_inactive() {
   int model = 7;
   expect_error(rejoin_load(nullptr, nullptr, nullptr, nullptr), REJOIN_ERR_ARGUMENT,

@@ -87,7 +87,7 @@ TEST(Topology, PartsAgreeInTheCoordinatesThatDoNotRemain) {
 
 Vector balanced(int nodes, Vector dims) { return balance_dims(nodes, dims) ? dims : Vector{}; }
 
-// What Open MPI 4.1 gives; tests/conformance/topology.c compares many more.
+// The results of Open MPI 4.1; tests/conformance/topology.c compares many more.
 TEST(Topology, DimsAreThoseOfOpenMpi) {
   EXPECT_EQ(balanced(12, {0, 0}), (Vector{4, 3}));
   EXPECT_EQ(balanced(24, {0, 0}), (Vector{6, 4}));

@@ -129,7 +129,7 @@ TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
     }
   };
   job.run(body);
-  // Nobody else runs: whatever the newcomer gets, it gets from journals.
+  // No other rank runs: the new incarnation gets everything from journals.
   const std::uint32_t last = GetParam() - 1;
   job.restart(last);
   job.run_one(last, body);
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Sizes, testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 
 
 class FewRanks : public testing::TestWithParam<std::uint32_t> {};
 
-// Beyond the limit nothing is kept, results stay right, and memory stops growing.
+// Beyond the limit nothing is retained, results are right, and memory stops growing.
 TEST_P(FewRanks, AMetLimitRecyclesMemory) {
   ThreadJob job(GetParam(), 8 << 20);
   std::atomic<std::uint64_t> halfway{0};
@@ -189,7 +189,7 @@ TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
       ASSERT_EQ(data.back(), i);
     }
   });
-  // 40 MB went through; a single rank keeps nothing.
+  // 40 MB were broadcast; a single rank records nothing.
   for (std::uint32_t r = 0; r < n; ++r) {
     EXPECT_LT(engine::control_of(job.base(), r)->backed_bytes.load(), 20u << 20) << r;
   }
@@ -225,10 +225,10 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
     const engine::Reduction sum = sum_of_int64();
     for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
 #if defined(__SANITIZE_THREAD__)
-      // Of 600 elements all staging is read by everybody, and what comes next may use it again
+      // With 600 elements every member reads all staging, and what comes next may use it again
       // while a slow member reads: that member sees another owner behind its read, throws away what
       // it has read, and finds a record (Must 4). ThreadSanitizer sees the two accesses alone, so
-      // here everybody has read before the next size begins. Without it the overlap is tested in
+      // here every member has read before the next size begins. Without it the overlap is tested in
       // the other builds, and in the simulator where it means something (rule ValidateAll).
       allreduce(rank, world, 0, false);
 #endif
@@ -327,7 +327,7 @@ TEST_P(FewRanks, ManyCommunicators) {
   }
 }
 
-// What a process remembers of the segment can be read again, as one that has slept must.
+// Cached words of the segment can be read again, as a woken process must do.
 TEST(Rebase, AppendsBehindWhatAnotherHasAppended) {
   ThreadJob job(1);
   job.run([&](Rank& rank, Rank::Comm&) {

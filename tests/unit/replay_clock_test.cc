@@ -1,4 +1,4 @@
-// How long a replay took, from samples.
+// The duration of a replay, from samples.
 #include "recovery/replay_clock.h"
 
 #include <gtest/gtest.h>

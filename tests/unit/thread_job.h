@@ -62,7 +62,7 @@ class ThreadJob {
     body(rank, *rank.make_comm(engine::derive_context(0, 0, 1), everybody.data(), ranks_));
   }
 
-  // What the agent does when a rank has died.
+  // The agent's steps when a rank has died.
   void restart(std::uint32_t r) {
     engine::publish_death(base(), r);
     engine::admit(base(), r, engine::control_of(base(), r)->incarnation.load() + 1);

@@ -1,5 +1,5 @@
-// Transcripts of a core: a line that begins with ">" is given to it, the lines below it are what it
-// does then.
+// Transcripts of a core: a line that begins with ">" is an event, and the lines below it are the
+// actions that follow.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace rejoin::launcher {
 
-// Runs a transcript again: it must come out as it stands. `play` is given what follows ">", and
+// Runs a transcript again: the result must equal the text. `play` is given what follows ">", and
 // writes a line for each action.
 template <class Play>
 void expect_played(const std::string& transcript, Play play) {

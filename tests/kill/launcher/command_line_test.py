@@ -178,7 +178,7 @@ class CommandLine(LauncherTest):
 
 
 class OtherLaunchers(LauncherTest):
-    """What users of mpirun, mpiexec and srun write, and what these leave behind."""
+    """Options of mpirun, mpiexec and srun, and variables that these leave behind."""
 
     def test_several_programs(self):
         done = self.ftrun("-n", 1, "-x", "A=a", "sh", "-c", "echo $PMI_RANK $REJOIN_PROGRAM $A", ":",
@@ -323,7 +323,7 @@ class OtherLaunchers(LauncherTest):
             with open(self.path(f"d/rank.{rank}/stdout")) as file:
                 self.assertEqual(file.read(), "one\ntwo\n")
 
-    def test_standard_input_of_nobody(self):
+    def test_standard_input_of_no_rank(self):
         self.assertEqual(self.ftrun("-n", 1, "--stdin", "none", "cat", stdin=b"x").out, "")
         self.assertEqual(self.ftrun("-n", 1, "--stdin", "0", "cat", stdin=b"x").out, "x")
 
@@ -505,7 +505,7 @@ class Journal(LauncherTest):
         self.assertIn("damaged", done.err)
 
     def test_what_is_not_used_is_not_kept(self):
-        """Of a segment of more than the largest file that file systems can hold."""
+        """The journal of a segment that is larger than the largest file of a file system."""
         done = self.fake(140, "init", "op:3", "finalize", flags=["--keep", "-q", "--journal-limit", "64G"])
         self.assertEqual(done.code, 0, done.err)
         [journal] = self.kept()

@@ -280,7 +280,7 @@ class Endings(LauncherTest):
         self.assertRegex(done.err, "rejoin: deadlock: every rank waits")
         self.assertIn("deadlock", [event["event"] for event in self.events()])
 
-    def test_jobs_in_which_somebody_can_go_on(self):
+    def test_jobs_in_which_a_rank_can_go_on(self):
         for words in (["init", "op", "0/sleep:2500", "1/wait:8"],  # rank 0 computes
                       ["0/sleep:2500", "init", "1/wait:8"],  # and before MPI_Init
                       ["init"] + ["wait:1", "op"] * 10):
@@ -321,7 +321,7 @@ class Trees(LauncherTest):
         done = self.fake(1, "register:guess")
         self.assertEqual((done.code, done.out), (0, "refused: wrong secret\n"))
 
-    def test_nobody_ends_a_job_without_its_secret(self):
+    def test_no_message_ends_a_job_without_its_secret(self):
         done = self.fake(2, "0/stranger:libmpich.so.12", "init", "finalize")
         self.assertEqual((done.code, done.out, done.err), (0, "refused\n", ""))
 

@@ -8,7 +8,7 @@
 //     print write err          VALUE to stdout with newline, to stdout, to stderr with newline
 //     line cat                 a line (all) of standard input to standard output
 //     kill exit                dies of signal VALUE; exits with VALUE
-//     abort limit notice diverge foreign    tells the agent
+//     abort limit notice diverge foreign    sends it to the agent
 //     stranger                 says foreign without the secret, and prints the answer
 //     sleep                    VALUE milliseconds
 //     ignore                   signal VALUE
@@ -120,7 +120,7 @@ bool register_here(const char* secret) {
   return true;
 }
 
-// As ShmHost does it; nobody rings.
+// As ShmHost does it, but without a ring.
 void sleep_often(int times) {
   auto& asleep = header_of(me.base)->asleep[me.rank];
   for (int i = 0; times == 0 || i < times; ++i) {
@@ -142,8 +142,8 @@ void die_if_ordered(PointKind kind, Moment moment) {
   }
 }
 
-// How many operations all incarnations have done is kept in a word of the rank that nobody uses
-// here.
+// The number of operations of all incarnations is stored in a word of the rank that has no other
+// use here.
 void operate() {
   RankControl* c = me.control();
   auto& done = region_of(me.base, me.rank)->observations.tail;
@@ -200,7 +200,7 @@ void try_second() {
   wait(nullptr);
 }
 
-// What a rank said that was killed while it registered, read when its next incarnation runs.
+// The messages of a rank that was killed while it registered, read when its next incarnation runs.
 void register_as_ghost() {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fork() == 0) {

@@ -1,4 +1,4 @@
-"""What the tests of ftrun alone share: running it, watching it, and that it leaves nothing behind.
+"""Shared by the tests of ftrun alone: they run it, watch it, and check that it leaves nothing behind.
 
 Ranks are fake_rank, whose arguments are its program (see fake_rank.cc). Run one theme:
 deaths_test.py --ftrun FTRUN --fake FAKE_RANK Restart
@@ -100,7 +100,7 @@ class LauncherTest(unittest.TestCase):
         self.wait_for(same_again, "ftrun to wait")
 
     def processes_here(self):
-        """Processes that work in this test's directory, whoever their parents are."""
+        """Processes that work in this test's directory, whatever their parents are."""
         found = []
         for link in glob.glob("/proc/[0-9]*/cwd"):
             try:

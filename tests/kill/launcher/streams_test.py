@@ -99,7 +99,7 @@ class Output(LauncherTest):
         fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
         return path, reader
 
-    def test_nobody_waits_for_a_reader_of_events(self):
+    def test_no_rank_waits_for_a_reader_of_events(self):
         path, reader = self.small_fifo()
         process = self.start("-n", 2, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
                              *(f"1/kill:9@{i}" for i in range(30)), "op", "print:done", "finalize")
@@ -111,7 +111,7 @@ class Output(LauncherTest):
         self.assertEqual(json.loads(lines[-1])["event"], "end")
         self.assertEqual(sum(b'"death"' in line for line in lines), 30)
 
-    def test_a_signal_is_enough_when_nobody_reads_events(self):
+    def test_a_signal_is_enough_without_a_reader_of_events(self):
         path, _ = self.small_fifo()
         process = self.start("-n", 1, "--max-restarts", 30, "--events", path, OPTIONS.fake, "init", "op:5",
                              *(f"0/kill:9@{i}" for i in range(30)), "print:done", "finalize")
@@ -122,7 +122,7 @@ class Output(LauncherTest):
         process.wait(timeout=LIMIT_S)
         self.assert_nothing_left()
 
-    def test_events_to_a_fifo_that_nobody_opens(self):
+    def test_events_to_a_fifo_without_a_reader(self):
         os.mkfifo(self.path("events"))
         done = self.fake(2, "init", "op", "print:done", "finalize", flags=["--events", self.path("events")])
         self.assertEqual((done.code, done.out), (0, "done\n" * 2))
@@ -166,7 +166,7 @@ class Messages(LauncherTest):
     """ftrun's own, where standard error is a terminal and where it is not."""
 
     def shown(self, columns=120, **variables):
-        """What a terminal is given by a job in which a rank dies."""
+        """The output of a job with a death on a terminal."""
         child, terminal = pty.fork()
         if child == 0:
             os.environ.update(variables)

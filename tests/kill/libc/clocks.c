@@ -1,4 +1,4 @@
-// Clocks and counters: the replay is told the times of the first execution, and live they go on
+// Clocks and counters: the replay reads the times of the first execution, and live they go on
 // from there.
 #define _GNU_SOURCE
 #include <sys/resource.h>
@@ -70,7 +70,7 @@ static void play_all(void) {
   read_all();
 }
 
-// What a program decides by the time, it decides again: how often the loop turns goes through SAME.
+// A program repeats its decisions by the time: SAME compares how often the loop turns.
 static void play_poll(void) {
   for (int i = 0; i < 3; ++i) {
     long turns = 0;

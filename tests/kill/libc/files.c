@@ -249,7 +249,7 @@ static void play_read_back(void) {
   }
 }
 
-// What is read decides what is written there: a counter in a file from before.
+// The value that is read decides what is written there: a counter in a file from before.
 static void play_counter(void) {
   for (int i = 0; i < 3; ++i) {
     char text[16] = "";
@@ -278,7 +278,7 @@ static void play_in_place(void) {
   step();
 }
 
-// What is read from a file that is replaced afterwards is not restored, and that is said.
+// The contents of a file that is replaced afterwards are not restored, and a line says so.
 static void play_read(void) {
   char text[32];
   FILE* f = fopen("older", "r");

@@ -148,7 +148,7 @@ static void play_exclusive_stream(void) {
   step();
 }
 
-// What was made has the name that the program is given, and there is one.
+// The file that was made has the name that the program got, and there is only one.
 static void play_temporary(void) {
   char path[] = "file.XXXXXX";
   step();

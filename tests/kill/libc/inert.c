@@ -1,5 +1,5 @@
-// What is not observed must not disturb: children, other threads, and memory that stays where it
-// was.
+// Calls that are not observed must not disturb: children, other threads, and memory that stays
+// where it was.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a rank sees besides MPI, under the real ftrun and real kills.
+"""The recording of libc, under the real ftrun and real kills.
 
 A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
 steps, in later incarnations too. Every run must have the same output and leave the same files, and users
@@ -37,7 +37,7 @@ UNTRUE = {
     "files.read_back": (r"model is not what the first execution read there", 2),
     "files.counter": (r"older is not what the first execution read there", 1),
 }
-# Of them, those that come out right with --on-divergence warn.
+# Those of them that end right with --on-divergence warn.
 HARMLESS = ("files.read", "files.in_place")
 
 RANDOM_SEEDS = 6
@@ -198,7 +198,7 @@ def gaps(options):
 
 
 def shared(options):
-    """Several ranks write: the user is told, and no line of another rank is lost."""
+    """Several ranks write: a line says so, and no line of another rank is lost."""
     expected = Run(options)
     for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps_of(expected) + 1)]:
         run = Run(options, kills)
@@ -214,11 +214,11 @@ def shared(options):
             if line.endswith(survivor):
                 run.require(lines.count(line) == 1, f"{line} is not there once")
         twice = len(lines) > len(wanted)
-        run.require(run.notices or not twice, "lines are there twice, and nobody said so")
+        run.require(run.notices or not twice, "lines are there twice, without a notice")
 
 
 def children(options):
-    """What a child does is done as often as it is started; a line says so, once in the job."""
+    """A child repeats its work each time it is started; a line says so, once in the job."""
     expected = Run(options)
     for kills in single_deaths(steps_of(expected)) + [["0@4#0", "0@4#1"]]:
         run = Run(options, kills, flags=["--snapshots", "off"])

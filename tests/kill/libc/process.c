@@ -1,4 +1,4 @@
-// Who the process is, and what its directories hold.
+// The identity of the process, and the contents of its directories.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <sched.h>
@@ -15,7 +15,7 @@ static void count_signal(int number) {
   ++signals;
 }
 
-// What is done with a process id is done to the process that the rank is now.
+// Calls with the process id apply to the process that the rank is now.
 static void use(pid_t pid) {
   signals = 0;
   signal(SIGUSR1, count_signal);
@@ -68,7 +68,7 @@ static void play_ids(void) {
   }
 }
 
-// Where that is allowed, each incarnation has a host name of its own.
+// Each incarnation has a host name of its own, where that is allowed.
 static void play_names(void) {
   char own[32];
   snprintf(own, sizeof own, "incarnation-%d", (int)count_incarnation());

@@ -1,4 +1,4 @@
-// What C++ programs use for seeds and clocks.
+// Seeds and clocks of C++ programs.
 #include <chrono>
 #include <fstream>
 #include <random>

@@ -1,4 +1,4 @@
-// What the programs of this directory share. A program is a list of scenes; scene NAME is chosen by
+// Shared by the programs of this directory. A program is a list of scenes; scene NAME is chosen by
 // its first argument. Rank 0 plays; the others only take part in step(). Between two steps it looks
 // at files, clocks and the like, and everything that must be the same in a replay goes through
 // same(). The driver (libc_test.py) kills rank 0 at every step in turn, and compares all files and

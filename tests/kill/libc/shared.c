@@ -34,7 +34,7 @@ static void play_header(void) {
   step();
 }
 
-// Everybody has a part of it.
+// Every rank has a part of it.
 static void play_parts(void) {
   const int fd = open("out", O_CREAT | O_WRONLY, 0644);
   REQUIRE(fd >= 0);
@@ -61,7 +61,7 @@ static void play_taken_over(void) {
   step();
 }
 
-// Everybody appends. Of a rank that died, lines may be there twice.
+// All ranks append. Lines of a rank that died may be there twice.
 static void play_append(void) {
   for (int i = 0; i < 3; ++i) {
     char line[32];

@@ -3,7 +3,7 @@
 // A prologue, a load, a bootstrap phase, and V versions (default 4) of K rounds (default 1) of
 // operations that all receive what they check: on the world, and on the communicator that the
 // bootstrap phase makes. A message has B bytes (default 24), the global model at least B. Every
-// rank prints a line after every version; it says what everybody has received so far, and, unless
+// rank prints a line after every version; it says what all ranks have received so far, and, unless
 // lazy, what this rank alone has, which travels in its local model. The environment's VERSIONS
 // counts before V: a job that goes on from files must have the arguments of the one that wrote
 // them.
@@ -128,7 +128,7 @@ static void on_the_made_one(int step) {
   }
 }
 
-/** The models as they are after so many versions. */
+/** The models as they are after `version` versions. */
 static void write_models(int version) {
   global->salt = salt;
   global->versions = (uint64_t)version;
@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   check_true("the load", version >= 0 && version == rejoin_version());
   bootstrap(argument_text(argc, argv, "made", "split"));
   if (version > 0) read_models(version, found, found_bytes, mine, mine_bytes, lazy);
-  // What was checked before this differs by incarnation.
+  // The number of checks before this differs by incarnation.
   check_state.digest = version > 0 ? local->digest : 0;
   check_state.checks = version > 0 ? (long long)local->checks : 0;
 

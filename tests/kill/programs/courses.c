@@ -1,6 +1,6 @@
 // courses HOW: the second incarnation of rank 1 takes another course after the first one has shown
 // something to others, of which rank 1 has no record. How it knows that it is the second: a file
-// that it makes with system calls that nobody records. 3 ranks.
+// that it makes with system calls that are not recorded. 3 ranks.
 //   HOW: shown    contributes other bytes          to     sends to another rank
 //        receive  posts its receives in another order, one of a synchronous message
 //        waits    waits for a message instead      ends   ends instead of sending

@@ -1,5 +1,5 @@
 // created [early]: in every version the first two ranks make a communicator of their own by
-// MPI_Comm_create_group, which is over their group alone. Early: once, before the load.
+// MPI_Comm_create_group, which is collective over their group alone. Early: once, before the load.
 
 #include <rejoin.h>
 

@@ -1,5 +1,5 @@
 // crossed [BEFORE]: after BEFORE operations rank 0 waits for the others in one communicator, they
-// for it in another. Nobody can ever go on.
+// for it in another. No rank can ever go on.
 
 #include "program.h"
 

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   for (int k = 0; k < kComms; ++k) OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]));
   for (int j = 0; j < kOutstanding; ++j) {
     const int k = check_state.rank % 2 ? j : kOutstanding - 1 - j;
-    // Of one communicator the first is the one that is entered first.
+    // In each communicator the first one is the one that was entered first.
     const int number = (j < kComms ? 0 : kComms) + k % kComms;
     for (int i = 0; i < kCount; ++i) in[number][i] = element(check_state.rank, number, i);
     OK(MPI_Iallreduce(in[number], out[number], kCount, MPI_UINT64_T, MPI_SUM, comms[k % kComms],

@@ -1,6 +1,6 @@
 // disagree HOW: after a few operations rank 0 makes another collective call than the others do.
 // That is a bug, which a launcher should name rather than wait for ever. Rank 0 says first in which
-// lines the two calls stand.
+// lines the two calls are.
 
 #include "program.h"
 
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   }
   note("lines %d and %d", pair->rank_0->line, pair->others->line);
   (check_state.rank == 0 ? pair->rank_0 : pair->others)->make();
-  // Where both went through: the next operation meets whoever is elsewhere by now.
+  // If both calls succeeded, the next operation meets the ranks that are elsewhere by now.
   for (int i = 0; i < kBefore; ++i) barrier.make();
   return check_end();
 }

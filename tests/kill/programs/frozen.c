@@ -6,7 +6,7 @@
 //   polls     and asks for a message that comes late
 //   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
 //             buffer
-//   files     each rank adds to one file, writes another aside and renames it, and extends a third
+//   files     each rank appends to one file, writes and renames another one, and extends a third
 //             that is open to read and write, which it reads again at the end
 //   rewrite   as files, but the third is written over
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
@@ -23,7 +23,7 @@
 //   stops     images stop themselves when they are asked to go on
 //   unregistered  up to step S images of rank 1 die before the agent has heard of them
 // resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
-// dirty=PAGES: and so many pages of it are written anew in each step
+// dirty=PAGES: and PAGES pages of it are written in each step
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -117,7 +117,7 @@ static void remember(int step, uint64_t value) {
 // --------------------------------------------------------------------------------------------
 // polls
 
-/** A message around the ring, sent late; asked for in turn with others that nobody sends, so that
+/** A message around the ring, sent late; asked for in turn with others that are never sent, so that
  * an answer too many or too few meets another question. */
 static uint64_t polled(int step) {
   const int rank = check_state.rank, size = check_state.size;
@@ -247,7 +247,7 @@ static void dirty_resident(int step, uint64_t value) {
 
 // -------------------------------------------------------------------------- what forbids an image
 
-/** Of all clones those whose flags have all of `with` and none of `without` fail. */
+/** Makes those clones fail whose flags have all of `with` and none of `without`. */
 static void refuse_clones(unsigned with, unsigned without) {
   const unsigned flags = offsetof(struct seccomp_data, args[0]);
   struct sock_filter rules[] = {

@@ -104,7 +104,7 @@ static void by_graph(const Place* p, Halo* h) {
   uint64_t got[4][kSide];
   for (int i = 0; i < out; ++i) memcpy(sent[i], h->own[borders[1][i]], sizeof sent[i]);
   OK(MPI_Neighbor_alltoall(sent, kSide, MPI_UINT64_T, got, kSide, MPI_UINT64_T, graph));
-  // What goes to its sender's neighbour behind comes from mine before.
+  // A message that was sent in one direction arrives from the opposite one.
   for (int i = 0; i < in; ++i) memcpy(h->theirs[borders[0][i] ^ 1], got[i], sizeof got[i]);
   OK(MPI_Comm_free(&graph));
 }

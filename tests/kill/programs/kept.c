@@ -1,7 +1,7 @@
 // kept [versions=0]
 //
 // One operation of each kind whose result a kept journal shows, in communicators of several kinds.
-// Then so many checkpoints.
+// Then `versions` checkpoints.
 
 #include <rejoin.h>
 

@@ -1,7 +1,7 @@
 // misuse CASE
 //
-// Calls of rejoin.h that must not work. Every rank prints what it was told, and goes on if it may.
-// The cases: the names in `cases`.
+// Calls of rejoin.h that must not work. Every rank prints the error that it got, and goes on if it
+// may. The cases: the names in `cases`.
 
 #include <rejoin.h>
 
@@ -139,7 +139,8 @@ static void says_mpi(const char* what, int code) {
   fflush(stdout);
 }
 
-/** Those that have been told meet where nobody disagrees, so that all have said so at the end. */
+/** The ranks that got the error meet in an operation without disagreement, so that all have printed
+ * it at the end. */
 static void one_checkpoint(void) {
   MPI_Comm aside;
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &aside));

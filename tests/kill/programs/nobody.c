@@ -1,4 +1,4 @@
-// nobody HOW: receives, or a synchronous send, that nobody will ever answer. Rank 0 waits for a
+// nobody HOW: receives, or a synchronous send, that no rank will ever answer. Rank 0 waits for a
 // message of the last rank, the others for one of rank 0; nothing is under way.
 // HOW: recv, any, wait, probe or ssend. The line of the call that waits is printed first.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the programs that get killed have in common: the checks of the conformance programs, a salt
+// Shared by the programs that are killed: the checks of the conformance programs, a salt
 // that carries what was received into everything that is contributed later, and key=value
 // arguments.
 

@@ -98,7 +98,7 @@ __attribute__((noinline)) static void as_other(uint64_t* news) {
   OK(MPI_Bcast(news, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
 }
 
-/** What rank 0 has in this step. */
+/** Rank 0's value in this step. */
 static uint64_t news_of(int step, const char* key) {
   uint64_t news = element(check_state.rank, step, 1);
   mark(key);
@@ -138,7 +138,7 @@ static void sum_bytes(int step) {
   free(some);
 }
 
-/** What each process needs before its first iteration, whatever has happened before. */
+/** The set-up that each process needs before its first iteration, in every incarnation. */
 static uint64_t set_up(void) {
   const uint64_t now = salt;
   uint64_t columns = 3 + (uint64_t)check_state.rank, made = 0;

@@ -45,7 +45,7 @@ static void roots(void) {
 
 static void identity(void) {
   uint64_t id;
-  memcpy(&id, (const void*)getauxval(AT_RANDOM), sizeof id);  // nobody records this
+  memcpy(&id, (const void*)getauxval(AT_RANDOM), sizeof id);  // not recorded
   OK(MPI_Bcast(&id, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
   uint64_t least = 0, most = 0;
   OK(MPI_Allreduce(&id, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD));

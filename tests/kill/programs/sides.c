@@ -1,5 +1,5 @@
 // sides [ROUNDS]: two groups that speak over an intercommunicator, made anew in each round:
-// messages from whoever comes first, collectives, several of them outstanding at once, a copy, a
+// messages from any source, collectives, several of them outstanding at once, a copy, a
 // part, and the union of both groups.
 
 #include "program.h"
@@ -27,7 +27,7 @@ static Side make_side(void) {
   return s;
 }
 
-/** Everybody sends to all of the other group; the receives are of any source. */
+/** Every rank sends to all of the other group; the receives are of any source. */
 static void exchange(const Side* s, MPI_Comm inter, int step) {
   uint64_t mine = element(check_state.rank, step, 0);
   int* seen = new_ints(s->peers);

@@ -3,10 +3,10 @@
 //
 // N steps (default 50), the kind of step i is letter i of LETTERS, over and over:
 //   a Allreduce   b Bcast   r Reduce   g Allgather   x Alltoall   t Barrier
-//   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0: somebody waits for nobody
+//   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0: some ranks wait for no other
 // with B bytes a rank (default 8), U microseconds of sleep before each (after_us: all but rank 0).
 // Every rank checks every element that it receives; rank 0 prints the digest of all. With lines=1
-// every rank prints a line after each step; with resident_mib rank 1 keeps so much memory in use,
+// every rank prints a line after each step; with resident_mib rank 1 holds that much memory,
 // and checks it at the end. The exit code is C.
 
 #include "program.h"

@@ -24,7 +24,7 @@ static double seconds_of(clockid_t clock) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/** What stands behind `key` in a file of the system. */
+/** The value after `key` in a file of the system. */
 static double number_in(const char* path, const char* key, int flags) {
   char text[16384];
   const int fd = open(path, flags, 0666);

@@ -74,14 +74,14 @@ static void test_dist_graphs(void) {
                                                     MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, MPI_WEIGHTS_EMPTY,
                                            MPI_INFO_NULL, 0, &comm));
-  // One rank gives weights, the others do not: all of them are told.
+  // One rank gives weights, the others do not: all of them get the error.
   const int* weights = me == 0 ? &one : MPI_UNWEIGHTED;
   FAILS(MPI_ERR_ARG,
         MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, weights, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &me, weights, 1, &me,
                                                     weights, MPI_INFO_NULL, 0, &comm));
   check_true("no graph", comm == MPI_COMM_NULL);
-  // Who has no edges may say either.
+  // A rank without edges may give either.
   OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, me == 0, &me, weights, me == 0, &me, weights,
                                     MPI_INFO_NULL, 0, &comm));
   int in = -1;

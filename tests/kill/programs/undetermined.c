@@ -1,13 +1,13 @@
 // undetermined [steps=N] [odds=N]: every step may be another one in each execution: the processor's
-// counter, which nobody records, decides what is sent to whom, in which order and how. One in
-// `odds` decisions is another than the usual one.
+// counter, which is not recorded, decides what is sent to which rank, in which order and how. One
+// in `odds` decisions is another than the usual one.
 //
 // Ranks own numbers and send parts of them to each other. What the program does is judged by laws
 // that hold in every execution without deaths:
 //   - the sum of all numbers never changes;
 //   - the messages of each rank to each other rank carry the numbers 0, 1, 2, ...;
 //   - as many messages arrive as were announced, with as much in them.
-// A law that is broken is told and is exit code 3.
+// A broken law is printed, and is exit code 3.
 
 #include <x86intrin.h>
 
@@ -43,7 +43,7 @@ static void require_law(const char* law, long long wanted, long long got) {
   if (wanted != got) broken(law, wanted, got);
 }
 
-// What this rank has sent in this step to each other, and how it sends it.
+// The messages of this rank to each other one in this step, and the way it sends them.
 struct Sending {
   long long amounts[kMostRanks];
   struct Transfer messages[2];

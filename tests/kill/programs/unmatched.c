@@ -1,10 +1,10 @@
 // unmatched HOW: calls of different ranks that do not match, in a program to which errors are
 // returned. HOW:
 //   gather, scatter, reduce  rank 0 alone starts such a nonblocking operation, then one that all do
-//   order                    the same, twice, and nobody waits
+//   order                    the same, twice, and no rank waits
 //   room                     a root gathers into less room than one member needs
 //   count                    rank 0 reduces another count than the others do; then all do the same
-// It prints what it was told.
+// It prints the error that it got.
 
 #include "program.h"
 

@@ -1,7 +1,7 @@
 // wrapper sizes|same|keys|sites|late [versions=V]
 //
-// All reductions go through one wrapper function, those of the bootstrap phase too. What tells
-// them apart when a restarted rank replays them:
+// All reductions go through one wrapper function, those of the bootstrap phase too. What
+// distinguishes them apart when a restarted rank replays them:
 //   sizes   the number of elements; nothing is marked
 //   same    nothing
 //   keys    those of the bootstrap phase have keys (rejoin_bootstrap)

@@ -18,7 +18,7 @@ GLOBAL_BYTES = 80
 
 
 def files_in(directory):
-    """Its checkpoints, oldest first."""
+    """The checkpoint files of a directory, oldest first."""
     return sorted(f for f in os.listdir(directory) if f.endswith(".rejoin"))
 
 
@@ -92,7 +92,7 @@ def ended_job(t, kind="versions"):
 
 
 def goes_on(t, path, version, kills=(), more=3, kind="versions"):
-    """--resume continues after that version and ends as a job that nobody disturbed."""
+    """--resume continues after that version and ends as an undisturbed job."""
     ends = until(version + more)
     expected = t.undisturbed(RANKS, *PROGRAM, flags=ends)
     flags = ["--checkpoint-dir", path, "--resume", *ends, *KINDS[kind]]
@@ -112,7 +112,7 @@ def goes_on(t, path, version, kills=(), more=3, kind="versions"):
 
 @scenario(kind=list(KINDS))
 def resume(t, kind):
-    """Again and again: each job goes on where the former one stood, and leaves newer files."""
+    """Again and again: each job goes on where the former one was, and leaves newer files."""
     with ended_job(t, kind) as files:
         version = files.newest
         for _ in range(3):
@@ -138,7 +138,7 @@ def resume_then_die(t, kind):
 
 @scenario(kind=list(KINDS))
 def resume_at_the_end(t, kind):
-    """There is nothing left to do, and that is no error."""
+    """A job that resumes at its last version has nothing left to do, which is no error."""
     with ended_job(t, kind) as files:
         goes_on(t, files.path, files.newest, more=0, kind=kind)
 
@@ -207,7 +207,7 @@ def says_why(result, path):
 
 @scenario(sweeps=True, limit_s=180)
 def resume_newest_damaged(t):
-    """The newest file is refused, which is said, and the older one used."""
+    """The newest file is refused, with one line, and the older one used."""
     with ended_job(t) as files:
         for name, damage in damages(t, files):
             path = files.copy()
@@ -257,7 +257,7 @@ def refused_in_a_line(t, ranks, *command, flags, path, words):
 
 @scenario()
 def resume_by_another_job(t):
-    """Another number of ranks, another program."""
+    """A job with another number of ranks, or another program, is refused."""
     with ended_job(t) as files:
         flags = ["--checkpoint-dir", files.path, "--resume"]
         for n in (1, 2, 4):
@@ -269,7 +269,7 @@ def resume_by_another_job(t):
 
 @scenario()
 def resume_with_other_arguments(t):
-    """The line names the first that differs."""
+    """The line names the first argument that differs."""
     with ended_job(t) as files:
         flags = ["--checkpoint-dir", files.path, "--resume"]
         for command, words in (
@@ -296,7 +296,7 @@ def other_build(t, path):
 
 @scenario()
 def resume_by_another_build(t):
-    """The line says both build-ids; a copy of the same build may go on."""
+    """The line has both build-ids; a copy of the same build may go on."""
     with ended_job(t) as files:
         flags = ["--checkpoint-dir", files.path, "--resume"]
         command = f"{files.place}/checkpoints.d/checkpoints"
@@ -372,7 +372,7 @@ def checkpoint_directory_not_writable(t):
 
 @scenario()
 def checkpoint_directory_full(t):
-    """That there is no room is said at once, and once; the job itself goes on."""
+    """A full disk is reported at once, and only once; the job itself goes on."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         # Seen by the job alone. One page: the first file fits, the second does not.
         mounted = f'mount -t tmpfs -o size=4k none {place} && exec "$@"'
@@ -397,7 +397,7 @@ def checkpoint_directory_full(t):
 
 @scenario()
 def half_written_checkpoints(t):
-    """What an ftrun that was killed has left of a file is removed by the next; nothing else is."""
+    """An incomplete file of an ftrun that was killed is removed by the next one; nothing else is."""
     with ended_job(t) as files:
         ours = ("checkpoint-0000000001.rejoin.part", "checkpoint-0000000999.rejoin.part")
         theirs = ("checkpoint-x.rejoin.part", "checkpoint-0000000001.part", "mine.rejoin.part")
@@ -411,7 +411,7 @@ def half_written_checkpoints(t):
 
 @scenario()
 def checkpoint_directory_goes(t):
-    """What cannot be written any more is said; the job itself goes on."""
+    """A directory that disappears is reported; the job itself goes on."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         path = f"{place}/checkpoints"
 

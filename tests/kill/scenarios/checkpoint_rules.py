@@ -1,4 +1,4 @@
-"""What checkpoints and the bootstrap phase demand of a program, and what they do to the journal."""
+"""The rules of checkpoints and of the bootstrap phase for programs, and their effect on the journal."""
 
 import re
 
@@ -50,7 +50,7 @@ def load_after_checkpoint(t):
 
 @scenario(points=list(POINTS))
 def checkpoint_without_load(t, points):
-    """It is a number; a rank that dies runs all of it again, or from its image."""
+    """Without a load a checkpoint is a number; a rank that dies repeats its whole past, or goes on from its image."""
     flags = POINTS[points]
     result = t.undisturbed(3, "misuse", "no_load", flags=flags)
     for rank in range(3):
@@ -75,7 +75,7 @@ def checkpoint_arguments(t):
 
 
 def nothing_is_refused(t, case, versions):
-    """In a job of images, which is the same after each death."""
+    """The same in a job of images, whose answers are the same after each death."""
     flags = POINTS["images"]
     result = t.undisturbed(3, "misuse", case, flags=flags)
     for rank in range(3):
@@ -93,7 +93,7 @@ def refused_in_no_job_of_images(t, case):
 
 @scenario()
 def late_communicator(t):
-    """One that a restarted rank would not have forbids a checkpoint, until it is freed."""
+    """A communicator that a restarted rank would not have forbids a checkpoint, until it is freed."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "late_communicator", flags=flags)
     for rank in range(3):
@@ -108,7 +108,7 @@ def late_communicator(t):
 
 @scenario()
 def open_request(t):
-    """One that is not over forbids a checkpoint: of a message, or the program's own."""
+    """A request that is not complete forbids a checkpoint: of a message, or a generalized one."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "open_request", flags=flags)
     for rank in range(3):
@@ -137,7 +137,7 @@ def other_models(t):
 
 @scenario()
 def one_checkpoint(t):
-    """Rank 0 makes a checkpoint where the others call Allreduce: all are told, whoever looks first."""
+    """Rank 0 makes a checkpoint where the others call Allreduce: all get the error, whichever looks first."""
     for _ in range(5):
         result = t.run(3, "misuse", "one_checkpoint")
         require(result.code == 9, f"exit code {result.code}", result)
@@ -148,14 +148,14 @@ def one_checkpoint(t):
         require(codes(result, 0, "barrier") == [1], "rank 0 was told once only", result)
         told = [rank for rank in (1, 2) if codes(result, rank, "allreduce") == [1]]
         require(told == [1, 2], f"told were {told}", result)
-        # Who is given the text cannot resolve a call site as ftrun does.
+        # A program that gets the text cannot resolve a call site as ftrun does.
         text = texts(result, 1, "allreduce")
         require("misuse+0x" in text and "{" not in text, "it does not say where", result)
 
 
 @scenario(points=list(POINTS))
 def load_of_another_size(t, points):
-    """In a job of images a load gives nothing, as it did the first time."""
+    """In a job of images a load returns nothing, as it did the first time."""
     kills = [Kill(1, 5)]
     if points == "images":
         t.recovers(3, "misuse", "other_size", kills=kills, ordered=False, flags=POINTS[points])
@@ -168,7 +168,7 @@ def load_of_another_size(t, points):
 
 @scenario(case=["large_unmarked", "large_marked"])
 def bootstrap_limit(t, case):
-    """3 MiB of bootstrap phase: within the default limit; beyond one of 1 MiB, which is said."""
+    """3 MiB of bootstrap phase: within the default limit; above a limit of 1 MiB, which is reported."""
     t.undisturbed(3, "misuse", case)
     flags = ["--bootstrap-limit", "1M"]
     result = t.run(3, "misuse", case, flags=[*flags, *POINTS["images"]])
@@ -179,7 +179,7 @@ def bootstrap_limit(t, case):
     for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
         require(word in told, f"it does not say '{word}'", result)
     if case == "large_unmarked":
-        # It goes on to its next operation, which works if all have been told by then.
+        # It goes on to its next operation, which works if all have got the error by then.
         require(codes(result, 0, "checkpoint") == [-4], "another code", result)
         all_told = all(codes(result, rank, "checkpoint") == [-3] for rank in (1, 2))
         require(all_told or result.code not in (0, 137), "it says nothing of the others", result)
@@ -189,7 +189,7 @@ def bootstrap_limit(t, case):
 
 @scenario(points=list(POINTS))
 def refused_by_limit(t, points):
-    """A checkpoint that is refused is over: nobody is taken to be in it still, its line is in the log
+    """A checkpoint that is refused is complete: no rank is taken to be in it still, its line is in the log
     of operations, and the version is the one before. In a job of images it is not refused."""
     flags = ["--bootstrap-limit", "1M", "--log-ops", *POINTS[points]]
     told, versions = ([-4, -4], [0, 0]) if points == "versions" else ([1, 2], [1, 2])
@@ -204,7 +204,7 @@ def refused_by_limit(t, points):
 
 @scenario()
 def marked_gather(t):
-    """After the first checkpoint what gives each rank something else cannot be marked."""
+    """After the first checkpoint operations whose members get different bytes cannot be marked."""
     result = t.run(3, "misuse", "marked_gather")
     require(result.code not in (0, 137), f"exit code {result.code}", result)
     says(result, "MPI_Gather", "marked as bootstrap", "Allgather")
@@ -217,7 +217,7 @@ BOOTSTRAP, VERSION = 2, 3  # operations of wrapper.c
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
 def wrapper(t, how, points):
-    """What is marked is told apart, though all calls come through one function."""
+    """Marked operations are distinguished, though all calls come through one function."""
     last = t.undisturbed(3, "wrapper", how)
     kills = [
         Kill(rank, point, moment)
@@ -231,7 +231,7 @@ def wrapper(t, how, points):
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
 def wrapper_all_die(t, how, points):
-    """Nobody is left who has the bootstrap phase behind it."""
+    """All ranks die, so no rank is left that has completed the bootstrap phase."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):
@@ -241,7 +241,7 @@ def wrapper_all_die(t, how, points):
 
 @scenario(how=["sizes", "sites", "same"], sweeps=True)
 def not_marked_in_a_job_of_images(t, how):
-    """It need not be."""
+    """Set-up need not be marked in a job of images."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):
@@ -251,7 +251,7 @@ def not_marked_in_a_job_of_images(t, how):
 
 @scenario(how=["sizes", "sites"])
 def not_marked(t, how):
-    """What every incarnation repeats is not marked: no death before the first checkpoint matters,
+    """Set-up that every incarnation repeats is not marked: deaths before the first checkpoint do no harm,
     and after it the job stops, and says what to mark."""
     flags = POINTS["versions"]
     kill = Kill(1, BOOTSTRAP, "inside")
@@ -267,7 +267,7 @@ def not_marked(t, how):
 
 @scenario()
 def wrapper_without_a_difference(t):
-    """Nothing tells what is repeated from what comes later: where there is a record the job stops
+    """Nothing distinguishes what is repeated from what comes later: where there is a record the job stops
     at the contribution that is another one."""
     first = BOOTSTRAP + VERSION + 1
     for kill in (Kill(1, first, "after"), Kill(2, first + 1), Kill(0, first + 1, "before")):
@@ -282,7 +282,7 @@ def wrapper_without_a_difference(t):
 
 
 def stays_within(t, n, limit, volume, kill, points="versions"):
-    """The journal never becomes full, and whoever dies at the end goes on at a checkpoint, or image."""
+    """The journal never becomes full, and a rank that dies at the end goes on at a checkpoint, or image."""
     command = ("volume", *(f"{name}={value}" for name, value in volume.items()))
     how = POINTS["versions"] if points == "versions" else ["--snapshots", "0.1"]
     flags = ["--journal-limit", limit, *how]

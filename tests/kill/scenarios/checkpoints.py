@@ -1,6 +1,6 @@
-"""Checkpoints: whoever dies goes on at the newest one, and nobody can tell.
+"""Checkpoints: a rank that dies goes on at the newest one, and the output is the same.
 
-In a job of versions. In one of images a checkpoint is no point to return to, and nobody can tell.
+In a job of versions. In one of images a checkpoint is no point to return to, and the output is the same.
 """
 
 import os
@@ -26,14 +26,14 @@ def sweep_of(points, t, share):
 
 
 class LaterKill(Kill):
-    """In a later incarnation. Its bootstrap replay shows no position, so any will do."""
+    """A kill in a later incarnation. Its bootstrap replay shows no position, so any position is accepted."""
 
     def is_death(self, death):
         return (death["rank"], death["incarnation"]) == (self.rank, self.incarnation)
 
 
 def check_resumes(result, lazy=False):
-    """Whoever came back replayed no more than what lay behind its newest checkpoint.
+    """A rank that came back replayed no more than what lay behind its newest checkpoint.
 
     And the prologue, and the bootstrap replay. A lazy checkpoint may have been a number only, but
     the first one never is.
@@ -60,7 +60,7 @@ def check_resumes(result, lazy=False):
 
 
 def survives(t, n, program, points, **named):
-    """t.recovers, and who came back went on at its checkpoint, or at none."""
+    """t.recovers, and a rank that came back went on at its checkpoint, or at none."""
     flags = POINTS[points]
     if points == "images" and "model=2000000" in program:  # else it does little but copy pages
         flags = ["--snapshots", "auto"]

@@ -6,12 +6,12 @@ from scenarios.endings import messages
 
 @scenario(n=[2, 3])
 def created(t, n):
-    """Before the load they can be made again; behind it the job ends with one line, and says why."""
+    """Before the load such communicators can be made again; after it the job ends with one line that says why."""
     flags = POINTS["versions"]
     early = t.undisturbed(n, "created", "early")
     for ordinal in range(1, early.operations(0) + 1):
         t.recovers(n, "created", "early", kills=[Kill(0, ordinal)], flags=flags)
-    # The fourth operation of each of the four versions is a checkpoint. Who dies inside of the first
+    # The fourth operation of each of the four versions is a checkpoint. A rank that dies inside of the first
     # begins anew if it was not complete, and loads it if it was.
     for ordinal in (1, 2, 3):
         t.recovers(n, "created", kills=[Kill(0, ordinal)], flags=flags)

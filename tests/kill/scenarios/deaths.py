@@ -1,4 +1,4 @@
-"""Who dies, when, and who dies meanwhile."""
+"""Deaths of one or more ranks at any time, and deaths meanwhile."""
 
 import signal
 
@@ -13,7 +13,7 @@ def random_program(seed):
 
 
 def all_points(operations, rank, incarnation=0):
-    """Every place at which a rank can be told to die that makes so many operations."""
+    """Every place at which --kill can end a rank that makes `operations` operations."""
     points = [*range(1, operations + 1), "init", "finalize"]
     return [Kill(rank, point, moment, incarnation) for point in points for moment in MOMENTS]
 
@@ -46,7 +46,7 @@ def random_many_deaths(t, n):
 
 @scenario(n=[2, 3, 5], sweeps=True)
 def random_large_messages(t, n):
-    """The random program with messages that need the algorithms for large ones."""
+    """The random program with large messages, which need other algorithms."""
     for run in range(100 if t.long else 4):
         program = ("random_collectives", run % 10 + 1, 30, 400_000)
         last = t.undisturbed(n, *program)
@@ -59,7 +59,7 @@ def random_large_messages(t, n):
 
 @scenario(n=[2, 3, 4], sweeps=True)
 def random_from_outside(t, n):
-    """The random program; ranks are killed at any instruction, not only where they look for it."""
+    """The random program; ranks are killed from outside, at any instruction."""
     for run in range(200 if t.long else 6):
         program = ("random_collectives", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
         delays_s = [t.rng.uniform(0, 0.1) for _ in range(t.rng.randint(1, MAX_RESTARTS))]
@@ -97,7 +97,7 @@ def all_ranks_at_a_random_moment(t):
             job.kill(*range(n))
 
         result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
-        require(result.killed, "nobody was killed", result)
+        require(result.killed, "no rank was killed", result)
 
 
 def progress(job):
@@ -137,7 +137,7 @@ def senders_that_wait(t, kinds):
 
 @scenario(sweeps=True)
 def one_rank_at_random_moments(t):
-    """The same rank, again and again, from outside: in its replay or between incarnations."""
+    """The same rank is killed again and again, from outside: in its replay or between incarnations."""
     for _ in range(50 if t.long else 6):
         n = t.rng.choice([2, 3])
         rank = t.rng.randrange(n)
@@ -150,7 +150,7 @@ def one_rank_at_random_moments(t):
                 job.kill(rank)
 
         result = t.recovers(n, "steps", "count=160", "pause_us=500", interfere=interfere)
-        require(result.killed, "nobody was killed", result)
+        require(result.killed, "no rank was killed", result)
 
 
 @scenario()
@@ -279,7 +279,7 @@ def finalize(t, who):
 
 @scenario()
 def world_of_one(t):
-    """A single rank has nobody to wait for and nothing to be given: it just runs again."""
+    """A single rank waits for no other and receives nothing: it just runs again."""
     program = ("steps", "count=20")
     for kill in t.rng.sample(all_points(22, 0), 12):
         t.recovers(1, *program, kills=[kill])
@@ -299,7 +299,7 @@ def stopped_then_killed(t):
         until_all_wait(job)
         standing = progress(job)
         job.run_for(0.5)
-        require(progress(job) == standing, "somebody went on without the rank that is stopped", job)
+        require(progress(job) == standing, "a rank went on without the rank that is stopped", job)
         require(not [e for e in job.events if e["event"] == "death"], "taken for dead", job)
         job.kill(1)
 
@@ -309,7 +309,7 @@ def stopped_then_killed(t):
 
 @scenario()
 def stopped_all_but_one_killed(t):
-    """Everybody is stopped, one of them dies meanwhile, the others are continued."""
+    """All ranks are stopped, one of them dies meanwhile, the others are continued."""
 
     def interfere(job):
         job.until_event("init", rank=2)
@@ -328,7 +328,7 @@ def stopped_all_but_one_killed(t):
 
 @scenario()
 def stopped_and_continued(t):
-    """A stop alone is no death, and costs nothing but the time."""
+    """A stop alone is no death, and costs only time."""
 
     def interfere(job):
         for rank in (0, 2, 1):

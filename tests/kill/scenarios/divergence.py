@@ -1,4 +1,4 @@
-"""Programs that do not do the same again: a replay that shows anything else ends the job."""
+"""Programs that are not deterministic: a replay that shows anything else ends the job."""
 
 import re
 

@@ -13,7 +13,7 @@ SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SI
 
 
 def messages(result):
-    """What ftrun itself said, line by line, without the summary at the end."""
+    """The messages of ftrun itself, line by line, without the summary at the end."""
     lines = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
     summary = [i for i, line in enumerate(lines) if re.match(r"rejoin: \d+ deaths?, ", line)]
     return lines[: summary[0]] if summary else lines
@@ -48,7 +48,7 @@ def disagree(t, how):
 
 @scenario(how=["kind", "count", "bcast_root", "gather_reduce"])
 def disagree_after_death(t, how):
-    """The same in a second incarnation, and when the death is in the very operation."""
+    """Disagreement in a second incarnation, and when the death is in the very operation."""
     for kill in (Kill(1, 3), Kill(0, 6, "before"), Kill(1, 6, "before"), Kill(0, 5, "after")):
         result = t.run(2, "disagree", how, kills=[kill])
         check_disagreement(result)
@@ -63,7 +63,7 @@ WRONG = ["unsupported", "message", "collective", "query", "freed", "type", "wait
 
 @scenario(how=WRONG)
 def wrong(t, how):
-    """A call that cannot be is named with its place, also by a second incarnation."""
+    """An invalid call is named with its place, also by a second incarnation."""
     for kills in ([], [Kill(0, 1)], [Kill(0, 1, "after")]):
         result = t.run(2, "wrong", how, kills=kills)
         require(0 < result.code < 128, f"exit code {result.code}", result)
@@ -101,7 +101,7 @@ def unsupported_returned(t):
 
 @scenario()
 def unsupported_fatal(t):
-    """Where that ends the job, the line that says so is the only one."""
+    """Where an unsupported function ends the job, there is only one line about it."""
     result = t.run(1, "unsupported", "fatal")
     require(0 < result.code < 128, f"exit code {result.code}", result)
     said = [line for line in messages(result) if "MPI_File_open" in line]
@@ -243,7 +243,7 @@ def crash_before_init(t):
 
 @scenario(n=[2, 4])
 def deadlock(t, n):
-    """Ranks that wait for each other in different communicators: told at once, with call sites."""
+    """Ranks that wait for each other in different communicators: reported at once, with call sites."""
     for kills in ([], [Kill(1, 7)]):
         result = t.run(n, "crossed", kills=kills)
         require(result.code == 1, f"exit code {result.code}", result)
@@ -296,7 +296,7 @@ def killed_while_its_stack_is_read(t, snapshots):
     require(standing(result.err), "nothing is reported", result)
 
 
-# ------------------------------------------------------------------------------- what ftrun is told
+# ------------------------------------------------------------------------------- what ftrun is given
 
 
 @scenario()

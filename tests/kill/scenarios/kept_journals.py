@@ -24,7 +24,7 @@ LINES = (
     r"MPI_Comm_split 0 of MPI_Comm_dup 8 of MPI_COMM_WORLD, colour 1 of rank 1: "
     r"member 0 of 1 \(1\), \d+ operations?",
 )
-# Of a member's view of the same four, by --json.
+# One member's view of the same four, as --json prints it.
 OBJECTS = (
     {"sequence": 0, "operation": "MPI_Allreduce", "element": "int32", "reduction": "sum", "values": "6"},
     {"sequence": 1, "element": "double", "reduction": "max", "values": "-0.5"},

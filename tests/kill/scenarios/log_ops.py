@@ -54,7 +54,7 @@ def log_ops(t):
     result = t.run(RANKS, *STEPS, flags=["--log-ops"])
     require((result.code, result.out) == (0, quiet.out), "not as without --log-ops", result)
     lines = logged(result)
-    require(not quiet.err, "lines that nobody asked for", quiet)
+    require(not quiet.err, "unexpected lines", quiet)
     for rank in range(RANKS):
         mine = [line for line in lines if line["rank"] == str(rank)]
         check_one_incarnation(result, mine)

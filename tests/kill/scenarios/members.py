@@ -57,7 +57,7 @@ def left_finalized(t):
 
 @scenario()
 def left_dies_too(t):
-    """Who has finalized dies as well: it comes back although nobody makes an operation any more."""
+    """A rank that has finalized dies as well: it comes back although no rank makes an operation any more."""
     program = ("left", "allreduce", "linger_ms=500")
     t.undisturbed(3, *program)
 

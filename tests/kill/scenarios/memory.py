@@ -81,7 +81,7 @@ def small_dev_shm(t):
 
 
 def program_over(mib):
-    """Steps whose results take so many MiB of journal, and then some small ones."""
+    """Steps whose results take `mib` MiB of journal, and then some small ones."""
     return ("steps", f"count={mib * (1 << 20) // STEP_BYTES}", "kinds=a", f"bytes={STEP_BYTES}")
 
 
@@ -100,7 +100,7 @@ def journal_limit(t):
 
 @scenario(kinds=["a", "b", "x", "abrgxt"])
 def journal_limit_mixed(t, kinds):
-    """The same for every kind of operation: memory is used again only when nobody needs it."""
+    """The same for every kind of operation: memory is reused only when no rank needs it."""
     program = ("steps", "count=6000", f"kinds={kinds}", "bytes=2048")
     expected = t.undisturbed(3, *program)
     result = t.run(3, *program, flags=["--journal-limit", "8M"])
@@ -179,7 +179,7 @@ def journal_directory_full(t):
     """A limit that the directory has no room for: an error when it is full, not a death."""
     _, result = in_small_directory(t, flags=["--journal-limit", "1G"])
     require(result.code == 1, f"exit code {result.code}", result)
-    require(not result.named("death"), "somebody died of it", result)
+    require(not result.named("death"), "a rank died of it", result)
     [line] = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
     for word in ("no more room for the journal", "--journal-dir", "--journal-limit"):
         require(word in line, f"it does not say '{word}'", result)

@@ -1,4 +1,4 @@
-"""Messages that nobody sends or takes: the job ends, and says who waits for what, and where."""
+"""Messages that no rank sends or receives: the job ends, and says which rank waits for what, and where."""
 
 import re
 

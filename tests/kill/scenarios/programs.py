@@ -24,7 +24,7 @@ def with_ours(t, *command, **variables):
 
 @scenario(sweeps=True)
 def several_programs(t):
-    """Deaths in either; all say who they are, and have the same digest."""
+    """Deaths in either; all print their ranks, and have the same digest."""
     path = t.program("appnum")
     command = (path, "one", ":", "-n", 2, path, "two")
     expected = t.undisturbed(1, *command)
@@ -54,7 +54,7 @@ def most_ranks(t):
     require(result.code == 0, f"exit code {result.code}", result)
     # Not by lines: one that is not finished for a quarter of a second is shown as it is.
     said = set(re.findall(r"x (\d+) of 1024", result.out))
-    require(len(said) == n, f"{len(said)} ranks have said who they are", result)
+    require(len(said) == n, f"{len(said)} ranks have printed their numbers", result)
 
 
 @scenario(limit_s=200, labels=["alone"], more=[0, 1, 2, 3])
@@ -64,7 +64,7 @@ def ranks_beyond_any_descriptor(t, more):
     result = t.run(n, "appnum", "x", "steps=0", prefix=["sh", "-c", f'{taken}; exec "$@"', "sh"], limit_s=150)
     require(result.code == 0, f"exit code {result.code}", result)
     said = set(re.findall(r"x (\d+) of 500", result.out))
-    require(len(said) == n, f"{len(said)} ranks have said who they are", result)
+    require(len(said) == n, f"{len(said)} ranks have printed their numbers", result)
 
 
 @scenario()
@@ -88,7 +88,7 @@ def system_values(t):
 
 @scenario()
 def started_by_another(t):
-    """A rank of another launcher is told; a process that is alone is a world of one."""
+    """A rank of another launcher gets an error; a process that is alone is a world of one."""
     program = t.program("appnum")
     for variable, launcher in (
         ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),

@@ -6,7 +6,7 @@ from harness import Kill, check_deaths, check_returns, require, scenario
 
 
 def returns(result, rank):
-    """Of each return of the rank: its line, and its event."""
+    """For each return of the rank: its line, and its event."""
     lines = re.findall(rf"^rejoin: (rank {rank} is back after .*)$", result.err, re.M)
     events = [e for e in result.events if "took_ms" in e and e["rank"] == rank]
     require(len(lines) == len(events) > 0, f"{len(lines)} lines, {len(events)} events", result)
@@ -43,7 +43,7 @@ def long_recovery(t):
 
 @scenario()
 def parts_of_a_recovery(t):
-    """Replaying is told from computing, and from starting; with --quiet nothing is said."""
+    """Replaying, computing and starting are reported apart; with --quiet nothing is printed."""
     program = ("steps", "count=4000")
     kills = [Kill(1, 4000), Kill(0, 2000)]
     flags = ["--snapshots", "off"]
@@ -89,7 +89,7 @@ def recovery_from_a_snapshot(t):
 
 @scenario()
 def summary(t):
-    """Deaths of the same cause at the same place are one line, and the time of all is told."""
+    """Deaths of the same cause at the same place are one line, with the time of all."""
     kills = [Kill(r, 20, "inside", i) for r in (0, 2) for i in range(2)] + [Kill(1, 30)]
     result = t.recovers(3, "steps", "count=60", kills=kills)
     places = result.named("summary")[0]["places"]

@@ -1,4 +1,4 @@
-"""Whichever points the ranks of a job return to, nobody can tell: images, versions, main.
+"""Whichever points the ranks of a job return to (images, versions, main), the output is the same.
 
 A job decides that once. Each scenario is for one kind of return, which at least half of its returns
 have to be.
@@ -62,7 +62,7 @@ def check_kind(t, kind):
 
 
 def times(t, few, many):
-    """So many tries in a long run; in a short one a few, or what there is time for."""
+    """The tries of a long run; of a short one a few, or as many as there is time for."""
     begin_s = time.monotonic()
     for i in range(many if t.long else few):
         if i >= 3 and not t.long and time.monotonic() - begin_s > ENOUGH_S:
@@ -71,7 +71,7 @@ def times(t, few, many):
 
 
 def places(t, n, command, few, beyond=0):
-    """Every place of every rank; in a short run so many, spread over the whole of it.
+    """Every place of every rank; in a short run a few, spread over all of it.
 
     beyond: only those behind that operation.
     """

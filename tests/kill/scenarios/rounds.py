@@ -28,7 +28,7 @@ def roots_that_move(t, points):
 
 @scenario()
 def root_of_a_replayed_broadcast(t):
-    """It is given the bytes that everybody got; with the default the job stops."""
+    """It gets the bytes that all ranks got; with the default the job stops."""
     for moment in MOMENTS:
         kill = Kill(0, 2, moment)
         result = t.run(3, "rounds", "identity", kills=[kill], flags=["--on-divergence", "warn"])

@@ -1,4 +1,4 @@
-"""Programs behind shells: whoever calls MPI is the rank, and its whole tree dies with it."""
+"""Programs behind shells: the process that calls MPI is the rank, and its whole tree dies with it."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ def shell_with_children(t):
 
 @scenario()
 def shell_is_killed(t):
-    """The shell dies and not the program: the rank goes on, and its script's end is told as missing."""
+    """The shell dies and not the program: the rank goes on, and a line says that the rest of the script was not done."""
     script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {ARGUMENTS}\nexit $?\n")
 
     def interfere(job):

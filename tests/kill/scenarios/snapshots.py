@@ -49,7 +49,7 @@ def lines_of(text, rank):
 
 
 def tail_of(got, wanted, rank):
-    """Where they part."""
+    """The rest of a rank's output from the first line that differs."""
     found, expected = lines_of(got, rank), lines_of(wanted, rank)
     at = 0
     while at < min(len(found), len(expected)) and found[at] == expected[at]:
@@ -71,7 +71,7 @@ def require_same(result, expected, ranks):
 
 
 def from_images(result):
-    """How many deaths were followed by far less replay than there was past."""
+    """The number of deaths that were followed by far less replay than the rank had past."""
     count = 0
     for death in result.named("death"):
         next_one = (death["rank"], death["incarnation"] + 1)
@@ -116,13 +116,13 @@ def snapshots(t, n):
 
 @scenario(sweeps=True)
 def snapshots_polls(t):
-    """Tests and probes say the same again behind an image, as often as before."""
+    """Tests and probes give the same answers again after an image, as often as before."""
     goes_on(t, 3, "frozen", "polls", "steps=200")
 
 
 @scenario()
 def snapshots_mutexes(t):
-    """A clone holds the mutexes that name their owner."""
+    """A clone holds the mutexes that contain their owner's id."""
     goes_on(t, 2, "frozen", "mutexes", "steps=200")
 
 
@@ -196,7 +196,7 @@ def snapshot_lost(t):
 
 @scenario()
 def snapshots_die_unregistered(t):
-    """Images that die before the agent has heard of them: others are made all the same."""
+    """Images that die before they have registered: others are made all the same."""
     n, command = 2, ("frozen", "unregistered", "steps=500", "until=200")
     expected = t.undisturbed(n, *command)
 
@@ -213,7 +213,7 @@ def snapshots_die_unregistered(t):
 
 @scenario()
 def snapshots_stopped(t):
-    """Images that somebody has stopped are woken all the same."""
+    """Images that were stopped are woken all the same."""
     n, command = 2, ("frozen", "messages", "steps=900")
     expected = t.undisturbed(n, *command)
 
@@ -264,7 +264,7 @@ def snapshots_rewritten(t):
 
 @scenario(moment=["before", "inside", "after"])
 def snapshots_past_a_kill(t, moment):
-    """A death that was asked for in what is not done again comes in the next operation."""
+    """A --kill at an operation that is not repeated fires in the next operation."""
     n, command = 2, ("frozen", "messages", "steps=600")
     expected = t.undisturbed(n, *command)
     kills = [Kill(1, "finalize", "after"), Kill(1, 3, moment, 1)]
@@ -278,7 +278,7 @@ def snapshots_past_a_kill(t, moment):
 
 @scenario()
 def snapshots_damaged(t):
-    """An image keeps what the program has done to its memory: the same crash ends the job."""
+    """An image contains the memory that the program has damaged: the same crash ends the job."""
     command = ("frozen", "damaged", "steps=400", "until=100")
     result = t.run(2, *command, flags=EVERY_10_MS)
     require(result.code == 128 + signal.SIGSEGV, f"exit code {result.code}", result)
@@ -289,7 +289,7 @@ def snapshots_damaged(t):
 
 @scenario(how=["input", "input_bytes"], sweeps=True)
 def snapshots_input(t, how):
-    """Rank 0 reads its standard input line by line; from a file, and from one who writes slowly."""
+    """Rank 0 reads its standard input line by line; from a file, and from a process that writes slowly."""
     steps = 300
     command = ("frozen", how, f"steps={steps}")
     path = t.script("lines", "".join(f"line {i} of {steps}\n" for i in range(steps)))
@@ -357,7 +357,7 @@ REFUSALS = {
 
 @scenario(how=list(REFUSALS))
 def snapshots_refused(t, how):
-    """What forbids an image is named once for all ranks, and a death goes back to main."""
+    """An obstacle to images is named once for all ranks, and after a death the rank goes back to main."""
     n, command = 2, ("frozen", how, "steps=200")
     expected = t.undisturbed(n, *command)
 
@@ -393,7 +393,7 @@ def snapshots_refused_library(t):
 
 @scenario()
 def snapshots_price(t):
-    """A period that takes much of the time is kept, and one line says so."""
+    """A period that costs much of the time is used as given, and one line says so."""
     dear = ("frozen", "messages", "steps=60", "pause_us=40000", "resident=32", "dirty=8192")
     said = {}
     for period in ("0.002", "5"):
@@ -407,7 +407,7 @@ def snapshots_price(t):
 
 @scenario(how=list(REFUSALS))
 def snapshots_refused_for_a_time(t, how):
-    """Once it is gone there are images."""
+    """There are images once an obstacle has passed."""
     n, command = 2, ("frozen", how, "steps=300", "until=100")
     expected = t.undisturbed(n, *command)
 
@@ -424,7 +424,7 @@ def snapshots_refused_for_a_time(t, how):
 
 @scenario(how=["wiped", "unforked"])
 def snapshots_refused_later(t, how):
-    """It comes between two images: there is none of the time after it."""
+    """An obstacle appears between two images: no image is made after it."""
     n, command = 2, ("frozen", how, "steps=200", "from=100")
     expected = t.undisturbed(n, *command)
 
@@ -520,7 +520,7 @@ def protection_is_told(t):
 
 @scenario()
 def no_protection_is_told(t):
-    """-v of a job without images."""
+    """-v in a job without images."""
     result = t.run(2, "steps", "count=3", flags=["-v", "--snapshots", "off"])
     require("\nrejoin: no images of ranks were made\n" in "\n" + result.err, "not told", result)
     require(not result.named("snapshot"), "a snapshot", result)

@@ -39,7 +39,7 @@ def snapshots_large_process(t):
 
 @scenario(limit_s=300, how=["clone", "image"])
 def snapshots_no_clone(t, how):
-    """Where the kernel has no process for an image the rank goes on without, and says so once."""
+    """If the kernel refuses a process for an image, the rank goes on without it, and reports it once."""
     n, command = 2, ("frozen", how, "steps=200")
     expected = t.run(n, *command, limit_s=LIMIT_S)
     require(expected.code == 0, "undisturbed", expected)
@@ -65,7 +65,7 @@ def snapshots_no_clone(t, how):
 
 @scenario()
 def snapshots_no_clone_of_an_image(t):
-    """Where it has none for the image's clone, nothing is left: one line."""
+    """If the kernel refuses the clone of an image, the job ends with one line."""
     n, command = 2, ("frozen", "woken", "steps=2000")
 
     def interfere(job):
@@ -105,7 +105,7 @@ def snapshots_many_ranks(t):
 
 @contextmanager
 def memory_group(name, mebibytes):
-    """A directory: a control group in which processes together have so much memory."""
+    """A directory: a control group whose processes together have `mebibytes` MiB of memory."""
     try:
         old = Path("/sys/fs/cgroup/memory")
         parent, limit = (old, "limit_in_bytes") if old.is_dir() else (old.parent, "max")
@@ -124,7 +124,7 @@ def memory_group(name, mebibytes):
 
 
 def killed_in(group):
-    """How many processes its OOM killer has killed."""
+    """The number of processes that the group's OOM killer has killed."""
     files = [group / "memory.oom_control", group / "memory.events"]
     [text] = [file.read_text() for file in files if file.exists()]
     return int(re.search(r"^oom_kill (\d+)", text, re.M)[1])

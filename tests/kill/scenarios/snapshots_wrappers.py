@@ -41,7 +41,7 @@ def keepers(job, rank=None):
 
 
 def all_moved(job, n):
-    """Until then the process that ftrun has named may become the keeper when it is killed."""
+    """Whether all ranks have moved. Until then the process that ftrun has named may become the keeper."""
     job.until(lambda: len(keepers(job)) == n, "all have moved")
     job.run_for(0.03)
 
@@ -77,7 +77,7 @@ def snapshots_wrapped(t, how):
 
 @scenario()
 def snapshots_wrapped_undisturbed(t):
-    """Nobody dies: the rank has moved, and what it says of itself has not changed."""
+    """A run without deaths: the rank has moved, and what it prints about itself has not changed."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=900")
     expected = t.undisturbed(n, *command)
 
@@ -153,7 +153,7 @@ def snapshots_wrapped_files(t):
 
 @scenario()
 def snapshots_wrapped_pipe(t):
-    """A program whose output goes through a pipe of its script's is not frozen, and that is said."""
+    """A program whose output goes through a pipe of its script is not frozen, and a line says so."""
     n = 2
     script = t.script("pipe", f"#!/bin/sh\n{t.program('frozen')} messages steps=200 | cat\n")
     expected = t.undisturbed(n, script)
@@ -171,7 +171,7 @@ def snapshots_wrapped_pipe(t):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_keeper_killed(t):
-    """Its script goes on as if the program had ended: the rank cannot, and one line says so."""
+    """The keeper is killed: its script goes on as if the program had ended, so the rank cannot, and one line says so."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=4000")
 
     def interfere(job):
@@ -188,7 +188,7 @@ def snapshots_wrapped_keeper_killed(t):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_shell_killed(t):
-    """The program goes on without it, and from its images; that nothing is done behind it is said."""
+    """The script is killed: the program goes on without it, and from its images; a line says that the rest of the script was not done."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=400")
     expected = t.undisturbed(n, *command)
 
@@ -241,7 +241,7 @@ os._exit(7)
 
 @scenario(number=["SIGTERM", "SIGUSR1"])
 def snapshots_wrapped_signals(t, number):
-    """What the script sends to the process that it waits for reaches the rank."""
+    """Signals that the script sends to the process that it waits for reach the rank."""
     script = t.script("signals.py", SCRIPT_WITH_HANDLER % number)
 
     def interfere(job):
@@ -291,7 +291,7 @@ def snapshots_wrapped_end_with_ftrun(t, how):
 
 @scenario()
 def snapshots_wrapped_background(t):
-    """What the script has left running is not the rank's, and outlives its deaths."""
+    """Processes that the script has left running are not the rank's, and outlive its deaths."""
     n, command = 2, ("frozen", "messages", "steps=900")
     text = 'sleep 1000 & "$@"; code=$?; kill $!; exit $code'
     command = ("/bin/sh", "-c", text, "sh", t.program(command[0]), *command[1:])

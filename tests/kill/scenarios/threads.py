@@ -1,4 +1,4 @@
-"""MPI_THREAD_MULTIPLE: who was entered by several threads cannot be rejoined, and the job says so."""
+"""MPI_THREAD_MULTIPLE: a rank of which several threads have called MPI cannot be rejoined, and the job says so."""
 
 import tempfile
 
@@ -22,7 +22,7 @@ def threads(t, n):
     require(result.code != 0, "the job went on", result)
     lines = messages(result)
     require(len(lines) == 1, f"{len(lines)} lines", result)
-    require(lines[0].startswith(f"rejoin: rank {n - 1} died (signal 9, Killed) "), "not who", result)
+    require(lines[0].startswith(f"rejoin: rank {n - 1} died (signal 9, Killed) "), "another rank died", result)
     require("; several of its threads had called MPI" in lines[0], "it does not say why", result)
 
 

@@ -16,7 +16,7 @@ LAZY = ("checkpoints", "versions=300", "lazy=1", "pause_us=2000")
 
 
 def versions_in(path):
-    """Oldest first."""
+    """The versions in a directory, oldest first."""
     names = os.listdir(path) if os.path.isdir(path) else []
     found = [re.fullmatch(r"checkpoint-(\d+)\.rejoin", name) for name in names]
     return sorted(int(match[1]) for match in found if match)
@@ -69,7 +69,7 @@ def only_versions(where, result):
 
 
 def came_from(result, what):
-    """How many ranks came back from it."""
+    """The number of ranks that came back from `what`."""
     return sum(event.get("from", "").startswith(what) for event in result.named("live"))
 
 
@@ -89,7 +89,7 @@ def versions_after_sets(t, when):
             after = 0.01 if when == "first" else 0.2
             killed(where, *SLOW, when=WHEN[when](where), after=after)
             result = resumes_as_found(where, *SLOW, interfere=lambda job: random_deaths(t, job))
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, RANKS)
             only_versions(where, result)
 
@@ -137,7 +137,7 @@ def both_kinds(t):
 
 @scenario(limit_s=300)
 def a_version_beside_sets(t):
-    """The version is the newer one, and the sets go before ranks start."""
+    """The version is newer, so the sets are removed before ranks start."""
     with both_kinds(t) as where:
 
         def interfere(job):
@@ -151,7 +151,7 @@ def a_version_beside_sets(t):
 
 @scenario(limit_s=300)
 def a_damaged_version_beside_sets(t):
-    """The set is what is whole; the version goes before ranks start."""
+    """Only the set is complete, so the version is removed before ranks start."""
     with both_kinds(t) as where:
         damaged = [version_path(where, version) for version in versions_in(where.sets)]
         for path in damaged:
@@ -201,7 +201,7 @@ def lazy_versions_of_images(t):
         )
         deaths = lambda job: random_deaths(t, job, 8)
         result = resumes_as_found(where, *LAZY, interfere=deaths)
-        require(came_from(result, "the snapshot") > 0, "nobody came from an image", result)
+        require(came_from(result, "the snapshot") > 0, "no rank came from an image", result)
         require(came_from(result, "checkpoint") == 0, "a rank came from a version", result)
         require_whole(where, result, expected, RANKS)
         only_versions(where, result)
@@ -209,7 +209,7 @@ def lazy_versions_of_images(t):
 
 @scenario()
 def versions_of_a_slow_rank(t):
-    """That ranks wait for one of them in their checkpoints is no cost of writing: all are written."""
+    """Waiting for a slow rank in a checkpoint does not count as a cost of writing: all versions are written."""
     command = ("recovery_points", "lines", "versions=40", "slow_us=20000")
     with place(t) as where:
         result = where.run(RANKS, *command)
@@ -220,7 +220,7 @@ def versions_of_a_slow_rank(t):
 @scenario(limit_s=300, sweeps=True)
 def versions_in_own_files(t):
     """The program keeps its state in files of its own, two in turn: those of a version are written
-    over by the next but one. So a job of images writes no versions of it, and goes on from its sets."""
+    over by the next but one. A job of images therefore writes no versions of it, and goes on from its sets."""
     for _ in range(5 if t.long else 1):
         with place(t) as where:
             command = ("pcontrol", where.work, "versions=80", "pause_us=30000")
@@ -231,5 +231,5 @@ def versions_in_own_files(t):
             require(not versions_in(where.sets), "a version that says nothing", expected)
             deaths = lambda job: random_deaths(t, job, 4)
             result = resumes_as_found(where, *command, interfere=deaths)
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, RANKS)

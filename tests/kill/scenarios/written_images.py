@@ -21,7 +21,7 @@ WRITER = "rejoin-writer"
 
 
 def sets_in(path):
-    """Their numbers, oldest first."""
+    """The numbers of the sets in a directory, oldest first."""
     names = os.listdir(path) if os.path.isdir(path) else []
     found = [re.fullmatch(r"images-(\d+)\.rejoin", name) for name in names]
     return sorted(int(match[1]) for match in found if match)
@@ -32,7 +32,7 @@ def writers(job):
 
 
 class Place:
-    """Where jobs run that go on from each other: their working directory, and the sets of images."""
+    """The place of jobs that go on from each other: their working directory, and the sets of images."""
 
     def __init__(self, t, path):
         self.t, self.work, self.sets = t, f"{path}/work", f"{path}/sets"
@@ -46,7 +46,7 @@ class Place:
         return [*there, *self.often, *more]
 
     def whole(self, job, count=2):
-        """Waits until so many sets have been written by this job."""
+        """Waits until this job has written that many sets."""
         written = lambda: sum(event["event"] == "images" for event in job.events) >= count
         job.until(written, f"{count} sets were written")
 
@@ -66,7 +66,7 @@ class Place:
         return result
 
     def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
-        """A job whose ftrun is killed once it has written so many sets."""
+        """A job whose ftrun is killed once it has written that many sets."""
 
         def interfere(job):
             before(job)
@@ -99,7 +99,7 @@ def place(t):
 
 
 def require_whole(where, result, expected, ranks):
-    """What a rank has printed is a beginning of what it prints undisturbed, then an end of it."""
+    """A rank's output is a beginning of its undisturbed output, then an end of it."""
     for rank in range(ranks):
         for stream, parts, wanted in (
             ("output", where.out, lines_of(expected.out, rank)),
@@ -121,7 +121,7 @@ def require_whole(where, result, expected, ranks):
 
 
 def goes_on(t, n, *command, times=1, **named):
-    """ftrun is killed, again and again; the last job ends as if nobody had been."""
+    """ftrun is killed, again and again; the last job ends as if no rank had been."""
     expected = t.undisturbed(n, *command)
     for _ in range(10 if t.long else times):
         with place(t) as where:
@@ -142,19 +142,19 @@ def written_images(t, n):
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_polls(t):
-    """Tests and probes."""
+    """Programs with Tests and probes."""
     goes_on(t, 3, "frozen", "polls", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_mutexes(t):
-    """Mutexes that name their owner."""
+    """Mutexes that contain their owner's id."""
     goes_on(t, 2, "frozen", "mutexes", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_deadlines(t):
-    """Waits until a time of a clock end in time, on a machine, too, whose clock begins anew."""
+    """Waits until a time of a clock end in time, also on a machine whose clock has begun anew."""
     n, command = 2, ("frozen", "deadlines", "steps=250", "pause_us=2000")
     machine = ["unshare", "-T", "--kill-child=KILL", "--monotonic"]
     if subprocess.run([*machine, "9", "true"], capture_output=True).returncode != 0:
@@ -168,26 +168,26 @@ def written_images_deadlines(t):
 
 @scenario(limit_s=300)
 def written_images_itself(t):
-    """Its devices, and functions that are given the thread that calls them."""
+    """A process's own devices, and functions that are given the thread that calls them."""
     goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_limits(t):
-    """What it has set itself: fewer descriptors than the job holds, a nice value, timer slack."""
+    """Limits that the program has set: fewer descriptors than the job holds, a nice value, timer slack."""
     goes_on(t, 2, "frozen", "limits", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_random_program(t):
-    """Generated programs."""
+    """Random programs."""
     for seed in range(1, 20 if t.long else 3):
         goes_on(t, 3, "random_collectives", seed, 20000, 4096)
 
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_mpi4py(t):
-    """Objects of Python."""
+    """Objects of Python through mpi4py."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
         raise Skip("no mpi4py")
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT.replace("300", "1200")))
@@ -209,7 +209,7 @@ def written_images_input(t, how):
 
 @scenario(limit_s=300)
 def written_images_input_not_ended(t):
-    """Standard input that comes on and on cannot be given again: one line."""
+    """Standard input without an end cannot be given again: one line."""
     command = ("frozen", "input", "steps=900", "pause_us=2000")
     text = 'exec "$@" < <(i=0; while echo "line $((i++))"; do sleep 0.001; done)'
     with place(t) as where:
@@ -252,7 +252,7 @@ def written_images_then_deaths(t):
         with place(t) as where:
             where.killed(n, *command, after=0.3)
             result = where.resumes(n, *command, interfere=interfere)
-            require(result.killed, "nobody was killed", result)
+            require(result.killed, "no rank was killed", result)
             require_whole(where, result, expected, n)
 
 
@@ -281,7 +281,7 @@ def written_images_deaths_while_restoring(t):
 
 
 def children(job, name=None):
-    """Of ftrun."""
+    """The process of ftrun."""
     pid = job.process.pid
     found = map(int, proc_text(pid, f"task/{pid}/children").split())
     return [child for child in found if name in (None, proc_text(child, "comm"))]
@@ -309,7 +309,7 @@ VICTIMS = {"writer": kill_writer, "images": kill_image, "rank": kill_rank, "ftru
 
 @scenario(limit_s=300, who=list(VICTIMS))
 def written_images_while_written(t, who):
-    """Somebody dies while a set is written: it is given up, or is whole; the next one is written."""
+    """A process dies while a set is written: the set is given up, or is complete; the next one is written."""
     n = 2
     command = ("frozen", "messages", "steps=1500", "pause_us=2000", "resident=128")
     expected = t.undisturbed(n, *command)
@@ -368,7 +368,7 @@ def sum_of(data):
 
 
 def edit(path, change):
-    """Changes what the list of a set says, and its checksum with it."""
+    """Changes an entry in the list of a set, and its checksum with it."""
     with open(f"{path}/set", "rb") as file:
         listed = json.loads(file.read()[17:])
     change(listed)
@@ -405,7 +405,7 @@ def has_another_vdso(listed):
 
 @scenario(limit_s=300)
 def written_images_refused(t):
-    """What is not the same job on such a machine is refused, by its name; then the job goes on."""
+    """Another job, or a machine that differs, is refused, and the line names what differs; then the job goes on."""
     with place(t) as where:
         where.killed(2, *LONG)
         newest = f"{where.sets}/images-{sets_in(where.sets)[-1]}.rejoin"
@@ -458,7 +458,7 @@ def flip(path, at):
 
 @scenario(limit_s=300)
 def written_images_damaged(t):
-    """A damaged set is named, and the one before it taken."""
+    """A damaged set is named, and the one before it is used."""
     expected = t.undisturbed(2, *LONG)
     with place(t) as where:
         where.killed(2, *LONG, count=3)
@@ -486,7 +486,7 @@ def written_images_damaged(t):
 
 @scenario(limit_s=300)
 def written_images_none(t):
-    """A program that cannot be frozen: said once, with the directory that stays empty."""
+    """A program that cannot be frozen is reported once, with the directory that remains empty."""
     with place(t) as where:
         result = where.run(2, "frozen", "thread", "steps=400", "pause_us=2000")
         require(result.code == 0, f"exit code {result.code}", result)
@@ -517,7 +517,7 @@ def written_images_wrapped(t):
 
 @scenario(limit_s=300)
 def written_images_full_disk(t):
-    """A disk that is too small: said once, with what the system says of it, and the job goes on."""
+    """A disk that is too small is reported once, with the system's error, and the job goes on."""
     with place(t) as where:
         os.mkdir(where.sets)
         mount = f'mount -t tmpfs -o size=100k none "{where.sets}" && exec "$@"'

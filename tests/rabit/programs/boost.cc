@@ -27,7 +27,7 @@ constexpr std::size_t kBins = 32;
 constexpr int kReportEvery = 10;
 constexpr int kFirstValidation = 15;
 
-// --- What talks to other ranks. The callers' lines are not told: there is one for each operation.
+// --- Communication. The callers' lines are not passed on: there is one for each operation.
 
 template <typename OP, typename T>
 void reduce(std::vector<T>* values) {
@@ -222,7 +222,7 @@ class Learner {
     model_->base = std::log(sums[0] / (sums[1] - sums[0]));
   }
 
-  // What rows have got from the model's newest stumps.
+  // The values that rows have from the model's newest stumps.
   void follow(const Rows& rows, std::vector<double>* margins, std::size_t* done) const {
     for (; *done < model_->stumps.size(); ++*done) {
       const Stump& stump = model_->stumps[*done];

@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   for (int round = version; round < rounds; ++round) {
     recover::rest(argc, argv);
     if (!setup) setup.reset(new Setup);
-    // Where there is no local model, it follows from the global one.
+    // Without a local model, the state follows from the global one.
     if (kind != "local") local = global;
     do_round(round, *setup, &global, &local);
     if (kind == "local") {

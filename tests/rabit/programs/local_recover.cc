@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     follow(global, &local);
     rabit::CheckPoint(&global, &local);
   }
-  // What every rank had for itself, so that it is compared as well.
+  // Every rank's own values, so that they are compared as well.
   std::uint64_t locals = local.digest;
   rabit::Allreduce<rabit::op::BitOR>(&locals, 1);
   global.take(&locals, sizeof locals);

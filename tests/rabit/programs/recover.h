@@ -1,4 +1,4 @@
-// What the recovery programs share: arguments, checks that end the job, models with a digest.
+// Shared by the recovery programs: arguments, checks that end the job, models with a digest.
 //
 // Every result is compared with its closed form, and enters the digest in the global model. It is
 // part of each checkpoint, so that the digest printed at the end covers all rounds, those that the
@@ -41,7 +41,7 @@ inline std::string argument(int argc, char** argv, const char* name, const char*
   return otherwise;
 }
 
-// A round lasts so long at least, for those who want snapshots of a short program: rest_ms=N.
+// The least duration of a round, for tests with snapshots of a short program: rest_ms=N.
 inline void rest(int argc, char** argv) {
   usleep(static_cast<useconds_t>(1000 * argument(argc, argv, "rest_ms", 0)));
 }
@@ -116,7 +116,7 @@ inline void allgather(std::size_t size, int round, Model* model) {
   model->take(all);
 }
 
-// The last line of every rank. The test compares it with that of a run in which nobody died.
+// The last line of every rank. The test compares it with that of a run without deaths.
 inline void print_final(const Model& model) {
   std::printf("[%d] version %d digest %016llx\n", rabit::GetRank(), rabit::VersionNumber(),
               static_cast<unsigned long long>(model.digest));
