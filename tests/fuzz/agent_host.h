@@ -494,7 +494,7 @@ class Host {
   launcher::Reporter reporter_;
   launcher::RankMessages messages_;
   launcher::AgentCore core_{kRanks};
-  launcher::SupervisorCore supervisor_{policy()};
+  launcher::SupervisorCore supervisor_{options()};
   Descriptor always_;  // readable
   std::vector<Client> clients_;
   std::int64_t next_pid_ = 100;

@@ -37,10 +37,15 @@ inline Descriptor connected() {
   return client;
 }
 
+inline launcher::RunOptions options() {
+  launcher::RunOptions options;
+  options.programs = {{.ranks = kRanks, .command = {"a.out"}}};
+  options.snapshots.when = launcher::SnapshotOptions::When::kOff;
+  return options;
+}
+
 inline launcher::JobSegment made_segment() {
-  launcher::JobSegment::Shape shape;
-  shape.ranks = kRanks;
-  auto segment = launcher::JobSegment::create(shape, "", {});
+  auto segment = launcher::JobSegment::create(options(), 0, 1);
   REQUIRE(segment.ok());
   return std::move(segment.value());
 }
@@ -56,12 +61,6 @@ inline Descriptor listener() {
   auto made = launcher::listen_at(socket_name());
   REQUIRE(made.ok());
   return std::move(made.value());
-}
-
-inline launcher::Policy policy() {
-  launcher::Policy policy;
-  policy.ranks = kRanks;
-  return policy;
 }
 
 struct HostRank {

@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 #include "launcher/agent/agent_socket.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace {
 

@@ -17,8 +17,8 @@ using CoreAction = launcher::Action;
 
 void Agent::begin(engine::Simulation& simulation) {
   simulation_ = &simulation;
-  supervisor_ = launcher::SupervisorCore(policy_);
-  core_ = launcher::AgentCore(policy_.ranks);
+  supervisor_ = launcher::SupervisorCore(options_);
+  core_ = launcher::AgentCore(options_.ranks());
   core_.leave_out(left_out_);
   processes_.clear();
   connections_.clear();
@@ -26,7 +26,7 @@ void Agent::begin(engine::Simulation& simulation) {
   next_snapshot_ = snapshot_every_turns_;
   progress_then_ = 0;
   half_passed_ = false;
-  ranks_.assign(policy_.ranks, Rank());
+  ranks_.assign(options_.ranks(), Rank());
   coming_.clear();
   first_coming_ = kNever;
   queue_.clear();
@@ -37,7 +37,7 @@ void Agent::begin(engine::Simulation& simulation) {
   put_off_.clear();
   why_.clear();
   all_over_said_ = lost_ = asked_ = false;
-  for (std::uint32_t r = 0; r < policy_.ranks; ++r) queue_.push_back(Spawn{r});
+  for (std::uint32_t r = 0; r < options_.ranks(); ++r) queue_.push_back(Spawn{r});
 }
 
 std::uint64_t Agent::due() const {
@@ -218,7 +218,7 @@ void Agent::read(const Coming& coming) {
   }
   if (p.incarnation != supervisor_.incarnation(p.rank)) return;
   if (m.type == MessageType::kSnapshotDue) {
-    asked_ = policy_.journal_limit_bytes != 0;
+    asked_ = options_.journal_limit_bytes != 0;
     return;
   }
   if (m.type == MessageType::kNotFrozen) {
@@ -400,7 +400,7 @@ bool Agent::publish(std::uint32_t rank) {
 // True: that was the last one.
 bool Agent::ring_next() {
   simulation_->wake(rung_++);
-  ringing_ = rung_ < policy_.ranks;
+  ringing_ = rung_ < options_.ranks();
   if (!ringing_) rung_ = 0;
   return !ringing_;
 }

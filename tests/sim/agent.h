@@ -31,9 +31,9 @@ class Agent : public engine::SimAgent {
 
   // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
   // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
-  void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
-                  bool checkpoints, launcher::ImageRule left_out) {
-    policy_ = policy;
+  void set_options(const launcher::RunOptions& options, std::uint64_t snapshot_every_turns,
+                   bool checkpoints, launcher::ImageRule left_out) {
+    options_ = options;
     checkpoints_ = checkpoints;
     left_out_ = left_out;
     snapshot_every_turns_ = snapshot_every_turns;
@@ -152,7 +152,7 @@ class Agent : public engine::SimAgent {
   std::byte* base_;
   Probes& probes_;
   engine::Simulation* simulation_ = nullptr;
-  launcher::Policy policy_;
+  launcher::RunOptions options_;
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   bool checkpoints_ = false;
@@ -160,7 +160,7 @@ class Agent : public engine::SimAgent {
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last one
   std::vector<Image> images_;
-  launcher::SupervisorCore supervisor_{launcher::Policy()};
+  launcher::SupervisorCore supervisor_{launcher::RunOptions()};
   launcher::AgentCore core_{0};
   std::vector<Process> processes_;
   std::vector<Connection> connections_;

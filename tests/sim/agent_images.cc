@@ -181,7 +181,7 @@ launcher::SnapshotRound Agent::next_round() {
 
 std::uint64_t Agent::progress() const {
   std::uint64_t all = 0;
-  for (std::uint32_t r = 0; r < policy_.ranks; ++r) {
+  for (std::uint32_t r = 0; r < options_.ranks(); ++r) {
     const engine::RankControl* c = engine::control_of(base_, r);
     all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
   }

@@ -2,7 +2,7 @@
 // taken for it.
 #include <gtest/gtest.h>
 
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 
 namespace rejoin::launcher {
 namespace {

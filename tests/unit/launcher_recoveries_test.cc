@@ -10,7 +10,13 @@
 namespace rejoin::launcher {
 namespace {
 
-Policy ranks(std::uint32_t n) { return {n, 400, true, std::uint64_t{64} << 20}; }
+RunOptions ranks(std::uint32_t n) {
+  RunOptions options;
+  options.programs = {{.ranks = n, .command = {"a.out"}}};
+  options.max_restarts = 400;
+  options.journal_limit_bytes = std::uint64_t{64} << 20;
+  return options;
+}
 
 // A supervisor whose actions are texts; what nobody asks about is not shown.
 class Job {

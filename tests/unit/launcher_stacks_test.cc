@@ -1,7 +1,7 @@
 // Stacks of debuggers, made short; and ranks that stand together.
 #include <gtest/gtest.h>
 
-#include "launcher/inspect/stacks.h"
+#include "launcher/agent/stacks.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -5,7 +5,13 @@
 namespace rejoin::launcher {
 namespace {
 
-Policy ranks(std::uint32_t n) { return {n, 4, true, std::uint64_t{64} << 20}; }
+RunOptions ranks(std::uint32_t n, std::uint32_t max_restarts = 4) {
+  RunOptions options;
+  options.programs = {{.ranks = n, .command = {"a.out"}}};
+  options.max_restarts = max_restarts;
+  options.journal_limit_bytes = std::uint64_t{64} << 20;
+  return options;
+}
 
 TEST(Supervisor, DeathAndReturn) {
   expect_transcript(ranks(2), R"(
@@ -115,7 +121,7 @@ news: rank 0 died (exit code 4) after operation #6 while catching up; starting i
 }
 
 TEST(Supervisor, KillAndTermAreNeverTheProgramsFault) {
-  expect_transcript({1, 2, true, 0}, R"(
+  expect_transcript(ranks(1, 2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=15 at=0
@@ -192,7 +198,9 @@ record stop epoch 0 code 7
 }
 
 TEST(Supervisor, NoRestart) {
-  expect_transcript({1, 4, false, 0}, R"(
+  RunOptions options = ranks(1);
+  options.restart = false;
+  expect_transcript(options, R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
 > 0 initialized 0
@@ -452,7 +460,7 @@ finish 1
 }
 
 TEST(Supervisor, EpochsNeverOverflow) {
-  SupervisorCore core({2, 1u << 30, true, 0});
+  SupervisorCore core(ranks(2, 1u << 30));
   Event death{Event::Kind::kEnded};
   death.cause = {Cause::Kind::kSignal, 9};
   int restarts = 0;

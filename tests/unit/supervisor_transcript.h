@@ -132,8 +132,8 @@ inline std::string to_text(const Action& a) {
   return "?";
 }
 
-inline void expect_transcript(const Policy& policy, const std::string& transcript) {
-  SupervisorCore core(policy);
+inline void expect_transcript(const RunOptions& options, const std::string& transcript) {
+  SupervisorCore core(options);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
     for (const Action& action : core.step(parse_event(line))) {
       if (action.kind != Action::Kind::kDetail) out << to_text(action) << "\n";

@@ -10,7 +10,7 @@
 #include <cstdio>
 
 #include "launcher/agent/machine.h"
-#include "launcher/inspect/standing.h"
+#include "launcher/agent/standing.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -38,7 +38,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       core_(plan_.ranks),
       incarnations_(plan_.ranks, plan_.first_incarnation),
       processes_(loop, plan_, process_calls()),
-      outputs_(loop, plan_.ranks, plan_.output, output_calls()),
+      outputs_(loop, plan_.ranks, plan_.options.output, output_calls()),
       input_(loop,
              [this] {
                Report wanted;
@@ -51,25 +51,25 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
       look_timer_(loop, [this] { look_around(); }),
-      snapshots_(plan_.snapshots),
+      snapshots_(plan_.options.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       heartbeat_timer_(loop,
                        [this] {
                          reporter_.happened(protection(Event::Kind::kHeartbeat));
-                         heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+                         heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
                        }),
       told_not_frozen_(plan_.ranks, false),
       newest_snapshot_(plan_.ranks),
       faults_(plan_.ranks),
       cut_timer_(loop, [this] { cut(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
-  if (plan_.checkpoint_directory.empty()) return;
-  checkpoints_ =
-      std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, owner_of(plan_));
+  if (plan_.options.checkpoint_directory.empty()) return;
+  checkpoints_ = std::make_unique<CheckpointWriter>(segment_, plan_.options.checkpoint_directory,
+                                                    owner_of(plan_));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
   if (!plan_.writes_sets) return;
-  sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.lib_directory);
+  sets_ = std::make_unique<ImageSetWriter>(plan_.options.checkpoint_directory, plan_.lib_directory);
   sets_watch_ =
       Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
 }
@@ -89,7 +89,8 @@ void Agent::order(const Order& order) {
       ranks_began_ns_ = loop_.now_ns();
       snapshots_.began(ranks_began_ns_);
       set_snapshot_timer();
-      if (plan_.heartbeat_ns > 0) heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+      if (!plan_.options.events_path.empty())
+        heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
       break;
     case Order::kRespawn: {
       const std::uint32_t rank = order.respawn().rank();
@@ -134,12 +135,12 @@ void Agent::spawn_from(std::uint32_t rank) {
 // Returns whether the program's file was replaced since the job began: a journal can be replayed
 // only by the program that wrote it.
 bool Agent::refuses_program(std::uint32_t rank) {
-  const Program& program = plan_.program_of(rank);
+  const ProgramFile& program = plan_.program_of(rank);
   if (is_same(program.identity, identity_of(program.path))) return false;
-  const std::string what = program.command[0] +
+  const std::string what = plan_.options.program_of(rank).command[0] +
                            " has been replaced since the job began, and rank " +
                            std::to_string(rank) + " is to run it from main";
-  if (segment_.header()->stop_on_divergence == 0) {
+  if (!plan_.options.stop_on_divergence) {
     reporter_.tell(what + ": its replay may be another one");
     return false;
   }
@@ -176,7 +177,7 @@ void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
   failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
   failed.text = "cannot start rank " + std::to_string(rank) + ", " +
-                plan_.program_of(rank).command[0] + " (" + spawned.failed_step +
+                plan_.options.program_of(rank).command[0] + " (" + spawned.failed_step +
                 "): " + error_text(spawned.error) + hint;
   reporter_.happened(failed);
 }
@@ -315,7 +316,7 @@ void Agent::finish() {
     if (checkpoints_->has_written()) sets_->remove_all();  // no rank is restored any more
     sets_->finish();
   }
-  if (plan_.keep) keep_journal(*finished.mutable_finished());
+  if (plan_.options.keep) keep_journal(*finished.mutable_finished());
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   finished.mutable_finished();
@@ -325,7 +326,7 @@ void Agent::finish() {
 void Agent::keep_journal(Report::Finished& finished) {
   char name[64];
   snprintf(name, sizeof name, "rejoin-%016llx.journal", static_cast<unsigned long long>(plan_.job));
-  const std::string& directory = plan_.journal_directory;
+  const std::string& directory = plan_.options.journal_directory;
   const std::string path = (directory.empty() ? "." : directory) + "/" + name;
   guardian_->unlink_on_death(path);
   const auto kept = segment_.keep(path, interrupted);

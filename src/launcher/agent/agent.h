@@ -23,10 +23,10 @@
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/agent/standstill.h"
 #include "launcher/base/loop.h"
-#include "launcher/inspect/symbolizer.h"
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 #include "launcher/output/rank_input.h"
 #include "launcher/output/rank_outputs.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 

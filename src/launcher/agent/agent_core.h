@@ -36,7 +36,7 @@
 #include <vector>
 
 #include "launcher/agent/snapshot_policy.h"
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 

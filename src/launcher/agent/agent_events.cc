@@ -175,7 +175,7 @@ void Agent::report_unfired() {
   for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
     if (header->fault[i].fired.load() != 0) continue;
     Event unfired = event(Event::Kind::kUnfired, header->fault[i].rank);
-    unfired.text = to_text(plan_.faults[i]);
+    unfired.text = to_text(plan_.options.kills[i]);
     unfired.position = segment_.position(unfired.rank);
     reporter_.happened(unfired);
   }

@@ -199,7 +199,7 @@ Event Agent::protection(Event::Kind kind) const {
 // Example: "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
 std::string Agent::ages_text() const {
   constexpr std::uint32_t kMostNamed = 16;
-  if (plan_.snapshots.when == SnapshotOptions::When::kOff) return {};
+  if (!plan_.options.snapshots.on()) return {};
   std::string text = "rejoin: newest images:";
   for (std::uint32_t r = 0; r < std::min(plan_.ranks, kMostNamed); ++r) {
     const std::uint64_t age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
@@ -303,7 +303,7 @@ void Agent::look_for_checkpoints() {
 void Agent::tell_price() {
   constexpr std::uint64_t kLeastNs = 2'000'000'000, kShare = 4;
   const std::uint64_t lasted_ns = loop_.now_ns() - ranks_began_ns_;
-  const bool given = plan_.snapshots.when == SnapshotOptions::When::kPeriod;
+  const bool given = plan_.options.snapshots.when == SnapshotOptions::When::kPeriod;
   if (!given || told_price_ || lasted_ns < kLeastNs) return;
   for (std::uint32_t r = 0; r < plan_.ranks && !told_price_; ++r) {
     const std::uint64_t cost_ns = engine::control_of(segment_.base(), r)->snapshots_cost_ns.load();
@@ -311,7 +311,7 @@ void Agent::tell_price() {
     told_price_ = true;
     tell(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +
                 " % of its time, because --snapshots asks for one every " +
-                duration_text(plan_.snapshots.period_ns) +
+                duration_text(plan_.options.snapshots.period_ns) +
                 "; --snapshots auto makes them so that they take 1 %");
   }
 }
@@ -372,13 +372,13 @@ void Agent::not_frozen(std::uint32_t rank, const Message& message) {
   if (told_not_frozen_[rank]) return;
   told_not_frozen_[rank] = true;
   if (!told_reasons_.insert(reason).second) return;
-  tell(rank, "no snapshot can be made of it now, because it " + reason +
-                 (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
-                 "; until one is, it goes back to " +
-                 (core_.has_image(rank) ? "the last one" : "the start of the program") +
-                 " if it dies" +
-                 (sets_ ? ", and no images are written to " + plan_.checkpoint_directory : "") +
-                 " (docs/snapshots.md)");
+  tell(rank,
+       "no snapshot can be made of it now, because it " + reason +
+           (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
+           "; until one is, it goes back to " +
+           (core_.has_image(rank) ? "the last one" : "the start of the program") + " if it dies" +
+           (sets_ ? ", and no images are written to " + plan_.options.checkpoint_directory : "") +
+           " (docs/snapshots.md)");
 }
 
 }  // namespace rejoin::launcher

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 namespace {

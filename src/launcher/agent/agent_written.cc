@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::uint64_t kAgain = 8;
 }  // namespace
 
 void Agent::set_cut_timer(std::uint64_t parts) {
-  if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.image_period_ns / parts);
+  if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.options.image_period_ns / parts);
 }
 
 // Cuts a consistent set: copies the journal while exactly these images are kept. The copy has all
@@ -64,7 +64,8 @@ void Agent::cut() {
 }
 
 std::string Agent::file_log_of(std::uint32_t rank) const {
-  return file_log_in(file_logs_in(plan_.checkpoint_directory), rank, core_.image(rank).number);
+  return file_log_in(file_logs_in(plan_.options.checkpoint_directory), rank,
+                     core_.image(rank).number);
 }
 
 void Agent::ask_to_write(const std::vector<Descriptor>& files,
@@ -201,7 +202,7 @@ void Agent::remove_superseded_sets() {
 
 void Agent::tell_no_set(const std::string& why) {
   if (std::exchange(told_no_set_, why) == why) return;
-  reporter_.tell("no images in " + plan_.checkpoint_directory + ": " + why);
+  reporter_.tell("no images in " + plan_.options.checkpoint_directory + ": " + why);
 }
 
 // --- Resuming from a set

@@ -114,20 +114,22 @@ std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
 CheckpointOwner owner_of(const HostPlan& plan) {
   CheckpointOwner owner;
   owner.ranks = plan.ranks;
-  for (const Program& program : plan.programs) {
+  const std::vector<ProgramOptions>& programs = plan.options.programs;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
     if (!owner.program.empty()) {  // after the first one, as on the command line
       owner.program += " : ";
       owner.build += " : ";
       owner.arguments.push_back(":");
     }
-    if (plan.programs.size() > 1) {
+    if (programs.size() > 1) {
       owner.arguments.push_back("-n");
-      owner.arguments.push_back(std::to_string(program.ranks));
+      owner.arguments.push_back(std::to_string(*programs[i].ranks));
     }
-    owner.program += program.path.substr(program.path.rfind('/') + 1);
-    owner.build += program.build;
-    owner.arguments.insert(owner.arguments.end(), program.command.begin() + 1,
-                           program.command.end());
+    const ProgramFile& file = plan.programs[i];
+    owner.program += file.path.substr(file.path.rfind('/') + 1);
+    owner.build += file.build;
+    const std::vector<std::string>& command = programs[i].command;
+    owner.arguments.insert(owner.arguments.end(), command.begin() + 1, command.end());
   }
   return owner;
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 #include "launcher/program/elf.h"
 
 namespace rejoin::launcher {

@@ -131,17 +131,18 @@ RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restorati
   MadePipes pipes = make_pipes(rank);
   std::vector<std::string> variables = plan_.environments[rank];
   if (restoration != nullptr) add_restorer(variables, plan_.lib_directory, *restoration);
-  const Program& program = plan_.program_of(rank);
+  const ProgramOptions& program = plan_.options.program_of(rank);
   const std::vector<char*> arguments = pointers_to(program.command);
   const std::vector<char*> environment = pointers_to(variables);
   SpawnRequest request = {};
-  request.path = restoration != nullptr ? restoration->executable.c_str() : program.path.c_str();
+  request.path = restoration != nullptr ? restoration->executable.c_str()
+                                        : plan_.program_of(rank).path.c_str();
   request.arguments = arguments.data();
   request.environment = environment.data();
   const std::string& directory = program.working_directory;
   request.directory = directory.empty() ? nullptr : directory.c_str();
   for (int fd = 0; fd < 3; ++fd) request.standard[fd] = pipes.theirs[fd].get();
-  request.core_dumps = plan_.core_dumps;
+  request.core_dumps = plan_.options.core_dumps;
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
   request.signals = &plan_.inherited.signals;
   request.descriptors = &plan_.inherited.descriptors;

@@ -12,9 +12,9 @@
 
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/host_plan.h"
-#include "launcher/agent/process.h"
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 

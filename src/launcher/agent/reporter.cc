@@ -1,6 +1,6 @@
 #include "launcher/agent/reporter.h"
 
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 

@@ -8,7 +8,7 @@
 
 #include "launcher/agent/fault_report.h"
 #include "launcher/agent/job_segment.h"
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 
 namespace rejoin::launcher {
 

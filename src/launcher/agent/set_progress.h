@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 

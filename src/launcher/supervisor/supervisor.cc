@@ -37,7 +37,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
     : loop_(loop),
       plan_(std::move(plan)),
       order_(std::move(order)),
-      core_(plan_.policy),
+      core_(plan_.options, plan_.beginning),
       sites_(plan_.lib_directory),
       events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
@@ -74,9 +74,15 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
 }
 
 void Supervisor::start() {
-  if (plan_.timeout_s) timeout_.set(static_cast<std::uint64_t>(*plan_.timeout_s * 1e9));
+  if (plan_.options.timeout_ns) timeout_.set(*plan_.options.timeout_ns);
   Record job{.event = "job", .at_ns = loop_.now_ns()};
-  job.job = std::make_shared<const JobFacts>(plan_.facts);
+  auto facts = std::make_shared<JobFacts>();
+  for (const ProgramOptions& program : plan_.options.programs) {
+    facts->programs.push_back({*program.ranks, program.command});
+  }
+  facts->version = plan_.version;
+  facts->host = plan_.host;
+  job.job = std::move(facts);
   log(job);
   Order order;
   order.mutable_start();
@@ -182,10 +188,10 @@ void Supervisor::carry_out(const Action& a) {
       order_(std::move(order));
       break;
     case Action::Kind::kNews:
-      if (!plan_.quiet) tell(a.text);
+      if (!plan_.options.quiet) tell(a.text);
       break;
     case Action::Kind::kDetail:
-      if (plan_.verbose) tell(a.text);
+      if (plan_.options.verbose) tell(a.text);
       break;
     case Action::Kind::kTell:
       tell(a.text);
@@ -274,7 +280,7 @@ void Supervisor::show_events() { terminal_.add(0, events_.take_lines()); }
 void Supervisor::tell_lost_events() {
   const int error = events_.take_error();
   if (error == 0) return;
-  tell("--events " + plan_.events_path + ": " +
+  tell("--events " + plan_.options.events_path + ": " +
        (error == ENXIO ? "nobody reads it" : error_text(error) + "; no more events"));
 }
 

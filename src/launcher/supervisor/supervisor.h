@@ -10,22 +10,20 @@
 
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
-#include "launcher/inspect/call_sites.h"
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 #include "launcher/output/terminal.h"
 #include "launcher/supervisor/event_log.h"
 #include "launcher/supervisor/supervisor_core.h"
+#include "launcher/symbolizer/call_sites.h"
 
 namespace rejoin::launcher {
 
 struct JobPlan {
-  Policy policy;
-  std::optional<double> timeout_s;
-  bool verbose = false;
-  bool quiet = false;
-  std::string events_path;
+  RunOptions options;  // complete()
+  Beginning beginning;
   std::string lib_directory;
-  JobFacts facts;
+  std::string version;  // of Rejoin
+  std::string host;     // this one
 };
 
 class Supervisor {

@@ -52,10 +52,14 @@ std::string times(std::uint32_t n) {
 
 }  // namespace
 
-SupervisorCore::SupervisorCore(const Policy& policy)
-    : policy_(policy), ranks_(policy.ranks), catching_up_(policy.ranks), losses_(policy.ranks) {
-  epoch_ = policy.first_epoch;
-  for (Rank& r : ranks_) r.incarnation = policy.first_incarnation;
+SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& beginning)
+    : options_(options),
+      beginning_(beginning),
+      ranks_(options.ranks()),
+      epoch_(beginning.epoch),
+      catching_up_(options.ranks()),
+      losses_(options.ranks()) {
+  for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
 }
 
 std::vector<Action> SupervisorCore::step(const Event& e) {
@@ -262,7 +266,7 @@ void SupervisorCore::on_death(const Event& e) {
   catching_up_.died(e.rank, e.at_ns, e.position);
   act(Action::Kind::kNews, e.rank,
       what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
-          std::to_string(restarts(r)) + " of " + std::to_string(policy_.max_restarts) + ")");
+          std::to_string(restarts(r)) + " of " + std::to_string(options_.max_restarts) + ")");
   tell_stack(r, e, Action::Kind::kNews);
 }
 
@@ -274,10 +278,10 @@ void SupervisorCore::tell_stack(Rank& r, const Event& e, Action::Kind how) {
 }
 
 std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
-  if (!policy_.restart) return "--no-restart ends the job";
+  if (!options_.restart) return "--no-restart ends the job";
   if (!e.text.empty()) return e.text;
   if (journal_full_) {
-    return "the journal was full (" + size_text(policy_.journal_limit_bytes) +
+    return "the journal was full (" + size_text(options_.journal_limit_bytes) +
            "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
@@ -293,7 +297,7 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
            "use fewer ranks or more memory" +
            memory_text(e.cause);
   }
-  if (restarts(r) >= policy_.max_restarts) {
+  if (restarts(r) >= options_.max_restarts) {
     return "it was started again " + times(restarts(r)) +
            " already, so the job ends (--max-restarts)";
   }
@@ -424,7 +428,7 @@ void SupervisorCore::on_limit(const Event& e) {
   if (std::exchange(journal_full_, true)) return;
   record("limit", e);
   act(Action::Kind::kTell, e.rank,
-      "the journal is full (" + size_text(policy_.journal_limit_bytes) +
+      "the journal is full (" + size_text(options_.journal_limit_bytes) +
           "): the job goes on, but from now on the death of a rank ends it; "
           "--journal-limit makes it larger");
 }

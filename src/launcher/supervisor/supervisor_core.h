@@ -26,68 +26,18 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/options.h"
+#include "launcher/base/record.h"
+#include "launcher/orders/event.h"
 #include "launcher/supervisor/catching_up.h"
 #include "launcher/supervisor/losses.h"
-#include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
 
-struct Policy {
-  std::uint32_t ranks = 1;
-  std::uint32_t max_restarts = 4;  // of one rank
-  bool restart = true;
-  std::uint64_t journal_limit_bytes = 0;
-  std::uint32_t first_incarnation = 0;  // of each rank; not 0 in a job that resumes from images
-  std::uint32_t first_epoch = 0;
-};
-
-struct Event {
-  enum class Kind {
-    kStarted,      // pid
-    kSpawnFailed,  // text; code = exit code for the job
-    kRegistered,   // pid
-    kInitialized,
-    kLive,       // value = operations replayed; from, replay_ns
-    kFinalized,  // position, replay_ns
-    kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
-                // why it cannot be replayed, if so
-    kAbort,     // code; text: what is wrong and where; empty: not known
-    kLost,      // text: the reason, if known. The rank died, and nothing is left to start it from
-    kDiverged,  // text: a replay differs from the first execution; the rank does not continue
-    kLimit,
-    kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
-    kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
-                     // stopped
-    // value = images so far; took_ns = age of the oldest among the ranks' newest images; code =
-    // ranks without one
-    kSnapshot,    // every rank has completed an image since the last kSnapshot
-    kHeartbeat,   // periodic, see --heartbeat
-    kCommitted,   // value = a checkpoint that all ranks have made
-    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,  // text = soname
-    kUnfired,     // text = the --kill; after the last rank ended
-    // Every rank waits, and none is left that could wake another. text: empty, or names a replay
-    // that blocks because it differs from the first execution.
-    kDeadlock,
-    kTimeout,
-    kSignal,      // code = a signal that ends the job
-    kOutputLost,  // text = why the job's output cannot be written any more; code = exit code
-    kAllOver,     // every rank has ended and none is being started; totals
-  };
-  Kind kind;
-  std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
-  std::uint32_t rank = 0;
-  std::int64_t pid = 0;
-  int code = 0;
-  std::uint64_t value = 0;
-  std::string text = {};
-  Cause cause = {};
-  Position position = {};
-  Fault fault = {};
-  RecoveryPoint from = {};      // what the rank restarted from
-  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
-  Totals totals = {};           // kAllOver
-  std::uint64_t took_ns = 0;
+// Where a job begins: not at 0 if it resumes from images.
+struct Beginning {
+  std::uint32_t incarnation = 0;  // of each rank
+  std::uint32_t epoch = 0;
 };
 
 struct Action {
@@ -112,7 +62,8 @@ struct Action {
 
 class SupervisorCore {
  public:
-  explicit SupervisorCore(const Policy& policy);
+  // REQUIRES complete() options.
+  explicit SupervisorCore(const RunOptions& options, const Beginning& beginning = {});
 
   std::vector<Action> step(const Event& event);
 
@@ -161,7 +112,7 @@ class SupervisorCore {
   void on_protected(const Event& event);
   void on_all_over(const Event& event);
   void check_everybody_initializes(const Event& event);
-  std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
+  std::uint32_t restarts(const Rank& r) const { return r.incarnation - beginning_.incarnation; }
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event& event) const;
 
@@ -171,7 +122,8 @@ class SupervisorCore {
   // A record of `event` about its rank (or about the job), to be completed by the caller.
   Record& record(const char* name, const Event& event, bool about_rank = true);
 
-  Policy policy_;
+  RunOptions options_;
+  Beginning beginning_;
   std::vector<Rank> ranks_;
   std::vector<Action> actions_;
   std::uint32_t epoch_ = 0;

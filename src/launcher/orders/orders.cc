@@ -1,4 +1,4 @@
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 
 namespace rejoin::launcher {
 

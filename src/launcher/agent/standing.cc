@@ -1,4 +1,4 @@
-#include "launcher/inspect/standing.h"
+#include "launcher/agent/standing.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,9 +11,9 @@
 
 #include <algorithm>
 
-#include "launcher/agent/process.h"
+#include "launcher/agent/stacks.h"
 #include "launcher/base/file.h"
-#include "launcher/inspect/stacks.h"
+#include "launcher/base/process.h"
 #include "launcher/program/program.h"
 
 namespace rejoin::launcher {

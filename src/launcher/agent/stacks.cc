@@ -1,4 +1,4 @@
-#include "launcher/inspect/stacks.h"
+#include "launcher/agent/stacks.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "launcher/agent/lifeline.h"
 #include "launcher/base/file.h"
+#include "launcher/base/lifeline.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "launcher/orders.pb.h"
-#include "launcher/supervisor/supervisor_core.h"
+#include "launcher/orders/event.h"
+#include "launcher/orders/orders.pb.h"
 
 namespace rejoin::launcher {
 
