@@ -1,12 +1,10 @@
 // What the made-up host of the agent's fuzzer is made of.
 #pragma once
 
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -27,13 +25,10 @@ static_assert(kSecret.size() == wire::kSecretBytes);
 inline std::string socket_name() { return "rejoin-fuzz-agent-" + std::to_string(getpid()); }
 
 inline Descriptor connected() {
-  Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
   const std::string name = socket_name();
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  Descriptor client(wire::connect_to(name.data(), name.size()));
+  REQUIRE(client.open());
+  REQUIRE(fcntl(client.get(), F_SETFL, O_NONBLOCK) == 0);
   return client;
 }
 

@@ -43,9 +43,11 @@ void Connections::read(int id) {
   for (auto found = connections_.find(id); found != connections_.end();
        found = connections_.find(id)) {
     Connection& connection = found->second;
-    const Received received = receive(connection.caller.socket.get(), message);
-    if (received == Received::kNothing) return;
-    if (received == Received::kEnd || !on_message(id, connection, message)) connections_.erase(id);
+    const wire::Received received =
+        wire::receive_message(connection.caller.socket.get(), message, nullptr, MSG_DONTWAIT);
+    if (received == wire::Received::kNothing) return;
+    if (received == wire::Received::kEnd || !on_message(id, connection, message))
+      connections_.erase(id);
   }
 }
 
@@ -64,7 +66,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const std::string_view text(message.text, message.text_bytes);
   if (text.substr(0, wire::kSecretBytes) != secret_) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "wrong secret", {});
+                 "wrong secret");
     return false;
   }
   if (message.type == MessageType::kForeignAbi) {
@@ -76,7 +78,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const bool dead = has_ended(connection.caller.process.get());
   if (!connection.caller.process.open() && kill(connection.caller.pid, 0) == 0) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks", {});
+                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks");
     return false;
   }
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
@@ -96,7 +98,7 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
   if (found == connections_.end()) return {};
   Caller& caller = found->second.caller;
   found->second.welcome = true;
-  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {segment});
+  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {1, {segment}});
   Caller process;
   process.pid = caller.pid;
   process.process = std::move(caller.process);
@@ -106,7 +108,7 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
 void Connections::refuse(int connection, std::uint32_t rank, const std::string& why) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, {});
+  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why);
   connections_.erase(found);
 }
 
@@ -115,7 +117,7 @@ void Connections::keep(int connection, std::uint32_t rank) {
   if (found == connections_.end()) return;
   found->second.image = true;
   found->second.welcome = false;
-  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0, "", {});
+  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0);
 }
 
 void Connections::release(int connection, std::uint32_t rank, int code) {
@@ -129,13 +131,13 @@ void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarna
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;  // its end will be seen
   send_message(found->second.caller.socket.get(), MessageType::kWake, rank, incarnation, "",
-               {pipes[0], pipes[1], pipes[2]});
+               {3, {pipes[0], pipes[1], pipes[2]}});
 }
 
 void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, int file) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {file});
+  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {1, {file}});
 }
 
 void Connections::read_all(std::uint32_t rank) {
