@@ -25,7 +25,7 @@
 
 namespace rejoin::sim {
 
-class Agent : public engine::SimAgent {
+class Agent : public engine::SimAgent, private launcher::AgentDriver {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
@@ -68,6 +68,7 @@ class Agent : public engine::SimAgent {
   struct Connection {
     std::uint32_t process;  // or image
     bool second;            // not by the process itself, but by another one of its tree
+    bool image;
   };
   struct Image {
     std::uint32_t rank;
@@ -122,15 +123,42 @@ class Agent : public engine::SimAgent {
   void read_registration(const Coming& coming);
   void decide();
   // True: others can see it. False: nobody can, or it is not done yet.
-  bool carry_out(launcher::AgentAction& action);
-  bool carry_out(launcher::Action& action);
+  bool carry_out_next(launcher::AgentAction& action);
+  bool carry_out_next(launcher::Action& action);
+  void happened(std::uint32_t rank, decltype(launcher::Event::what) what);
+  void act(std::uint32_t rank, const launcher::AgentAction::Spawn&) override { spawn(rank); }
+  void act(std::uint32_t rank, const launcher::AgentAction::Welcome& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Refuse& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Terminate&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::KillTree&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::AwaitOutput&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Drain&) override;
+  void act(std::uint32_t, const launcher::AgentAction::PublishDeath&) override {
+  }                                                                           // is done already
+  void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // likewise
+  void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Keep& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::EndImage& action) override;
+  void act(std::uint32_t, const launcher::AgentAction::AskImages&) override {}
+  void act(std::uint32_t rank, const launcher::AgentAction::Wake& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Adopt& action) override;
+  void act(std::uint32_t, const launcher::AgentAction::Notice&) override {}
+  void act(std::uint32_t rank, const launcher::AgentAction::Lost& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::ReportEnded& action) override;
+  // No simulated rank has a wrapper or a written image.
+  void act(std::uint32_t, const launcher::AgentAction::Read&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Restore&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Move&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Release&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::KillWrapper&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::EndKeeper&) override { not_here(); }
+  void not_here() { simulation_->fail("an action for wrappers or written images"); }
   void push_front(std::vector<launcher::AgentAction> actions);
   std::vector<launcher::AgentAction> mutated(std::vector<launcher::AgentAction> actions);
   bool publish(std::uint32_t rank);
   bool ring_next();
   void spawn(std::uint32_t rank);
-  void carry_out_image(const launcher::AgentAction& action);
-  void wake(const launcher::AgentAction& action);
   bool snapshot_due() const;
   launcher::SnapshotRound next_round();
   std::uint64_t progress() const;
@@ -138,12 +166,9 @@ class Agent : public engine::SimAgent {
   void make_clone(std::uint32_t image);
   void read_forked(std::uint32_t process);
   void read_image_end(std::uint32_t image);
-  std::uint32_t image_of(const launcher::AgentAction& action) const;
-  void check_image_action(const launcher::AgentAction& action);
-  void answer(const launcher::AgentAction& action);
+  std::uint32_t image_of(int connection) const;
+  void answer(std::uint32_t rank, const Connection& connection, bool welcome);
   void kill_tree(std::uint32_t rank);
-  void drain(std::uint32_t rank);
-  void report(const launcher::AgentAction& action);
   launcher::Position position(std::uint32_t rank) const;
   std::int64_t pid(std::uint32_t process) const { return 2 * std::int64_t{process} + 2; }
   std::int64_t child(std::uint32_t process) const;
@@ -172,6 +197,7 @@ class Agent : public engine::SimAgent {
   std::uint64_t not_before_ = 0;
   std::uint32_t rung_ = 0;  // ranks, of all
   bool ringing_ = false;
+  bool seen_ = false;  // others can see the action that was carried out last
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
   std::string why_;                             // the job is stopped
   bool all_over_said_ = false;

@@ -23,19 +23,17 @@ void Agent::take_image_coming(const Coming& coming) {
   auto& word = engine::header_of(base_)->goes_back_to;
   word.compare_exchange_strong(now, engine::Return::kImages);
   if (word.load() == engine::Return::kVersions) return simulation_->end_image(coming.process);
-  AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
-                   image_pid(coming.process), static_cast<int>(connections_.size())};
-  event.number = image.number;
-  event.incarnation = image.incarnation;
-  connections_.push_back({coming.process, false});
-  queue_.push_back(event);
+  const auto connection = static_cast<int>(connections_.size());
+  connections_.push_back({coming.process, false, true});
+  queue_.push_back(AgentEvent{image.rank, simulation_->time(),
+                              AgentEvent::ImageRegisters{image_pid(coming.process), connection,
+                                                         image.number, image.incarnation}});
 }
 
 void Agent::read_forked(std::uint32_t process) {
   const Process& clone = processes_[process];
-  AgentEvent event{AgentEvent::Kind::kForked, clone.rank, simulation_->time(), pid(process)};
-  event.incarnation = clone.incarnation;
-  queue_.push_back(event);
+  queue_.push_back(AgentEvent{clone.rank, simulation_->time(),
+                              AgentEvent::Forked{pid(process), clone.incarnation}});
 }
 
 void Agent::read_image_end(std::uint32_t image) {
@@ -59,10 +57,8 @@ void Agent::read_image_end(std::uint32_t image) {
     const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
     if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
-  AgentEvent event{AgentEvent::Kind::kImageEnded, ended.rank, simulation_->time(),
-                   image_pid(image)};
-  event.number = ended.number;
-  queue_.push_back(event);
+  queue_.push_back(AgentEvent{ended.rank, simulation_->time(),
+                              AgentEvent::ImageEnded{image_pid(image), ended.number, {}}});
 }
 
 void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
@@ -74,80 +70,64 @@ void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t numb
 
 void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnded, image, 0}); }
 
-void Agent::carry_out_image(const AgentAction& a) {
-  using Kind = AgentAction::Kind;
-  check_image_action(a);
-  engine::SegmentHeader* header = engine::header_of(base_);
-  engine::RankControl* control = engine::control_of(base_, a.rank);
-  Event event{Event::Kind::kStarted, simulation_->time(), a.rank};
-  event.pid = a.pid;
-  switch (a.kind) {
-    case Kind::kWant:
-      control->snapshot_wanted.store(a.number);
-      header->notices.fetch_add(1);
-      break;
-    case Kind::kKeep:
-      control->kept_image.store(a.number);
-      header->notices.fetch_add(1);
-      ranks_[a.rank].kept = image_of(a);
-      if (std::exchange(ranks_[a.rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
-      if (std::exchange(ranks_[a.rank].lost_unregistered, false))
-        probes_.hit(Probe::kImageAfterUnregistered);
-      simulation_->note_agent(a.rank, "its image is kept");
-      break;
-    case Kind::kEndImage:
-      simulation_->end_image(image_of(a));
-      break;
-    case Kind::kWake:
-      wake(a);
-      break;
-    case Kind::kAdopt:
-      queue_.push_back(std::move(event));
-      break;
-    case Kind::kLost:
-      lost_ = true;
-      event.kind = Event::Kind::kLost;
-      queue_.push_back(std::move(event));
-      break;
-    default:
-      break;
-  }
+// The simulator checks rules of the snapshots that hold whatever the core decides.
+
+void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
+  engine::control_of(base_, rank)->snapshot_wanted.store(a.number);
+  engine::header_of(base_)->notices.fetch_add(1);
 }
 
-std::uint32_t Agent::image_of(const AgentAction& a) const {
-  return a.connection < 0 ? kNone : connections_[static_cast<std::size_t>(a.connection)].process;
-}
-
-// Rules of the snapshots that hold whatever the core decides.
-void Agent::check_image_action(const AgentAction& a) {
-  using Kind = AgentAction::Kind;
-  const std::uint32_t kept = ranks_[a.rank].kept;
-  const std::uint32_t image = image_of(a);
-  const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[a.rank].done;
-  if (a.kind == Kind::kKeep && image == kNone) {
-    return simulation_->fail("S1: an image is kept that is not there yet");
-  }
-  if (a.kind == Kind::kKeep && images_[image].incarnation != supervisor_.incarnation(a.rank)) {
+void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
+  const std::uint32_t kept = ranks_[rank].kept;
+  const std::uint32_t image = image_of(a.connection);
+  if (image == kNone) return simulation_->fail("S1: an image is kept that is not there yet");
+  if (images_[image].incarnation != supervisor_.incarnation(rank)) {
     return simulation_->fail("S1: an image of a former incarnation is kept");
   }
-  if (a.kind == Kind::kKeep && kept != kNone && a.number <= images_[kept].number) {
+  if (kept != kNone && a.number <= images_[kept].number) {
     simulation_->fail("S1: a rank's marks go back");
   }
-  if (a.kind == Kind::kWake && image != kept) {
-    simulation_->fail("S1: an image is woken that is not kept");
+  engine::control_of(base_, rank)->kept_image.store(a.number);
+  engine::header_of(base_)->notices.fetch_add(1);
+  ranks_[rank].kept = image;
+  if (std::exchange(ranks_[rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
+  if (std::exchange(ranks_[rank].lost_unregistered, false)) {
+    probes_.hit(Probe::kImageAfterUnregistered);
   }
-  if (a.kind == Kind::kEndImage && image == kept && in_use) {
+  simulation_->note_agent(rank, "its image is kept");
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::EndImage& a) {
+  const std::uint32_t image = image_of(a.connection);
+  const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[rank].done;
+  if (image == ranks_[rank].kept && in_use) {
     simulation_->fail("S1: an image is ended that is kept");
   }
-  if (a.kind == Kind::kLost && (kept == kNone || !simulation_->image_was_killed(kept))) {
+  simulation_->end_image(image);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Adopt& a) {
+  happened(rank, Event::Started{a.pid});
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Lost&) {
+  const std::uint32_t kept = ranks_[rank].kept;
+  if (kept == kNone || !simulation_->image_was_killed(kept)) {
     simulation_->fail("S3: a rank is lost, but nobody has killed its image");
   }
+  lost_ = true;
+  happened(rank, Event::Lost{});
+}
+
+std::uint32_t Agent::image_of(int connection) const {
+  return connection < 0 ? kNone : connections_[static_cast<std::size_t>(connection)].process;
 }
 
 // The image clones itself when it comes to that, and tells of it later: it may die before each.
-void Agent::wake(const AgentAction& a) {
-  const std::uint32_t image = image_of(a);
-  images_[image].wanted_as = supervisor_.incarnation(a.rank);
+void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
+  const std::uint32_t image = image_of(a.connection);
+  if (image != ranks_[rank].kept) simulation_->fail("S1: an image is woken that is not kept");
+  images_[image].wanted_as = supervisor_.incarnation(rank);
   expect({Coming::Kind::kClones, image, 0});
 }
 

@@ -27,8 +27,10 @@ class Job {
   std::string news(const std::string& event) {
     std::string said;
     for (const Action& a : core_.step(parse_event(event))) {
-      const bool shown = a.kind == Action::Kind::kNews || a.kind == Action::Kind::kTell;
-      if (shown) said += (said.empty() ? "" : "\n") + a.text;
+      const auto* news = std::get_if<Action::News>(&a.what);
+      const auto* tell = std::get_if<Action::Tell>(&a.what);
+      if (news != nullptr) said += (said.empty() ? "" : "\n") + news->text;
+      if (tell != nullptr) said += (said.empty() ? "" : "\n") + tell->text;
     }
     return said;
   }

@@ -461,11 +461,10 @@ finish 1
 
 TEST(Supervisor, EpochsNeverOverflow) {
   SupervisorCore core(ranks(2, 1u << 30));
-  Event death{Event::Kind::kEnded};
-  death.cause = {Cause::Kind::kSignal, 9};
+  const Event death = {0, 0, Event::Ended{{Cause::Kind::kSignal, 9}, {}, {}, {}}};
   int restarts = 0;
   while (!core.stopping() && restarts < 70000) {
-    core.step({Event::Kind::kRegistered, 0, 0});
+    core.step({0, 0, Event::Registered{0}});
     core.step(death);
     ++restarts;
   }

@@ -41,8 +41,7 @@ struct CorePlayer {
     core.leave_out(rule);
   }
   std::string play(const std::string& line) {
-    std::string text;
-    for (const AgentAction& action : launcher::play(core, line)) text += to_text(action) + "\n";
+    std::string text = text_of_actions(launcher::play(core, line));
     if (text.empty() && core.all_over()) text = "all over\n";
     return text;
   }

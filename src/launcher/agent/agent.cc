@@ -55,7 +55,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       heartbeat_timer_(loop,
                        [this] {
-                         reporter_.happened(protection(Event::Kind::kHeartbeat));
+                         happened(0, Event::Heartbeat{protection()});
                          heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
                        }),
       told_not_frozen_(plan_.ranks, false),
@@ -145,10 +145,10 @@ bool Agent::refuses_program(std::uint32_t rank) {
     return false;
   }
   core_.give_up(rank);
-  Event failed = event(Event::Kind::kSpawnFailed, rank);
-  failed.code = kExitFailure;
-  failed.text = what + ", so the job ends; install a new build beside the old one while jobs run";
-  reporter_.happened(failed);
+  happened(rank,
+           Event::SpawnFailed{
+               kExitFailure,
+               what + ", so the job ends; install a new build beside the old one while jobs run"});
   return true;
 }
 
@@ -162,24 +162,21 @@ void Agent::spawn(std::uint32_t rank) {
     return;
   }
   outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
-  core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), spawned.pid});
+  core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{spawned.pid}});
   if (rank == 0) input_.open(std::move(pipes.input));
-  Event started = event(Event::Kind::kStarted, rank);
-  started.pid = spawned.pid;
-  reporter_.happened(started);
+  happened(rank, Event::Started{spawned.pid});
 }
 
 void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   core_.give_up(rank);
-  Event failed = event(Event::Kind::kSpawnFailed, rank);
   std::string hint;
   if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
   if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
-  failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
-  failed.text = "cannot start rank " + std::to_string(rank) + ", " +
-                plan_.options.program_of(rank).command[0] + " (" + spawned.failed_step +
-                "): " + error_text(spawned.error) + hint;
-  reporter_.happened(failed);
+  happened(rank,
+           Event::SpawnFailed{spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure,
+                              "cannot start rank " + std::to_string(rank) + ", " +
+                                  plan_.options.program_of(rank).command[0] + " (" +
+                                  spawned.failed_step + "): " + error_text(spawned.error) + hint});
 }
 
 void Agent::stop() {
@@ -201,15 +198,14 @@ void Agent::idle() {
   heartbeat_timer_.clear();
   report_unfired();
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) count_exposed(r);
-  Event over = event(Event::Kind::kAllOver, 0);
-  over.totals = totals_;
-  over.totals.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
+  Totals totals = totals_;
+  totals.journal_peak_bytes = std::max(totals.journal_peak_bytes, segment_.backed_bytes());
   for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
     const auto* control = engine::control_of(segment_.base(), r);
-    over.totals.snapshot_cost_ns = std::max(
-        over.totals.snapshot_cost_ns, control->snapshots_cost_ns.load(std::memory_order_relaxed));
+    totals.snapshot_cost_ns = std::max(totals.snapshot_cost_ns,
+                                       control->snapshots_cost_ns.load(std::memory_order_relaxed));
   }
-  reporter_.happened(over);
+  happened(0, Event::AllOver{totals});
 }
 
 // --- The core
@@ -218,51 +214,35 @@ void Agent::feed(const AgentEvent& event) {
   loop_.post([this, event] { carry_out(core_.step(event)); });
 }
 
-void Agent::carry_out(const std::vector<AgentAction>& actions) {
-  for (const AgentAction& action : actions) carry_out(action);
+void Agent::feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
+  feed({rank, loop_.now_ns(), std::move(what)});
 }
 
-void Agent::carry_out(const AgentAction& a) {
-  switch (a.kind) {
-    case AgentAction::Kind::kSpawn:
-      spawn(a.rank);
-      break;
-    case AgentAction::Kind::kWelcome:
-      welcome(a);
-      break;
-    case AgentAction::Kind::kRefuse:
-      connections_.refuse(a.connection, a.rank, a.text);
-      break;
-    case AgentAction::Kind::kTerminate:
-      processes_.terminate(a.rank);
-      break;
-    case AgentAction::Kind::kKillTree:
-      processes_.kill_tree(a.rank);
-      break;
-    case AgentAction::Kind::kAwaitOutput:
-      outputs_.await_end(a.rank);
-      break;
-    case AgentAction::Kind::kDrain:
-      outputs_.drain(a.rank);
-      if (a.rank == 0) input_.close();
-      connections_.close_all(a.rank);
-      processes_.clear(a.rank);
-      break;
-    case AgentAction::Kind::kPublishDeath:
-      engine::publish_death(segment_.base(), a.rank);
-      break;
-    case AgentAction::Kind::kRingAll:
-      segment_.ring_all();
-      break;
-    case AgentAction::Kind::kAdmit:
-      engine::admit(segment_.base(), a.rank, incarnations_[a.rank]);
-      break;
-    case AgentAction::Kind::kReportEnded:
-      report_ended(a);
-      break;
-    default:
-      carry_out_image(a);
-  }
+void Agent::act(std::uint32_t rank, const AgentAction::Refuse& a) {
+  connections_.refuse(a.connection, rank, a.why);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Terminate&) { processes_.terminate(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::KillTree&) { processes_.kill_tree(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) { outputs_.await_end(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
+  outputs_.drain(rank);
+  if (rank == 0) input_.close();
+  connections_.close_all(rank);
+  processes_.clear(rank);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::PublishDeath&) {
+  engine::publish_death(segment_.base(), rank);
+}
+
+void Agent::act(std::uint32_t, const AgentAction::RingAll&) { segment_.ring_all(); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
+  engine::admit(segment_.base(), rank, incarnations_[rank]);
 }
 
 // Returns whether a replay of the rank, from its newest image or from main, would include MPI calls
@@ -272,28 +252,26 @@ bool Agent::would_replay_threads(std::uint32_t rank) const {
   return control->kept_image.load() < control->several_threads_before.load();
 }
 
-void Agent::report_ended(const AgentAction& a) {
+void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
   if (segment_.header()->journal_full.load() != 0) {
-    reporter_.happened({Event::Kind::kLimit, a.at_ns, a.rank});
+    reporter_.happened({a.at_ns, rank, Event::JournalFull{}});
   }
-  Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
-  ended.cause = a.cause;
-  ended.cause.peak_bytes = processes_.peak_bytes(a.rank);
+  Event::Ended ended = {a.cause, segment_.position(rank), {}, {}};
+  ended.cause.peak_bytes = processes_.peak_bytes(rank);
   if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
-  ended.position = segment_.position(a.rank);
-  FaultReport fault = std::exchange(faults_[a.rank], {});
+  FaultReport fault = std::exchange(faults_[rank], {});
   if (a.cause.same_as({Cause::Kind::kSignal, fault.signal})) {
-    reporter_.fault_modules(a.rank, fault);
+    reporter_.fault_modules(rank, fault);
     ended.fault = std::move(fault.fault);
   }
-  if (would_replay_threads(a.rank)) {
-    ended.text =
+  if (would_replay_threads(rank)) {
+    ended.why_final =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
         "recorded, so the job ends (docs/fault-model.md)";
   }
-  reporter_.happened(ended);
+  reporter_.happened({a.at_ns, rank, std::move(ended)});
 }
 
 // Returns whether the OOM killer killed a process, according to the kernel's count of its kills. It

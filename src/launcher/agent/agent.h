@@ -30,7 +30,7 @@
 
 namespace rejoin::launcher {
 
-class Agent {
+class Agent : private AgentDriver {
  public:
   // The caller makes `guardian` and `listener`, because both must exist early.
   Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
@@ -51,9 +51,17 @@ class Agent {
   void finish();
   void keep_journal(Report::Finished& finished);
   void feed(const AgentEvent& event);
-  void carry_out(const std::vector<AgentAction>& actions);
-  void carry_out(const AgentAction& action);
-  void report_ended(const AgentAction& action);
+  void feed(std::uint32_t rank, decltype(AgentEvent::what) what);
+  void act(std::uint32_t rank, const AgentAction::Spawn&) override { spawn(rank); }
+  void act(std::uint32_t rank, const AgentAction::Refuse& action) override;
+  void act(std::uint32_t rank, const AgentAction::Terminate&) override;
+  void act(std::uint32_t rank, const AgentAction::KillTree&) override;
+  void act(std::uint32_t rank, const AgentAction::AwaitOutput&) override;
+  void act(std::uint32_t rank, const AgentAction::Drain&) override;
+  void act(std::uint32_t rank, const AgentAction::PublishDeath&) override;
+  void act(std::uint32_t rank, const AgentAction::RingAll&) override;
+  void act(std::uint32_t rank, const AgentAction::Admit&) override;
+  void act(std::uint32_t rank, const AgentAction::ReportEnded& action) override;
   bool would_replay_threads(std::uint32_t rank) const;
   bool take_oom_kill(std::uint64_t others);
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
@@ -68,25 +76,34 @@ class Agent {
   RankMessages::Calls message_calls();
   void on_registered_ended(std::uint32_t rank);
   void on_keeper_ended(std::uint32_t rank);
-  void welcome(const AgentAction& action);
+  void act(std::uint32_t rank, const AgentAction::Welcome& action) override;
   void on_registration(std::uint32_t rank, pid_t pid, int connection, const wire::Message& first);
   void on_stranger_ended(pid_t pid);
   void on_image_message(std::uint32_t rank, const wire::Message& message);
 
   // agent_images.cc: snapshots.
-  void carry_out_image(const AgentAction& action);
+  void act(std::uint32_t rank, const AgentAction::Want& action) override;
+  void act(std::uint32_t rank, const AgentAction::Keep& action) override;
+  void act(std::uint32_t rank, const AgentAction::AskImages&) override;
+  void act(std::uint32_t rank, const AgentAction::Wake& action) override;
+  void act(std::uint32_t rank, const AgentAction::Adopt& action) override;
+  void act(std::uint32_t rank, const AgentAction::Move& action) override;
+  void act(std::uint32_t rank, const AgentAction::Release& action) override;
+  void act(std::uint32_t rank, const AgentAction::KillWrapper&) override;
+  void act(std::uint32_t rank, const AgentAction::EndKeeper& action) override;
+  void act(std::uint32_t rank, const AgentAction::Notice& action) override;
+  void act(std::uint32_t rank, const AgentAction::Read&) override;
+  void act(std::uint32_t rank, const AgentAction::Lost& action) override;
   MadePipes pipes_again(std::uint32_t rank);
-  void wake(const AgentAction& action);
   std::uint64_t snapshot_cost_ns(std::uint32_t rank) const;
   void look_for_checkpoints();
   void take_snapshots();
   void set_snapshot_timer();
   void tell(std::uint32_t rank, std::string text);
   void tell_price();
-  void image_lost();
   void journal_grown(bool waits);
   void look_at_wakes();
-  Event protection(Event::Kind kind) const;
+  Protection protection() const;
   void count_exposed(std::uint32_t rank);
   void tell_snapshot();
   void rank_is_over(std::uint32_t rank);
@@ -104,8 +121,8 @@ class Agent {
                     const std::vector<std::uint64_t>& file_log_bytes);
   void on_writing(std::uint32_t rank, const wire::Message& message);
   void on_not_written(std::uint32_t rank, const wire::Message& message);
-  void end_image(const AgentAction& action);
-  void keep_image(const AgentAction& action);
+  void act(std::uint32_t rank, const AgentAction::EndImage& action) override;
+  void act(std::uint32_t rank, const AgentAction::Restore& action) override;
   void end_awaited_images();
   void look_at_set();
   void on_set_outcome();
@@ -114,7 +131,6 @@ class Agent {
   void tell_no_set(const std::string& why);
   void resume_from(const ImageSet& set);
   void restore_from(std::uint32_t rank);
-  void restore(const AgentAction& action);
 
   void offer(std::uint64_t version);
   void offer_when_shown();
@@ -124,7 +140,7 @@ class Agent {
   void look_around();
   void look_for_standstill();
   void look_at_recoveries();
-  Event event(Event::Kind kind, std::uint32_t rank) const;
+  void happened(std::uint32_t rank, decltype(Event::what) what);
 
   Loop& loop_;
   const HostPlan plan_;
@@ -157,7 +173,7 @@ class Agent {
   Standstill standstill_;
   struct Snapshot {
     std::uint64_t at_ns = 0;       // completion time of the newest one; 0: none
-    bool fresh = false;            // completed since the last kSnapshot event
+    bool fresh = false;            // completed since the last Snapshot event
     bool over = false;             // the rank has finalized
     RecoveryPoint woken = {};      // the image that this incarnation is from, if it is from one
     std::uint64_t tell_at_ns = 0;  // when to report that it still sleeps; 0: reported
@@ -174,8 +190,8 @@ class Agent {
   ImageSet set_;                // the set that is being written
   std::uint64_t pause_ns_ = 0;  // how long the ranks were stopped for it
   std::vector<pid_t> stopped_;
-  std::vector<AgentAction>
-      awaited_;  // kEndImage actions, deferred until the images have cloned themselves
+  // Images to end, once they have cloned themselves.
+  std::vector<AgentAction> awaited_;
   std::string told_no_set_;
   ImageSet restored_from_;  // the newest: resumed from, or written
 

@@ -134,9 +134,9 @@ void Agent::on_not_written(std::uint32_t rank, const Message& message) {
 }
 
 // An image that a set waits for is ended only after it has cloned itself.
-void Agent::end_image(const AgentAction& a) {
+void Agent::act(std::uint32_t rank, const AgentAction::EndImage& a) {
   if (progress_.awaits(a.pid) && !stopping_) {
-    awaited_.push_back(a);
+    awaited_.push_back({rank, a});
     return;
   }
   // The connection of an image that is being written stays until the clone has ended.
@@ -144,9 +144,7 @@ void Agent::end_image(const AgentAction& a) {
   processes_.end_image(static_cast<pid_t>(a.pid));
 }
 
-void Agent::end_awaited_images() {
-  for (const AgentAction& a : std::exchange(awaited_, {})) end_image(a);
-}
+void Agent::end_awaited_images() { carry_out(std::exchange(awaited_, {})); }
 
 void Agent::look_at_set() {
   if (!progress_.open()) return;
@@ -179,12 +177,8 @@ void Agent::on_set_outcome() {
     restored_from_.images[r].executable = outcome->executables[r];
   }
   core_.written(numbers);
-  Event written = event(Event::Kind::kImagesWritten, 0);
-  written.text = outcome->path;
-  written.value = outcome->bytes;
-  written.replay_ns = pause_ns_;
-  written.took_ns = loop_.now_ns() - progress_.begun_at_ns();
-  reporter_.happened(written);
+  happened(0, Event::ImagesWritten{outcome->path, outcome->bytes,
+                                   loop_.now_ns() - progress_.begun_at_ns(), pause_ns_});
 }
 
 // Removes all sets after a version was written, in the order given in checkpoint_files.h.
@@ -229,22 +223,20 @@ void Agent::restore_from(std::uint32_t rank) {
   loop_.post([this, rank] { restore_from(rank + 1); });
 }
 
-void Agent::restore(const AgentAction& a) {
-  newest_snapshot_[a.rank].woken = {RecoveryPoint::Kind::kWrittenImage};
-  const Processes::Restoration restoration = {restored_from_.images[a.rank].executable,
-                                              restored_from_.path_of_image(a.rank),
-                                              incarnations_[a.rank]};
+void Agent::act(std::uint32_t rank, const AgentAction::Restore& a) {
+  newest_snapshot_[rank].woken = {RecoveryPoint::Kind::kWrittenImage};
+  const Processes::Restoration restoration = {restored_from_.images[rank].executable,
+                                              restored_from_.path_of_image(rank),
+                                              incarnations_[rank]};
   Spawned spawned;
-  RankPipes pipes = processes_.spawn(a.rank, spawned, &restoration);
-  if (spawned.pid < 0) return tell_spawn_failed(a.rank, spawned);
+  RankPipes pipes = processes_.spawn(rank, spawned, &restoration);
+  if (spawned.pid < 0) return tell_spawn_failed(rank, spawned);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
-  outputs_.open(a.rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
-  outputs_.jump(a.rank, mark);
-  core_.step({AgentEvent::Kind::kSpawned, a.rank, loop_.now_ns(), spawned.pid});
-  if (a.rank == 0) input_.open(std::move(pipes.input), mark);
-  Event started = event(Event::Kind::kStarted, a.rank);
-  started.pid = spawned.pid;
-  reporter_.happened(started);
+  outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
+  outputs_.jump(rank, mark);
+  core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{spawned.pid}});
+  if (rank == 0) input_.open(std::move(pipes.input), mark);
+  happened(rank, Event::Started{spawned.pid});
 }
 
 }  // namespace rejoin::launcher

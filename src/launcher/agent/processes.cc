@@ -167,7 +167,7 @@ void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
   const auto ended = take_unknown(pid, expected_at_ns_[rank]);
   if (!ended) return;
   ranks_[rank].child_reaped = true;
-  calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, *ended});
+  calls_.feed({rank, loop_.now_ns(), AgentEvent::ChildEnded{*ended}});
 }
 
 std::optional<Cause> Processes::take_unknown(pid_t pid, std::uint64_t since_ns) {
@@ -289,8 +289,7 @@ void Processes::look_for_ended(pid_t seen) {
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
     calls_.before_end(rank);
-    const AgentEvent::Kind kind = AgentEvent::Kind::kChildEnded;
-    calls_.feed({kind, rank, loop_.now_ns(), ended->pid, -1, ended->cause});
+    calls_.feed({rank, loop_.now_ns(), AgentEvent::ChildEnded{ended->cause}});
     // Reaped only after the event is handled: until then no other process can get its pid, and with
     // it signals to its group.
     loop_.post([this, rank, pid = ended->pid] {
@@ -316,7 +315,7 @@ void Processes::other_ended(const EndedChild& ended) {
       calls_.image_killed(rank);
     }
     calls_.before_end(rank);
-    calls_.feed({AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), pid, -1, ended.cause});
+    calls_.feed({rank, loop_.now_ns(), AgentEvent::ImageEnded{pid, 0, ended.cause}});
     return;
   }
   if (ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) calls_.image_killed({});
@@ -377,7 +376,7 @@ void Processes::kill_wrapper(std::uint32_t rank) {
 void Processes::wrapper_ended(std::uint32_t rank, const EndedChild& ended) {
   calls_.before_end(rank);
   calls_.keeper_ended(rank);
-  calls_.feed({AgentEvent::Kind::kWrapperEnded, rank, loop_.now_ns(), ended.pid, -1, ended.cause});
+  calls_.feed({rank, loop_.now_ns(), AgentEvent::WrapperEnded{ended.pid, ended.cause}});
   loop_.post([this, rank, pid = ended.pid] {
     ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
     Wrapper& w = wrappers_[rank];
@@ -445,7 +444,7 @@ void Processes::sweep() {
     if (wrappers_[r].dying) wrappers_[r] = {};
     if (!ranks_[r].dying || !ranks_[r].child_reaped) continue;
     ranks_[r].dying = false;
-    calls_.feed({AgentEvent::Kind::kTreeGone, r, loop_.now_ns()});
+    calls_.feed({r, loop_.now_ns(), AgentEvent::TreeGone{}});
   }
 }
 

@@ -101,7 +101,7 @@ class Processes {
   bool program_is_dead(std::uint32_t rank) const;
 
   void terminate(std::uint32_t rank);  // SIGTERM to its process group
-  void kill_tree(std::uint32_t rank);  // SIGKILL until none is left, then kTreeGone
+  void kill_tree(std::uint32_t rank);  // SIGKILL until none is left, then AgentEvent::TreeGone
   bool killed(std::uint32_t rank) const { return ranks_[rank].killed; }
   void clear(std::uint32_t rank) { ranks_[rank].registered = {}; }
   void signal_all(int signal);

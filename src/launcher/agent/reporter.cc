@@ -5,10 +5,17 @@
 namespace rejoin::launcher {
 
 void Reporter::happened(const Event& event) {
-  modules(event.text);
-  modules(event.position.site);
+  std::visit([this](const auto& what) { modules_of(what); }, event.what);
   send_(to_report(event));
 }
+
+void Reporter::modules_of(const Event::Ended& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Aborted& e) { modules(e.what); }
+void Reporter::modules_of(const Event::Diverged& e) { modules(e.how); }
+void Reporter::modules_of(const Event::Notice& e) { modules(e.text); }
+void Reporter::modules_of(const Event::CatchingUp& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Finalized& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Unfired& e) { modules(e.position.site); }
 
 void Reporter::log_line(const std::string& line) {
   modules(line);

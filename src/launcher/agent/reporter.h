@@ -27,6 +27,16 @@ class Reporter {
   void tell(const std::string& line) const;
 
  private:
+  // Sends the modules to which the event's call sites refer, as modules() does.
+  void modules_of(const Event::Ended& e);
+  void modules_of(const Event::Aborted& e);
+  void modules_of(const Event::Diverged& e);
+  void modules_of(const Event::Notice& e);
+  void modules_of(const Event::CatchingUp& e);
+  void modules_of(const Event::Finalized& e);
+  void modules_of(const Event::Unfired& e);
+  template <class What>
+  void modules_of(const What&) {}  // the others have none
   // Sends the modules to which the call sites in a text refer, each module once.
   void modules(const std::string& text);
   void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;

@@ -1,60 +1,122 @@
-// What the supervisor is told: by agents in reports, and by its own driver.
+// What the supervisor is told: by agents in reports, and by its own driver. One struct for each
+// kind of event, with the fields that this one has.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 
 struct Event {
-  enum class Kind {
-    kStarted,      // pid
-    kSpawnFailed,  // text; code = exit code for the job
-    kRegistered,   // pid
-    kInitialized,
-    kLive,       // value = operations replayed; from, replay_ns
-    kFinalized,  // position, replay_ns
-    kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
-                // why it cannot be replayed, if so
-    kAbort,     // code; text: what is wrong and where; empty: not known
-    kLost,      // text: the reason, if known. The rank died, and nothing is left to start it from
-    kDiverged,  // text: a replay differs from the first execution; the rank does not continue
-    kLimit,
-    kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
-    kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
-                     // stopped
-    // value = images so far; took_ns = age of the oldest among the ranks' newest images; code =
-    // ranks without one
-    kSnapshot,    // every rank has completed an image since the last kSnapshot
-    kHeartbeat,   // periodic, see --heartbeat
-    kCommitted,   // value = a checkpoint that all ranks have made
-    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,  // text = soname
-    kUnfired,     // text = the --kill; after the last rank ended
-    // Every rank waits, and none is left that could wake another. text: empty, or names a replay
-    // that blocks because it differs from the first execution.
-    kDeadlock,
-    kTimeout,
-    kSignal,      // code = a signal that ends the job
-    kOutputLost,  // text = why the job's output cannot be written any more; code = exit code
-    kAllOver,     // every rank has ended and none is being started; totals
+  // --- About the rank `rank`.
+
+  // A process was started for it.
+  struct Started {
+    std::int64_t pid;
   };
-  Kind kind;
-  std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
-  std::uint32_t rank = 0;
-  std::int64_t pid = 0;
-  int code = 0;
-  std::uint64_t value = 0;
-  std::string text = {};
-  Cause cause = {};
-  Position position = {};
-  Fault fault = {};
-  RecoveryPoint from = {};      // what the rank restarted from
-  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
-  Totals totals = {};           // kAllOver
-  std::uint64_t took_ns = 0;
+  struct SpawnFailed {
+    int code;  // exit code for the job
+    std::string why;
+  };
+  // A process is the rank from now on.
+  struct Registered {
+    std::int64_t pid;
+  };
+  struct Initialized {};  // it has returned from MPI_Init
+  // It has executed an operation that no record answered.
+  struct Live {
+    std::uint64_t replayed;   // operations that records answered before
+    RecoveryPoint from;       // what its incarnation started from
+    std::uint64_t replay_ns;  // time since it was initialized, in calls of MPI
+  };
+  // It is about to return from MPI_Finalize.
+  struct Finalized {
+    Position position;
+    RecoveryPoint from;       // as in Live; of an incarnation that was not live
+    std::uint64_t replay_ns;  // likewise
+  };
+  // Its incarnation has ended: the whole process tree is dead, and its output read.
+  struct Ended {
+    Cause cause;
+    Position position;
+    Fault fault;
+    std::string why_final;  // why it cannot be replayed; empty: it can
+  };
+  // It has called MPI_Abort, or met an error that is fatal.
+  struct Aborted {
+    int code;
+    std::string what;  // what is wrong and where; empty: not known
+  };
+  // It has died, and nothing is left to start it from.
+  struct Lost {
+    std::string why;  // empty: not known
+  };
+  // Its replay differs from the first execution; it does not continue.
+  struct Diverged {
+    std::string how;
+  };
+  struct JournalFull {};
+  struct Notice {
+    std::string text;
+    std::uint64_t of_job;  // 0: about the rank. Else: about the job, shown once a value
+  };
+  struct CatchingUp {  // a look at a rank that was started again and is not live yet
+    Position position;
+  };
+  struct ForeignMpi {  // its program is linked against another MPI
+    std::string soname;
+  };
+  // A --kill did not fire. Reported after the last rank has ended.
+  struct Unfired {
+    std::string kill;
+    Position position;
+  };
+
+  // --- About the job.
+
+  // A set of written images is complete.
+  struct ImagesWritten {
+    std::string directory;
+    std::uint64_t bytes;
+    std::uint64_t took_ns;
+    std::uint64_t stopped_ns;  // how long all ranks were stopped
+  };
+  struct Snapshot {  // every rank has completed an image since the last Snapshot
+    Protection protection;
+  };
+  struct Heartbeat {  // periodic, see --heartbeat
+    Protection protection;
+  };
+  struct Committed {
+    std::uint64_t checkpoint;  // that all ranks have made
+  };
+  // Every rank waits, and none is left that could wake another.
+  struct Deadlock {
+    // Empty, or: the replay of `rank` blocks because it differs from the first execution.
+    std::string diverged;
+  };
+  struct Timeout {};
+  struct Interrupted {
+    int signal;  // that ends the job
+  };
+  struct OutputLost {  // the job's output cannot be written any more
+    int code;          // exit code for the job
+    std::string why;
+  };
+  // Every rank of a host has ended, and none is being started.
+  struct AllOver {
+    Totals totals;
+  };
+
+  std::uint64_t at_ns;  // since the job's start. Ended: when the end was seen
+  std::uint32_t rank;   // that it is about; 0 if it is about the job
+  std::variant<Started, SpawnFailed, Registered, Initialized, Live, Finalized, Ended, Aborted, Lost,
+               Diverged, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired, ImagesWritten,
+               Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver>
+      what;
 };
 
 }  // namespace rejoin::launcher

@@ -1,78 +1,228 @@
 #include "launcher/orders/orders.h"
 
+#include <type_traits>
+
 namespace rejoin::launcher {
+namespace {
+
+using Happened = Report::Happened;
+
+// --- Parts of events, in both directions. read() returns false for values that the part cannot
+// have.
+
+void write(const Cause& from, orders::Cause* to) {
+  to->set_kind(static_cast<std::uint32_t>(from.kind));
+  to->set_value(from.value);
+  to->set_oom(from.oom);
+  to->set_peak_bytes(from.peak_bytes);
+}
+
+bool read(const orders::Cause& from, Cause* to) {
+  if (from.kind() > static_cast<std::uint32_t>(Cause::Kind::kUnknown)) return false;
+  *to = {static_cast<Cause::Kind>(from.kind()), from.value(), from.oom(), from.peak_bytes()};
+  return true;
+}
+
+void write(const Position& from, orders::Position* to) {
+  to->set_context(from.context);
+  to->set_sequence(from.sequence);
+  to->set_ordinal(from.ordinal);
+  to->set_inside(from.inside);
+  to->set_live(from.live);
+  to->set_replayed(from.replayed);
+  to->set_operation(from.operation);
+  to->set_site(from.site);
+}
+
+Position position(const orders::Position& from) {
+  return {from.context(), from.sequence(), from.ordinal(),   from.inside(),
+          from.live(),    from.replayed(), from.operation(), from.site()};
+}
+
+void write(const Fault& from, orders::Fault* to) {
+  to->set_text(from.text);
+  to->set_site(from.site);
+  for (const std::string& frame : from.stack) to->add_stack(frame);
+}
+
+Fault fault(const orders::Fault& from) {
+  return {from.text(), from.site(), {from.stack().begin(), from.stack().end()}};
+}
+
+void write(const RecoveryPoint& from, orders::RecoveryPoint* to) {
+  to->set_kind(static_cast<std::uint32_t>(from.kind));
+  to->set_value(from.value);
+}
+
+bool read(const orders::RecoveryPoint& from, RecoveryPoint* to) {
+  if (from.kind() >= RecoveryPoint::kKinds) return false;
+  *to = {static_cast<RecoveryPoint::Kind>(from.kind()), from.value()};
+  return true;
+}
+
+void write(const Totals& from, orders::Totals* to) {
+  to->set_journal_peak_bytes(from.journal_peak_bytes);
+  to->set_snapshots(from.snapshots);
+  to->set_snapshot_cost_ns(from.snapshot_cost_ns);
+  to->set_exposed_ns(from.exposed_ns);
+}
+
+Totals totals(const orders::Totals& from) {
+  return {from.journal_peak_bytes(), from.snapshots(), from.snapshot_cost_ns(), from.exposed_ns()};
+}
+
+void write(const Protection& from, orders::Protection* to) {
+  to->set_snapshots(from.snapshots);
+  to->set_oldest_ns(from.oldest_ns);
+  to->set_ranks_without(from.ranks_without);
+}
+
+Protection protection(const orders::Protection& from) {
+  return {from.snapshots(), from.oldest_ns(), from.ranks_without()};
+}
+
+// --- Events
+
+void put(Happened& h, const Event::Started& e) { h.mutable_started()->set_pid(e.pid); }
+void put(Happened& h, const Event::SpawnFailed& e) {
+  h.mutable_spawn_failed()->set_code(e.code);
+  h.mutable_spawn_failed()->set_why(e.why);
+}
+void put(Happened& h, const Event::Registered& e) { h.mutable_registered()->set_pid(e.pid); }
+void put(Happened& h, const Event::Initialized&) { h.mutable_initialized(); }
+void put(Happened& h, const Event::Live& e) {
+  h.mutable_live()->set_replayed(e.replayed);
+  write(e.from, h.mutable_live()->mutable_from());
+  h.mutable_live()->set_replay_ns(e.replay_ns);
+}
+void put(Happened& h, const Event::Finalized& e) {
+  write(e.position, h.mutable_finalized()->mutable_position());
+  write(e.from, h.mutable_finalized()->mutable_from());
+  h.mutable_finalized()->set_replay_ns(e.replay_ns);
+}
+void put(Happened& h, const Event::Ended& e) {
+  write(e.cause, h.mutable_ended()->mutable_cause());
+  write(e.position, h.mutable_ended()->mutable_position());
+  write(e.fault, h.mutable_ended()->mutable_fault());
+  h.mutable_ended()->set_why_final(e.why_final);
+}
+void put(Happened& h, const Event::Aborted& e) {
+  h.mutable_aborted()->set_code(e.code);
+  h.mutable_aborted()->set_what(e.what);
+}
+void put(Happened& h, const Event::Lost& e) { h.set_lost(e.why); }
+void put(Happened& h, const Event::Diverged& e) { h.set_diverged(e.how); }
+void put(Happened& h, const Event::JournalFull&) { h.mutable_journal_full(); }
+void put(Happened& h, const Event::Notice& e) {
+  h.mutable_notice()->set_text(e.text);
+  h.mutable_notice()->set_of_job(e.of_job);
+}
+void put(Happened& h, const Event::CatchingUp& e) { write(e.position, h.mutable_catching_up()); }
+void put(Happened& h, const Event::ForeignMpi& e) { h.set_foreign_mpi(e.soname); }
+void put(Happened& h, const Event::Unfired& e) {
+  h.mutable_unfired()->set_kill(e.kill);
+  write(e.position, h.mutable_unfired()->mutable_position());
+}
+void put(Happened& h, const Event::ImagesWritten& e) {
+  h.mutable_images_written()->set_directory(e.directory);
+  h.mutable_images_written()->set_bytes(e.bytes);
+  h.mutable_images_written()->set_took_ns(e.took_ns);
+  h.mutable_images_written()->set_stopped_ns(e.stopped_ns);
+}
+void put(Happened& h, const Event::Snapshot& e) { write(e.protection, h.mutable_snapshot()); }
+void put(Happened& h, const Event::Heartbeat& e) { write(e.protection, h.mutable_heartbeat()); }
+void put(Happened& h, const Event::Committed& e) { h.set_committed(e.checkpoint); }
+void put(Happened& h, const Event::Deadlock& e) { h.set_deadlock(e.diverged); }
+void put(Happened& h, const Event::AllOver& e) { write(e.totals, h.mutable_all_over()); }
+
+std::optional<decltype(Event::what)> what_of(const Happened& h) {
+  switch (h.what_case()) {
+    case Happened::kStarted:
+      return Event::Started{h.started().pid()};
+    case Happened::kSpawnFailed:
+      return Event::SpawnFailed{h.spawn_failed().code(), h.spawn_failed().why()};
+    case Happened::kRegistered:
+      return Event::Registered{h.registered().pid()};
+    case Happened::kInitialized:
+      return Event::Initialized{};
+    case Happened::kLive: {
+      Event::Live live = {h.live().replayed(), {}, h.live().replay_ns()};
+      if (!read(h.live().from(), &live.from)) return {};
+      return live;
+    }
+    case Happened::kFinalized: {
+      const Happened::Finalized& f = h.finalized();
+      Event::Finalized finalized = {position(f.position()), {}, f.replay_ns()};
+      if (!read(f.from(), &finalized.from)) return {};
+      return finalized;
+    }
+    case Happened::kEnded: {
+      const Happened::Ended& e = h.ended();
+      Event::Ended ended = {{}, position(e.position()), fault(e.fault()), e.why_final()};
+      if (!read(e.cause(), &ended.cause)) return {};
+      return ended;
+    }
+    case Happened::kAborted:
+      return Event::Aborted{h.aborted().code(), h.aborted().what()};
+    case Happened::kLost:
+      return Event::Lost{h.lost()};
+    case Happened::kDiverged:
+      return Event::Diverged{h.diverged()};
+    case Happened::kJournalFull:
+      return Event::JournalFull{};
+    case Happened::kNotice:
+      return Event::Notice{h.notice().text(), h.notice().of_job()};
+    case Happened::kCatchingUp:
+      return Event::CatchingUp{position(h.catching_up())};
+    case Happened::kForeignMpi:
+      return Event::ForeignMpi{h.foreign_mpi()};
+    case Happened::kUnfired:
+      return Event::Unfired{h.unfired().kill(), position(h.unfired().position())};
+    case Happened::kImagesWritten: {
+      const Happened::ImagesWritten& w = h.images_written();
+      return Event::ImagesWritten{w.directory(), w.bytes(), w.took_ns(), w.stopped_ns()};
+    }
+    case Happened::kSnapshot:
+      return Event::Snapshot{protection(h.snapshot())};
+    case Happened::kHeartbeat:
+      return Event::Heartbeat{protection(h.heartbeat())};
+    case Happened::kCommitted:
+      return Event::Committed{h.committed()};
+    case Happened::kDeadlock:
+      return Event::Deadlock{h.deadlock()};
+    case Happened::kAllOver:
+      return Event::AllOver{totals(h.all_over())};
+    case Happened::WHAT_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
 
 Report to_report(const Event& event) {
   Report report;
-  Report::Happened& h = *report.mutable_happened();
-  h.set_kind(static_cast<std::uint32_t>(event.kind));
+  Happened& h = *report.mutable_happened();
   h.set_at_ns(event.at_ns);
   h.set_rank(event.rank);
-  h.set_pid(event.pid);
-  h.set_code(event.code);
-  h.set_value(event.value);
-  h.set_text(event.text);
-  orders::Cause& cause = *h.mutable_cause();
-  cause.set_kind(static_cast<std::uint32_t>(event.cause.kind));
-  cause.set_value(event.cause.value);
-  cause.set_oom(event.cause.oom);
-  cause.set_peak_bytes(event.cause.peak_bytes);
-  orders::Position& position = *h.mutable_position();
-  position.set_context(event.position.context);
-  position.set_sequence(event.position.sequence);
-  position.set_ordinal(event.position.ordinal);
-  position.set_inside(event.position.inside);
-  position.set_live(event.position.live);
-  position.set_replayed(event.position.replayed);
-  position.set_operation(event.position.operation);
-  position.set_site(event.position.site);
-  h.mutable_fault()->set_text(event.fault.text);
-  h.mutable_fault()->set_site(event.fault.site);
-  for (const std::string& frame : event.fault.stack) h.mutable_fault()->add_stack(frame);
-  h.mutable_from()->set_kind(static_cast<std::uint32_t>(event.from.kind));
-  h.mutable_from()->set_value(event.from.value);
-  h.set_replay_ns(event.replay_ns);
-  h.set_took_ns(event.took_ns);
-  orders::Totals& totals = *h.mutable_totals();
-  totals.set_journal_peak_bytes(event.totals.journal_peak_bytes);
-  totals.set_snapshots(event.totals.snapshots);
-  totals.set_snapshot_cost_ns(event.totals.snapshot_cost_ns);
-  totals.set_exposed_ns(event.totals.exposed_ns);
+  std::visit(
+      [&h](const auto& what) {
+        // No agent reports the events of the supervisor's own driver.
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (!std::is_same_v<What, Event::Timeout> &&
+                      !std::is_same_v<What, Event::Interrupted> &&
+                      !std::is_same_v<What, Event::OutputLost>) {
+          put(h, what);
+        }
+      },
+      event.what);
   return report;
 }
 
-std::optional<Event> to_event(const Report::Happened& h) {
-  if (h.kind() > static_cast<std::uint32_t>(Event::Kind::kAllOver)) return {};
-  if (h.cause().kind() > static_cast<std::uint32_t>(Cause::Kind::kUnknown)) return {};
-  if (h.from().kind() >= RecoveryPoint::kKinds) return {};
-  Event event{static_cast<Event::Kind>(h.kind()), h.at_ns(), h.rank()};
-  event.pid = h.pid();
-  event.code = h.code();
-  event.value = h.value();
-  event.text = h.text();
-  event.cause.kind = static_cast<Cause::Kind>(h.cause().kind());
-  event.cause.value = h.cause().value();
-  event.cause.oom = h.cause().oom();
-  event.cause.peak_bytes = h.cause().peak_bytes();
-  event.position.context = h.position().context();
-  event.position.sequence = h.position().sequence();
-  event.position.ordinal = h.position().ordinal();
-  event.position.inside = h.position().inside();
-  event.position.live = h.position().live();
-  event.position.replayed = h.position().replayed();
-  event.position.operation = h.position().operation();
-  event.position.site = h.position().site();
-  event.fault.text = h.fault().text();
-  event.fault.site = h.fault().site();
-  event.fault.stack = {h.fault().stack().begin(), h.fault().stack().end()};
-  event.from = {static_cast<RecoveryPoint::Kind>(h.from().kind()), h.from().value()};
-  event.replay_ns = h.replay_ns();
-  event.took_ns = h.took_ns();
-  event.totals.journal_peak_bytes = h.totals().journal_peak_bytes();
-  event.totals.snapshots = h.totals().snapshots();
-  event.totals.snapshot_cost_ns = h.totals().snapshot_cost_ns();
-  event.totals.exposed_ns = h.totals().exposed_ns();
-  return event;
+std::optional<Event> to_event(const Happened& h) {
+  auto what = what_of(h);
+  if (!what) return {};
+  return Event{h.at_ns(), h.rank(), std::move(*what)};
 }
 
 }  // namespace rejoin::launcher

@@ -42,10 +42,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
       events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
       input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
-      timeout_(loop,
-               [this] {
-                 step({Event::Kind::kTimeout, loop_.now_ns()});
-               }),
+      timeout_(loop, [this] { step(Event::Timeout{}); }),
       stop_timer_(loop,
                   [this] {
                     Order stop;
@@ -59,11 +56,10 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
                          order_(std::move(held));
                        },
                        [this](int error) {
-                         Event lost{Event::Kind::kOutputLost, loop_.now_ns()};
-                         lost.code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
-                         lost.text = "standard output cannot be written: " + error_text(error) +
-                                     "; ending all ranks";
-                         step(lost);
+                         const int code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
+                         step(Event::OutputLost{
+                             code, "standard output cannot be written: " + error_text(error) +
+                                       "; ending all ranks"});
                        }}) {
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
@@ -111,7 +107,7 @@ void Supervisor::report(const Report& report) {
   switch (report.what_case()) {
     case Report::kHappened:
       if (const auto event = to_event(report.happened())) {
-        if (event->kind == Event::Kind::kAllOver) totals_ = event->totals;
+        if (const auto* over = std::get_if<Event::AllOver>(&event->what)) totals_ = over->totals;
         step(*event);
       }
       break;
@@ -156,55 +152,60 @@ void Supervisor::on_finished(const Report::Finished& finished) {
 
 // --- The core
 
+void Supervisor::step(decltype(Event::what) what) { step({loop_.now_ns(), 0, std::move(what)}); }
+
 void Supervisor::step(const Event& event) {
-  for (const Action& action : core_.step(event)) carry_out(action);
+  for (const Action& action : core_.step(event)) {
+    std::visit([this](const auto& what) { act(what); }, action.what);
+  }
 }
 
-void Supervisor::carry_out(const Action& a) {
+void Supervisor::act(const Action::Respawn& a) {
   Order order;
-  switch (a.kind) {
-    case Action::Kind::kRespawn:
-      order.mutable_respawn()->set_rank(a.rank);
-      order.mutable_respawn()->set_incarnation(core_.incarnation(a.rank));
-      order_(std::move(order));
-      break;
-    case Action::Kind::kStop:
-      timeout_.clear();
-      input_watch_.pause();
-      if (a.patient) {
-        stop_timer_.set(loop_.now_ns() + kPatienceNs);
-        break;
-      }
-      order.mutable_stop();
-      order_(std::move(order));
-      break;
-    case Action::Kind::kKillNow:
-      order.mutable_kill();
-      order_(std::move(order));
-      break;
-    case Action::Kind::kReport:
-      terminal_.write();
-      order.set_where(true);
-      order_(std::move(order));
-      break;
-    case Action::Kind::kNews:
-      if (!plan_.options.quiet) tell(a.text);
-      break;
-    case Action::Kind::kDetail:
-      if (plan_.options.verbose) tell(a.text);
-      break;
-    case Action::Kind::kTell:
-      tell(a.text);
-      break;
-    case Action::Kind::kRecord:
-      log(a.record);
-      break;
-    case Action::Kind::kFinish:
-      exit_code_ = a.code;
-      order.mutable_finish();
-      order_(std::move(order));
-      break;
-  }
+  order.mutable_respawn()->set_rank(a.rank);
+  order.mutable_respawn()->set_incarnation(a.incarnation);
+  order_(std::move(order));
+}
+
+void Supervisor::act(const Action::Stop& a) {
+  timeout_.clear();
+  input_watch_.pause();
+  if (a.patient) return stop_timer_.set(loop_.now_ns() + kPatienceNs);
+  Order order;
+  order.mutable_stop();
+  order_(std::move(order));
+}
+
+void Supervisor::act(const Action::KillNow&) {
+  Order order;
+  order.mutable_kill();
+  order_(std::move(order));
+}
+
+void Supervisor::act(const Action::ReportPositions&) {
+  terminal_.write();
+  Order order;
+  order.set_where(true);
+  order_(std::move(order));
+}
+
+void Supervisor::act(const Action::News& a) {
+  if (!plan_.options.quiet) tell(a.text);
+}
+
+void Supervisor::act(const Action::Tell& a) { tell(a.text); }
+
+void Supervisor::act(const Action::Detail& a) {
+  if (plan_.options.verbose) tell(a.text);
+}
+
+void Supervisor::act(const Action::Log& a) { log(a.record); }
+
+void Supervisor::act(const Action::Finish& a) {
+  exit_code_ = a.code;
+  Order order;
+  order.mutable_finish();
+  order_(std::move(order));
 }
 
 // --- Signals, and input
@@ -223,9 +224,7 @@ void Supervisor::on_signals() {
     } else if (signal == SIGTSTP) {
       stop_and_continue();
     } else {
-      Event ends{Event::Kind::kSignal, loop_.now_ns()};
-      ends.code = signal;
-      step(ends);
+      step(Event::Interrupted{signal});
     }
   }
 }

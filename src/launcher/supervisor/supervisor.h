@@ -43,7 +43,16 @@ class Supervisor {
 
  private:
   void step(const Event& event);
-  void carry_out(const Action& action);
+  void step(decltype(Event::what) what);
+  void act(const Action::Respawn& action);
+  void act(const Action::Stop& action);
+  void act(const Action::KillNow&);
+  void act(const Action::ReportPositions&);
+  void act(const Action::News& action);
+  void act(const Action::Tell& action);
+  void act(const Action::Detail& action);
+  void act(const Action::Log& action);
+  void act(const Action::Finish& action);
   void on_finished(const Report::Finished& finished);
   void on_signals();
   void stop_and_continue();
