@@ -46,8 +46,9 @@ class Host : private launcher::AgentDriver {
         segment_(the_segment()),
         epoch_before_(epoch()),
         outputs_(loop_, kRanks, {}, output_calls()),
-        connections_(loop_, listener(), kRanks, std::string(kSecret), connection_calls()),
-        reporter_(segment_, [this](Report report) { post_report(report); }),
+        connections_(loop_, listener(), launcher::all_local(kRanks), std::string(kSecret),
+                     connection_calls()),
+        reporter_(segment_, 0, [this](Report report) { post_report(report); }),
         messages_(loop_, segment_, outputs_, message_calls()),
         always_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -186,7 +187,7 @@ class Host : private launcher::AgentDriver {
     if (all_over_ || !core_.all_over()) return;
     all_over_ = true;
     outputs_.finish(true);
-    report(0, Event::AllOver{});
+    report(0, Event::AllOver{0, {}});
   }
 
   void report(std::uint32_t rank, decltype(Event::what) what) {
@@ -364,7 +365,7 @@ class Host : private launcher::AgentDriver {
       REQUIRE(m.rank() < kRanks && m.entry().size() == sizeof(engine::ModuleEntry));
     }
     if (!report.has_happened()) return;
-    const auto event = launcher::to_event(report.happened());
+    const auto event = launcher::to_event(report);
     REQUIRE(event && event->rank < kRanks);
     happened(*event);
   }
@@ -457,7 +458,7 @@ class Host : private launcher::AgentDriver {
   launcher::Connections connections_;
   launcher::Reporter reporter_;
   launcher::RankMessages messages_;
-  launcher::AgentCore core_{kRanks};
+  launcher::AgentCore core_{launcher::all_local(kRanks)};
   launcher::SupervisorCore supervisor_{options()};
   Descriptor always_;  // readable
   std::vector<Client> clients_;

@@ -18,7 +18,7 @@ using CoreAction = launcher::Action;
 void Agent::begin(engine::Simulation& simulation) {
   simulation_ = &simulation;
   supervisor_ = launcher::SupervisorCore(options_);
-  core_ = launcher::AgentCore(options_.ranks());
+  core_ = launcher::AgentCore(launcher::all_local(options_.ranks()));
   core_.leave_out(left_out_);
   processes_.clear();
   connections_.clear();
@@ -59,7 +59,7 @@ void Agent::turn() {
     } else if (!queue_.empty()) {
       decide();
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
-      happened(0, Event::AllOver{});
+      happened(0, Event::AllOver{0, {}});
     } else if (std::exchange(asked_, false)) {
       push_front(core_.want_snapshots(launcher::SnapshotRound::kAtOnce));
       if (actions_.empty()) break;

@@ -186,7 +186,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   std::uint64_t progress_then_ = 0;  // at the last one
   std::vector<Image> images_;
   launcher::SupervisorCore supervisor_{launcher::RunOptions()};
-  launcher::AgentCore core_{0};
+  launcher::AgentCore core_{launcher::LocalRanks()};
   std::vector<Process> processes_;
   std::vector<Connection> connections_;
   std::vector<Rank> ranks_;

@@ -110,7 +110,8 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
     if (field.starts_with("of")) from = value;
     if (field.starts_with("inc")) incarnation = static_cast<std::uint32_t>(value);
   }
-  const std::vector<std::uint64_t> numbers(core.ranks(), number);
+  ImageNumbers numbers;
+  for (const std::uint32_t local : core.local()) numbers[local] = number;
   if (name == "spawn") return core.spawn(rank);
   if (name == "want") return core.want_snapshots(SnapshotRound::kAtOnce);
   if (name == "want-at-checkpoint") return core.want_snapshots(SnapshotRound::kAtCheckpoint);
@@ -120,9 +121,7 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   if (name == "kill-all") return core.kill_all();
   if (name == "respawn") return core.respawn(rank, incarnation);
   if (name == "restore") return core.restore(rank);
-  if (name == "resume") {
-    return core.resume(numbers, std::vector<std::uint32_t>(core.ranks(), incarnation));
-  }
+  if (name == "resume") return core.resume(numbers, incarnation);
   if (name == "written") {
     core.written(numbers);
     return {};
@@ -150,12 +149,18 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   return core.step({rank, at_ns, events.at(name)});
 }
 
-inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
-  AgentCore core(ranks);
+inline void expect_transcript(const LocalRanks& local, bool all_over,
+                              const std::string& transcript) {
+  AgentCore core(local);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
     out << text_of_actions(play(core, line));
   });
   EXPECT_EQ(core.all_over(), all_over);
+}
+
+// Of the ranks 0 to ranks - 1.
+inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
+  expect_transcript(all_local(ranks), all_over, transcript);
 }
 
 }  // namespace rejoin::launcher

@@ -122,9 +122,9 @@ refuse 0 on 6: it is not the written image that it was started for
 }
 
 TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
-  AgentCore core(1);
+  AgentCore core(all_local(1));
   EXPECT_FALSE(core.needs_written(0));
-  core.resume({7}, {3});
+  core.resume({{0, 7}}, 3);
   EXPECT_TRUE(core.needs_written(0));
   core.restore(0);
   core.step({0, 1, AgentEvent::Spawned{10}});
@@ -135,10 +135,10 @@ TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
   core.step({0, 4, AgentEvent::ImageRegisters{20, 6, 8, 3}});
   ASSERT_TRUE(core.has_image(0));
   EXPECT_FALSE(core.needs_written(0));
-  core.written({8});
+  core.written({{0, 8}});
   core.step({0, 5, AgentEvent::ImageEnded{20, 0, {}}});
   EXPECT_TRUE(core.needs_written(0));
-  core.written({0});
+  core.written({});
   EXPECT_FALSE(core.needs_written(0));
 }
 

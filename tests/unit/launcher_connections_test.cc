@@ -19,7 +19,7 @@ struct Agent {
       : name("rejoin-connections-test-" + std::to_string(getpid())),
         loop(monotonic_ns()),
         listener(listen_at(name)),
-        connections(loop, std::move(listener.value()), 1, kSecret, calls()) {}
+        connections(loop, std::move(listener.value()), all_local(1), kSecret, calls()) {}
 
   Connections::Calls calls() {
     Connections::Calls c;

@@ -21,7 +21,7 @@ Report sent(const Report& report) {
 template <class What>
 What back(const What& what) {
   const Event event{123456789012345, 3, what};
-  const auto read = to_event(sent(to_report(event)).happened());
+  const auto read = to_event(sent(to_report(event)));
   EXPECT_TRUE(read);
   if (!read) return what;
   EXPECT_EQ(read->at_ns, event.at_ns);
@@ -101,28 +101,58 @@ TEST(Orders, EventsOfAJobComeBackWhole) {
   EXPECT_EQ(back(Event::Committed{kLarge}).checkpoint, kLarge);
   EXPECT_EQ(back(Event::Deadlock{"how"}).diverged, "how");
   EXPECT_EQ(back(Event::Deadlock{""}).diverged, "");
-  const Totals totals = back(Event::AllOver{{kLarge, 12, kLarge + 1, kLarge + 2}}).totals;
+  const Totals totals = back(Event::AllOver{0, {kLarge, 12, kLarge + 1, kLarge + 2}}).totals;
   EXPECT_EQ(totals.journal_peak_bytes, kLarge);
   EXPECT_EQ(totals.snapshots, 12u);
   EXPECT_EQ(totals.snapshot_cost_ns, kLarge + 1);
   EXPECT_EQ(totals.exposed_ns, kLarge + 2);
 }
 
+TEST(Orders, TheHostOfAnEventIsItsSenders) {
+  Report report = to_report({1, 0, Event::AllOver{}});
+  report.set_host(3);
+  const auto event = to_event(sent(report));
+  ASSERT_TRUE(event);
+  EXPECT_EQ(std::get<Event::AllOver>(event->what).host, 3u);
+}
+
+TEST(Orders, WhereRanksStandComesBackWhole) {
+  StoodOnHost found = {{}, true, "remark"};
+  found.ranks.push_back({7, kLarge, "sleeping", "in Barrier #6", {"#0 f", "#1 main"}, true, {}});
+  found.ranks.push_back({8, 0, "", "", {}, false, 0});
+  const Report report = sent(to_report(found));
+  ASSERT_TRUE(report.has_standing());
+  const StoodOnHost back = to_stood(report.standing());
+  EXPECT_TRUE(back.images);
+  EXPECT_EQ(back.remark, "remark");
+  ASSERT_EQ(back.ranks.size(), 2u);
+  EXPECT_EQ(back.ranks[0].rank, 7u);
+  EXPECT_EQ(back.ranks[0].pid, std::int64_t{kLarge});
+  EXPECT_EQ(back.ranks[0].state, "sleeping");
+  EXPECT_EQ(back.ranks[0].where, "in Barrier #6");
+  EXPECT_EQ(back.ranks[0].stack, (std::vector<std::string>{"#0 f", "#1 main"}));
+  EXPECT_TRUE(back.ranks[0].over);
+  EXPECT_FALSE(back.ranks[0].image_age_ns);
+  EXPECT_EQ(back.ranks[1].pid, 0);
+  EXPECT_EQ(back.ranks[1].image_age_ns, 0u);
+}
+
 TEST(Orders, WhatIsNoEventIsRefused) {
-  EXPECT_FALSE(to_event(Report::Happened()));
+  EXPECT_FALSE(to_event(Report()));
   // The supervisor's driver makes these itself: no agent may.
-  EXPECT_FALSE(to_event(to_report({1, 2, Event::Timeout{}}).happened()));
-  EXPECT_FALSE(to_event(to_report({1, 2, Event::Interrupted{15}}).happened()));
-  EXPECT_FALSE(to_event(to_report({1, 2, Event::OutputLost{1, "why"}}).happened()));
+  EXPECT_FALSE(to_event(to_report({1, 2, Event::Timeout{}})));
+  EXPECT_FALSE(to_event(to_report({1, 2, Event::Interrupted{15}})));
+  EXPECT_FALSE(to_event(to_report({1, 2, Event::OutputLost{1, "why"}})));
+  EXPECT_FALSE(to_event(to_report({1, 2, Event::AgentLost{1, "why"}})));
   Report report = to_report({1, 2, Event::Ended{}});
   report.mutable_happened()->mutable_ended()->mutable_cause()->set_kind(3);
-  EXPECT_FALSE(to_event(report.happened()));
+  EXPECT_FALSE(to_event(report));
   report = to_report({1, 2, Event::Live{}});
   report.mutable_happened()->mutable_live()->mutable_from()->set_kind(RecoveryPoint::kKinds);
-  EXPECT_FALSE(to_event(report.happened()));
+  EXPECT_FALSE(to_event(report));
   report = to_report({1, 2, Event::Finalized{}});
   report.mutable_happened()->mutable_finalized()->mutable_from()->set_kind(RecoveryPoint::kKinds);
-  EXPECT_FALSE(to_event(report.happened()));
+  EXPECT_FALSE(to_event(report));
 }
 
 TEST(Orders, AnOrderComesBackWhole) {

@@ -459,6 +459,51 @@ finish 1
 )");
 }
 
+TEST(Supervisor, AJobIsOverWhenAllOfItsHostsAre) {
+  expect_transcript(ranks(2), R"(
+> 1 all-over 0 host=1
+> 2 all-over 0 host=1
+> 3 all-over 0 host=0
+finish 0
+)",
+                    2);
+}
+
+TEST(Supervisor, TheLossOfAnAgentEndsTheJob) {
+  expect_transcript(ranks(4), R"(
+> 1 agent-lost 0 host=1 : has not answered for 2 s
+stop
+tell: the agent of host 1 has not answered for 2 s, and its ranks have ended with it, so the job ends
+record stop epoch 0 code 1
+> 2 agent-lost 0 host=1 : has ended
+> 3 all-over 0 host=0
+> 4 all-over 0 host=2
+finish 1
+)",
+                    3);
+  expect_transcript(ranks(1), R"(
+> 1 agent-lost 0 host=0 : has ended
+stop
+tell: the agent of host 0 has ended, and its ranks have ended with it, so the job ends
+record stop epoch 0 code 1
+finish 1
+)");
+}
+
+// While a job is being stopped, a loss only means that there is one host less to wait for.
+TEST(Supervisor, TheLossOfAnAgentWhileTheJobEndsIsNotTheReason) {
+  expect_transcript(ranks(2), R"(
+> 1 signal 0 code=15
+stop
+tell: signal 15 (Terminated): ending all ranks
+record stop epoch 0 code 143
+> 2 all-over 0 host=0
+> 3 agent-lost 0 host=1 : has ended
+finish 143
+)",
+                    2);
+}
+
 TEST(Supervisor, EpochsNeverOverflow) {
   SupervisorCore core(ranks(2, 1u << 30));
   const Event death = {0, 0, Event::Ended{{Cause::Kind::kSignal, 9}, {}, {}, {}}};

@@ -35,7 +35,7 @@ std::string name_of_left_out(const testing::TestParamInfo<LeftOut<Rule>>& c) {
 
 // The agent's core with one rank.
 struct CorePlayer {
-  AgentCore core{1};
+  AgentCore core{all_local(1)};
   template <class Rule>
   void leave_out(Rule rule) {
     core.leave_out(rule);

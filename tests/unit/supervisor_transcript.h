@@ -29,6 +29,7 @@ inline Event parse_event(const std::string& line) {
   RecoveryPoint from;
   Totals totals;
   int code = 0;
+  std::uint32_t host = 0;
   std::uint64_t value = 0;
   std::uint64_t replay_ns = 0;
   std::string field;
@@ -43,6 +44,7 @@ inline Event parse_event(const std::string& line) {
     if (key == "oom") cause.oom = true;
     if (key == "peak") cause.peak_bytes = amount;
     if (key == "code") code = number;
+    if (key == "host") host = static_cast<std::uint32_t>(number);
     if (key == "value") value = amount;
     if (key == "replayed") value = position.replayed = amount;
     if (key == "at") position.ordinal = position.sequence = amount;
@@ -75,7 +77,8 @@ inline Event parse_event(const std::string& line) {
       {"unfired", E::Unfired{text, position}},
       {"timeout", E::Timeout{}},
       {"signal", E::Interrupted{code}},
-      {"all-over", E::AllOver{totals}},
+      {"all-over", E::AllOver{host, totals}},
+      {"agent-lost", E::AgentLost{host, text}},
       {"catching-up", E::CatchingUp{position}},
       {"output-lost", E::OutputLost{code, text}},
   };
@@ -120,8 +123,9 @@ struct SupervisorActionText {
 
 inline std::string to_text(const Action& a) { return std::visit(SupervisorActionText(), a.what); }
 
-inline void expect_transcript(const RunOptions& options, const std::string& transcript) {
-  SupervisorCore core(options);
+inline void expect_transcript(const RunOptions& options, const std::string& transcript,
+                              std::uint32_t hosts = 1) {
+  SupervisorCore core(options, {}, hosts);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
     for (const Action& action : core.step(parse_event(line))) {
       if (!std::holds_alternative<Action::Detail>(action.what)) out << to_text(action) << "\n";

@@ -1,9 +1,9 @@
 #include "launcher/agent/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,16 +28,17 @@ bool interrupted() {
 
 }  // namespace
 
-Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
-             std::unique_ptr<Guardian> guardian, SendReport report)
+Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segment,
+             Descriptor listener, std::unique_ptr<Guardian> guardian, SendReport report)
     : loop_(loop),
       plan_(std::move(plan)),
+      settings_(std::move(settings)),
       segment_(std::move(segment)),
-      reporter_(segment_, std::move(report)),
+      reporter_(segment_, plan_.host, std::move(report)),
       guardian_(std::move(guardian)),
-      core_(plan_.ranks),
+      core_(plan_.local),
       incarnations_(plan_.ranks, plan_.first_incarnation),
-      processes_(loop, plan_, process_calls()),
+      processes_(loop, plan_, settings_, process_calls()),
       outputs_(loop, plan_.ranks, plan_.options.output, output_calls()),
       input_(loop,
              [this] {
@@ -46,7 +47,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
                reporter_.send(std::move(wanted));
              }),
       messages_(loop, segment_, outputs_, message_calls()),
-      connections_(loop, std::move(listener), plan_.ranks, plan_.secret, connection_calls()),
+      connections_(loop, std::move(listener), plan_.local, plan_.secret, connection_calls()),
       symbolizer_(plan_.lib_directory),
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
@@ -65,7 +66,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
   if (plan_.options.checkpoint_directory.empty()) return;
   checkpoints_ = std::make_unique<CheckpointWriter>(segment_, plan_.options.checkpoint_directory,
-                                                    owner_of(plan_));
+                                                    owner_of(plan_.options, plan_.programs));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
   if (!plan_.writes_sets) return;
@@ -77,6 +78,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
 // --- Orders
 
 void Agent::order(const Order& order) {
+  if (order.host() != plan_.host) return;
   switch (order.what_case()) {
     case Order::kStart:
       if (plan_.resumed) {
@@ -109,7 +111,7 @@ void Agent::order(const Order& order) {
       processes_.signal_all(static_cast<int>(order.signal()));
       break;
     case Order::kWhere:
-      print_where_all_stand(order.where());
+      report_where_all_stand(order.where());
       break;
     case Order::kInput:
       input_.append(order.input().bytes(), order.input().end());
@@ -126,10 +128,10 @@ void Agent::order(const Order& order) {
 }
 
 // Starts ranks one by one, so that no rank is started after the first failure.
-void Agent::spawn_from(std::uint32_t rank) {
-  if (rank == plan_.ranks || stopping_) return;
-  carry_out(core_.spawn(rank));
-  loop_.post([this, rank] { spawn_from(rank + 1); });
+void Agent::spawn_from(std::size_t i) {
+  if (i == plan_.local.size() || stopping_) return;
+  carry_out(core_.spawn(plan_.local[i]));
+  loop_.post([this, i] { spawn_from(i + 1); });
 }
 
 // Returns whether the program's file was replaced since the job began: a journal can be replayed
@@ -197,15 +199,15 @@ void Agent::idle() {
   outputs_.finish(!stopping_);
   heartbeat_timer_.clear();
   report_unfired();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) count_exposed(r);
+  for (const std::uint32_t r : plan_.local) count_exposed(r);
   Totals totals = totals_;
   totals.journal_peak_bytes = std::max(totals.journal_peak_bytes, segment_.backed_bytes());
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto* control = engine::control_of(segment_.base(), r);
     totals.snapshot_cost_ns = std::max(totals.snapshot_cost_ns,
                                        control->snapshots_cost_ns.load(std::memory_order_relaxed));
   }
-  happened(0, Event::AllOver{totals});
+  happened(0, Event::AllOver{plan_.host, totals});
 }
 
 // --- The core
@@ -295,6 +297,7 @@ void Agent::finish() {
     sets_->finish();
   }
   if (plan_.options.keep) keep_journal(*finished.mutable_finished());
+  while (!standing_.empty()) read_standing(standing_.begin()->first);
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   finished.mutable_finished();
@@ -337,26 +340,67 @@ std::string Agent::where(std::uint32_t rank) {
   return text;
 }
 
-void Agent::print_where_all_stand(bool wait_for_it) {
-  std::vector<Standing> all;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) all.push_back({processes_.pid_of(r), where(r)});
-  pid_t reporter;
+// A child finds out, because it takes seconds, and sends the report as bytes.
+void Agent::report_where_all_stand(bool wait_for_it) {
+  StoodOnHost found;
+  found.images = plan_.options.snapshots.on();
+  for (const std::uint32_t r : plan_.local) {
+    Stood& s = found.ranks.emplace_back();
+    s.rank = r;
+    s.pid = processes_.pid_of(r);
+    s.where = where(r);
+    s.over = newest_snapshot_[r].over;
+    if (core_.has_image(r)) s.image_age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return reporter_.send(to_report(found));
+  Descriptor ours(ends[0]), theirs(ends[1]);
+  pid_t child;
   {
     const Symbolizer::Turn turn;
-    reporter = fork();
+    child = fork();
   }
-  if (reporter == 0) {
-    sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
-    print_standing(all, [this](std::uint32_t rank) { return where(rank); });
-    fputs(ages_text().c_str(), stderr);
+  if (child < 0) return reporter_.send(to_report(found));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &settings_.signals, nullptr);
+    find_stacks(found, [this](std::uint32_t rank) { return where(rank); });
+    const std::string bytes = to_report(found).SerializeAsString();
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t n = write(theirs.get(), bytes.data() + at, bytes.size() - at);
+      if (n <= 0) break;
+      at += static_cast<std::size_t>(n);
+    }
     _exit(0);
   }
-  if (reporter < 0) return;
+  processes_.add_helper(child);
+  const int fd = ours.get();
+  standing_[fd].pipe = std::move(ours);
+  theirs.reset();
   if (wait_for_it) {
-    waitpid(reporter, nullptr, 0);
-  } else {
-    processes_.add_helper(reporter);
+    while (read_standing(fd)) {
+    }
+    return;
   }
+  standing_[fd].watch =
+      Loop::Watch(loop_, fd, EPOLLIN, [this, fd](std::uint32_t) { read_standing(fd); });
+}
+
+// Returns whether more may come.
+bool Agent::read_standing(int fd) {
+  Standing& standing = standing_.at(fd);
+  char buffer[16 * 1024];
+  const ssize_t n = read(fd, buffer, sizeof buffer);
+  if (n < 0 && errno == EINTR) return true;
+  if (n > 0) {
+    standing.report.append(buffer, static_cast<std::size_t>(n));
+    return true;
+  }
+  Report report;
+  const bool whole = report.ParseFromString(standing.report) && report.has_standing();
+  if (!whole) report.mutable_standing();  // the child was killed
+  standing_.erase(fd);
+  reporter_.send(std::move(report));
+  return false;
 }
 
 }  // namespace rejoin::launcher

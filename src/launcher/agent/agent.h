@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,7 +34,7 @@ namespace rejoin::launcher {
 class Agent : private AgentDriver {
  public:
   // The caller makes `guardian` and `listener`, because both must exist early.
-  Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
+  Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segment, Descriptor listener,
         std::unique_ptr<Guardian> guardian, SendReport report);
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -44,7 +45,7 @@ class Agent : private AgentDriver {
 
  private:
   // agent.cc: orders, and the core's actions.
-  void spawn_from(std::uint32_t rank);
+  void spawn_from(std::size_t i);
   void spawn(std::uint32_t rank);
   void tell_spawn_failed(std::uint32_t rank, const Spawned& spawned);
   void stop();
@@ -67,7 +68,8 @@ class Agent : private AgentDriver {
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
   std::string where(std::uint32_t rank);
   bool refuses_program(std::uint32_t rank);
-  void print_where_all_stand(bool wait_for_it);
+  void report_where_all_stand(bool wait_for_it);
+  bool read_standing(int fd);
 
   // agent_events.cc: passes events on this host to the core and the supervisor.
   RankOutputs::Calls output_calls();
@@ -107,7 +109,6 @@ class Agent : private AgentDriver {
   void count_exposed(std::uint32_t rank);
   void tell_snapshot();
   void rank_is_over(std::uint32_t rank);
-  std::string ages_text() const;
   void on_image_killed(std::optional<std::uint32_t> rank);
   void not_frozen(std::uint32_t rank, const wire::Message& message);
 
@@ -130,7 +131,7 @@ class Agent : private AgentDriver {
   void give_up_set();
   void tell_no_set(const std::string& why);
   void resume_from(const ImageSet& set);
-  void restore_from(std::uint32_t rank);
+  void restore_from(std::size_t i);
 
   void offer(std::uint64_t version);
   void offer_when_shown();
@@ -144,6 +145,7 @@ class Agent : private AgentDriver {
 
   Loop& loop_;
   const HostPlan plan_;
+  const SpawnSettings settings_;
   JobSegment segment_;
   Reporter reporter_;
   std::unique_ptr<Guardian> guardian_;
@@ -180,6 +182,13 @@ class Agent : private AgentDriver {
   };
   std::vector<Snapshot> newest_snapshot_;  // by rank
   std::vector<FaultReport> faults_;        // by rank: what the current incarnation reported
+  // Reports of where ranks stand that are being made, by the pipe that they come from.
+  struct Standing {
+    Descriptor pipe;
+    std::string report;  // as far as it has come
+    Loop::Watch watch;
+  };
+  std::map<int, Standing> standing_;
 
   // Written images, with --checkpoint-dir, until a version is in the directory.
   std::unique_ptr<ImageSetWriter> sets_;

@@ -19,7 +19,9 @@ Cause from_shell(Cause cause) {
 
 }  // namespace
 
-AgentCore::AgentCore(std::uint32_t ranks) : ranks_(ranks) {}
+AgentCore::AgentCore(const LocalRanks& local) : local_(local) {
+  for (const std::uint32_t rank : local) ranks_[rank];
+}
 
 std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
   actions_.clear();
@@ -29,19 +31,19 @@ std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Initialized&) {
-  ranks_[rank].initialized = true;
+  ranks_.at(rank).initialized = true;
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
-  ranks_[rank].finalized = true;
+  ranks_.at(rank).finalized = true;
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
-  if (ranks_[rank].state == State::kDying) report(rank);
+  if (ranks_.at(rank).state == State::kDying) report(rank);
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::OutputEnded&) {
-  if (ranks_[rank].state == State::kLingering) report(rank);
+  if (ranks_.at(rank).state == State::kLingering) report(rank);
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
@@ -55,7 +57,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
-  if (e.number == ranks_[rank].wanted) ranks_[rank].in_flight = false;
+  if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Forked& e) {
@@ -118,12 +120,12 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageRegisters& e) {
 }
 
 void AgentCore::keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection) {
-  ranks_[rank].kept = number;
+  ranks_.at(rank).kept = number;
   act(rank, Do::Keep{number, pid, connection});
 }
 
 void AgentCore::end_image(std::uint32_t rank) {
-  const Image image = std::exchange(ranks_[rank].image, Image{});
+  const Image image = std::exchange(ranks_.at(rank).image, Image{});
   if (image.pid == 0) return;
   act(rank, Do::EndImage{image.pid, image.connection});
 }
@@ -213,8 +215,8 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
 
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size() && !stopping_; ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
+    if (stopping_) break;
     const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
     if (running(i) && r.initialized && !finalized) want(i, round);
     if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
@@ -241,7 +243,7 @@ void AgentCore::want(std::uint32_t rank, SnapshotRound round) {
 }
 
 bool AgentCore::all_made_at_checkpoint() const {
-  for (const Rank& r : ranks_) {
+  for (const auto& [rank, r] : ranks_) {
     if (!made_at_checkpoint(r) && !r.finalized) return false;
   }
   return true;
@@ -249,8 +251,8 @@ bool AgentCore::all_made_at_checkpoint() const {
 
 std::vector<AgentAction> AgentCore::end_images() {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    ranks_[i].in_flight = false;
+  for (auto& [i, r] : ranks_) {
+    r.in_flight = false;
     end_image(i);
   }
   return std::move(actions_);
@@ -340,7 +342,7 @@ std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {
 
 std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank, std::uint32_t incarnation) {
   actions_.clear();
-  ranks_[rank].incarnation = incarnation;
+  ranks_.at(rank).incarnation = incarnation;
   act(rank, Do::PublishDeath{});
   act(rank, Do::RingAll{});
   act(rank, Do::Admit{});
@@ -348,13 +350,11 @@ std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank, std::uint32_t in
   return std::move(actions_);
 }
 
-std::vector<AgentAction> AgentCore::resume(const std::vector<std::uint64_t>& numbers,
-                                           const std::vector<std::uint32_t>& incarnations) {
+std::vector<AgentAction> AgentCore::resume(const ImageNumbers& numbers, std::uint32_t incarnation) {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
-    r.incarnation = incarnations[i];
-    r.kept = r.wanted = r.written = numbers[i];
+  for (auto& [i, r] : ranks_) {
+    r.incarnation = incarnation;
+    r.kept = r.wanted = r.written = numbers.at(i);
     r.why_lost = "its snapshot was lost";
     act(i, Do::PublishDeath{});
     act(i, Do::Admit{});
@@ -368,15 +368,14 @@ std::vector<AgentAction> AgentCore::restore(std::uint32_t rank) {
   return std::move(actions_);
 }
 
-void AgentCore::written(const std::vector<std::uint64_t>& numbers) {
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) ranks_[i].written = numbers[i];
+void AgentCore::written(const ImageNumbers& numbers) {
+  for (auto& [i, r] : ranks_) r.written = numbers.empty() ? 0 : numbers.at(i);
 }
 
 std::vector<AgentAction> AgentCore::stop() {
   actions_.clear();
   stopping_ = true;
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
     if (holds(ImageRule::kEndWithJob)) end_image(i);
     const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);
     if (r.state == State::kIdle || r.state == State::kWaking || restoring) r.state = State::kEnded;
@@ -395,8 +394,7 @@ std::vector<AgentAction> AgentCore::stop() {
 
 std::vector<AgentAction> AgentCore::kill_all() {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
     const bool released = r.state == State::kReleased && holds(WrapperRule::kKillReleased);
     if (r.state != State::kRunning && r.state != State::kLingering && !released) continue;
     r.state = State::kDying;
@@ -407,10 +405,10 @@ std::vector<AgentAction> AgentCore::kill_all() {
   return std::move(actions_);
 }
 
-void AgentCore::give_up(std::uint32_t rank) { ranks_[rank].state = State::kEnded; }
+void AgentCore::give_up(std::uint32_t rank) { ranks_.at(rank).state = State::kEnded; }
 
 bool AgentCore::all_over() const {
-  for (const Rank& r : ranks_) {
+  for (const auto& [rank, r] : ranks_) {
     if (r.state != State::kEnded) return false;
   }
   return true;

@@ -30,6 +30,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,10 +108,14 @@ enum class RestoreRule : std::uint8_t {
   kOverIfStopped,  // a rank for which there is no process yet is over when the job is stopped
 };
 
+// Numbers of images, by rank.
+using ImageNumbers = std::map<std::uint32_t, std::uint64_t>;
+
 class AgentCore {
  public:
-  explicit AgentCore(std::uint32_t ranks);
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  // `local`: the ranks of this host. All ranks that are passed to it must be among them.
+  explicit AgentCore(const LocalRanks& local);
+  const LocalRanks& local() const { return local_; }
   void leave_out(ImageRule rule) { left_out_ = rule; }
   void leave_out(WrapperRule rule) { wrapper_left_out_ = rule; }
   void leave_out(RestoreRule rule) { restore_left_out_ = rule; }
@@ -122,12 +127,11 @@ class AgentCore {
   std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
   // Replaces spawn() in a job that resumes from written images: admits all ranks, each of which is
   // then to be restored. REQUIRES that all are kIdle.
-  std::vector<AgentAction> resume(const std::vector<std::uint64_t>& numbers,
-                                  const std::vector<std::uint32_t>& incarnations);
+  std::vector<AgentAction> resume(const ImageNumbers& numbers, std::uint32_t incarnation);
   std::vector<AgentAction> restore(std::uint32_t rank);  // once, after resume()
-  // numbers[r]: the image of rank r in the newest set that is on disk; 0: there is no set. A rank
-  // is restored from that set and from no earlier one.
-  void written(const std::vector<std::uint64_t>& numbers);
+  // `numbers`: the images in the newest set that is on disk; empty: there is no set. A rank is
+  // restored from that set and from no earlier one.
+  void written(const ImageNumbers& numbers);
   std::vector<AgentAction> stop();      // SIGTERM to all ranks
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
@@ -143,7 +147,7 @@ class AgentCore {
   bool all_over() const;
   // Its registered process is alive, as far as is known.
   bool running(std::uint32_t rank) const {
-    const Rank& r = ranks_[rank];
+    const Rank& r = ranks_.at(rank);
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
   }
   struct Image {
@@ -151,23 +155,23 @@ class AgentCore {
     std::uint64_t number = 0;
     int connection = -1;
   };
-  const Image& image(std::uint32_t rank) const { return ranks_[rank].image; }
+  const Image& image(std::uint32_t rank) const { return ranks_.at(rank).image; }
   bool has_image(std::uint32_t rank) const { return image(rank).pid != 0; }
   // The rank runs, and its image may be asked to write itself.
   bool can_be_written(std::uint32_t rank) const {
-    return running(rank) && has_image(rank) && !ranks_[rank].finalized;
+    return running(rank) && has_image(rank) && !ranks_.at(rank).finalized;
   }
   // If it died now, it would be restored from its written image.
   bool needs_written(std::uint32_t rank) const {
-    const Rank& r = ranks_[rank];
+    const Rank& r = ranks_.at(rank);
     return r.image.pid == 0 && r.written != 0 && r.kept == r.written;
   }
-  bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
-  bool has_wrapper(std::uint32_t rank) const { return ranks_[rank].wrapper.pid != 0; }
-  bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
-  std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
+  bool waking(std::uint32_t rank) const { return ranks_.at(rank).state == State::kWaking; }
+  bool has_wrapper(std::uint32_t rank) const { return ranks_.at(rank).wrapper.pid != 0; }
+  bool dying(std::uint32_t rank) const { return ranks_.at(rank).state == State::kDying; }
+  std::int64_t child(std::uint32_t rank) const { return ranks_.at(rank).child; }
   // 0: no process has registered.
-  std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
+  std::int64_t registered(std::uint32_t rank) const { return ranks_.at(rank).registered; }
 
  private:
   enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring, kReleased };
@@ -246,7 +250,8 @@ class AgentCore {
     actions_.push_back({rank, std::move(what)});
   }
 
-  std::vector<Rank> ranks_;
+  LocalRanks local_;
+  std::map<std::uint32_t, Rank> ranks_;
   std::vector<AgentAction> actions_;
   std::uint64_t now_ns_ = 0;  // of the newest event
   bool stopping_ = false;

@@ -150,7 +150,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::Welcome& action) {
 // A job that resumes from a version does not print again what was printed before it. Therefore that
 // output is shown before the version can be in the directory.
 void Agent::offer(std::uint64_t version) {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) outputs_.read_all(r);
+  for (const std::uint32_t r : plan_.local) outputs_.read_all(r);
   to_offer_ = std::max(to_offer_, version);
 }
 
@@ -187,7 +187,7 @@ void Agent::look_around() {
 }
 
 void Agent::look_at_recoveries() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* c = engine::control_of(segment_.base(), r);
     if (incarnations_[r] == 0 || c->incarnation.load() != incarnations_[r]) continue;
     if (core_.dying(r) || c->initialized.load() == 2) continue;
@@ -201,7 +201,7 @@ Look Agent::look() const {
   constexpr auto kAcquire = std::memory_order_acquire;
   Look look(plan_.ranks);
   bool everybody = true;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* c = engine::control_of(segment_.base(), r);
     const std::uint32_t initialized = c->initialized.load(kAcquire);
     look[r].incarnation = c->incarnation.load(kAcquire);
@@ -215,7 +215,8 @@ Look Agent::look() const {
     everybody = everybody && (look[r].asleep || look[r].presence == Presence::kLeft);
   }
   // The kernel is asked only if every rank seems to sleep.
-  for (std::uint32_t r = 0; r < plan_.ranks && everybody; ++r) {
+  for (const std::uint32_t r : plan_.local) {
+    if (!everybody) break;
     if (look[r].presence != Presence::kPresent) continue;
     const pid_t pid = processes_.pid_of(r);
     look[r].process_state = state_letter(pid);
@@ -231,7 +232,7 @@ void Agent::look_for_standstill() {
   look_timer_.clear();
   // A replay that blocks before it has repeated everything has diverged: a rank that repeats its
   // first execution never waits there.
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto& repeating = engine::control_of(segment_.base(), r)->repeating;
     if (repeating.load(std::memory_order_acquire) == 0) continue;
     return happened(

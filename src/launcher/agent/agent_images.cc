@@ -60,7 +60,7 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
 // Finds the rank of an image that ended before it registered, by the pid in the rank's control
 // words. The pid cannot belong to another process yet, because the image is reaped later.
 void Agent::on_stranger_ended(pid_t pid) {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto* control = engine::control_of(segment_.base(), r);
     const std::uint64_t number = control->image_number.load(std::memory_order_acquire);
     if (number == 0 || control->image_pid.load(std::memory_order_relaxed) != pid) continue;
@@ -148,8 +148,9 @@ void Agent::count_exposed(std::uint32_t rank) {
 // Reports a Snapshot when every rank that has not finalized has completed a new image since the
 // last report.
 void Agent::tell_snapshot() {
-  const auto waits = [](const Snapshot& s) { return !s.fresh && !s.over; };
-  if (std::any_of(newest_snapshot_.begin(), newest_snapshot_.end(), waits)) return;
+  for (const std::uint32_t r : plan_.local) {
+    if (!newest_snapshot_[r].fresh && !newest_snapshot_[r].over) return;
+  }
   for (Snapshot& s : newest_snapshot_) s.fresh = false;
   happened(0, Event::Snapshot{protection()});
 }
@@ -162,32 +163,16 @@ void Agent::rank_is_over(std::uint32_t rank) {
 Protection Agent::protection() const {
   Protection now;
   now.snapshots = totals_.snapshots;
-  for (const Snapshot& s : newest_snapshot_) {
+  for (const std::uint32_t r : plan_.local) {
+    const Snapshot& s = newest_snapshot_[r];
     if (s.over) continue;
-    const auto rank = static_cast<std::uint32_t>(&s - newest_snapshot_.data());
-    if (!core_.has_image(rank)) {
+    if (!core_.has_image(r)) {
       ++now.ranks_without;
     } else {
       now.oldest_ns = std::max(now.oldest_ns, loop_.now_ns() - s.at_ns);
     }
   }
   return now;
-}
-
-// Example: "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
-std::string Agent::ages_text() const {
-  constexpr std::uint32_t kMostNamed = 16;
-  if (!plan_.options.snapshots.on()) return {};
-  std::string text = "rejoin: newest images:";
-  for (std::uint32_t r = 0; r < std::min(plan_.ranks, kMostNamed); ++r) {
-    const std::uint64_t age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
-    text += (r == 0 ? " rank " : ", rank ") + std::to_string(r) + " " +
-            (core_.has_image(r) ? duration_text(age_ns) + " old" : "none");
-  }
-  if (plan_.ranks <= kMostNamed) return text + "\n";
-  const Protection all = protection();
-  return text + "; of all the oldest " + duration_text(all.oldest_ns) + " old, " +
-         std::to_string(all.ranks_without) + " ranks have none\n";
 }
 
 // Returns the rank's pipes that its wrapper also holds, and new ones for those that it does not.
@@ -231,7 +216,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
 // large process in swap) cannot be distinguished from one that hangs, so the agent waits for both,
 // and reports them after a while.
 void Agent::look_at_wakes() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (!core_.waking(r)) continue;
     const auto pid = static_cast<pid_t>(core_.image(r).pid);
     const char state = state_letter(pid);
@@ -283,7 +268,8 @@ void Agent::tell_price() {
   const std::uint64_t lasted_ns = loop_.now_ns() - ranks_began_ns_;
   const bool given = plan_.options.snapshots.when == SnapshotOptions::When::kPeriod;
   if (!given || told_price_ || lasted_ns < kLeastNs) return;
-  for (std::uint32_t r = 0; r < plan_.ranks && !told_price_; ++r) {
+  for (const std::uint32_t r : plan_.local) {
+    if (told_price_) break;
     const std::uint64_t cost_ns = engine::control_of(segment_.base(), r)->snapshots_cost_ns.load();
     if (cost_ns * kShare < lasted_ns) continue;
     told_price_ = true;
@@ -298,7 +284,7 @@ void Agent::take_snapshots() {
   look_for_checkpoints();
   tell_price();
   std::uint64_t cost_ns = 0;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     cost_ns = std::max(cost_ns, snapshot_cost_ns(r));
   }
   const engine::SegmentHeader* header = segment_.header();
@@ -320,7 +306,7 @@ void Agent::take_snapshots() {
 // Called when one rank's journal has grown; the policy considers the journals of all ranks.
 void Agent::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* control = engine::control_of(segment_.base(), r);
     used += control->used_bytes.load(std::memory_order_relaxed);
     backed += control->backed_bytes.load(std::memory_order_relaxed);

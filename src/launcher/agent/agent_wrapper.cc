@@ -9,7 +9,7 @@ using Do = AgentAction;
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Moves& e) {
   using Rule = WrapperRule;
-  Rank& r = ranks_[rank];
+  Rank& r = ranks_.at(rank);
   const bool is_it = e.from == r.registered && !r.registered_over;
   const bool behind = r.registered != r.child && !r.child_over;
   const bool good =
@@ -30,7 +30,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Moves& e) {
 
 // The wrapper of a released rank has ended, or the wrapper was killed or did not wait.
 void AgentCore::on(std::uint32_t rank, const AgentEvent::WrapperEnded& e) {
-  Rank& r = ranks_[rank];
+  Rank& r = ranks_.at(rank);
   if (r.wrapper.pid != e.pid) return;
   const Wrapper wrapper = std::exchange(r.wrapper, Wrapper{});
   if (r.state == State::kReleased) {
@@ -47,7 +47,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::WrapperEnded& e) {
 // The wrapper mistakes the keeper's end for the program's end, so the rank's images are of no use:
 // it can only restart from main, where that is possible, with a new wrapper.
 void AgentCore::on(std::uint32_t rank, const AgentEvent::KeeperEnded& e) {
-  Rank& r = ranks_[rank];
+  Rank& r = ranks_.at(rank);
   if (r.wrapper.pid == 0 || r.state == State::kReleased) return;
   if (!holds(WrapperRule::kNeedsKeeper)) return;
   if (holds(WrapperRule::kNoImageWithout)) end_image(rank);
@@ -66,12 +66,12 @@ Cause AgentCore::script_killed(const Rank& r) const {
 }
 
 void AgentCore::kill_wrapper(std::uint32_t rank) {
-  if (std::exchange(ranks_[rank].wrapper, Wrapper{}).pid != 0) act(rank, Do::KillWrapper{});
+  if (std::exchange(ranks_.at(rank).wrapper, Wrapper{}).pid != 0) act(rank, Do::KillWrapper{});
 }
 
 // If the rank runs, nothing is done here: the rank's own end decides.
 void AgentCore::stop_wrapper(std::uint32_t rank) {
-  const State state = ranks_[rank].state;
+  const State state = ranks_.at(rank).state;
   if (state == State::kReleased) {
     if (holds(WrapperRule::kTerminateReleased)) act(rank, Do::Terminate{});
   } else if (state != State::kRunning && holds(WrapperRule::kEndWithJob)) {

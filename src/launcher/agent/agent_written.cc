@@ -40,7 +40,7 @@ void Agent::cut() {
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stand = stop_ranks();
   if (!progress_.may_copy(all_stand, full.load() != 0)) return continue_ranks();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (!would_replay_threads(r)) continue;
     continue_ranks();
     return tell_no_set("several threads of rank " + std::to_string(r) +
@@ -48,7 +48,7 @@ void Agent::cut() {
   }
   SegmentCopy journal = segment_.copy();
   std::vector<std::uint64_t> file_log_bytes;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(file_log_of(r), error);
     file_log_bytes.push_back(error ? 0 : bytes);
@@ -73,15 +73,15 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files,
   const auto number = static_cast<std::uint32_t>(sets_->next_number() - 1);
   set_ = {};
   set_.number = number;
-  set_.owner = owner_of(plan_);
+  set_.owner = owner_of(plan_.options, plan_.programs);
   set_.cut_at_s = time(nullptr);
   set_.machine = machine_mark();
   set_.input_begun = input_.input().begun();
   set_.input_ended = input_.input().source_has_ended();
-  std::vector<std::int64_t> images;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  std::map<std::uint32_t, std::int64_t> images;
+  for (const std::uint32_t r : plan_.local) {
     const AgentCore::Image& image = core_.image(r);
-    images.push_back(image.pid);
+    images[r] = image.pid;
     set_.images.push_back({image.number, ""});
     set_.file_logs.push_back(mark_of_file_log(file_log_of(r), file_log_bytes[r]));
     kill(static_cast<pid_t>(image.pid), SIGCONT);
@@ -91,7 +91,7 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files,
 }
 
 bool Agent::stop_ranks() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto pid = static_cast<pid_t>(core_.registered(r));
     const char state = state_letter(pid);
     if (state == 'T' || state == 't') return false;  // another process has stopped it
@@ -170,10 +170,10 @@ void Agent::on_set_outcome() {
   if (!outcome->fault.empty()) return tell_no_set(outcome->fault);
   told_no_set_.clear();
   set_.path = std::filesystem::absolute(outcome->path);
-  std::vector<std::uint64_t> numbers;
-  for (const ImageSet::Image& image : set_.images) numbers.push_back(image.number);
   restored_from_ = set_;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  ImageNumbers numbers;
+  for (const std::uint32_t r : plan_.local) {
+    numbers[r] = set_.images[r].number;
     restored_from_.images[r].executable = outcome->executables[r];
   }
   core_.written(numbers);
@@ -186,11 +186,11 @@ void Agent::remove_superseded_sets() {
   if (!sets_ || sets_removed_ || !checkpoints_->has_written()) return;
   cut_timer_.clear();
   if (progress_.open()) give_up_set();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (core_.needs_written(r)) return;
   }
   sets_removed_ = true;
-  core_.written(std::vector<std::uint64_t>(plan_.ranks, 0));
+  core_.written({});
   sets_->remove_all();
 }
 
@@ -203,24 +203,24 @@ void Agent::tell_no_set(const std::string& why) {
 
 void Agent::resume_from(const ImageSet& set) {
   restored_from_ = set;
-  std::vector<std::uint64_t> numbers;
+  ImageNumbers numbers;
   auto input = set.input();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const std::uint64_t mark = set.images[r].number | wire::kMarkOfImage;
-    numbers.push_back(set.images[r].number);
+    numbers[r] = set.images[r].number;
     outputs_.mark(r, mark);
     outputs_.keep(r, mark);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
     engine::control_of(segment_.base(), r)->snapshot_wanted.store(set.images[r].number);
   }
-  carry_out(core_.resume(numbers, incarnations_));
+  carry_out(core_.resume(numbers, plan_.first_incarnation));
   restore_from(0);
 }
 
-void Agent::restore_from(std::uint32_t rank) {
-  if (rank == plan_.ranks || stopping_) return;
-  carry_out(core_.restore(rank));
-  loop_.post([this, rank] { restore_from(rank + 1); });
+void Agent::restore_from(std::size_t i) {
+  if (i == plan_.local.size() || stopping_) return;
+  carry_out(core_.restore(plan_.local[i]));
+  loop_.post([this, i] { restore_from(i + 1); });
 }
 
 void Agent::act(std::uint32_t rank, const AgentAction::Restore& a) {

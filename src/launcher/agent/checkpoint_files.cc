@@ -111,10 +111,10 @@ std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
 
 }  // namespace
 
-CheckpointOwner owner_of(const HostPlan& plan) {
+CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFile>& files) {
   CheckpointOwner owner;
-  owner.ranks = plan.ranks;
-  const std::vector<ProgramOptions>& programs = plan.options.programs;
+  owner.ranks = options.ranks();
+  const std::vector<ProgramOptions>& programs = options.programs;
   for (std::size_t i = 0; i < programs.size(); ++i) {
     if (!owner.program.empty()) {  // after the first one, as on the command line
       owner.program += " : ";
@@ -125,7 +125,7 @@ CheckpointOwner owner_of(const HostPlan& plan) {
       owner.arguments.push_back("-n");
       owner.arguments.push_back(std::to_string(*programs[i].ranks));
     }
-    const ProgramFile& file = plan.programs[i];
+    const ProgramFile& file = files[i];
     owner.program += file.path.substr(file.path.rfind('/') + 1);
     owner.build += file.build;
     const std::vector<std::string>& command = programs[i].command;

@@ -46,10 +46,11 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
+#include "launcher/program/build.h"
 
 namespace rejoin::launcher {
 
@@ -77,8 +78,8 @@ struct CheckpointOwner {
   std::vector<std::string> arguments;
   std::uint32_t ranks = 1;
 };
-// REQUIRES a plan with a checkpoint directory.
-CheckpointOwner owner_of(const HostPlan& plan);
+// `files`: those of options.programs, with their builds.
+CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFile>& files);
 
 // Why the job `now` may not resume from what the job `then` wrote at `path`; empty: it may.
 std::string refusal(const std::string& path, const CheckpointOwner& then,

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,11 +15,11 @@ namespace rejoin::launcher {
 using wire::Message;
 using wire::MessageType;
 
-Connections::Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
+Connections::Connections(Loop& loop, Descriptor listener, LocalRanks local, std::string secret,
                          Calls calls)
     : loop_(loop),
       listener_(std::move(listener)),
-      ranks_(ranks),
+      local_(std::move(local)),
       secret_(std::move(secret)),
       calls_(std::move(calls)) {
   listener_watch_ =
@@ -62,7 +63,7 @@ bool Connections::on_message(int id, Connection& connection, const Message& mess
 }
 
 bool Connections::on_first_message(int id, Connection& connection, const Message& message) {
-  if (message.rank >= ranks_) return false;
+  if (!std::binary_search(local_.begin(), local_.end(), message.rank)) return false;
   const std::string_view text(message.text, message.text_bytes);
   if (text.substr(0, wire::kSecretBytes) != secret_) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,

@@ -1,38 +1,25 @@
-// The decisions made about a job before its first process starts that the agent of a host needs.
+// The decisions made about a job before its first process starts that the agent of a host needs:
+// plain data, which may come from another host.
 #pragma once
 
 #include <sched.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/agent/image_sets.h"
 #include "launcher/base/options.h"
 #include "launcher/program/build.h"
 
 namespace rejoin::launcher {
 
-struct ImageSet;
-
-// Settings that ftrun changed for itself, as they were before. Ranks start with these.
-struct Inherited {
-  sigset_t signals = {};
-  rlimit descriptors = {};
-};
-
-// The file of one of the programs in RunOptions::programs.
-struct ProgramFile {
-  std::string path;
-  ProgramIdentity identity;
-  std::string build;  // build_of(path); empty without a checkpoint directory
-};
-
 struct HostPlan {
   RunOptions options;       // complete()
-  std::uint32_t ranks = 1;  // options.ranks()
+  std::uint32_t ranks = 1;  // of the job: options.ranks()
+  std::uint32_t host = 0;   // number of the agent's host
+  LocalRanks local;         // the ranks of this host
   std::uint64_t job = 0;
   std::vector<ProgramFile> programs;                   // by number of the program
   std::vector<std::vector<std::string>> environments;  // by rank
@@ -40,11 +27,9 @@ struct HostPlan {
   std::string socket;
   std::string secret;
   std::string lib_directory;
-  std::string lifeline;                     // Lifeline::path()
-  bool writes_sets = false;                 // writes sets of images until there is a version
-  std::shared_ptr<const ImageSet> resumed;  // the set that the job resumes from; nullptr: none
-  std::uint32_t first_incarnation = 0;      // of each rank
-  Inherited inherited;
+  bool writes_sets = false;             // writes sets of images until there is a version
+  std::optional<ImageSet> resumed;      // the set that the job resumes from
+  std::uint32_t first_incarnation = 0;  // of each rank
 
   const ProgramFile& program_of(std::uint32_t rank) const {
     return programs[options.number_of_program(rank)];

@@ -109,9 +109,10 @@ Descriptor other_end_of(const Descriptor& output) {
   return Descriptor(open(path.c_str(), O_WRONLY | O_CLOEXEC));
 }
 
-Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
+Processes::Processes(Loop& loop, const HostPlan& plan, const SpawnSettings& settings, Calls calls)
     : loop_(loop),
       plan_(plan),
+      settings_(settings),
       calls_(std::move(calls)),
       ranks_(plan.ranks),
       wrappers_(plan.ranks),
@@ -144,9 +145,7 @@ RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restorati
   for (int fd = 0; fd < 3; ++fd) request.standard[fd] = pipes.theirs[fd].get();
   request.core_dumps = plan_.options.core_dumps;
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
-  request.signals = &plan_.inherited.signals;
-  request.descriptors = &plan_.inherited.descriptors;
-  request.lifeline = plan_.lifeline.c_str();
+  request.settings = &settings_;
   spawned = {-1, EMFILE, "pipe"};
   if (!pipes.whole()) return {};
   spawned = spawn_process(request);

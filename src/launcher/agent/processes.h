@@ -56,7 +56,8 @@ class Processes {
     std::function<void(pid_t pid)> stranger_ended;
   };
 
-  Processes(Loop& loop, const HostPlan& plan, Calls calls);
+  // `plan` and `settings` outlive it.
+  Processes(Loop& loop, const HostPlan& plan, const SpawnSettings& settings, Calls calls);
 
   // How to start a process that is replaced by a written image instead of running the program.
   struct Restoration {
@@ -154,6 +155,7 @@ class Processes {
 
   Loop& loop_;
   const HostPlan& plan_;
+  const SpawnSettings& settings_;
   const Calls calls_;
   Descriptor signals_;  // SIGCHLD
   Loop::Watch signals_watch_;

@@ -15,10 +15,13 @@ namespace rejoin::launcher {
 class Reporter {
  public:
   // `segment` outlives it.
-  Reporter(const JobSegment& segment, SendReport send)
-      : segment_(segment), send_(std::move(send)) {}
+  Reporter(const JobSegment& segment, std::uint32_t host, SendReport send)
+      : segment_(segment), host_(host), send_(std::move(send)) {}
 
-  void send(Report report) const { send_(std::move(report)); }
+  void send(Report report) const {
+    report.set_host(host_);
+    send_(std::move(report));
+  }
   void happened(const Event& event);
   // Sends the modules to which the sites of `fault` refer. To be called before the event that
   // contains the fault.
@@ -42,6 +45,7 @@ class Reporter {
   void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
 
   const JobSegment& segment_;
+  const std::uint32_t host_;  // of the agent
   const SendReport send_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> sent_;  // modules: rank, index
 };

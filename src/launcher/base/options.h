@@ -96,6 +96,15 @@ struct RunOptions {
   }
 };
 
+// The ranks of one host, in ascending order.
+using LocalRanks = std::vector<std::uint32_t>;
+// All `ranks` ranks of a job that has one host.
+inline LocalRanks all_local(std::uint32_t ranks) {
+  LocalRanks local(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) local[r] = r;
+  return local;
+}
+
 struct InspectOptions {
   std::vector<std::string> files;
   std::optional<std::uint32_t> rank;

@@ -146,11 +146,11 @@ std::optional<Error> resume_images(HostPlan& plan) {
                  " is missing; it belongs to this ftrun: build or install them together"};
   }
   std::vector<std::string> notices;
-  auto set =
-      newest_image_set(options.checkpoint_directory, owner_of(plan), plan.lib_directory, notices);
+  auto set = newest_image_set(options.checkpoint_directory, owner_of(plan.options, plan.programs),
+                              plan.lib_directory, notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!set.ok()) return set.error();
-  plan.resumed = std::make_shared<const ImageSet>(std::move(set.value()));
+  plan.resumed = std::move(set.value());
   return {};
 }
 
@@ -173,6 +173,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options) {
   HostPlan plan;
   plan.options = options;
   plan.ranks = options.ranks();
+  plan.local = all_local(plan.ranks);
   for (const ProgramOptions& each : options.programs) {
     auto program = find_file(each, !options.checkpoint_directory.empty());
     if (!program.ok()) return program.error();
@@ -298,7 +299,7 @@ struct Directory {
 std::optional<Error> find_recovery_point(HostPlan& plan, std::optional<CheckpointFile>& version) {
   const std::string& directory = plan.options.checkpoint_directory;
   std::vector<std::string> notices;
-  auto found = CheckpointFile::newest(directory, owner_of(plan), notices);
+  auto found = CheckpointFile::newest(directory, owner_of(plan.options, plan.programs), notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!found.ok()) return found.error();
   if (found.value()) {
@@ -379,7 +380,7 @@ std::optional<Error> begin(const HostPlan& plan, const Directory& directory, Job
 
 // Creates the segment, or restores it from the set that the job resumes from.
 Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
-  if (plan.resumed == nullptr) return JobSegment::create(plan.options, plan.job, processors);
+  if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors);
   auto segment = JobSegment::restore(plan.options, plan.resumed->path_of_journal());
   if (!segment.ok()) return segment;
   plan.first_incarnation = segment.value().next_incarnation();
@@ -391,7 +392,8 @@ JobPlan job_plan(const HostPlan& plan, const JobSegment& segment) {
   JobPlan job;
   job.options = plan.options;
   job.beginning.incarnation = plan.first_incarnation;
-  if (plan.resumed != nullptr) job.beginning.epoch = segment.header()->epoch.load() + plan.ranks;
+  if (plan.resumed) job.beginning.epoch = segment.header()->epoch.load() + plan.ranks;
+  job.hosts = {plan.local};
   job.lib_directory = plan.lib_directory;
   job.version = version_text();
   char name[HOST_NAME_MAX + 1] = "";
@@ -402,8 +404,8 @@ JobPlan job_plan(const HostPlan& plan, const JobSegment& segment) {
 
 // Blocks signals, which are read from a descriptor from here on, and makes this process the parent
 // of the ranks' orphans.
-Inherited prepare_process(std::uint32_t ranks) {
-  Inherited inherited = {};
+SpawnSettings prepare_process(std::uint32_t ranks) {
+  SpawnSettings inherited;
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int s :
@@ -462,10 +464,10 @@ int run_job(RunOptions options) {
     if (const auto error = close_standard_input()) return fail(*error);
   }
 
-  plan.inherited = prepare_process(plan.ranks);
+  SpawnSettings settings = prepare_process(plan.ranks);
   if (const auto error = check_descriptors(plan.ranks)) return fail(*error);
   Lifeline lifeline;
-  plan.lifeline = lifeline.path();
+  settings.lifeline = lifeline.path();
   auto guardian = std::make_unique<Guardian>(plan.socket, lifeline);
   auto listener = listen_at(plan.socket);
   if (!listener.ok()) return fail(listener.error());
@@ -495,8 +497,8 @@ int run_job(RunOptions options) {
       loop, job_plan(plan, segment.value()), std::move(events.value()),
       [&](Order order) { loop.post([&agent, order = std::move(order)] { agent->order(order); }); });
   agent.emplace(
-      loop, std::move(plan), std::move(segment.value()), std::move(listener.value()),
-      std::move(guardian), [&](Report report) {
+      loop, std::move(plan), std::move(settings), std::move(segment.value()),
+      std::move(listener.value()), std::move(guardian), [&](Report report) {
         loop.post([&supervisor, report = std::move(report)] { supervisor->report(report); });
       });
   supervisor->start();

@@ -108,14 +108,21 @@ struct Event {
   };
   // Every rank of a host has ended, and none is being started.
   struct AllOver {
+    std::uint32_t host;
     Totals totals;
+  };
+  // Nothing more will come from the agent of a host: its connection has ended, or it is silent.
+  struct AgentLost {
+    std::uint32_t host;
+    std::string why;  // predicate of a sentence about the agent
   };
 
   std::uint64_t at_ns;  // since the job's start. Ended: when the end was seen
   std::uint32_t rank;   // that it is about; 0 if it is about the job
   std::variant<Started, SpawnFailed, Registered, Initialized, Live, Finalized, Ended, Aborted, Lost,
                Diverged, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired, ImagesWritten,
-               Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver>
+               Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver,
+               AgentLost>
       what;
 };
 

@@ -135,7 +135,7 @@ void put(Happened& h, const Event::Committed& e) { h.set_committed(e.checkpoint)
 void put(Happened& h, const Event::Deadlock& e) { h.set_deadlock(e.diverged); }
 void put(Happened& h, const Event::AllOver& e) { write(e.totals, h.mutable_all_over()); }
 
-std::optional<decltype(Event::what)> what_of(const Happened& h) {
+std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t host) {
   switch (h.what_case()) {
     case Happened::kStarted:
       return Event::Started{h.started().pid()};
@@ -191,7 +191,7 @@ std::optional<decltype(Event::what)> what_of(const Happened& h) {
     case Happened::kDeadlock:
       return Event::Deadlock{h.deadlock()};
     case Happened::kAllOver:
-      return Event::AllOver{totals(h.all_over())};
+      return Event::AllOver{host, totals(h.all_over())};
     case Happened::WHAT_NOT_SET:
       break;
   }
@@ -211,7 +211,8 @@ Report to_report(const Event& event) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (!std::is_same_v<What, Event::Timeout> &&
                       !std::is_same_v<What, Event::Interrupted> &&
-                      !std::is_same_v<What, Event::OutputLost>) {
+                      !std::is_same_v<What, Event::OutputLost> &&
+                      !std::is_same_v<What, Event::AgentLost>) {
           put(h, what);
         }
       },
@@ -219,8 +220,42 @@ Report to_report(const Event& event) {
   return report;
 }
 
-std::optional<Event> to_event(const Happened& h) {
-  auto what = what_of(h);
+Report to_report(const StoodOnHost& found) {
+  Report report;
+  Report::Standing& standing = *report.mutable_standing();
+  for (const Stood& s : found.ranks) {
+    Report::Standing::Rank& rank = *standing.add_ranks();
+    rank.set_rank(s.rank);
+    rank.set_pid(s.pid);
+    rank.set_state(s.state);
+    rank.set_where(s.where);
+    for (const std::string& line : s.stack) rank.add_stack(line);
+    rank.set_over(s.over);
+    if (s.image_age_ns) rank.set_image_age_ns(*s.image_age_ns);
+  }
+  standing.set_images(found.images);
+  standing.set_remark(found.remark);
+  return report;
+}
+
+StoodOnHost to_stood(const Report::Standing& standing) {
+  StoodOnHost found = {{}, standing.images(), standing.remark()};
+  for (const Report::Standing::Rank& rank : standing.ranks()) {
+    found.ranks.push_back({rank.rank(),
+                           rank.pid(),
+                           rank.state(),
+                           rank.where(),
+                           {rank.stack().begin(), rank.stack().end()},
+                           rank.over(),
+                           {}});
+    if (rank.has_image_age_ns()) found.ranks.back().image_age_ns = rank.image_age_ns();
+  }
+  return found;
+}
+
+std::optional<Event> to_event(const Report& report) {
+  const Happened& h = report.happened();
+  auto what = what_of(h, report.host());
   if (!what) return {};
   return Event{h.at_ns(), h.rank(), std::move(*what)};
 }

@@ -7,7 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "launcher/base/result.h"
+#include "launcher/supervisor/standing_text.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -37,7 +41,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
     : loop_(loop),
       plan_(std::move(plan)),
       order_(std::move(order)),
-      core_(plan_.options, plan_.beginning),
+      core_(plan_.options, plan_.beginning, static_cast<std::uint32_t>(plan_.hosts.size())),
       sites_(plan_.lib_directory),
       events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
@@ -47,13 +51,13 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
                   [this] {
                     Order stop;
                     stop.mutable_stop();
-                    order_(std::move(stop));
+                    send_all(stop);
                   }),
       terminal_(loop, {[this](int stream, bool hold) {
                          Order held;
                          held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
                          held.mutable_hold()->set_hold(hold);
-                         order_(std::move(held));
+                         send_all(held);
                        },
                        [this](int error) {
                          const int code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
@@ -80,9 +84,10 @@ void Supervisor::start() {
   facts->host = plan_.host;
   job.job = std::move(facts);
   log(job);
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unfinished_.insert(host);
   Order order;
   order.mutable_start();
-  order_(std::move(order));
+  send_all(order);
 }
 
 int Supervisor::finish() {
@@ -104,10 +109,10 @@ int Supervisor::finish() {
 // --- Reports
 
 void Supervisor::report(const Report& report) {
+  if (report.host() >= plan_.hosts.size()) return;
   switch (report.what_case()) {
     case Report::kHappened:
-      if (const auto event = to_event(report.happened())) {
-        if (const auto* over = std::get_if<Event::AllOver>(&event->what)) totals_ = over->totals;
+      if (const auto event = to_event(report)) {
         step(*event);
       }
       break;
@@ -131,23 +136,53 @@ void Supervisor::report(const Report& report) {
       tell(report.tell());
       break;
     case Report::kFinished:
-      on_finished(report.finished());
+      on_finished(report.host(), report.finished());
+      break;
+    case Report::kStanding:
+      on_standing(report.host(), report.standing());
       break;
     case Report::WHAT_NOT_SET:
       break;
   }
 }
 
-void Supervisor::on_finished(const Report::Finished& finished) {
+void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finished) {
   stop_timer_.clear();
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
+  unfinished_.erase(host);
+  if (!unfinished_.empty()) return;
   Record end{.event = "end", .at_ns = loop_.now_ns()};
   end.epoch = epoch_;
   end.code = exit_code_;
   end.totals = totals_;
   log(end);
   loop_.stop();
+}
+
+void Supervisor::on_standing(std::uint32_t host, const Report::Standing& standing) {
+  const StoodOnHost found = to_stood(standing);
+  std::string text = standing_text(found.ranks);
+  if (!found.remark.empty()) text += "rejoin: " + found.remark + "\n";
+  if (found.images) text += ages_text(found.ranks);
+  terminal_.add(1, text);
+  if (unreported_.erase(host) == 0 || !unreported_.empty()) return;
+  terminal_.add(1, std::exchange(held_lines_, {}));
+}
+
+void Supervisor::send(std::uint32_t host, Order order) {
+  order.set_host(host);
+  order_(std::move(order));
+}
+
+void Supervisor::send_all(const Order& order) {
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) send(host, order);
+}
+
+std::uint32_t Supervisor::host_of(std::uint32_t rank) const {
+  std::uint32_t host = 0;
+  while (!std::binary_search(plan_.hosts[host].begin(), plan_.hosts[host].end(), rank)) ++host;
+  return host;
 }
 
 // --- The core
@@ -164,7 +199,7 @@ void Supervisor::act(const Action::Respawn& a) {
   Order order;
   order.mutable_respawn()->set_rank(a.rank);
   order.mutable_respawn()->set_incarnation(a.incarnation);
-  order_(std::move(order));
+  send(host_of(a.rank), std::move(order));
 }
 
 void Supervisor::act(const Action::Stop& a) {
@@ -173,20 +208,20 @@ void Supervisor::act(const Action::Stop& a) {
   if (a.patient) return stop_timer_.set(loop_.now_ns() + kPatienceNs);
   Order order;
   order.mutable_stop();
-  order_(std::move(order));
+  send_all(order);
 }
 
 void Supervisor::act(const Action::KillNow&) {
   Order order;
   order.mutable_kill();
-  order_(std::move(order));
+  send_all(order);
 }
 
 void Supervisor::act(const Action::ReportPositions&) {
-  terminal_.write();
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unreported_.insert(host);
   Order order;
   order.set_where(true);
-  order_(std::move(order));
+  send_all(order);
 }
 
 void Supervisor::act(const Action::News& a) {
@@ -203,9 +238,10 @@ void Supervisor::act(const Action::Log& a) { log(a.record); }
 
 void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
+  totals_ = a.totals;
   Order order;
   order.mutable_finish();
-  order_(std::move(order));
+  send_all(order);
 }
 
 // --- Signals, and input
@@ -215,10 +251,9 @@ void Supervisor::on_signals() {
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGUSR1) {
-      terminal_.write();
       Order order;
       order.set_where(false);
-      order_(std::move(order));
+      send_all(order);
     } else if (signal == SIGUSR2) {
       signal_ranks(SIGUSR2);
     } else if (signal == SIGTSTP) {
@@ -232,7 +267,7 @@ void Supervisor::on_signals() {
 void Supervisor::signal_ranks(int signal) {
   Order order;
   order.set_signal(static_cast<std::uint32_t>(signal));
-  order_(std::move(order));
+  send_all(order);
 }
 
 void Supervisor::stop_and_continue() {
@@ -259,13 +294,18 @@ void Supervisor::read_input() {
   Order order;
   if (got > 0) order.mutable_input()->set_bytes(buffer, static_cast<std::size_t>(got));
   order.mutable_input()->set_end(got <= 0);
-  order_(std::move(order));
+  send(host_of(0), std::move(order));
 }
 
 // --- Messages and the event log
 
 void Supervisor::tell(const std::string& text) {
-  terminal_.add(1, message_for_terminal("rejoin: " + sites_.expanded(text) + "\n"));
+  const std::string line = message_for_terminal("rejoin: " + sites_.expanded(text) + "\n");
+  if (unreported_.empty()) {
+    terminal_.add(1, line);
+  } else {
+    held_lines_ += line;
+  }
 }
 
 void Supervisor::log(const Record& record) {

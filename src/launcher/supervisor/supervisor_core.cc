@@ -52,11 +52,13 @@ std::string times(std::uint32_t n) {
 
 }  // namespace
 
-SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& beginning)
+SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& beginning,
+                               std::uint32_t hosts)
     : options_(options),
       beginning_(beginning),
       ranks_(options.ranks()),
       epoch_(beginning.epoch),
+      host_over_(hosts, false),
       catching_up_(options.ranks()),
       losses_(options.ranks()) {
   for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
@@ -314,15 +316,34 @@ void SupervisorCore::on(const Event::Snapshot& e) {
 }
 
 void SupervisorCore::on(const Event::AllOver& e) {
+  totals_.journal_peak_bytes += e.totals.journal_peak_bytes;
+  totals_.snapshots += e.totals.snapshots;
+  totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, e.totals.snapshot_cost_ns);
+  totals_.exposed_ns = std::max(totals_.exposed_ns, e.totals.exposed_ns);
+  host_is_over(e.host);
+}
+
+// The ranks of the host have ended with their agent, and no other agent can start them again.
+void SupervisorCore::on(const Event::AgentLost& e) {
+  if (host_over_[e.host]) return;
+  stop(kExitFailure, "the agent of host " + std::to_string(e.host) + " " + e.why +
+                         ", and its ranks have ended with it, so the job ends");
+  host_is_over(e.host);
+}
+
+void SupervisorCore::host_is_over(std::uint32_t host) {
+  if (host_over_[host]) return;
+  host_over_[host] = true;
+  if (std::find(host_over_.begin(), host_over_.end(), false) != host_over_.end()) return;
   if (losses_.any()) {
-    const Summary sum = losses_.at_end(now_ns_, e.totals);
+    const Summary sum = losses_.at_end(now_ns_, totals_);
     record_job("summary").summary = sum;
     // A job that was stopped shows no summary: its last line is to be the reason for the stop.
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
     for (const std::string& line : lines) news(line);
   }
-  detail(protection_text(e.totals));
-  act(Action::Finish{exit_code_});
+  detail(protection_text(totals_));
+  act(Action::Finish{exit_code_, totals_});
 }
 
 void SupervisorCore::on(const Event::Aborted& e) {

@@ -69,6 +69,7 @@ struct Action {
   };
   struct Finish {
     int code;  // exit code of ftrun
+    Totals totals;
   };
 
   std::variant<Respawn, Stop, KillNow, ReportPositions, News, Tell, Detail, Log, Finish> what;
@@ -77,7 +78,8 @@ struct Action {
 class SupervisorCore {
  public:
   // REQUIRES complete() options.
-  explicit SupervisorCore(const RunOptions& options, const Beginning& beginning = {});
+  explicit SupervisorCore(const RunOptions& options, const Beginning& beginning = {},
+                          std::uint32_t hosts = 1);
 
   std::vector<Action> step(const Event& event);
 
@@ -126,6 +128,8 @@ class SupervisorCore {
   void on(const Event::Interrupted& event);
   void on(const Event::OutputLost& event);
   void on(const Event::AllOver& event);
+  void on(const Event::AgentLost& event);
+  void host_is_over(std::uint32_t host);
   void on_death(const Event::Ended& event);
   void tell_stack(Rank& rank, const Fault& fault, void (SupervisorCore::*say)(std::string));
   void on_back(const char* record_name, const RecoveryPoint& from, std::uint64_t replay_ns,
@@ -162,6 +166,8 @@ class SupervisorCore {
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;
+  std::vector<bool> host_over_;  // by host: all of its ranks have ended, or it is lost
+  Totals totals_;                // of all hosts
   CatchingUp catching_up_;
   Losses losses_;
 };
