@@ -365,11 +365,7 @@ void Agent::report_where_all_stand(bool wait_for_it) {
     sigprocmask(SIG_SETMASK, &settings_.signals, nullptr);
     find_stacks(found, [this](std::uint32_t rank) { return where(rank); });
     const std::string bytes = to_report(found).SerializeAsString();
-    for (std::size_t at = 0; at < bytes.size();) {
-      const ssize_t n = write(theirs.get(), bytes.data() + at, bytes.size() - at);
-      if (n <= 0) break;
-      at += static_cast<std::size_t>(n);
-    }
+    write_all(theirs.get(), bytes.data(), bytes.size());
     _exit(0);
   }
   processes_.add_helper(child);
