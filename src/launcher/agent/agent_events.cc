@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "launcher/agent/agent.h"

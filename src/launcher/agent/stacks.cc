@@ -4,9 +4,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <optional>
-#include <tuple>
 
 namespace rejoin::launcher {
 namespace {
