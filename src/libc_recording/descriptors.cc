@@ -21,7 +21,7 @@ REJOIN_REAL(closefrom);
 constinit rejoin::libc_recording::Real<int(unsigned, unsigned, int)> real_close_range(
     "close_range");
 
-constexpr int kHighest = 899;  // launcher/agent/lifeline.cc
+constexpr int kHighest = 899;  // launcher/base/lifeline.cc
 constexpr int kUnknown = -2, kNone = -1;
 constinit int known_lifeline = kUnknown;
 

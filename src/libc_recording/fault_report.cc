@@ -20,7 +20,7 @@
 #include "libc_recording/hooks.h"
 #include "libc_recording/observed.h"
 #include "recovery/attach.h"
-#include "wire/messages.h"
+#include "wire/socket.h"
 
 namespace rejoin::libc_recording {
 namespace {
@@ -93,8 +93,7 @@ void put_stack(const mcontext_t& machine) {
 bool is_own(const siginfo_t& info, int pid) { return info.si_code > 0 || info.si_pid == pid; }
 
 void send_report(int signal, const siginfo_t& info, const ucontext_t& context, int socket) {
-  memset(&report, 0, wire::kMessageHeadBytes);
-  report.type = wire::MessageType::kFault;
+  wire::begin_message(report, wire::MessageType::kFault, 0);
   report.code = signal;
   put("%d %lx %llx", info.si_code, reinterpret_cast<std::uintptr_t>(info.si_addr),
       static_cast<unsigned long long>(context.uc_mcontext.gregs[REG_RSP]));

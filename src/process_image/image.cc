@@ -33,7 +33,7 @@
 #include "process_image/lifeline.h"
 #include "process_image/obstacles.h"
 #include "process_image/open_files.h"
-#include "wire/messages.h"
+#include "wire/socket.h"
 
 namespace rejoin::process_image {
 namespace {
@@ -128,14 +128,12 @@ std::uint64_t page_faults() {
 void tell_agent(int socket, MessageType type, std::uint32_t rank, std::uint32_t incarnation,
                 std::int32_t code, std::uint64_t value, const char* text = "") {
   Message m;
-  memset(&m, 0, wire::kMessageHeadBytes);
-  m.type = type;
-  m.rank = rank;
+  wire::begin_message(m, type, rank);
   m.incarnation = incarnation;
   m.code = code;
   m.value = value;
-  m.text_bytes = static_cast<std::uint32_t>(snprintf(m.text, sizeof m.text, "%s", text));
-  send(socket, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
+  wire::set_text(m, text, strlen(text));
+  wire::send_message(socket, m);
 }
 
 // Lowers the scheduling priority of this process: no other process waits for it.
@@ -324,8 +322,8 @@ class Freezer final : public engine::ProcessImage {
     while (poll(both, 2, -1) < 0 && errno == EINTR) {
     }
     Message m;
-    const ssize_t got = recv(agent, &m, sizeof m, MSG_DONTWAIT);
-    if (got >= static_cast<ssize_t>(wire::kMessageHeadBytes) && m.type == MessageType::kStay) {
+    if (wire::receive_message(agent, m, nullptr, MSG_DONTWAIT) == wire::Received::kMessage &&
+        m.type == MessageType::kStay) {
       be_keeper(agent, rank_.rank());
     }
     for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
@@ -401,19 +399,20 @@ class Freezer final : public engine::ProcessImage {
     prctl(PR_SET_NAME, "rejoin-image");
     for (;;) {
       Message m;
-      int pipes[3] = {-1, -1, -1};
-      if (agent_ < 0 || !receive(&m, pipes)) syscall(SYS_exit_group, 0);
+      wire::Descriptors given;
+      if (agent_ < 0 || wire::receive_message(agent_, m, &given) != wire::Received::kMessage) {
+        syscall(SYS_exit_group, 0);
+      }
       const bool writes = m.type == MessageType::kWrite;
       if (!writes && m.type != MessageType::kWake) continue;
       const long clone = clone_here(CLONE_PARENT, kernel_);
       if (clone == 0)
-        return writes ? be_written(pipes[0], m.incarnation) : become_rank(m.incarnation, pipes);
+        return writes ? be_written(given.fd[0], m.incarnation)
+                      : become_rank(m.incarnation, given.fd);
       tell_agent(agent_, writes ? MessageType::kWriting : MessageType::kForked, rank_.rank(),
                  m.incarnation, clone < 0 ? static_cast<int>(-clone) : 0,
                  clone < 0 ? 0 : static_cast<std::uint64_t>(clone));
-      for (const int fd : pipes) {
-        if (fd >= 0) close(fd);
-      }
+      for (std::size_t i = 0; i < given.count; ++i) close(given.fd[i]);
     }
   }
 
@@ -474,26 +473,6 @@ class Freezer final : public engine::ProcessImage {
     }
     if (why[0] == '\0') files_.reopen(why, sizeof why);
     become_rank(given_.incarnation, given_.pipes, why);
-  }
-
-  bool receive(Message* m, int* pipes) const {
-    alignas(cmsghdr) char control[CMSG_SPACE(3 * sizeof(int))];
-    iovec data = {m, sizeof *m};
-    msghdr header = {};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    ssize_t got;
-    do {
-      got = recvmsg(agent_, &header, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) return false;
-    const cmsghdr* c = CMSG_FIRSTHDR(&header);
-    if (c != nullptr && c->cmsg_type == SCM_RIGHTS && c->cmsg_len <= CMSG_LEN(3 * sizeof(int))) {
-      memcpy(pipes, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-    }
-    return true;
   }
 
   // Touches nothing that other processes see before the agent has admitted this one. `reason`: why

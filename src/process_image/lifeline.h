@@ -9,7 +9,7 @@
 namespace rejoin::process_image {
 
 // Gives this process a descriptor of its own of ftrun's lifeline, so that the kernel kills its
-// process group when ftrun ends (launcher/agent/lifeline.h).
+// process group when ftrun ends (launcher/base/lifeline.h).
 inline void hold_lifeline() {
   constexpr int kHighDescriptor = 899;
   int held = kHighDescriptor;

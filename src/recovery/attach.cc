@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <new>
@@ -19,7 +17,7 @@
 #include "journal/layout.h"
 #include "journal/system_call.h"
 #include "journal/valgrind.h"
-#include "wire/messages.h"
+#include "wire/socket.h"
 
 namespace rejoin::recovery {
 namespace {
@@ -88,58 +86,28 @@ int move_high(int fd) {
   return high;
 }
 
-int connect_to(const char* name) {
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const std::size_t bytes = strlen(name);
-  if (bytes + 1 > sizeof address.sun_path) return -1;
-  memcpy(address.sun_path + 1, name, bytes);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
-
 // Sends the first datagram of a connection: the job's secret, then `text`.
 bool send_first(int fd, MessageType type, std::uint32_t rank, const char* text,
                 std::uint64_t value = 0, std::uint32_t incarnation = 0) {
   Message m;
-  memset(&m, 0, wire::kMessageHeadBytes);
-  m.type = type;
-  m.rank = rank;
+  wire::begin_message(m, type, rank);
   m.value = value;
   m.incarnation = incarnation;
   m.text_bytes = static_cast<std::uint32_t>(
       snprintf(m.text, sizeof m.text, "%s%s", agent_address.secret, text));
   m.text_bytes = m.text_bytes < wire::kMaxText ? m.text_bytes : wire::kMaxText - 1;
-  const std::size_t bytes = wire::kMessageHeadBytes + m.text_bytes;
-  return send(fd, &m, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
+  return wire::send_message(fd, m);
 }
 
 // Waits for the agent's answer. Returns the segment's descriptor, or -1.
 int await_welcome(int socket, Message* m) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  iovec data = {m, sizeof *m};
-  msghdr header = {};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  if (got < static_cast<ssize_t>(wire::kMessageHeadBytes)) {
+  wire::Descriptors segment;
+  if (wire::receive_message(socket, *m, &segment) != wire::Received::kMessage) {
     m->type = MessageType::kRefused;
     m->text_bytes = 0;
     return -1;
   }
-  const cmsghdr* c = CMSG_FIRSTHDR(&header);
-  if (m->type != MessageType::kWelcome || c == nullptr || c->cmsg_type != SCM_RIGHTS) return -1;
-  int fd;
-  memcpy(&fd, CMSG_DATA(c), sizeof fd);
-  return fd;
+  return m->type == MessageType::kWelcome ? segment.fd[0] : -1;
 }
 
 std::uint64_t size_of(int fd) {
@@ -259,7 +227,7 @@ void note_given(const Message& m) {
 bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const char* rank_text = getenv(wire::kEnvRank);
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
-  const int connected = connect_to(name);
+  const int connected = wire::connect_to(name, strlen(name));
   if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, "")) {
     snprintf(error, error_bytes,
              "cannot reach ftrun's agent (%s); was this process left over by a job "
@@ -362,7 +330,7 @@ __attribute__((constructor)) void attach_early() {
   if (wanted.ours) {
     attach_to_agent(name, error, sizeof error);  // MPI_Init tries again, and reports
   } else if (wanted.foreign[0] != '\0') {
-    const int fd = connect_to(name);
+    const int fd = wire::connect_to(name, strlen(name));
     const char* rank = getenv(wire::kEnvRank);
     if (fd < 0) return;
     send_first(fd, MessageType::kForeignAbi,
@@ -429,7 +397,7 @@ void move_to_agent(const char* name, const char* secret) {
 
 int connect_as(MessageType type, std::uint64_t number, std::uint32_t incarnation,
                const char* text) {
-  const int connected = connect_to(agent_address.name);
+  const int connected = wire::connect_to(agent_address.name, strlen(agent_address.name));
   if (connected < 0) return -1;
   const int socket = move_high(connected);
   if (send_first(socket, type, attachment->rank.rank(), text, number, incarnation)) return socket;

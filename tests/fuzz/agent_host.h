@@ -34,10 +34,10 @@ using launcher::Event;
 using launcher::Report;
 using launcher::SnapshotRound;
 
-// Properties that hold whatever messages ranks and their images send: one process at a time is a
-// rank, each end is reported once, what is woken is what was kept last, main is not started behind
-// it, and the job can be ended.
-class Host {
+// What must hold whatever ranks and their images say: one process at a time is a rank, each end is
+// reported once, what is woken is what was kept last, main is not started behind it, and the job
+// can be ended.
+class Host : private launcher::AgentDriver {
  public:
   // step(): makes one more thing happen. False: nothing more; then the job is ended.
   explicit Host(std::function<bool()> step)
@@ -46,8 +46,9 @@ class Host {
         segment_(the_segment()),
         epoch_before_(epoch()),
         outputs_(loop_, kRanks, {}, output_calls()),
-        connections_(loop_, listener(), kRanks, std::string(kSecret), connection_calls()),
-        reporter_(segment_, [this](Report report) { post_report(report); }),
+        connections_(loop_, listener(), launcher::all_local(kRanks), std::string(kSecret),
+                     connection_calls()),
+        reporter_(segment_, 0, [this](Report report) { post_report(report); }),
         messages_(loop_, segment_, outputs_, message_calls()),
         always_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -62,7 +63,7 @@ class Host {
     REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
   }
 
-  // --- Events. A process that does not exist, or has ended, does nothing.
+  // --- What happens. Whoever is not there, or has ended, does nothing.
 
   enum class Who { kChild, kOther, kImage, kClone };
   // A process of a rank's tree connects: the agent's child, or another one; or an image of the
@@ -96,7 +97,7 @@ class Host {
     if (!r.tree || r.program_over || r.registered == 0 || r.registered == r.child) return;
     connections_.read_all(rank);
     r.program_over = true;
-    feed({AgentEvent::Kind::kRegisteredEnded, rank, loop_.now_ns(), r.registered, -1, cause});
+    feed(rank, AgentEvent::RegisteredEnded{cause});
   }
 
   void child_ends(std::uint32_t rank, const Cause& cause) {
@@ -104,14 +105,14 @@ class Host {
     if (!r.tree || r.child_over) return;
     connections_.read_all(rank);
     r.child_over = true;
-    feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), r.child, -1, cause});
+    feed(rank, AgentEvent::ChildEnded{cause});
   }
 
   void tree_gone(std::uint32_t rank) {
     Rank& r = ranks_[rank];
     if (!r.killing) return;
     r.killing = false;
-    feed({AgentEvent::Kind::kTreeGone, rank, loop_.now_ns()});
+    feed(rank, AgentEvent::TreeGone{});
   }
   // A round of snapshots is due; a death would end the job from now on.
   void want() {
@@ -123,7 +124,7 @@ class Host {
   void end_images() {
     loop_.post([this] { carry_out(core_.end_images()); });
   }
-  // The image that was asked to clone itself reports its clone, or that it could not make one.
+  // The image that was asked to tells of its clone; or that it could not make one.
   void forks(std::uint32_t rank, bool could) {
     const Images& images = images_[rank];
     wire::Message m = {};
@@ -143,7 +144,7 @@ class Host {
     if (kept && images.kept_pid == 0) return;
     image_ended(rank, kept ? images.kept_pid : take_pid(), kept ? 0 : images.wanted);
   }
-  void signal_ftrun() { happened({Event::Kind::kSignal, loop_.now_ns(), 0, 0, SIGTERM}); }
+  void signal_ftrun() { happened({loop_.now_ns(), 0, Event::Interrupted{SIGTERM}}); }
   void next_spawn_fails() { spawn_fails_ = true; }
 
  private:
@@ -157,12 +158,10 @@ class Host {
   std::int64_t take_pid() { return std::exchange(next_pid_, next_pid_ + 2); }
 
   void image_ended(std::uint32_t rank, std::int64_t pid, std::uint64_t number) {
-    AgentEvent ended{AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), pid};
-    ended.number = number;
-    loop_.post([this, ended] {
-      std::int64_t& kept = images_[ended.rank].kept_pid;
-      if (kept == ended.pid) kept = 0;
-      carry_out(core_.step(ended));
+    loop_.post([this, rank, pid, number] {
+      std::int64_t& kept = images_[rank].kept_pid;
+      if (kept == pid) kept = 0;
+      carry_out(core_.step({rank, loop_.now_ns(), AgentEvent::ImageEnded{pid, number, {}}}));
     });
   }
 
@@ -170,11 +169,11 @@ class Host {
     if (turns_at_end_ > 0 || !step_()) end();
   }
 
-  // Each process may end the job.
+  // Whoever wants the job to end can have it.
   void end() {
     constexpr int kEnough = 60;
     REQUIRE(++turns_at_end_ < kEnough);
-    if (!supervisor_.stopping()) happened({Event::Kind::kSignal, loop_.now_ns(), 0, 0, SIGTERM});
+    if (!supervisor_.stopping()) signal_ftrun();
     for (std::uint32_t r = 0; r < kRanks; ++r) {
       const Cause killed = {Cause::Kind::kSignal, SIGTERM};
       program_ends(r, killed);
@@ -188,7 +187,11 @@ class Host {
     if (all_over_ || !core_.all_over()) return;
     all_over_ = true;
     outputs_.finish(true);
-    reporter_.happened({Event::Kind::kAllOver, loop_.now_ns()});
+    report(0, Event::AllOver{0, {}});
+  }
+
+  void report(std::uint32_t rank, decltype(Event::what) what) {
+    reporter_.happened({loop_.now_ns(), rank, std::move(what)});
   }
 
   // --- The agent's core
@@ -197,132 +200,115 @@ class Host {
     loop_.post([this, event] { carry_out(core_.step(event)); });
   }
 
-  void carry_out(const std::vector<AgentAction>& actions) {
-    for (const AgentAction& action : actions) carry_out(action);
+  void feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
+    feed({rank, loop_.now_ns(), std::move(what)});
   }
 
-  void carry_out(const AgentAction& a) {
-    Rank& r = ranks_[a.rank];
-    switch (a.kind) {
-      case AgentAction::Kind::kSpawn:
-        spawn(a.rank);
-        break;
-      case AgentAction::Kind::kWelcome: {
-        const std::int64_t pid = clients_[static_cast<std::size_t>(a.connection - 1)].pid;
-        const bool taken = r.registered != 0 && !r.program_over && r.registered != pid;
-        REQUIRE(r.tree && !taken);
-        if (!connections_.welcome(a.connection, a.rank, r.incarnation, segment_.descriptor()))
-          break;
-        r.registered = pid;
-        r.program_over = false;
-        Event registered = {Event::Kind::kRegistered, loop_.now_ns(), a.rank};
-        registered.pid = pid;
-        reporter_.happened(registered);
-        break;
-      }
-      case AgentAction::Kind::kRefuse:
-        connections_.refuse(a.connection, a.rank, a.text);
-        break;
-      case AgentAction::Kind::kTerminate:
-        REQUIRE(r.tree && !r.child_over);
-        break;
-      case AgentAction::Kind::kKillTree:
-        REQUIRE(r.tree && !r.killing);
-        r.killing = true;
-        break;
-      case AgentAction::Kind::kAwaitOutput:
-        REQUIRE(r.tree && !r.killing);
-        outputs_.await_end(a.rank);
-        break;
-      case AgentAction::Kind::kDrain:
-        outputs_.drain(a.rank);
-        connections_.close_all(a.rank);
-        break;
-      case AgentAction::Kind::kPublishDeath:
-        REQUIRE(!r.tree);
-        engine::publish_death(segment_.base(), a.rank);
-        break;
-      case AgentAction::Kind::kRingAll:
-        segment_.ring_all();
-        break;
-      case AgentAction::Kind::kAdmit:
-        engine::admit(segment_.base(), a.rank, r.incarnation);
-        break;
-      case AgentAction::Kind::kNotice:
-        REQUIRE(!a.text.empty());
-        break;
-      case AgentAction::Kind::kReportEnded: {
-        REQUIRE(r.tree && !r.killing);
-        r.tree = false;
-        images_[a.rank].waking = false;
-        Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
-        ended.cause = a.cause;
-        ended.position = segment_.position(a.rank);
-        reporter_.happened(ended);
-        break;
-      }
-      default:
-        carry_out_image(a);
-    }
+  std::int64_t pid_behind(int connection) const {
+    return clients_[static_cast<std::size_t>(connection - 1)].pid;
   }
 
-  void carry_out_image(const AgentAction& a) {
-    Rank& r = ranks_[a.rank];
-    Images& images = images_[a.rank];
-    switch (a.kind) {
-      case AgentAction::Kind::kWant:
-        REQUIRE(r.tree && !r.killing);
-        // An image that was wanted at a checkpoint may be wanted at once later.
-        REQUIRE(a.number == images.wanted + 1 ||
-                (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
-        images.wanted = a.number;
-        images.at_checkpoint = a.at_checkpoint;
-        break;
-      case AgentAction::Kind::kKeep:
-        REQUIRE(r.tree && !r.killing && a.number == images.wanted && a.number > images.kept);
-        REQUIRE(a.pid == clients_[static_cast<std::size_t>(a.connection - 1)].pid);
-        images.kept = a.number;
-        images.kept_pid = a.pid;
-        outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
-        break;
-      case AgentAction::Kind::kEndImage:
-        connections_.close(a.connection);
-        image_ended(a.rank, a.pid, 0);
-        if (images.kept_pid == a.pid) images.kept_pid = 0;
-        break;
-      case AgentAction::Kind::kAskImages:
-        REQUIRE(!supervisor_.stopping());
-        break;
-      case AgentAction::Kind::kWake:
-        wake(a);
-        break;
-      case AgentAction::Kind::kAdopt:
-        REQUIRE(!r.tree && std::exchange(images.waking, false));
-        r.tree = true;
-        r.child = a.pid;
-        started(a.rank);
-        break;
-      case AgentAction::Kind::kLost:
-        REQUIRE(!r.tree && images.kept != 0 && images.kept_pid == 0);
-        images.waking = false;
-        reporter_.happened({Event::Kind::kLost, loop_.now_ns(), a.rank});
-        break;
-      default:
-        REQUIRE(false);
-    }
+  void act(std::uint32_t rank, const AgentAction::Spawn&) override { spawn(rank); }
+  void act(std::uint32_t rank, const AgentAction::Welcome& a) override {
+    Rank& r = ranks_[rank];
+    const std::int64_t pid = pid_behind(a.connection);
+    const bool taken = r.registered != 0 && !r.program_over && r.registered != pid;
+    REQUIRE(r.tree && !taken);
+    if (!connections_.welcome(a.connection, rank, r.incarnation, segment_.descriptor())) return;
+    r.registered = pid;
+    r.program_over = false;
+    report(rank, Event::Registered{pid});
   }
-
-  void wake(const AgentAction& a) {
-    Rank& r = ranks_[a.rank];
-    Images& images = images_[a.rank];
+  void act(std::uint32_t rank, const AgentAction::Refuse& a) override {
+    connections_.refuse(a.connection, rank, a.why);
+  }
+  void act(std::uint32_t rank, const AgentAction::Terminate&) override {
+    REQUIRE(ranks_[rank].tree && !ranks_[rank].child_over);
+  }
+  void act(std::uint32_t rank, const AgentAction::KillTree&) override {
+    REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
+    ranks_[rank].killing = true;
+  }
+  void act(std::uint32_t rank, const AgentAction::AwaitOutput&) override {
+    REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
+    outputs_.await_end(rank);
+  }
+  void act(std::uint32_t rank, const AgentAction::Drain&) override {
+    outputs_.drain(rank);
+    connections_.close_all(rank);
+  }
+  void act(std::uint32_t rank, const AgentAction::PublishDeath&) override {
+    REQUIRE(!ranks_[rank].tree);
+    engine::publish_death(segment_.base(), rank);
+  }
+  void act(std::uint32_t, const AgentAction::RingAll&) override { segment_.ring_all(); }
+  void act(std::uint32_t rank, const AgentAction::Admit&) override {
+    engine::admit(segment_.base(), rank, ranks_[rank].incarnation);
+  }
+  void act(std::uint32_t rank, const AgentAction::Want& a) override {
+    Images& images = images_[rank];
+    REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
+    // What was wanted at a checkpoint may be wanted at once later.
+    REQUIRE(a.number == images.wanted + 1 ||
+            (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
+    images.wanted = a.number;
+    images.at_checkpoint = a.at_checkpoint;
+  }
+  void act(std::uint32_t rank, const AgentAction::Keep& a) override {
+    Images& images = images_[rank];
+    REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
+    REQUIRE(a.number == images.wanted && a.number > images.kept);
+    REQUIRE(a.pid == pid_behind(a.connection));
+    images.kept = a.number;
+    images.kept_pid = a.pid;
+    outputs_.keep(rank, a.number | wire::kMarkOfImage);
+  }
+  void act(std::uint32_t rank, const AgentAction::EndImage& a) override {
+    connections_.close(a.connection);
+    image_ended(rank, a.pid, 0);
+    if (images_[rank].kept_pid == a.pid) images_[rank].kept_pid = 0;
+  }
+  void act(std::uint32_t, const AgentAction::AskImages&) override {
+    REQUIRE(!supervisor_.stopping());
+  }
+  void act(std::uint32_t rank, const AgentAction::Wake& a) override {
+    Rank& r = ranks_[rank];
+    Images& images = images_[rank];
     REQUIRE(!r.tree && a.pid == images.kept_pid && a.number == images.kept);
-    begin(a.rank);
-    outputs_.jump(a.rank, a.number | wire::kMarkOfImage);
+    begin(rank);
+    outputs_.jump(rank, a.number | wire::kMarkOfImage);
     images.waking = true;
     images.clone = take_pid();
     const int pipes[3] = {always_.get(), always_.get(), always_.get()};
-    connections_.wake(a.connection, a.rank, r.incarnation, pipes);
+    connections_.wake(a.connection, rank, r.incarnation, pipes);
   }
+  void act(std::uint32_t rank, const AgentAction::Adopt& a) override {
+    REQUIRE(!ranks_[rank].tree && std::exchange(images_[rank].waking, false));
+    ranks_[rank].tree = true;
+    ranks_[rank].child = a.pid;
+    started(rank);
+  }
+  void act(std::uint32_t, const AgentAction::Notice& a) override { REQUIRE(!a.text.empty()); }
+  void act(std::uint32_t rank, const AgentAction::Lost&) override {
+    Images& images = images_[rank];
+    REQUIRE(!ranks_[rank].tree && images.kept != 0 && images.kept_pid == 0);
+    images.waking = false;
+    report(rank, Event::Lost{});
+  }
+  void act(std::uint32_t rank, const AgentAction::ReportEnded& a) override {
+    Rank& r = ranks_[rank];
+    REQUIRE(r.tree && !r.killing);
+    r.tree = false;
+    images_[rank].waking = false;
+    reporter_.happened({a.at_ns, rank, Event::Ended{a.cause, segment_.position(rank), {}, {}}});
+  }
+  // No made-up rank has a wrapper or a written image.
+  void act(std::uint32_t, const AgentAction::Read&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::Restore&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::Move&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::Release&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::KillWrapper&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::EndKeeper&) override { REQUIRE(false); }
 
   void spawn_from(std::uint32_t rank) {
     if (rank == kRanks || supervisor_.stopping()) return;
@@ -335,13 +321,13 @@ class Host {
     REQUIRE(!r.tree && images_[rank].kept == 0);
     if (std::exchange(spawn_fails_, false)) {
       core_.give_up(rank);
-      reporter_.happened({Event::Kind::kSpawnFailed, loop_.now_ns(), rank, 0, 1});
+      report(rank, Event::SpawnFailed{1, ""});
       return;
     }
     begin(rank);
     r.tree = true;
     r.child = take_pid();
-    core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), r.child});
+    core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{r.child}});
     started(rank);
   }
 
@@ -361,13 +347,9 @@ class Host {
     outputs_.open(rank, std::move(reads[0]), std::move(reads[1]));
   }
 
-  void started(std::uint32_t rank) {
-    Event started{Event::Kind::kStarted, loop_.now_ns(), rank};
-    started.pid = ranks_[rank].child;
-    reporter_.happened(started);
-  }
+  void started(std::uint32_t rank) { report(rank, Event::Started{ranks_[rank].child}); }
 
-  // --- The supervisor, which gets only bytes
+  // --- The supervisor, to whom only bytes come
 
   void post_report(const Report& report) {
     loop_.post([this, bytes = report.SerializeAsString()] {
@@ -383,36 +365,27 @@ class Host {
       REQUIRE(m.rank() < kRanks && m.entry().size() == sizeof(engine::ModuleEntry));
     }
     if (!report.has_happened()) return;
-    const auto event = launcher::to_event(report.happened());
+    const auto event = launcher::to_event(report);
     REQUIRE(event && event->rank < kRanks);
     happened(*event);
   }
 
   void happened(const Event& event) {
-    for (const launcher::Action& a : supervisor_.step(event)) {
-      switch (a.kind) {
-        case launcher::Action::Kind::kRespawn:
-          REQUIRE(!supervisor_.stopping());
-          ranks_[a.rank].incarnation = supervisor_.incarnation(a.rank);
-          outputs_.forget_late(a.rank);
-          carry_out(core_.respawn(a.rank, supervisor_.incarnation(a.rank)));
-          break;
-        case launcher::Action::Kind::kStop:
-          carry_out(core_.stop());
-          break;
-        case launcher::Action::Kind::kKillNow:
-          carry_out(core_.kill_all());
-          break;
-        case launcher::Action::Kind::kFinish:
-          REQUIRE(all_over_);
-          loop_.stop();
-          break;
-        case launcher::Action::Kind::kReport:
-        case launcher::Action::Kind::kNews:
-        case launcher::Action::Kind::kTell:
-        case launcher::Action::Kind::kDetail:
-        case launcher::Action::Kind::kRecord:
-          break;
+    using launcher::Action;
+    for (const Action& action : supervisor_.step(event)) {
+      if (const auto* respawn = std::get_if<Action::Respawn>(&action.what)) {
+        REQUIRE(!supervisor_.stopping());
+        REQUIRE(respawn->incarnation == supervisor_.incarnation(respawn->rank));
+        ranks_[respawn->rank].incarnation = respawn->incarnation;
+        outputs_.forget_late(respawn->rank);
+        carry_out(core_.respawn(respawn->rank, respawn->incarnation));
+      } else if (std::holds_alternative<Action::Stop>(action.what)) {
+        carry_out(core_.stop());
+      } else if (std::holds_alternative<Action::KillNow>(action.what)) {
+        carry_out(core_.kill_all());
+      } else if (std::holds_alternative<Action::Finish>(action.what)) {
+        REQUIRE(all_over_);
+        loop_.stop();
       }
     }
   }
@@ -427,9 +400,7 @@ class Host {
     calls.is_late = [this](std::uint32_t rank) {
       return ranks_[rank].killing || ranks_[rank].program_over;
     };
-    calls.ended = [this](std::uint32_t rank) {
-      feed({AgentEvent::Kind::kOutputEnded, rank, loop_.now_ns()});
-    };
+    calls.ended = [this](std::uint32_t rank) { feed(rank, AgentEvent::OutputEnded{}); };
     calls.differs = [](std::uint32_t rank, int) { REQUIRE(rank < kRanks); };
     return calls;
   }
@@ -437,29 +408,25 @@ class Host {
   launcher::Connections::Calls connection_calls() {
     launcher::Connections::Calls calls;
     calls.asks = [this](std::uint32_t rank, pid_t, int connection, const wire::Message& first) {
-      const std::int64_t pid = clients_[static_cast<std::size_t>(connection - 1)].pid;
-      AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection, {}};
-      if (first.type == wire::MessageType::kImage) asks.kind = AgentEvent::Kind::kImage;
-      if (first.type == wire::MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
-      asks.number = first.value;
-      asks.incarnation = first.incarnation;
-      asks.text = launcher::text_of(first).substr(wire::kSecretBytes);
-      const bool useless = first.type == wire::MessageType::kWoken && !asks.text.empty();
-      if (useless) asks.kind = AgentEvent::Kind::kUseless;
-      feed(asks);
+      const std::int64_t pid = pid_behind(connection);
+      const std::string why = launcher::text_of(first).substr(wire::kSecretBytes);
+      if (first.type == wire::MessageType::kImage) {
+        feed(rank, AgentEvent::ImageRegisters{pid, connection, first.value, first.incarnation});
+      } else if (first.type != wire::MessageType::kWoken) {
+        feed(rank, AgentEvent::Registers{pid, connection});
+      } else if (why.empty()) {
+        feed(rank, AgentEvent::Woken{pid, connection, first.incarnation});
+      } else {
+        feed(rank, AgentEvent::Useless{pid, connection, first.incarnation, why});
+      }
     };
     calls.image_says = [this](std::uint32_t rank, const wire::Message& m) {
       REQUIRE(rank < kRanks);
       if (m.type != wire::MessageType::kForked) return;
-      AgentEvent forked{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
-      forked.pid = static_cast<std::int64_t>(m.value);
-      forked.incarnation = m.incarnation;
-      feed(forked);
+      feed(rank, AgentEvent::Forked{static_cast<std::int64_t>(m.value), m.incarnation});
     };
     calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
-      Event foreign{Event::Kind::kForeignAbi, loop_.now_ns(), rank};
-      foreign.text = soname;
-      reporter_.happened(foreign);
+      report(rank, Event::ForeignMpi{soname});
     };
     calls.says = [this](std::uint32_t rank, const wire::Message& m) {
       REQUIRE(ranks_[rank].tree);
@@ -475,9 +442,7 @@ class Host {
             [](std::uint64_t, bool) {},
             [this](bool) { want(); },
             [this](std::uint32_t rank, const wire::Message& m) {
-              AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
-              said.number = m.value;
-              feed(said);
+              feed(rank, AgentEvent::NotFrozen{m.value});
             },
             [](std::uint32_t rank, const wire::Message& m) { launcher::fault_report(rank, m); },
             [](std::uint64_t, int) {}};
@@ -493,8 +458,8 @@ class Host {
   launcher::Connections connections_;
   launcher::Reporter reporter_;
   launcher::RankMessages messages_;
-  launcher::AgentCore core_{kRanks};
-  launcher::SupervisorCore supervisor_{policy()};
+  launcher::AgentCore core_{launcher::all_local(kRanks)};
+  launcher::SupervisorCore supervisor_{options()};
   Descriptor always_;  // readable
   std::vector<Client> clients_;
   std::int64_t next_pid_ = 100;

@@ -1,12 +1,10 @@
 // Parts of the simulated host of the agent's fuzzer.
 #pragma once
 
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -27,20 +25,22 @@ static_assert(kSecret.size() == wire::kSecretBytes);
 inline std::string socket_name() { return "rejoin-fuzz-agent-" + std::to_string(getpid()); }
 
 inline Descriptor connected() {
-  Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
   const std::string name = socket_name();
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  Descriptor client(wire::connect_to(name.data(), name.size()));
+  REQUIRE(client.open());
+  REQUIRE(fcntl(client.get(), F_SETFL, O_NONBLOCK) == 0);
   return client;
 }
 
+inline launcher::RunOptions options() {
+  launcher::RunOptions options;
+  options.programs = {{.ranks = kRanks, .command = {"a.out"}}};
+  options.snapshots.when = launcher::SnapshotOptions::When::kOff;
+  return options;
+}
+
 inline launcher::JobSegment made_segment() {
-  launcher::JobSegment::Shape shape;
-  shape.ranks = kRanks;
-  auto segment = launcher::JobSegment::create(shape, "", {});
+  auto segment = launcher::JobSegment::create(options(), 0, 1);
   REQUIRE(segment.ok());
   return std::move(segment.value());
 }
@@ -56,12 +56,6 @@ inline Descriptor listener() {
   auto made = launcher::listen_at(socket_name());
   REQUIRE(made.ok());
   return std::move(made.value());
-}
-
-inline launcher::Policy policy() {
-  launcher::Policy policy;
-  policy.ranks = kRanks;
-  return policy;
 }
 
 struct HostRank {

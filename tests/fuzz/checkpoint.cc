@@ -28,9 +28,15 @@ struct Place {
   std::string path;
 };
 
+launcher::RunOptions options() {
+  launcher::RunOptions options;
+  options.programs = {{.ranks = kRanks, .command = {"a.out"}}};
+  options.snapshots.when = launcher::SnapshotOptions::When::kOff;
+  return options;
+}
+
 const launcher::JobSegment& segment() {
-  static const auto made =
-      launcher::JobSegment::create({.ranks = kRanks, .job = 1, .processors = 2}, "", {});
+  static const auto made = launcher::JobSegment::create(options(), 1, 2);
   REQUIRE(made.ok());
   return made.value();
 }

@@ -10,7 +10,7 @@
 #include "engine/collectives.h"
 #include "fuzz.h"
 #include "launcher/inspect/inspect.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 #include "thread_job.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 #include "launcher/agent/agent_socket.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace {
 
@@ -50,8 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     // An empty datagram would be the end of the connection.
     if (bytes > 0) REQUIRE(send(ends.rank.get(), data + 2, bytes, MSG_DONTWAIT) > 0);
     wire::Message message;
-    if (launcher::receive(ends.agent.get(), message) == launcher::Received::kMessage)
+    if (wire::receive_message(ends.agent.get(), message, nullptr, MSG_DONTWAIT) ==
+        wire::Received::kMessage) {
       read_message(message);
+    }
     data += 2 + bytes;
     size -= 2 + bytes;
   }
@@ -64,7 +66,7 @@ namespace {
 
 std::string datagram(wire::MessageType type, std::string_view text) {
   const Ends ends;
-  launcher::send_message(ends.rank.get(), type, 1, 0, text, {});
+  launcher::send_message(ends.rank.get(), type, 1, 0, text);
   char bytes[sizeof(wire::Message)];
   const ssize_t got = recv(ends.agent.get(), bytes, sizeof bytes, 0);
   REQUIRE(got > 0);

@@ -17,8 +17,8 @@ using CoreAction = launcher::Action;
 
 void Agent::begin(engine::Simulation& simulation) {
   simulation_ = &simulation;
-  supervisor_ = launcher::SupervisorCore(policy_);
-  core_ = launcher::AgentCore(policy_.ranks);
+  supervisor_ = launcher::SupervisorCore(options_);
+  core_ = launcher::AgentCore(launcher::all_local(options_.ranks()));
   core_.leave_out(left_out_);
   processes_.clear();
   connections_.clear();
@@ -26,7 +26,7 @@ void Agent::begin(engine::Simulation& simulation) {
   next_snapshot_ = snapshot_every_turns_;
   progress_then_ = 0;
   half_passed_ = false;
-  ranks_.assign(policy_.ranks, Rank());
+  ranks_.assign(options_.ranks(), Rank());
   coming_.clear();
   first_coming_ = kNever;
   queue_.clear();
@@ -37,7 +37,7 @@ void Agent::begin(engine::Simulation& simulation) {
   put_off_.clear();
   why_.clear();
   all_over_said_ = lost_ = asked_ = false;
-  for (std::uint32_t r = 0; r < policy_.ranks; ++r) queue_.push_back(Spawn{r});
+  for (std::uint32_t r = 0; r < options_.ranks(); ++r) queue_.push_back(Spawn{r});
 }
 
 std::uint64_t Agent::due() const {
@@ -48,18 +48,18 @@ std::uint64_t Agent::due() const {
   return next == kNever ? kNever : std::max(next, not_before_);
 }
 
-// Takes in one event, unless actions are still to be carried out; then carries out one action that
-// others can see.
+// Looks at one thing that has happened, unless something is still to be done; then carries out one
+// action that others can see.
 void Agent::turn() {
   bool took = false;
   for (bool seen = false; !seen;) {
     if (!actions_.empty()) {
-      const auto carry = [this](auto& action) { return carry_out(action); };
+      const auto carry = [this](auto& action) { return carry_out_next(action); };
       seen = std::visit(carry, actions_.front());
     } else if (!queue_.empty()) {
       decide();
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
-      queue_.push_back(Event{Event::Kind::kAllOver, simulation_->time()});
+      happened(0, Event::AllOver{0, {}});
     } else if (std::exchange(asked_, false)) {
       push_front(core_.want_snapshots(launcher::SnapshotRound::kAtOnce));
       if (actions_.empty()) break;
@@ -85,7 +85,7 @@ std::uint64_t Agent::some_time() {
          simulation_->random().below(simulation_->options().agent_delay_turns + 1);
 }
 
-// --- Events
+// --- What has happened
 
 void Agent::expect(Coming coming) {
   coming.due = some_time();
@@ -113,8 +113,7 @@ void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   expect({Coming::Kind::kChildEnded, process, 0});
 }
 
-// Any event that is due, or (if none is) the first that will be; of the messages of one process
-// the first.
+// Any that is due, or (if none is) the first that will be; of messages of one process the first.
 std::size_t Agent::next_coming() {
   const std::uint64_t now = std::max(simulation_->time(), first_coming_);
   std::size_t chosen = 0;
@@ -151,31 +150,29 @@ void Agent::take_coming() {
       break;
     case Coming::Kind::kRegisteredEnded:
       read_all(coming.process);
-      queue_.push_back(AgentEvent{AgentEvent::Kind::kRegisteredEnded, p.rank, now,
-                                  pid(coming.process), -1, Cause()});
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::RegisteredEnded{Cause()}});
       break;
     case Coming::Kind::kChildEnded: {
       read_all(coming.process);
-      // Its image has not reported it yet.
+      // Its image has not told of it yet.
       if (p.woken && core_.waking(p.rank)) {
         expect(coming);
         return;
       }
-      // Nor ever will: the agent does not know its rank.
+      // Nor ever will: nobody knows whose it was.
       if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
-      queue_.push_back(
-          AgentEvent{AgentEvent::Kind::kChildEnded, p.rank, now, child(coming.process), -1, cause});
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::ChildEnded{cause}});
       if (ranks_[p.rank].dying) expect({Coming::Kind::kTreeGone, coming.process, 0});
       break;
     }
     case Coming::Kind::kTreeGone:
       ranks_[p.rank].dying = false;
-      queue_.push_back(AgentEvent{AgentEvent::Kind::kTreeGone, p.rank, now});
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::TreeGone{}});
       break;
     case Coming::Kind::kOutputEnded:
-      queue_.push_back(AgentEvent{AgentEvent::Kind::kOutputEnded, p.rank, now});
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::OutputEnded{}});
       break;
     default:
       break;
@@ -183,9 +180,8 @@ void Agent::take_coming() {
   set_first_coming();
 }
 
-// A shell reports its program's death as an exit code. For a program that the agent does not know,
-// or that has called MPI_Finalize, that could not be distinguished from a code of its own: there
-// the shell dies, too.
+// A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
+// called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
   const bool exits = shell && p.registered && !p.finalized;
@@ -193,8 +189,7 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// Its messages before it ended. A registration may be overlooked: its connection belongs to no rank
-// yet.
+// What it said before it ended. A registration may be overlooked: its connection is nobody's yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
   for (std::size_t i = 0; i < coming_.size();) {
@@ -225,62 +220,50 @@ void Agent::read(const Coming& coming) {
     return;
   }
   if (m.type == MessageType::kSnapshotDue) {
-    asked_ = policy_.journal_limit_bytes != 0;
+    asked_ = options_.journal_limit_bytes != 0;
     return;
   }
   if (m.type == MessageType::kNotFrozen) {
-    AgentEvent refused{AgentEvent::Kind::kNotFrozen, p.rank, simulation_->time()};
-    refused.number = m.value;
-    queue_.push_back(refused);
+    queue_.push_back(AgentEvent{p.rank, simulation_->time(), AgentEvent::NotFrozen{m.value}});
     return;
   }
-  Event event{Event::Kind::kNotice, simulation_->time(), p.rank};
-  event.code = m.code;
-  event.value = m.value;
-  event.text = m.text;
+  const std::uint64_t now = simulation_->time();
   switch (m.type) {
     case MessageType::kInitialized:
-      event.kind = Event::Kind::kInitialized;
-      queue_.push_back(AgentEvent{AgentEvent::Kind::kInitialized, p.rank, event.at_ns});
-      break;
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::Initialized{}});
+      return happened(p.rank, Event::Initialized{});
     case MessageType::kFinalized:
-      event.kind = Event::Kind::kFinalized;
-      event.position = position(p.rank);
-      queue_.push_back(AgentEvent{AgentEvent::Kind::kFinalized, p.rank, event.at_ns});
-      break;
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::Finalized{}});
+      return happened(p.rank, Event::Finalized{position(p.rank), {}, 0});
     case MessageType::kLive:
-      event.kind = Event::Kind::kLive;
-      break;
+      return happened(p.rank, Event::Live{m.value, {}, 0});
     case MessageType::kLimit:
-      event.kind = Event::Kind::kLimit;
-      break;
+      return happened(p.rank, Event::JournalFull{});
     case MessageType::kDiverged:
-      event.kind = Event::Kind::kDiverged;
-      break;
+      return happened(p.rank, Event::Diverged{m.text});
     default:
-      break;
+      return happened(p.rank, Event::Notice{m.text, m.value});
   }
-  queue_.push_back(std::move(event));
 }
 
 void Agent::read_registration(const Coming& coming) {
   const Process& p = processes_[coming.process];
   if (p.over) {
     if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
-    // Void, if it came from a former incarnation or not: a process that has ended cannot become the
-    // rank.
+    // Void, if it came from a former incarnation or not: who has ended cannot become the rank.
     if (!breaks(Mutant::kHearsTheDead)) return;
   }
   const auto connection = static_cast<int>(connections_.size());
-  connections_.push_back({coming.process, coming.second});
+  connections_.push_back({coming.process, coming.second, false});
   const std::int64_t by = pid(coming.process) + (coming.second ? 1'000'000 : 0);
-  AgentEvent asks{AgentEvent::Kind::kRegister, p.rank, simulation_->time(), by, connection, {}};
-  if (coming.message.type == MessageType::kWoken) asks.kind = AgentEvent::Kind::kWoken;
-  asks.incarnation = p.incarnation;
+  AgentEvent asks{p.rank, simulation_->time(), AgentEvent::Registers{by, connection}};
+  if (coming.message.type == MessageType::kWoken) {
+    asks.what = AgentEvent::Woken{by, connection, p.incarnation};
+  }
   queue_.push_back(asks);
 }
 
-// --- Actions
+// --- What is done about it
 
 void Agent::decide() {
   const Occurrence next = std::move(queue_.front());
@@ -289,8 +272,9 @@ void Agent::decide() {
     push_front(core_.step(*agent_event));
   } else if (const auto* event = std::get_if<Event>(&next)) {
     Event e = *event;
-    const bool well = e.kind == Event::Kind::kEnded && e.cause.same_as({Cause::Kind::kExit, 0});
-    if (breaks(Mutant::kRestartsFinalized) && well) e.cause = {Cause::Kind::kSignal, 9};
+    auto* ended = std::get_if<Event::Ended>(&e.what);
+    const bool well = ended != nullptr && ended->cause.same_as({Cause::Kind::kExit, 0});
+    if (breaks(Mutant::kRestartsFinalized) && well) ended->cause = {Cause::Kind::kSignal, 9};
     for (CoreAction& action : supervisor_.step(e)) {
       actions_.emplace_back(std::in_place_type<CoreAction>, std::move(action));
     }
@@ -304,88 +288,70 @@ void Agent::push_front(std::vector<AgentAction> actions) {
                   std::make_move_iterator(actions.end()));
 }
 
-bool Agent::carry_out(AgentAction& a) {
-  using Kind = AgentAction::Kind;
+bool Agent::carry_out_next(AgentAction& a) {
   // These two are done in several turns.
-  if (a.kind == Kind::kPublishDeath && !publish(a.rank)) return true;
-  if (a.kind == Kind::kRingAll && !ring_next()) return true;
+  if (std::holds_alternative<AgentAction::PublishDeath>(a.what) && !publish(a.rank)) return true;
+  if (std::holds_alternative<AgentAction::RingAll>(a.what) && !ring_next()) return true;
   const AgentAction action = std::move(a);
   actions_.pop_front();
-  switch (action.kind) {
-    case Kind::kSpawn:
-      spawn(action.rank);
-      return true;
-    case Kind::kWelcome:
-    case Kind::kRefuse:
-      answer(action);
-      return true;
-    case Kind::kTerminate:
-    case Kind::kKillTree:
-      kill_tree(action.rank);
-      return true;
-    case Kind::kAwaitOutput:
-      expect({Coming::Kind::kOutputEnded, ranks_[action.rank].process, 0});
-      return false;
-    case Kind::kDrain:
-      drain(action.rank);
-      return false;
-    case Kind::kAdmit:
-      if (breaks(Mutant::kJournalLost)) simulation_->lose_journal(action.rank);
-      engine::admit(base_, action.rank, supervisor_.incarnation(action.rank));
-      return true;
-    case Kind::kReportEnded:
-      report(action);
-      return false;
-    default:
-      carry_out_image(action);
-      return true;
-  }
+  seen_ = true;
+  carry_out(action);
+  return seen_;
 }
 
-bool Agent::carry_out(CoreAction& a) {
+void Agent::act(std::uint32_t rank, const AgentAction::Terminate&) { kill_tree(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::KillTree&) { kill_tree(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) {
+  expect({Coming::Kind::kOutputEnded, ranks_[rank].process, 0});
+  seen_ = false;
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
+  if (breaks(Mutant::kJournalLost)) simulation_->lose_journal(rank);
+  engine::admit(base_, rank, supervisor_.incarnation(rank));
+}
+
+bool Agent::carry_out_next(CoreAction& a) {
   const CoreAction action = std::move(a);
   actions_.pop_front();
-  switch (action.kind) {
-    case CoreAction::Kind::kRespawn:
-      push_front(mutated(core_.respawn(action.rank, supervisor_.incarnation(action.rank))));
-      break;
-    case CoreAction::Kind::kStop:
-      why_.clear();  // the next text says it
-      push_front(core_.stop());
-      break;
-    case CoreAction::Kind::kKillNow:
-      push_front(core_.kill_all());
-      break;
-    case CoreAction::Kind::kTell:
-      if (why_.empty() || !supervisor_.stopping()) why_ = action.text;
-      break;
-    case CoreAction::Kind::kFinish:
-      simulation_->finish(action.code, why_);
-      return true;
-    case CoreAction::Kind::kReport:
-    case CoreAction::Kind::kNews:
-    case CoreAction::Kind::kDetail:
-    case CoreAction::Kind::kRecord:
-      break;
+  if (const auto* respawn = std::get_if<CoreAction::Respawn>(&action.what)) {
+    push_front(mutated(core_.respawn(respawn->rank, respawn->incarnation)));
+  } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {
+    why_.clear();  // the next text says it
+    push_front(core_.stop());
+  } else if (std::holds_alternative<CoreAction::KillNow>(action.what)) {
+    push_front(core_.kill_all());
+  } else if (const auto* tell = std::get_if<CoreAction::Tell>(&action.what)) {
+    if (why_.empty() || !supervisor_.stopping()) why_ = tell->text;
+  } else if (const auto* finish = std::get_if<CoreAction::Finish>(&action.what)) {
+    simulation_->finish(finish->code, why_);
+    return true;
   }
   return false;
 }
 
-// The steps of a respawn: publish the death, ring all, admit, spawn.
+void Agent::happened(std::uint32_t rank, decltype(Event::what) what) {
+  queue_.push_back(Event{simulation_->time(), rank, std::move(what)});
+}
+
+// Of a respawn: publish the death, ring all, admit, spawn.
 std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
-  using Kind = AgentAction::Kind;
-  const auto leave_out = [&actions](Kind kind) {
-    std::erase_if(actions, [kind](const AgentAction& a) { return a.kind == kind; });
+  const auto publishes = [](const AgentAction& a) {
+    return std::holds_alternative<AgentAction::PublishDeath>(a.what);
+  };
+  const auto rings = [](const AgentAction& a) {
+    return std::holds_alternative<AgentAction::RingAll>(a.what);
   };
   if (breaks(Mutant::kRespawnBeforeBreak)) {
-    for (const Kind kind : {Kind::kPublishDeath, Kind::kRingAll}) {
-      const auto is_it = [kind](const AgentAction& a) { return a.kind == kind; };
-      std::copy_if(actions.begin(), actions.end(), std::back_inserter(put_off_), is_it);
-      leave_out(kind);
-    }
+    std::copy_if(actions.begin(), actions.end(), std::back_inserter(put_off_), publishes);
+    std::copy_if(actions.begin(), actions.end(), std::back_inserter(put_off_), rings);
+    std::erase_if(actions, publishes);
+    std::erase_if(actions, rings);
   }
-  if (breaks(Mutant::kSilentDeath)) leave_out(Kind::kRingAll);
-  if (breaks(Mutant::kNoEpoch)) leave_out(Kind::kPublishDeath);
+  if (breaks(Mutant::kSilentDeath)) std::erase_if(actions, rings);
+  if (breaks(Mutant::kNoEpoch)) std::erase_if(actions, publishes);
   return actions;
 }
 
@@ -408,7 +374,7 @@ bool Agent::publish(std::uint32_t rank) {
 // True: that was the last one.
 bool Agent::ring_next() {
   simulation_->wake(rung_++);
-  ringing_ = rung_ < policy_.ranks;
+  ringing_ = rung_ < options_.ranks();
   if (!ringing_) rung_ = 0;
   return !ringing_;
 }
@@ -420,10 +386,8 @@ void Agent::spawn(std::uint32_t rank) {
   r.process = simulation_->start(rank, incarnation);
   r.dying = r.child_over = r.lost_unregistered = false;
   processes_.push_back({rank, incarnation});
-  core_.step({AgentEvent::Kind::kSpawned, rank, simulation_->time(), child(r.process)});
-  Event event{Event::Kind::kStarted, simulation_->time(), rank};
-  event.pid = child(r.process);
-  queue_.push_back(std::move(event));
+  core_.step({rank, simulation_->time(), AgentEvent::Spawned{child(r.process)}});
+  happened(rank, Event::Started{child(r.process)});
 }
 
 std::int64_t Agent::child(std::uint32_t process) const {
@@ -431,15 +395,20 @@ std::int64_t Agent::child(std::uint32_t process) const {
   return pid(process) + (shell ? 1 : 0);
 }
 
-void Agent::answer(const AgentAction& action) {
+void Agent::act(std::uint32_t rank, const AgentAction::Welcome& action) {
+  answer(rank, connections_[static_cast<std::size_t>(action.connection)], true);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Refuse& action) {
   const Connection& connection = connections_[static_cast<std::size_t>(action.connection)];
+  if (!connection.image) return answer(rank, connection, false);
+  simulation_->note_agent(rank, "is refused");
+  simulation_->end_image(connection.process);
+}
+
+void Agent::answer(std::uint32_t rank, const Connection& connection, bool welcome) {
   Process& p = processes_[connection.process];
-  bool welcome = action.kind == AgentAction::Kind::kWelcome;
-  simulation_->note_agent(action.rank, welcome ? "is welcomed" : "is refused");
-  if (action.text == "this image comes too late") {
-    simulation_->end_image(connection.process);
-    return;
-  }
+  simulation_->note_agent(rank, welcome ? "is welcomed" : "is refused");
   if (connection.second) {
     if (!welcome) probes_.hit(Probe::kSecondRefused);
     welcome = welcome || breaks(Mutant::kWelcomesTwo);
@@ -461,9 +430,7 @@ void Agent::answer(const AgentAction& action) {
     }
   }
   if (!welcome) return;
-  Event event{Event::Kind::kRegistered, simulation_->time(), action.rank};
-  event.pid = pid(connection.process);
-  queue_.push_back(std::move(event));
+  happened(rank, Event::Registered{pid(connection.process)});
 }
 
 void Agent::kill_tree(std::uint32_t rank) {
@@ -475,7 +442,8 @@ void Agent::kill_tree(std::uint32_t rank) {
 }
 
 // The registered connections are closed, and whatever is in them is lost.
-void Agent::drain(std::uint32_t rank) {
+void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
+  seen_ = false;
   std::erase_if(coming_, [&](const Coming& c) {
     if (c.kind >= Coming::Kind::kImage) return false;
     const Process& p = processes_[c.process];
@@ -486,14 +454,12 @@ void Agent::drain(std::uint32_t rank) {
   set_first_coming();
 }
 
-void Agent::report(const AgentAction& action) {
-  Event event{Event::Kind::kEnded, action.at_ns, action.rank};
-  event.cause = action.cause;
-  event.position = position(action.rank);
+void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& action) {
+  seen_ = false;
   if (journal::any_recycles(base_)) {
-    queue_.push_back(Event{Event::Kind::kLimit, action.at_ns, action.rank});
+    queue_.push_back(Event{action.at_ns, rank, Event::JournalFull{}});
   }
-  queue_.push_back(std::move(event));
+  queue_.push_back(Event{action.at_ns, rank, Event::Ended{action.cause, position(rank), {}, {}}});
 }
 
 launcher::Position Agent::position(std::uint32_t rank) const {

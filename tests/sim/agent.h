@@ -1,11 +1,11 @@
 // The agent of a simulated job: the launcher's own cores, and a driver that does with simulated
-// processes what the real one does with real ones. Ranks run between any two of its actions.
-// Messages and ends of processes reach the cores as late, and in every order, as the real driver
-// could pass them on:
+// processes what the real one does with real ones. Between any two of its actions ranks take turns;
+// what processes say and how they end reaches the cores as late, and in whatever order, as the real
+// driver could hand it on:
 //
 //   messages           of one connection in order, of several in any
-//   end of a process   after all messages of a registered process; a registration that it sent just
-//                      before its death may still be unread
+//   end of a process   after all that a registered process has said; the registration that it died
+//                      upon may still be unread
 //   end of a shell     before or after that of the program that it waits for
 //   tree gone, output ended   some time after they are asked for
 //
@@ -25,15 +25,15 @@
 
 namespace rejoin::sim {
 
-class Agent : public engine::SimAgent {
+class Agent : public engine::SimAgent, private launcher::AgentDriver {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  // For the next runs: the period of snapshots, while ranks go on; 0: never.
+  // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
   // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
-  void set_policy(const launcher::Policy& policy, std::uint64_t snapshot_every_turns,
-                  bool checkpoints, launcher::ImageRule left_out) {
-    policy_ = policy;
+  void set_options(const launcher::RunOptions& options, std::uint64_t snapshot_every_turns,
+                   bool checkpoints, launcher::ImageRule left_out) {
+    options_ = options;
     checkpoints_ = checkpoints;
     left_out_ = left_out;
     snapshot_every_turns_ = snapshot_every_turns;
@@ -59,7 +59,7 @@ class Agent : public engine::SimAgent {
     std::uint32_t rank;
     std::uint32_t incarnation;
     bool registered = false;
-    bool finalized = false;  // has reported it
+    bool finalized = false;  // has said so
     bool woken = false;      // a clone of an image: no shell is between it and the agent
     bool over = false;
     std::uint32_t image = kNone;  // it is a clone of
@@ -68,6 +68,7 @@ class Agent : public engine::SimAgent {
   struct Connection {
     std::uint32_t process;  // or image
     bool second;            // not by the process itself, but by another one of its tree
+    bool image;
   };
   struct Image {
     std::uint32_t rank;
@@ -85,7 +86,7 @@ class Agent : public engine::SimAgent {
     bool lost_image = false;         // since then none was kept
     bool lost_unregistered = false;  // likewise, of this incarnation
   };
-  // An event that the cores do not know yet.
+  // What has happened and is not known to the cores yet.
   struct Coming {
     enum class Kind : std::uint8_t {
       kMessage,
@@ -121,16 +122,43 @@ class Agent : public engine::SimAgent {
   void read(const Coming& coming);
   void read_registration(const Coming& coming);
   void decide();
-  // True: others can see it. False: no process can, or it is not done yet.
-  bool carry_out(launcher::AgentAction& action);
-  bool carry_out(launcher::Action& action);
+  // True: others can see it. False: nobody can, or it is not done yet.
+  bool carry_out_next(launcher::AgentAction& action);
+  bool carry_out_next(launcher::Action& action);
+  void happened(std::uint32_t rank, decltype(launcher::Event::what) what);
+  void act(std::uint32_t rank, const launcher::AgentAction::Spawn&) override { spawn(rank); }
+  void act(std::uint32_t rank, const launcher::AgentAction::Welcome& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Refuse& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Terminate&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::KillTree&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::AwaitOutput&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Drain&) override;
+  void act(std::uint32_t, const launcher::AgentAction::PublishDeath&) override {
+  }                                                                           // is done already
+  void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // likewise
+  void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Keep& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::EndImage& action) override;
+  void act(std::uint32_t, const launcher::AgentAction::AskImages&) override {}
+  void act(std::uint32_t rank, const launcher::AgentAction::Wake& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::Adopt& action) override;
+  void act(std::uint32_t, const launcher::AgentAction::Notice&) override {}
+  void act(std::uint32_t rank, const launcher::AgentAction::Lost& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::ReportEnded& action) override;
+  // No simulated rank has a wrapper or a written image.
+  void act(std::uint32_t, const launcher::AgentAction::Read&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Restore&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Move&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Release&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::KillWrapper&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::EndKeeper&) override { not_here(); }
+  void not_here() { simulation_->fail("an action for wrappers or written images"); }
   void push_front(std::vector<launcher::AgentAction> actions);
   std::vector<launcher::AgentAction> mutated(std::vector<launcher::AgentAction> actions);
   bool publish(std::uint32_t rank);
   bool ring_next();
   void spawn(std::uint32_t rank);
-  void carry_out_image(const launcher::AgentAction& action);
-  void wake(const launcher::AgentAction& action);
   bool snapshot_due() const;
   launcher::SnapshotRound next_round();
   std::uint64_t progress() const;
@@ -138,12 +166,9 @@ class Agent : public engine::SimAgent {
   void make_clone(std::uint32_t image);
   void read_forked(std::uint32_t process);
   void read_image_end(std::uint32_t image);
-  std::uint32_t image_of(const launcher::AgentAction& action) const;
-  void check_image_action(const launcher::AgentAction& action);
-  void answer(const launcher::AgentAction& action);
+  std::uint32_t image_of(int connection) const;
+  void answer(std::uint32_t rank, const Connection& connection, bool welcome);
   void kill_tree(std::uint32_t rank);
-  void drain(std::uint32_t rank);
-  void report(const launcher::AgentAction& action);
   launcher::Position position(std::uint32_t rank) const;
   std::int64_t pid(std::uint32_t process) const { return 2 * std::int64_t{process} + 2; }
   std::int64_t child(std::uint32_t process) const;
@@ -152,7 +177,7 @@ class Agent : public engine::SimAgent {
   std::byte* base_;
   Probes& probes_;
   engine::Simulation* simulation_ = nullptr;
-  launcher::Policy policy_;
+  launcher::RunOptions options_;
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   bool checkpoints_ = false;
@@ -160,8 +185,8 @@ class Agent : public engine::SimAgent {
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last one
   std::vector<Image> images_;
-  launcher::SupervisorCore supervisor_{launcher::Policy()};
-  launcher::AgentCore core_{0};
+  launcher::SupervisorCore supervisor_{launcher::RunOptions()};
+  launcher::AgentCore core_{launcher::LocalRanks()};
   std::vector<Process> processes_;
   std::vector<Connection> connections_;
   std::vector<Rank> ranks_;
@@ -172,6 +197,7 @@ class Agent : public engine::SimAgent {
   std::uint64_t not_before_ = 0;
   std::uint32_t rung_ = 0;  // ranks, of all
   bool ringing_ = false;
+  bool seen_ = false;  // others can see the action that was carried out last
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
   std::string why_;                             // the job is stopped
   bool all_over_said_ = false;

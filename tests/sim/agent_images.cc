@@ -14,7 +14,7 @@ void Agent::take_image_coming(const Coming& coming) {
   if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process);
   if (coming.kind == Coming::Kind::kForked) return read_forked(coming.process);
   if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
-  // A process that has ended cannot become the rank.
+  // What has ended cannot become anything any more.
   if (!simulation_->has_image(coming.process)) return;
   Image& image = images_[coming.process];
   image.registered = true;
@@ -23,23 +23,21 @@ void Agent::take_image_coming(const Coming& coming) {
   auto& word = engine::header_of(base_)->goes_back_to;
   word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
   if (word.load() == engine::Return::kVersions) return simulation_->end_image(coming.process);
-  AgentEvent event{AgentEvent::Kind::kImage, image.rank, simulation_->time(),
-                   image_pid(coming.process), static_cast<int>(connections_.size())};
-  event.number = image.number;
-  event.incarnation = image.incarnation;
-  connections_.push_back({coming.process, false});
-  queue_.push_back(event);
+  const auto connection = static_cast<int>(connections_.size());
+  connections_.push_back({coming.process, false, true});
+  queue_.push_back(AgentEvent{image.rank, simulation_->time(),
+                              AgentEvent::ImageRegisters{image_pid(coming.process), connection,
+                                                         image.number, image.incarnation}});
 }
 
 void Agent::read_forked(std::uint32_t process) {
   const Process& clone = processes_[process];
-  AgentEvent event{AgentEvent::Kind::kForked, clone.rank, simulation_->time(), pid(process)};
-  event.incarnation = clone.incarnation;
-  queue_.push_back(event);
+  queue_.push_back(AgentEvent{clone.rank, simulation_->time(),
+                              AgentEvent::Forked{pid(process), clone.incarnation}});
 }
 
 void Agent::read_image_end(std::uint32_t image) {
-  // Its messages come before its end; perhaps it had no time to report its clone.
+  // What it has said comes before; perhaps it had no time to tell of its clone.
   const auto forked = std::find_if(coming_.begin(), coming_.end(), [&](const Coming& c) {
     return c.kind == Coming::Kind::kForked && processes_[c.process].image == image;
   });
@@ -55,14 +53,12 @@ void Agent::read_image_end(std::uint32_t image) {
     probes_.hit(kept ? Probe::kImageDied : Probe::kOtherImageDied);
     if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
     ranks_[ended.rank].lost_image = true;
-    // A later incarnation may have made it for a request to the one before.
+    // A later incarnation may have made it for a want of the one before.
     const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
     if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
-  AgentEvent event{AgentEvent::Kind::kImageEnded, ended.rank, simulation_->time(),
-                   image_pid(image)};
-  event.number = ended.number;
-  queue_.push_back(event);
+  queue_.push_back(AgentEvent{ended.rank, simulation_->time(),
+                              AgentEvent::ImageEnded{image_pid(image), ended.number, {}}});
 }
 
 void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t number,
@@ -74,85 +70,71 @@ void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t numb
 
 void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnded, image, 0}); }
 
-void Agent::carry_out_image(const AgentAction& a) {
-  using Kind = AgentAction::Kind;
-  check_image_action(a);
-  engine::SegmentHeader* header = engine::header_of(base_);
-  engine::RankControl* control = engine::control_of(base_, a.rank);
-  Event event{Event::Kind::kStarted, simulation_->time(), a.rank};
-  event.pid = a.pid;
-  switch (a.kind) {
-    case Kind::kWant:
-      control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);
-      header->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
-      break;
-    case Kind::kKeep:
-      control->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number);
-      header->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
-      ranks_[a.rank].kept = image_of(a);
-      if (std::exchange(ranks_[a.rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
-      if (std::exchange(ranks_[a.rank].lost_unregistered, false))
-        probes_.hit(Probe::kImageAfterUnregistered);
-      simulation_->note_agent(a.rank, "its image is kept");
-      break;
-    case Kind::kEndImage:
-      simulation_->end_image(image_of(a));
-      break;
-    case Kind::kWake:
-      wake(a);
-      break;
-    case Kind::kAdopt:
-      queue_.push_back(std::move(event));
-      break;
-    case Kind::kLost:
-      lost_ = true;
-      event.kind = Event::Kind::kLost;
-      queue_.push_back(std::move(event));
-      break;
-    default:
-      break;
-  }
+// The simulator checks rules of the snapshots that hold whatever the core decides.
+
+void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
+  engine::control_of(base_, rank)->snapshot_wanted.store(
+      journal::kAgentStores, journal::Step::kNotice, a.number);
+  engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
 }
 
-std::uint32_t Agent::image_of(const AgentAction& a) const {
-  return a.connection < 0 ? kNone : connections_[static_cast<std::size_t>(a.connection)].process;
-}
-
-// Rules of the snapshots that hold whatever the core decides.
-void Agent::check_image_action(const AgentAction& a) {
-  using Kind = AgentAction::Kind;
-  const std::uint32_t kept = ranks_[a.rank].kept;
-  const std::uint32_t image = image_of(a);
-  const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[a.rank].done;
-  if (a.kind == Kind::kKeep && image == kNone) {
-    return simulation_->fail("S1: an image is kept that is not there yet");
-  }
-  if (a.kind == Kind::kKeep && images_[image].incarnation != supervisor_.incarnation(a.rank)) {
+void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
+  const std::uint32_t kept = ranks_[rank].kept;
+  const std::uint32_t image = image_of(a.connection);
+  if (image == kNone) return simulation_->fail("S1: an image is kept that is not there yet");
+  if (images_[image].incarnation != supervisor_.incarnation(rank)) {
     return simulation_->fail("S1: an image of a former incarnation is kept");
   }
-  if (a.kind == Kind::kKeep && kept != kNone && a.number <= images_[kept].number) {
+  if (kept != kNone && a.number <= images_[kept].number) {
     simulation_->fail("S1: a rank's marks go back");
   }
-  if (a.kind == Kind::kWake && image != kept) {
-    simulation_->fail("S1: an image is woken that is not kept");
+  engine::control_of(base_, rank)->kept_image.store(
+      journal::kAgentStores, journal::Step::kNotice, a.number);
+  engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+  ranks_[rank].kept = image;
+  if (std::exchange(ranks_[rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
+  if (std::exchange(ranks_[rank].lost_unregistered, false)) {
+    probes_.hit(Probe::kImageAfterUnregistered);
   }
-  if (a.kind == Kind::kEndImage && image == kept && in_use) {
-    simulation_->fail("S1: an image is ended that is kept");
-  }
-  if (a.kind == Kind::kLost && (kept == kNone || !simulation_->image_was_killed(kept))) {
-    simulation_->fail("S3: a rank is lost, but its image was not killed");
-  }
+  simulation_->note_agent(rank, "its image is kept");
 }
 
-// The image clones itself when it comes to that, and reports it later: it may die before each.
-void Agent::wake(const AgentAction& a) {
-  const std::uint32_t image = image_of(a);
-  images_[image].wanted_as = supervisor_.incarnation(a.rank);
+void Agent::act(std::uint32_t rank, const AgentAction::EndImage& a) {
+  const std::uint32_t image = image_of(a.connection);
+  const bool in_use = !supervisor_.stopping() && !simulation_->ranks()[rank].done;
+  if (image == ranks_[rank].kept && in_use) {
+    simulation_->fail("S1: an image is ended that is kept");
+  }
+  simulation_->end_image(image);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Adopt& a) {
+  happened(rank, Event::Started{a.pid});
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Lost&) {
+  const std::uint32_t kept = ranks_[rank].kept;
+  if (kept == kNone || !simulation_->image_was_killed(kept)) {
+    simulation_->fail("S3: a rank is lost, but nobody has killed its image");
+  }
+  lost_ = true;
+  happened(rank, Event::Lost{});
+}
+
+std::uint32_t Agent::image_of(int connection) const {
+  return connection < 0 ? kNone : connections_[static_cast<std::size_t>(connection)].process;
+}
+
+// The image clones itself when it comes to that, and tells of it later: it may die before each.
+void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
+  const std::uint32_t image = image_of(a.connection);
+  if (image != ranks_[rank].kept) simulation_->fail("S1: an image is woken that is not kept");
+  images_[image].wanted_as = supervisor_.incarnation(rank);
   expect({Coming::Kind::kClones, image, 0});
 }
 
 void Agent::make_clone(std::uint32_t image) {
-  if (!simulation_->has_image(image)) return;  // its end will be reported
+  if (!simulation_->has_image(image)) return;  // its end will be heard of
   const Image& mould = images_[image];
   Rank& r = ranks_[mould.rank];
   r.process = simulation_->wake_image(image, mould.wanted_as);
@@ -163,7 +145,7 @@ void Agent::make_clone(std::uint32_t image) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
-// Not while no rank goes on: a job that is blocked must be detected.
+// Not while nobody goes on: a job that stands still must be found out.
 bool Agent::snapshot_due() const {
   const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&
@@ -181,7 +163,7 @@ launcher::SnapshotRound Agent::next_round() {
 
 std::uint64_t Agent::progress() const {
   std::uint64_t all = 0;
-  for (std::uint32_t r = 0; r < policy_.ranks; ++r) {
+  for (std::uint32_t r = 0; r < options_.ranks(); ++r) {
     const engine::RankControl* c = engine::control_of(base_, r);
     all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
   }

@@ -87,11 +87,11 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   ++runs_;
   watched_.assign(world_.ranks, Watched());
   private_.assign(world_.ranks, Private());
-  launcher::Policy policy;
-  policy.ranks = world_.ranks;
-  policy.max_restarts = plan.max_restarts;
-  policy.journal_limit_bytes = world_.journal_limit_bytes;
-  agent_.set_policy(policy, world_.snapshot_every_turns, world_.checkpoints, plan.left_out);
+  launcher::RunOptions job;
+  job.programs = {{.ranks = world_.ranks}};
+  job.max_restarts = plan.max_restarts;
+  job.journal_limit_bytes = world_.journal_limit_bytes;
+  agent_.set_options(job, world_.snapshot_every_turns, world_.checkpoints, plan.left_out);
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
   options.refuses_images = !world_.never_full;

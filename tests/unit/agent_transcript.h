@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -14,66 +15,72 @@
 
 namespace rejoin::launcher {
 
-inline std::string to_text(const AgentAction& a) {
-  using Kind = AgentAction::Kind;
-  const std::string rank = std::to_string(a.rank);
-  switch (a.kind) {
-    case Kind::kSpawn:
-      return "spawn " + rank;
-    case Kind::kWelcome:
-      return "welcome " + rank + " on " + std::to_string(a.connection);
-    case Kind::kRefuse:
-      return "refuse " + rank + " on " + std::to_string(a.connection) + ": " + a.text;
-    case Kind::kTerminate:
-      return "terminate " + rank;
-    case Kind::kKillTree:
-      return "kill tree " + rank;
-    case Kind::kAwaitOutput:
-      return "await output " + rank;
-    case Kind::kDrain:
-      return "drain " + rank;
-    case Kind::kPublishDeath:
-      return "publish death " + rank;
-    case Kind::kRingAll:
-      return "ring all";
-    case Kind::kAdmit:
-      return "admit " + rank;
-    case Kind::kWant:
-      return "want image " + std::to_string(a.number) + " of " + rank +
-             (a.at_checkpoint ? " at a checkpoint" : "");
-    case Kind::kKeep:
-      return "keep image " + std::to_string(a.number) + " of " + rank + ", pid " +
-             std::to_string(a.pid);
-    case Kind::kAskImages:
-      return "ask for images";
-    case Kind::kEndImage:
-      return "end image of " + rank + ", pid " + std::to_string(a.pid);
-    case Kind::kWake:
-      return "wake image " + std::to_string(a.number) + " of " + rank;
-    case Kind::kRestore:
-      return "restore " + rank + " from image " + std::to_string(a.number);
-    case Kind::kAdopt:
-      return "adopt " + rank + ", pid " + std::to_string(a.pid);
-    case Kind::kMove:
-      return "move " + rank + " to pid " + std::to_string(a.pid) + ", keeper on " +
-             std::to_string(a.connection);
-    case Kind::kRelease:
-      return "release keeper of " + rank + " on " + std::to_string(a.connection) + " with " +
-             to_text(a.cause);
-    case Kind::kKillWrapper:
-      return "kill wrapper " + rank;
-    case Kind::kEndKeeper:
-      return "end keeper of " + rank + " on " + std::to_string(a.connection);
-    case Kind::kNotice:
-      return "tell of " + rank + ": " + a.text;
-    case Kind::kRead:
-      return "read " + rank;
-    case Kind::kLost:
-      return "lost " + rank + ": " + a.text;
-    case Kind::kReportEnded:
-      return "report " + rank + " ended by " + to_text(a.cause) + " at " + std::to_string(a.at_ns);
+// Writes each action as a line.
+class ActionText : public AgentDriver {
+ public:
+  std::string text;
+
+ private:
+  using A = AgentAction;
+  void line(const std::string& what) { text += what + "\n"; }
+  void line(const std::string& what, std::uint32_t rank, const std::string& rest = "") {
+    line(what + " " + std::to_string(rank) + rest);
   }
-  return "?";
+  static std::string on(int connection) { return " on " + std::to_string(connection); }
+  static std::string pid_text(std::int64_t pid) { return ", pid " + std::to_string(pid); }
+
+  void act(std::uint32_t r, const A::Spawn&) override { line("spawn", r); }
+  void act(std::uint32_t r, const A::Welcome& a) override { line("welcome", r, on(a.connection)); }
+  void act(std::uint32_t r, const A::Refuse& a) override {
+    line("refuse", r, on(a.connection) + ": " + a.why);
+  }
+  void act(std::uint32_t r, const A::Terminate&) override { line("terminate", r); }
+  void act(std::uint32_t r, const A::KillTree&) override { line("kill tree", r); }
+  void act(std::uint32_t r, const A::AwaitOutput&) override { line("await output", r); }
+  void act(std::uint32_t r, const A::Drain&) override { line("drain", r); }
+  void act(std::uint32_t r, const A::Read&) override { line("read", r); }
+  void act(std::uint32_t r, const A::PublishDeath&) override { line("publish death", r); }
+  void act(std::uint32_t, const A::RingAll&) override { line("ring all"); }
+  void act(std::uint32_t r, const A::Admit&) override { line("admit", r); }
+  void act(std::uint32_t r, const A::Want& a) override {
+    line("want image " + std::to_string(a.number) + " of", r,
+         a.at_checkpoint ? " at a checkpoint" : "");
+  }
+  void act(std::uint32_t r, const A::Keep& a) override {
+    line("keep image " + std::to_string(a.number) + " of", r, pid_text(a.pid));
+  }
+  void act(std::uint32_t r, const A::EndImage& a) override {
+    line("end image of", r, pid_text(a.pid));
+  }
+  void act(std::uint32_t, const A::AskImages&) override { line("ask for images"); }
+  void act(std::uint32_t r, const A::Wake& a) override {
+    line("wake image " + std::to_string(a.number) + " of", r);
+  }
+  void act(std::uint32_t r, const A::Restore& a) override {
+    line("restore", r, " from image " + std::to_string(a.number));
+  }
+  void act(std::uint32_t r, const A::Adopt& a) override { line("adopt", r, pid_text(a.pid)); }
+  void act(std::uint32_t r, const A::Move& a) override {
+    line("move", r, " to pid " + std::to_string(a.pid) + ", keeper" + on(a.keeper));
+  }
+  void act(std::uint32_t r, const A::Release& a) override {
+    line("release keeper of", r, on(a.keeper) + " with " + to_text(a.cause));
+  }
+  void act(std::uint32_t r, const A::KillWrapper&) override { line("kill wrapper", r); }
+  void act(std::uint32_t r, const A::EndKeeper& a) override {
+    line("end keeper of", r, on(a.keeper));
+  }
+  void act(std::uint32_t r, const A::Notice& a) override { line("tell of", r, ": " + a.text); }
+  void act(std::uint32_t r, const A::Lost& a) override { line("lost", r, ": " + a.why); }
+  void act(std::uint32_t r, const A::ReportEnded& a) override {
+    line("report", r, " ended by " + to_text(a.cause) + " at " + std::to_string(a.at_ns));
+  }
+};
+
+inline std::string text_of_actions(const std::vector<AgentAction>& actions) {
+  ActionText lines;
+  lines.carry_out(actions);
+  return lines.text;
 }
 
 // "spawn R", "respawn R [inc=]", "want" (at once), "want-at-checkpoint", "period-ends",
@@ -83,63 +90,77 @@ inline std::string to_text(const AgentAction& a) {
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
-  AgentEvent event{};
-  words >> event.at_ns >> name >> event.rank;
-  if (name == "spawn") return core.spawn(event.rank);
+  std::uint64_t at_ns = 0;
+  std::uint32_t rank = 0;
+  words >> at_ns >> name >> rank;
+  std::int64_t pid = 0;
+  std::int64_t from = 0;
+  int connection = -1;
+  std::uint64_t number = 0;
+  std::uint32_t incarnation = 0;
+  Cause cause;
+  std::string field;
+  while (words >> field) {
+    const int value = std::atoi(field.substr(field.find('=') + 1).c_str());
+    if (field.starts_with("pid")) pid = value;
+    if (field.starts_with("conn")) connection = value;
+    if (field.starts_with("signal")) cause = {Cause::Kind::kSignal, value};
+    if (field.starts_with("exit")) cause = {Cause::Kind::kExit, value};
+    if (field.starts_with("image")) number = static_cast<std::uint64_t>(value);
+    if (field.starts_with("of")) from = value;
+    if (field.starts_with("inc")) incarnation = static_cast<std::uint32_t>(value);
+  }
+  ImageNumbers numbers;
+  for (const std::uint32_t local : core.local()) numbers[local] = number;
+  if (name == "spawn") return core.spawn(rank);
   if (name == "want") return core.want_snapshots(SnapshotRound::kAtOnce);
   if (name == "want-at-checkpoint") return core.want_snapshots(SnapshotRound::kAtCheckpoint);
   if (name == "period-ends") return core.want_snapshots(SnapshotRound::kPeriodEnds);
   if (name == "end-images") return core.end_images();
   if (name == "stop") return core.stop();
   if (name == "kill-all") return core.kill_all();
-  using Kind = AgentEvent::Kind;
-  if (name == "spawned") event.kind = Kind::kSpawned;
-  if (name == "register") event.kind = Kind::kRegister;
-  if (name == "initialized") event.kind = Kind::kInitialized;
-  if (name == "finalized") event.kind = Kind::kFinalized;
-  if (name == "child-ended") event.kind = Kind::kChildEnded;
-  if (name == "registered-ended") event.kind = Kind::kRegisteredEnded;
-  if (name == "tree-gone") event.kind = Kind::kTreeGone;
-  if (name == "output-ended") event.kind = Kind::kOutputEnded;
-  if (name == "woken") event.kind = Kind::kWoken;
-  if (name == "image") event.kind = Kind::kImage;
-  if (name == "not-frozen") event.kind = Kind::kNotFrozen;
-  if (name == "forked") event.kind = Kind::kForked;
-  if (name == "useless") event.kind = Kind::kUseless;
-  if (name == "image-ended") event.kind = Kind::kImageEnded;
-  if (name == "moves") event.kind = Kind::kMoves;
-  if (name == "keeper-ended") event.kind = Kind::kKeeperEnded;
-  if (name == "wrapper-ended") event.kind = Kind::kWrapperEnded;
-  std::string field;
-  while (words >> field) {
-    const int number = std::atoi(field.substr(field.find('=') + 1).c_str());
-    if (field.starts_with("pid")) event.pid = number;
-    if (field.starts_with("conn")) event.connection = number;
-    if (field.starts_with("signal")) event.cause = {Cause::Kind::kSignal, number};
-    if (field.starts_with("exit")) event.cause = {Cause::Kind::kExit, number};
-    if (field.starts_with("image") || field.starts_with("of"))
-      event.number = static_cast<std::uint64_t>(number);
-    if (field.starts_with("inc")) event.incarnation = static_cast<std::uint32_t>(number);
-  }
-  if (name == "respawn") return core.respawn(event.rank, event.incarnation);
-  if (name == "restore") return core.restore(event.rank);
-  const std::vector<std::uint64_t> numbers(core.ranks(), event.number);
-  if (name == "resume") {
-    return core.resume(numbers, std::vector<std::uint32_t>(core.ranks(), event.incarnation));
-  }
+  if (name == "respawn") return core.respawn(rank, incarnation);
+  if (name == "restore") return core.restore(rank);
+  if (name == "resume") return core.resume(numbers, incarnation);
   if (name == "written") {
     core.written(numbers);
     return {};
   }
-  return core.step(event);
+  using E = AgentEvent;
+  const std::map<std::string, decltype(E::what)> events = {
+      {"spawned", E::Spawned{pid}},
+      {"register", E::Registers{pid, connection}},
+      {"initialized", E::Initialized{}},
+      {"finalized", E::Finalized{}},
+      {"child-ended", E::ChildEnded{cause}},
+      {"registered-ended", E::RegisteredEnded{cause}},
+      {"tree-gone", E::TreeGone{}},
+      {"output-ended", E::OutputEnded{}},
+      {"woken", E::Woken{pid, connection, incarnation}},
+      {"image", E::ImageRegisters{pid, connection, number, incarnation}},
+      {"not-frozen", E::NotFrozen{number}},
+      {"forked", E::Forked{pid, incarnation}},
+      {"useless", E::Useless{pid, connection, incarnation, ""}},
+      {"image-ended", E::ImageEnded{pid, number, {}}},
+      {"moves", E::Moves{pid, connection, incarnation, from}},
+      {"keeper-ended", E::KeeperEnded{cause}},
+      {"wrapper-ended", E::WrapperEnded{pid, cause}},
+  };
+  return core.step({rank, at_ns, events.at(name)});
 }
 
-inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
-  AgentCore core(ranks);
+inline void expect_transcript(const LocalRanks& local, bool all_over,
+                              const std::string& transcript) {
+  AgentCore core(local);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
-    for (const AgentAction& action : play(core, line)) out << to_text(action) << "\n";
+    out << text_of_actions(play(core, line));
   });
   EXPECT_EQ(core.all_over(), all_over);
+}
+
+// Of the ranks 0 to ranks - 1.
+inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
+  expect_transcript(all_local(ranks), all_over, transcript);
 }
 
 }  // namespace rejoin::launcher

@@ -247,7 +247,7 @@ want image 2 of 0
 }
 
 TEST(AgentImages, ImagesOfAHalfHaveComeWhenAllRanksHaveOneThatWasMadeAtACheckpoint) {
-  AgentCore core(1);
+  AgentCore core(all_local(1));
   const auto played = [&core](const std::string& events) {
     std::istringstream lines(events);
     for (std::string line; std::getline(lines, line);) play(core, line);

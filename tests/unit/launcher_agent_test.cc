@@ -165,5 +165,35 @@ report 0 ended by signal 9, Killed at 0
 )");
 }
 
+TEST(Agent, KnowsTheRanksOfItsHostAlone) {
+  expect_transcript({3, 7}, true, R"(
+> 0 spawn 3
+admit 3
+spawn 3
+> 1 spawned 3 pid=10
+> 2 spawn 7
+admit 7
+spawn 7
+> 3 spawned 7 pid=20
+> 4 register 3 pid=10 conn=5
+welcome 3 on 5
+> 5 initialized 3
+> 6 want 0
+want image 1 of 3
+> 7 child-ended 7 signal=9
+kill tree 7
+> 8 tree-gone 7
+drain 7
+report 7 ended by signal 9, Killed at 7
+> 9 stop 0
+terminate 3
+> 10 child-ended 3 signal=15
+kill tree 3
+> 11 tree-gone 3
+drain 3
+report 3 ended by signal 15, Terminated at 10
+)");
+}
+
 }  // namespace
 }  // namespace rejoin::launcher

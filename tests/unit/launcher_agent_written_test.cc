@@ -122,28 +122,23 @@ refuse 0 on 6: it is not the written image that it was started for
 }
 
 TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
-  AgentCore core(1);
+  AgentCore core(all_local(1));
   EXPECT_FALSE(core.needs_written(0));
-  core.resume({7}, {3});
+  core.resume({{0, 7}}, 3);
   EXPECT_TRUE(core.needs_written(0));
   core.restore(0);
-  core.step({AgentEvent::Kind::kSpawned, 0, 1, 10});
-  AgentEvent woken{AgentEvent::Kind::kWoken, 0, 2, 10, 5};
-  woken.incarnation = 3;
-  core.step(woken);
-  core.step({AgentEvent::Kind::kInitialized, 0, 3});
+  core.step({0, 1, AgentEvent::Spawned{10}});
+  core.step({0, 2, AgentEvent::Woken{10, 5, 3}});
+  core.step({0, 3, AgentEvent::Initialized{}});
   EXPECT_TRUE(core.needs_written(0));
   core.want_snapshots(SnapshotRound::kAtOnce);
-  AgentEvent image{AgentEvent::Kind::kImage, 0, 4, 20, 6};
-  image.number = 8;
-  image.incarnation = 3;
-  core.step(image);
+  core.step({0, 4, AgentEvent::ImageRegisters{20, 6, 8, 3}});
   ASSERT_TRUE(core.has_image(0));
   EXPECT_FALSE(core.needs_written(0));
-  core.written({8});
-  core.step({AgentEvent::Kind::kImageEnded, 0, 5, 20});
+  core.written({{0, 8}});
+  core.step({0, 5, AgentEvent::ImageEnded{20, 0, {}}});
   EXPECT_TRUE(core.needs_written(0));
-  core.written({0});
+  core.written({});
   EXPECT_FALSE(core.needs_written(0));
 }
 

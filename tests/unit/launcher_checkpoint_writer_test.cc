@@ -23,11 +23,15 @@ constexpr std::uint32_t kRanks = 3;
 constexpr std::size_t kModelBytes = 30'000;
 constexpr timespec kShort = {0, 20'000};
 
+RunOptions options() {
+  RunOptions options;
+  options.programs = {{.ranks = kRanks, .command = {"a.out"}}};
+  return options;
+}
+
 class CheckpointWriting : public testing::Test {
  protected:
-  CheckpointWriting()
-      : segment_(std::move(
-            JobSegment::create({.ranks = kRanks, .job = 1, .snapshots = true}, "", {}).value())) {
+  CheckpointWriting() : segment_(std::move(JobSegment::create(options(), 1, 1).value())) {
     std::string name = std::filesystem::temp_directory_path() / "writer-test-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     directory_ = name;

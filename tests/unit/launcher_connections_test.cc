@@ -1,9 +1,5 @@
 // The agent's socket: the order in which it handles messages of a rank's processes.
 #include <gtest/gtest.h>
-#include <stddef.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <optional>
@@ -23,7 +19,7 @@ struct Agent {
       : name("rejoin-connections-test-" + std::to_string(getpid())),
         loop(monotonic_ns()),
         listener(listen_at(name)),
-        connections(loop, std::move(listener.value()), 1, kSecret, calls()) {}
+        connections(loop, std::move(listener.value()), all_local(1), kSecret, calls()) {}
 
   Connections::Calls calls() {
     Connections::Calls c;
@@ -39,13 +35,9 @@ struct Agent {
 
   // A process of rank 0 that has sent its first message.
   Descriptor connect() {
-    Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
-    send_message(fd.get(), MessageType::kRegister, 0, 0, kSecret, {});
+    Descriptor fd(wire::connect_to(name.data(), name.size()));
+    EXPECT_TRUE(fd.open());
+    send_message(fd.get(), MessageType::kRegister, 0, 0, kSecret);
     return fd;
   }
 
@@ -63,7 +55,7 @@ TEST(Connections, WhatTheRankSaidIsHeardBeforeAnotherProcessAsksToBeIt) {
   agent.connections.read_all(0);
   ASSERT_TRUE(agent.asking);
   agent.connections.welcome(*agent.asking, 0, 0, rank.get());  // any descriptor
-  send_message(rank.get(), MessageType::kFinalized, 0, 0, "", {});
+  send_message(rank.get(), MessageType::kFinalized, 0, 0);
   const Descriptor second = agent.connect();
   agent.connections.read_all(0);
   EXPECT_EQ(agent.heard, "asks finalized asks ");

@@ -8,10 +8,10 @@
 
 #include "checkpoint_image.h"
 #include "elf_image.h"
-#include "launcher/inspect/symbolizer.h"
 #include "launcher/program/build.h"
 #include "launcher/program/elf.h"
 #include "launcher/program/program.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -13,9 +13,9 @@
 #include "launcher/base/grammar.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/translations.h"
-#include "launcher/inspect/symbolizer.h"
 #include "launcher/program/elf.h"
 #include "launcher/supervisor/events.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -129,7 +129,7 @@ TEST(Options, InEverySpelling) {
   EXPECT_FALSE(program.exports[1].second.has_value());
   EXPECT_EQ(o.kills.size(), 2u);
   EXPECT_TRUE(o.output.tagged && o.quiet && !o.restart);
-  EXPECT_EQ(o.timeout_s, 2.5);
+  EXPECT_EQ(o.timeout_ns, 2'500'000'000u);
 }
 
 TEST(Options, OfSeveralPrograms) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/inspect/inspect.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 #include "thread_job.h"
 
 namespace rejoin::launcher {

@@ -10,7 +10,13 @@
 namespace rejoin::launcher {
 namespace {
 
-Policy ranks(std::uint32_t n) { return {n, 400, true, std::uint64_t{64} << 20}; }
+RunOptions ranks(std::uint32_t n) {
+  RunOptions options;
+  options.programs = {{.ranks = n, .command = {"a.out"}}};
+  options.max_restarts = 400;
+  options.journal_limit_bytes = std::uint64_t{64} << 20;
+  return options;
+}
 
 // A supervisor whose actions are texts; other actions are not shown.
 class Job {
@@ -21,8 +27,10 @@ class Job {
   std::string news(const std::string& event) {
     std::string said;
     for (const Action& a : core_.step(parse_event(event))) {
-      const bool shown = a.kind == Action::Kind::kNews || a.kind == Action::Kind::kTell;
-      if (shown) said += (said.empty() ? "" : "\n") + a.text;
+      const auto* news = std::get_if<Action::News>(&a.what);
+      const auto* tell = std::get_if<Action::Tell>(&a.what);
+      if (news != nullptr) said += (said.empty() ? "" : "\n") + news->text;
+      if (tell != nullptr) said += (said.empty() ? "" : "\n") + tell->text;
     }
     return said;
   }

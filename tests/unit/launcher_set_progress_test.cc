@@ -15,7 +15,7 @@ namespace {
 // "AT end-image R pid=": that image is to be ended, and
 // its connection too unless it says "listen". "AT over R": the set is. Else the agent's.
 struct SetPlayer {
-  AgentCore core{2};
+  AgentCore core{all_local(2)};
   SetProgress set;
   std::uint32_t sets = 0;
 
@@ -25,11 +25,11 @@ struct SetPlayer {
     const auto verdict = set.look(core, how == "full", now_s * 1'000'000'000);
     if (!verdict.why_not.empty()) return "no set: " + verdict.why_not + "\n";
     if (!verdict.begin || !set.may_copy(how != "running", how == "filled")) return "";
-    std::vector<std::int64_t> images;
-    for (std::uint32_t r = 0; r < core.ranks(); ++r) images.push_back(core.image(r).pid);
+    std::map<std::uint32_t, std::int64_t> images;
+    for (const std::uint32_t r : core.local()) images[r] = core.image(r).pid;
     set.begin(++sets, now_s * 1'000'000'000, images);
     std::string text = "set " + std::to_string(sets) + " of";
-    for (const std::int64_t pid : images) text += " " + std::to_string(pid);
+    for (const auto& [rank, pid] : images) text += " " + std::to_string(pid);
     return text + "\n";
   }
 

@@ -1,7 +1,8 @@
 // Stacks of debuggers, shortened; and ranks at the same place.
 #include <gtest/gtest.h>
 
-#include "launcher/inspect/stacks.h"
+#include "launcher/agent/stacks.h"
+#include "launcher/supervisor/standing_text.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -104,11 +105,11 @@ TEST(ShortStack, ThreadsAndPython) {
 TEST(Standing, TheSmallestGroupFirst) {
   std::vector<Stood> ranks;
   for (std::uint32_t r = 0; r < 9; ++r) {
-    ranks.push_back({r, static_cast<pid_t>(100 + r), "sleeping", "in Barrier #6", {"#0 main"}});
+    ranks.push_back({r, 100 + r, "sleeping", "in Barrier #6", {"#0 main"}});
   }
   ranks[2] = {2, 102, "running", "after Allreduce #5", {"#0 loop", "#1 main"}};
   ranks[5].pid = 0;
-  ranks[6].lines = {"#0 other"};
+  ranks[6].stack = {"#0 other"};
   EXPECT_EQ(standing_text(ranks),
             "rejoin: rank 2 (process 102, running) is after Allreduce #5\n"
             "    #0 loop\n"
@@ -121,6 +122,21 @@ TEST(Standing, TheSmallestGroupFirst) {
             "    #0 main\n");
   for (Stood& s : ranks) s.pid = 0;
   EXPECT_EQ(standing_text(ranks), "rejoin: ranks 0-8 have ended\n");
+}
+
+TEST(Standing, AgesOfImages) {
+  std::vector<Stood> ranks(2);
+  ranks[1].rank = 5;
+  ranks[1].image_age_ns = 600'000'000;
+  EXPECT_EQ(ages_text(ranks), "rejoin: newest images: rank 0 none, rank 5 600.0 ms old\n");
+  ranks.resize(20);
+  for (std::uint32_t i = 2; i < 20; ++i) ranks[i].rank = 10 + i;
+  ranks[18].image_age_ns = 2'000'000'000;
+  ranks[19].image_age_ns = 9'000'000'000;
+  ranks[19].over = true;
+  const std::string text = ages_text(ranks);
+  EXPECT_EQ(text.find("rank 26"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("; of all the oldest 2.0 s old, 17 ranks have none\n")) << text;
 }
 
 }  // namespace

@@ -5,7 +5,13 @@
 namespace rejoin::launcher {
 namespace {
 
-Policy ranks(std::uint32_t n) { return {n, 4, true, std::uint64_t{64} << 20}; }
+RunOptions ranks(std::uint32_t n, std::uint32_t max_restarts = 4) {
+  RunOptions options;
+  options.programs = {{.ranks = n, .command = {"a.out"}}};
+  options.max_restarts = max_restarts;
+  options.journal_limit_bytes = std::uint64_t{64} << 20;
+  return options;
+}
 
 TEST(Supervisor, DeathAndReturn) {
   expect_transcript(ranks(2), R"(
@@ -115,7 +121,7 @@ news: rank 0 died (exit code 4) after operation #6 while catching up; starting i
 }
 
 TEST(Supervisor, KillAndTermAreNeverTheProgramsFault) {
-  expect_transcript({1, 2, true, 0}, R"(
+  expect_transcript(ranks(1, 2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
 > 1 ended 0 signal=15 at=0
@@ -192,7 +198,9 @@ record stop epoch 0 code 7
 }
 
 TEST(Supervisor, NoRestart) {
-  expect_transcript({1, 4, false, 0}, R"(
+  RunOptions options = ranks(1);
+  options.restart = false;
+  expect_transcript(options, R"(
 > 0 registered 0
 record register rank 0 incarnation 0 epoch 0
 > 0 initialized 0
@@ -451,13 +459,57 @@ finish 1
 )");
 }
 
+TEST(Supervisor, AJobIsOverWhenAllOfItsHostsAre) {
+  expect_transcript(ranks(2), R"(
+> 1 all-over 0 host=1
+> 2 all-over 0 host=1
+> 3 all-over 0 host=0
+finish 0
+)",
+                    2);
+}
+
+TEST(Supervisor, TheLossOfAnAgentEndsTheJob) {
+  expect_transcript(ranks(4), R"(
+> 1 agent-lost 0 host=1 : has not answered for 2 s
+stop
+tell: the agent of host 1 has not answered for 2 s, and its ranks have ended with it, so the job ends
+record stop epoch 0 code 1
+> 2 agent-lost 0 host=1 : has ended
+> 3 all-over 0 host=0
+> 4 all-over 0 host=2
+finish 1
+)",
+                    3);
+  expect_transcript(ranks(1), R"(
+> 1 agent-lost 0 host=0 : has ended
+stop
+tell: the agent of host 0 has ended, and its ranks have ended with it, so the job ends
+record stop epoch 0 code 1
+finish 1
+)");
+}
+
+// While a job is being stopped, a loss only means that there is one host less to wait for.
+TEST(Supervisor, TheLossOfAnAgentWhileTheJobEndsIsNotTheReason) {
+  expect_transcript(ranks(2), R"(
+> 1 signal 0 code=15
+stop
+tell: signal 15 (Terminated): ending all ranks
+record stop epoch 0 code 143
+> 2 all-over 0 host=0
+> 3 agent-lost 0 host=1 : has ended
+finish 143
+)",
+                    2);
+}
+
 TEST(Supervisor, EpochsNeverOverflow) {
-  SupervisorCore core({2, 1u << 30, true, 0});
-  Event death{Event::Kind::kEnded};
-  death.cause = {Cause::Kind::kSignal, 9};
+  SupervisorCore core(ranks(2, 1u << 30));
+  const Event death = {0, 0, Event::Ended{{Cause::Kind::kSignal, 9}, {}, {}, {}}};
   int restarts = 0;
   while (!core.stopping() && restarts < 70000) {
-    core.step({Event::Kind::kRegistered, 0, 0});
+    core.step({0, 0, Event::Registered{0}});
     core.step(death);
     ++restarts;
   }

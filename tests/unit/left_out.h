@@ -35,14 +35,13 @@ std::string name_of_left_out(const testing::TestParamInfo<LeftOut<Rule>>& c) {
 
 // The agent's core with one rank.
 struct CorePlayer {
-  AgentCore core{1};
+  AgentCore core{all_local(1)};
   template <class Rule>
   void leave_out(Rule rule) {
     core.leave_out(rule);
   }
   std::string play(const std::string& line) {
-    std::string text;
-    for (const AgentAction& action : launcher::play(core, line)) text += to_text(action) + "\n";
+    std::string text = text_of_actions(launcher::play(core, line));
     if (text.empty() && core.all_over()) text = "all over\n";
     return text;
   }

@@ -15,72 +15,74 @@
 
 namespace rejoin::launcher {
 
-inline const std::map<std::string, Event::Kind> kEvents = {
-    {"started", Event::Kind::kStarted},
-    {"spawn-failed", Event::Kind::kSpawnFailed},
-    {"registered", Event::Kind::kRegistered},
-    {"initialized", Event::Kind::kInitialized},
-    {"live", Event::Kind::kLive},
-    {"finalized", Event::Kind::kFinalized},
-    {"ended", Event::Kind::kEnded},
-    {"abort", Event::Kind::kAbort},
-    {"diverged", Event::Kind::kDiverged},
-    {"limit", Event::Kind::kLimit},
-    {"notice", Event::Kind::kNotice},
-    {"foreign", Event::Kind::kForeignAbi},
-    {"unfired", Event::Kind::kUnfired},
-    {"timeout", Event::Kind::kTimeout},
-    {"signal", Event::Kind::kSignal},
-    {"all-over", Event::Kind::kAllOver},
-    {"catching-up", Event::Kind::kCatchingUp},
-    {"output-lost", Event::Kind::kOutputLost},
-};
-
 inline Event parse_event(const std::string& line) {
-  Event event{Event::Kind::kNotice};
+  std::string text;
   const std::size_t colon = line.find(" : ");
-  if (colon != std::string::npos) event.text = line.substr(colon + 3);
+  if (colon != std::string::npos) text = line.substr(colon + 3);
   std::istringstream words(line.substr(0, colon));
   double at_ms = 0;
   std::string name;
-  words >> at_ms >> name >> event.rank;
-  event.at_ns = static_cast<std::uint64_t>(at_ms * 1e6);
-  event.kind = kEvents.at(name);
+  std::uint32_t rank = 0;
+  words >> at_ms >> name >> rank;
+  Cause cause;
+  Position position;
+  RecoveryPoint from;
+  Totals totals;
+  int code = 0;
+  std::uint32_t host = 0;
+  std::uint64_t value = 0;
+  std::uint64_t replay_ns = 0;
   std::string field;
   while (words >> field) {
     const std::size_t equals = field.find('=');
     const std::string key = field.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : field.substr(equals + 1);
-    const int number = std::atoi(value.c_str());
-    if (key == "signal") event.cause = {Cause::Kind::kSignal, number, event.cause.oom};
-    if (key == "exit") event.cause = {Cause::Kind::kExit, number};
-    if (key == "oom") event.cause.oom = true;
-    if (key == "peak") event.cause.peak_bytes = static_cast<std::uint64_t>(number);
-    if (key == "code") event.code = number;
-    if (key == "value") event.value = static_cast<std::uint64_t>(number);
-    if (key == "replayed") {
-      event.value = event.position.replayed = static_cast<std::uint64_t>(number);
-    }
-    if (key == "at")
-      event.position.ordinal = event.position.sequence = static_cast<std::uint64_t>(number);
-    if (key == "in") event.position.operation = value;
-    if (key == "in") event.position.inside = true;
-    if (key == "live") event.position.live = true;
-    if (key == "site") event.position.site = value;
-    if (key == "replay_ms") event.replay_ns = static_cast<std::uint64_t>(number) * 1'000'000;
-    if (key == "checkpoint") {
-      event.from = {RecoveryPoint::Kind::kCheckpoint, static_cast<std::uint64_t>(number)};
-    }
-    if (key == "snapshot_ms") {
-      event.from = {RecoveryPoint::Kind::kSnapshot, static_cast<std::uint64_t>(number) * 1'000'000};
-    }
-    if (key == "written") event.from = {RecoveryPoint::Kind::kWrittenImage};
-    if (key == "journal") event.totals.journal_peak_bytes = static_cast<std::uint64_t>(number);
-    if (key == "snapshots") event.totals.snapshots = static_cast<std::uint64_t>(number);
-    if (key == "cost_ms")
-      event.totals.snapshot_cost_ns = 1'000'000 * static_cast<std::uint64_t>(number);
+    const std::string given = equals == std::string::npos ? "" : field.substr(equals + 1);
+    const int number = std::atoi(given.c_str());
+    const auto amount = static_cast<std::uint64_t>(number);
+    if (key == "signal") cause = {Cause::Kind::kSignal, number, cause.oom};
+    if (key == "exit") cause = {Cause::Kind::kExit, number};
+    if (key == "oom") cause.oom = true;
+    if (key == "peak") cause.peak_bytes = amount;
+    if (key == "code") code = number;
+    if (key == "host") host = static_cast<std::uint32_t>(number);
+    if (key == "value") value = amount;
+    if (key == "replayed") value = position.replayed = amount;
+    if (key == "at") position.ordinal = position.sequence = amount;
+    if (key == "in") position.operation = given;
+    if (key == "in") position.inside = true;
+    if (key == "live") position.live = true;
+    if (key == "site") position.site = given;
+    if (key == "replay_ms") replay_ns = amount * 1'000'000;
+    if (key == "checkpoint") from = {RecoveryPoint::Kind::kCheckpoint, amount};
+    if (key == "snapshot_ms") from = {RecoveryPoint::Kind::kSnapshot, amount * 1'000'000};
+    if (key == "written") from = {RecoveryPoint::Kind::kWrittenImage};
+    if (key == "journal") totals.journal_peak_bytes = amount;
+    if (key == "snapshots") totals.snapshots = amount;
+    if (key == "cost_ms") totals.snapshot_cost_ns = 1'000'000 * amount;
   }
-  return event;
+  using E = Event;
+  const std::map<std::string, decltype(E::what)> events = {
+      {"started", E::Started{0}},
+      {"spawn-failed", E::SpawnFailed{code, text}},
+      {"registered", E::Registered{0}},
+      {"initialized", E::Initialized{}},
+      {"live", E::Live{value, from, replay_ns}},
+      {"finalized", E::Finalized{position, from, replay_ns}},
+      {"ended", E::Ended{cause, position, {}, text}},
+      {"abort", E::Aborted{code, text}},
+      {"diverged", E::Diverged{text}},
+      {"limit", E::JournalFull{}},
+      {"notice", E::Notice{text, value}},
+      {"foreign", E::ForeignMpi{text}},
+      {"unfired", E::Unfired{text, position}},
+      {"timeout", E::Timeout{}},
+      {"signal", E::Interrupted{code}},
+      {"all-over", E::AllOver{host, totals}},
+      {"agent-lost", E::AgentLost{host, text}},
+      {"catching-up", E::CatchingUp{position}},
+      {"output-lost", E::OutputLost{code, text}},
+  };
+  return {static_cast<std::uint64_t>(at_ms * 1e6), rank, events.at(name)};
 }
 
 inline std::string to_text(const Record& r) {
@@ -107,36 +109,26 @@ inline std::string to_text(const Record& r) {
   return text.str();
 }
 
-inline std::string to_text(const Action& a) {
-  const std::string rank = std::to_string(a.rank);
-  switch (a.kind) {
-    case Action::Kind::kRespawn:
-      return "respawn " + rank;
-    case Action::Kind::kStop:
-      return "stop";
-    case Action::Kind::kKillNow:
-      return "kill now";
-    case Action::Kind::kReport:
-      return "report";
-    case Action::Kind::kNews:
-      return "news: " + a.text;
-    case Action::Kind::kDetail:
-      return "detail: " + a.text;
-    case Action::Kind::kTell:
-      return "tell: " + a.text;
-    case Action::Kind::kRecord:
-      return to_text(a.record);
-    case Action::Kind::kFinish:
-      return "finish " + std::to_string(a.code);
-  }
-  return "?";
-}
+struct SupervisorActionText {
+  std::string operator()(const Action::Respawn& a) { return "respawn " + std::to_string(a.rank); }
+  std::string operator()(const Action::Stop&) { return "stop"; }
+  std::string operator()(const Action::KillNow&) { return "kill now"; }
+  std::string operator()(const Action::ReportPositions&) { return "report"; }
+  std::string operator()(const Action::News& a) { return "news: " + a.text; }
+  std::string operator()(const Action::Detail& a) { return "detail: " + a.text; }
+  std::string operator()(const Action::Tell& a) { return "tell: " + a.text; }
+  std::string operator()(const Action::Log& a) { return to_text(a.record); }
+  std::string operator()(const Action::Finish& a) { return "finish " + std::to_string(a.code); }
+};
 
-inline void expect_transcript(const Policy& policy, const std::string& transcript) {
-  SupervisorCore core(policy);
+inline std::string to_text(const Action& a) { return std::visit(SupervisorActionText(), a.what); }
+
+inline void expect_transcript(const RunOptions& options, const std::string& transcript,
+                              std::uint32_t hosts = 1) {
+  SupervisorCore core(options, {}, hosts);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
     for (const Action& action : core.step(parse_event(line))) {
-      if (action.kind != Action::Kind::kDetail) out << to_text(action) << "\n";
+      if (!std::holds_alternative<Action::Detail>(action.what)) out << to_text(action) << "\n";
     }
   });
 }

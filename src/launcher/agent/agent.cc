@@ -1,16 +1,16 @@
 #include "launcher/agent/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "launcher/agent/machine.h"
-#include "launcher/inspect/standing.h"
+#include "launcher/agent/standing.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -28,17 +28,18 @@ bool interrupted() {
 
 }  // namespace
 
-Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
-             std::unique_ptr<Guardian> guardian, SendReport report)
+Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segment,
+             Descriptor listener, std::unique_ptr<Guardian> guardian, SendReport report)
     : loop_(loop),
       plan_(std::move(plan)),
+      settings_(std::move(settings)),
       segment_(std::move(segment)),
-      reporter_(segment_, std::move(report)),
+      reporter_(segment_, plan_.host, std::move(report)),
       guardian_(std::move(guardian)),
-      core_(plan_.ranks),
+      core_(plan_.local),
       incarnations_(plan_.ranks, plan_.first_incarnation),
-      processes_(loop, plan_, process_calls()),
-      outputs_(loop, plan_.ranks, plan_.output, output_calls()),
+      processes_(loop, plan_, settings_, process_calls()),
+      outputs_(loop, plan_.ranks, plan_.options.output, output_calls()),
       input_(loop,
              [this] {
                Report wanted;
@@ -46,30 +47,30 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
                reporter_.send(std::move(wanted));
              }),
       messages_(loop, segment_, outputs_, message_calls()),
-      connections_(loop, std::move(listener), plan_.ranks, plan_.secret, connection_calls()),
+      connections_(loop, std::move(listener), plan_.local, plan_.secret, connection_calls()),
       symbolizer_(plan_.lib_directory),
       oom_kills_seen_(out_of_memory_kills()),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
       look_timer_(loop, [this] { look_around(); }),
-      snapshots_(plan_.snapshots),
+      snapshots_(plan_.options.snapshots),
       snapshot_timer_(loop, [this] { take_snapshots(); }),
       heartbeat_timer_(loop,
                        [this] {
-                         reporter_.happened(protection(Event::Kind::kHeartbeat));
-                         heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+                         happened(0, Event::Heartbeat{protection()});
+                         heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
                        }),
       told_not_frozen_(plan_.ranks, false),
       newest_snapshot_(plan_.ranks),
       faults_(plan_.ranks),
       cut_timer_(loop, [this] { cut(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
-  if (plan_.checkpoint_directory.empty()) return;
-  checkpoints_ =
-      std::make_unique<CheckpointWriter>(segment_, plan_.checkpoint_directory, owner_of(plan_));
+  if (plan_.options.checkpoint_directory.empty()) return;
+  checkpoints_ = std::make_unique<CheckpointWriter>(segment_, plan_.options.checkpoint_directory,
+                                                    owner_of(plan_.options, plan_.programs));
   checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
                                    [this](std::uint32_t) { tell_checkpoint_news(); });
   if (!plan_.writes_sets) return;
-  sets_ = std::make_unique<ImageSetWriter>(plan_.checkpoint_directory, plan_.lib_directory);
+  sets_ = std::make_unique<ImageSetWriter>(plan_.options.checkpoint_directory, plan_.lib_directory);
   sets_watch_ =
       Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
 }
@@ -77,6 +78,7 @@ Agent::Agent(Loop& loop, HostPlan plan, JobSegment segment, Descriptor listener,
 // --- Orders
 
 void Agent::order(const Order& order) {
+  if (order.host() != plan_.host) return;
   switch (order.what_case()) {
     case Order::kStart:
       if (plan_.resumed) {
@@ -89,7 +91,8 @@ void Agent::order(const Order& order) {
       ranks_began_ns_ = loop_.now_ns();
       snapshots_.began(ranks_began_ns_);
       set_snapshot_timer();
-      if (plan_.heartbeat_ns > 0) heartbeat_timer_.set(loop_.now_ns() + plan_.heartbeat_ns);
+      if (!plan_.options.events_path.empty())
+        heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
       break;
     case Order::kRespawn: {
       const std::uint32_t rank = order.respawn().rank();
@@ -108,7 +111,7 @@ void Agent::order(const Order& order) {
       processes_.signal_all(static_cast<int>(order.signal()));
       break;
     case Order::kWhere:
-      print_where_all_stand(order.where());
+      report_where_all_stand(order.where());
       break;
     case Order::kInput:
       input_.append(order.input().bytes(), order.input().end());
@@ -125,29 +128,29 @@ void Agent::order(const Order& order) {
 }
 
 // Starts ranks one by one, so that no rank is started after the first failure.
-void Agent::spawn_from(std::uint32_t rank) {
-  if (rank == plan_.ranks || stopping_) return;
-  carry_out(core_.spawn(rank));
-  loop_.post([this, rank] { spawn_from(rank + 1); });
+void Agent::spawn_from(std::size_t i) {
+  if (i == plan_.local.size() || stopping_) return;
+  carry_out(core_.spawn(plan_.local[i]));
+  loop_.post([this, i] { spawn_from(i + 1); });
 }
 
 // Returns whether the program's file was replaced since the job began: a journal can be replayed
 // only by the program that wrote it.
 bool Agent::refuses_program(std::uint32_t rank) {
-  const Program& program = plan_.program_of(rank);
+  const ProgramFile& program = plan_.program_of(rank);
   if (is_same(program.identity, identity_of(program.path))) return false;
-  const std::string what = program.command[0] +
+  const std::string what = plan_.options.program_of(rank).command[0] +
                            " has been replaced since the job began, and rank " +
                            std::to_string(rank) + " is to run it from main";
-  if (segment_.header()->stop_on_divergence == 0) {
+  if (!plan_.options.stop_on_divergence) {
     reporter_.tell(what + ": its replay may be another one");
     return false;
   }
   core_.give_up(rank);
-  Event failed = event(Event::Kind::kSpawnFailed, rank);
-  failed.code = kExitFailure;
-  failed.text = what + ", so the job ends; install a new build beside the old one while jobs run";
-  reporter_.happened(failed);
+  happened(rank,
+           Event::SpawnFailed{
+               kExitFailure,
+               what + ", so the job ends; install a new build beside the old one while jobs run"});
   return true;
 }
 
@@ -161,24 +164,21 @@ void Agent::spawn(std::uint32_t rank) {
     return;
   }
   outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
-  core_.step({AgentEvent::Kind::kSpawned, rank, loop_.now_ns(), spawned.pid});
+  core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{spawned.pid}});
   if (rank == 0) input_.open(std::move(pipes.input));
-  Event started = event(Event::Kind::kStarted, rank);
-  started.pid = spawned.pid;
-  reporter_.happened(started);
+  happened(rank, Event::Started{spawned.pid});
 }
 
 void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   core_.give_up(rank);
-  Event failed = event(Event::Kind::kSpawnFailed, rank);
   std::string hint;
   if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
   if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
-  failed.code = spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure;
-  failed.text = "cannot start rank " + std::to_string(rank) + ", " +
-                plan_.program_of(rank).command[0] + " (" + spawned.failed_step +
-                "): " + error_text(spawned.error) + hint;
-  reporter_.happened(failed);
+  happened(rank,
+           Event::SpawnFailed{spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure,
+                              "cannot start rank " + std::to_string(rank) + ", " +
+                                  plan_.options.program_of(rank).command[0] + " (" +
+                                  spawned.failed_step + "): " + error_text(spawned.error) + hint});
 }
 
 void Agent::stop() {
@@ -199,16 +199,15 @@ void Agent::idle() {
   outputs_.finish(!stopping_);
   heartbeat_timer_.clear();
   report_unfired();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) count_exposed(r);
-  Event over = event(Event::Kind::kAllOver, 0);
-  over.totals = totals_;
-  over.totals.journal_peak_bytes = std::max(totals_.journal_peak_bytes, segment_.backed_bytes());
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) count_exposed(r);
+  Totals totals = totals_;
+  totals.journal_peak_bytes = std::max(totals.journal_peak_bytes, segment_.backed_bytes());
+  for (const std::uint32_t r : plan_.local) {
     const auto* control = engine::control_of(segment_.base(), r);
-    over.totals.snapshot_cost_ns = std::max(
-        over.totals.snapshot_cost_ns, control->snapshots_cost_ns.load(std::memory_order_relaxed));
+    totals.snapshot_cost_ns = std::max(totals.snapshot_cost_ns,
+                                       control->snapshots_cost_ns.load(std::memory_order_relaxed));
   }
-  reporter_.happened(over);
+  happened(0, Event::AllOver{plan_.host, totals});
 }
 
 // --- The core
@@ -217,51 +216,35 @@ void Agent::feed(const AgentEvent& event) {
   loop_.post([this, event] { carry_out(core_.step(event)); });
 }
 
-void Agent::carry_out(const std::vector<AgentAction>& actions) {
-  for (const AgentAction& action : actions) carry_out(action);
+void Agent::feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
+  feed({rank, loop_.now_ns(), std::move(what)});
 }
 
-void Agent::carry_out(const AgentAction& a) {
-  switch (a.kind) {
-    case AgentAction::Kind::kSpawn:
-      spawn(a.rank);
-      break;
-    case AgentAction::Kind::kWelcome:
-      welcome(a);
-      break;
-    case AgentAction::Kind::kRefuse:
-      connections_.refuse(a.connection, a.rank, a.text);
-      break;
-    case AgentAction::Kind::kTerminate:
-      processes_.terminate(a.rank);
-      break;
-    case AgentAction::Kind::kKillTree:
-      processes_.kill_tree(a.rank);
-      break;
-    case AgentAction::Kind::kAwaitOutput:
-      outputs_.await_end(a.rank);
-      break;
-    case AgentAction::Kind::kDrain:
-      outputs_.drain(a.rank);
-      if (a.rank == 0) input_.close();
-      connections_.close_all(a.rank);
-      processes_.clear(a.rank);
-      break;
-    case AgentAction::Kind::kPublishDeath:
-      engine::publish_death(segment_.base(), a.rank);
-      break;
-    case AgentAction::Kind::kRingAll:
-      segment_.ring_all();
-      break;
-    case AgentAction::Kind::kAdmit:
-      engine::admit(segment_.base(), a.rank, incarnations_[a.rank]);
-      break;
-    case AgentAction::Kind::kReportEnded:
-      report_ended(a);
-      break;
-    default:
-      carry_out_image(a);
-  }
+void Agent::act(std::uint32_t rank, const AgentAction::Refuse& a) {
+  connections_.refuse(a.connection, rank, a.why);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Terminate&) { processes_.terminate(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::KillTree&) { processes_.kill_tree(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) { outputs_.await_end(rank); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
+  outputs_.drain(rank);
+  if (rank == 0) input_.close();
+  connections_.close_all(rank);
+  processes_.clear(rank);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::PublishDeath&) {
+  engine::publish_death(segment_.base(), rank);
+}
+
+void Agent::act(std::uint32_t, const AgentAction::RingAll&) { segment_.ring_all(); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
+  engine::admit(segment_.base(), rank, incarnations_[rank]);
 }
 
 // Returns whether a replay of the rank, from its newest image or from main, would include MPI calls
@@ -271,28 +254,26 @@ bool Agent::would_replay_threads(std::uint32_t rank) const {
   return control->kept_image.load() < control->several_threads_before.load();
 }
 
-void Agent::report_ended(const AgentAction& a) {
+void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
   if (segment_.is_full()) {
-    reporter_.happened({Event::Kind::kLimit, a.at_ns, a.rank});
+    reporter_.happened({a.at_ns, rank, Event::JournalFull{}});
   }
-  Event ended{Event::Kind::kEnded, a.at_ns, a.rank};
-  ended.cause = a.cause;
-  ended.cause.peak_bytes = processes_.peak_bytes(a.rank);
+  Event::Ended ended = {a.cause, segment_.position(rank), {}, {}};
+  ended.cause.peak_bytes = processes_.peak_bytes(rank);
   if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
   }
-  ended.position = segment_.position(a.rank);
-  FaultReport fault = std::exchange(faults_[a.rank], {});
+  FaultReport fault = std::exchange(faults_[rank], {});
   if (a.cause.same_as({Cause::Kind::kSignal, fault.signal})) {
-    reporter_.fault_modules(a.rank, fault);
+    reporter_.fault_modules(rank, fault);
     ended.fault = std::move(fault.fault);
   }
-  if (would_replay_threads(a.rank)) {
-    ended.text =
+  if (would_replay_threads(rank)) {
+    ended.why_final =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
         "recorded, so the job ends (docs/fault-model.md)";
   }
-  reporter_.happened(ended);
+  reporter_.happened({a.at_ns, rank, std::move(ended)});
 }
 
 // Returns whether the OOM killer killed a process, according to the kernel's count of its kills. It
@@ -315,7 +296,8 @@ void Agent::finish() {
     if (checkpoints_->has_written()) sets_->remove_all();  // no rank is restored any more
     sets_->finish();
   }
-  if (plan_.keep) keep_journal(*finished.mutable_finished());
+  if (plan_.options.keep) keep_journal(*finished.mutable_finished());
+  while (!standing_.empty()) read_standing(standing_.begin()->first);
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   finished.mutable_finished();
@@ -325,7 +307,7 @@ void Agent::finish() {
 void Agent::keep_journal(Report::Finished& finished) {
   char name[64];
   snprintf(name, sizeof name, "rejoin-%016llx.journal", static_cast<unsigned long long>(plan_.job));
-  const std::string& directory = plan_.journal_directory;
+  const std::string& directory = plan_.options.journal_directory;
   const std::string path = (directory.empty() ? "." : directory) + "/" + name;
   guardian_->unlink_on_death(path);
   const auto kept = segment_.keep(path, interrupted);
@@ -358,26 +340,63 @@ std::string Agent::where(std::uint32_t rank) {
   return text;
 }
 
-void Agent::print_where_all_stand(bool wait_for_it) {
-  std::vector<Standing> all;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) all.push_back({processes_.pid_of(r), where(r)});
-  pid_t reporter;
+// A child finds out, because it takes seconds, and sends the report as bytes.
+void Agent::report_where_all_stand(bool wait_for_it) {
+  StoodOnHost found;
+  found.images = plan_.options.snapshots.on();
+  for (const std::uint32_t r : plan_.local) {
+    Stood& s = found.ranks.emplace_back();
+    s.rank = r;
+    s.pid = processes_.pid_of(r);
+    s.where = where(r);
+    s.over = newest_snapshot_[r].over;
+    if (core_.has_image(r)) s.image_age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return reporter_.send(to_report(found));
+  Descriptor ours(ends[0]), theirs(ends[1]);
+  pid_t child;
   {
     const Symbolizer::Turn turn;
-    reporter = fork();
+    child = fork();
   }
-  if (reporter == 0) {
-    sigprocmask(SIG_SETMASK, &plan_.inherited.signals, nullptr);
-    print_standing(all, [this](std::uint32_t rank) { return where(rank); });
-    fputs(ages_text().c_str(), stderr);
+  if (child < 0) return reporter_.send(to_report(found));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &settings_.signals, nullptr);
+    find_stacks(found, [this](std::uint32_t rank) { return where(rank); });
+    const std::string bytes = to_report(found).SerializeAsString();
+    write_all(theirs.get(), bytes.data(), bytes.size());
     _exit(0);
   }
-  if (reporter < 0) return;
+  processes_.add_helper(child);
+  const int fd = ours.get();
+  standing_[fd].pipe = std::move(ours);
+  theirs.reset();
   if (wait_for_it) {
-    waitpid(reporter, nullptr, 0);
-  } else {
-    processes_.add_helper(reporter);
+    while (read_standing(fd)) {
+    }
+    return;
   }
+  standing_[fd].watch =
+      Loop::Watch(loop_, fd, EPOLLIN, [this, fd](std::uint32_t) { read_standing(fd); });
+}
+
+// Returns whether more may come.
+bool Agent::read_standing(int fd) {
+  Standing& standing = standing_.at(fd);
+  char buffer[16 * 1024];
+  const ssize_t n = read(fd, buffer, sizeof buffer);
+  if (n < 0 && errno == EINTR) return true;
+  if (n > 0) {
+    standing.report.append(buffer, static_cast<std::size_t>(n));
+    return true;
+  }
+  Report report;
+  const bool whole = report.ParseFromString(standing.report) && report.has_standing();
+  if (!whole) report.mutable_standing();  // the child was killed
+  standing_.erase(fd);
+  reporter_.send(std::move(report));
+  return false;
 }
 
 }  // namespace rejoin::launcher

@@ -6,7 +6,7 @@
 
 namespace rejoin::launcher {
 
-using Kind = AgentAction::Kind;
+using Do = AgentAction;
 
 namespace {
 
@@ -19,76 +19,35 @@ Cause from_shell(Cause cause) {
 
 }  // namespace
 
-AgentCore::AgentCore(std::uint32_t ranks) : ranks_(ranks) {}
+AgentCore::AgentCore(const LocalRanks& local) : local_(local) {
+  for (const std::uint32_t rank : local) ranks_[rank];
+}
 
 std::vector<AgentAction> AgentCore::step(const AgentEvent& e) {
   actions_.clear();
-  Rank& r = ranks_[e.rank];
-  switch (e.kind) {
-    case AgentEvent::Kind::kSpawned:
-      on_spawned(e);
-      break;
-    case AgentEvent::Kind::kWoken:
-      on_woken(e);
-      break;
-    case AgentEvent::Kind::kImage:
-      on_image(e);
-      break;
-    case AgentEvent::Kind::kNotFrozen:
-      if (e.number == r.wanted) r.in_flight = false;
-      break;
-    case AgentEvent::Kind::kForked:
-      if (r.state != State::kWaking || e.incarnation != r.incarnation) break;
-      if (e.pid != 0) {
-        adopt(e.rank, e.pid);
-      } else {
-        end_image(e.rank);
-        r.why_lost = "its snapshot could not be cloned";
-        start_again(e.rank);
-      }
-      break;
-    case AgentEvent::Kind::kUseless:
-      on_useless(e);
-      break;
-    case AgentEvent::Kind::kImageEnded:
-      on_image_ended(e);
-      break;
-    case AgentEvent::Kind::kRegister:
-      on_register(e);
-      break;
-    case AgentEvent::Kind::kInitialized:
-      r.initialized = true;
-      break;
-    case AgentEvent::Kind::kFinalized:
-      r.finalized = true;
-      break;
-    case AgentEvent::Kind::kChildEnded:
-      on_child_ended(e);
-      break;
-    case AgentEvent::Kind::kRegisteredEnded:
-      on_registered_ended(e);
-      break;
-    case AgentEvent::Kind::kMoves:
-      on_moves(e);
-      break;
-    case AgentEvent::Kind::kKeeperEnded:
-      on_keeper_ended(e);
-      break;
-    case AgentEvent::Kind::kWrapperEnded:
-      on_wrapper_ended(e);
-      break;
-    case AgentEvent::Kind::kTreeGone:
-      if (r.state == State::kDying) report(e.rank);
-      break;
-    case AgentEvent::Kind::kOutputEnded:
-      if (r.state == State::kLingering) report(e.rank);
-      break;
-  }
+  now_ns_ = e.at_ns;
+  std::visit([&](const auto& what) { on(e.rank, what); }, e.what);
   return std::move(actions_);
 }
 
-void AgentCore::on_spawned(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Initialized&) {
+  ranks_.at(rank).initialized = true;
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
+  ranks_.at(rank).finalized = true;
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
+  if (ranks_.at(rank).state == State::kDying) report(rank);
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::OutputEnded&) {
+  if (ranks_.at(rank).state == State::kLingering) report(rank);
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
+  Rank& r = ranks_[rank];
   const bool restoring = r.state == State::kRestoring;
   r = Rank{static_cast<const OfRank&>(r)};
   r.state = State::kRunning;
@@ -97,101 +56,108 @@ void AgentCore::on_spawned(const AgentEvent& e) {
   r.wrapper_killed = {};
 }
 
-void AgentCore::on_register(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
+  if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Forked& e) {
+  Rank& r = ranks_[rank];
+  if (r.state != State::kWaking || e.incarnation != r.incarnation) return;
+  if (e.pid != 0) return adopt(rank, e.pid);
+  end_image(rank);
+  r.why_lost = "its snapshot could not be cloned";
+  start_again(rank);
+}
+
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Registers& e) {
+  Rank& r = ranks_[rank];
   if (r.state != State::kRunning || r.finalized) {
-    act(Kind::kRefuse, e.rank, e.connection,
-        "rank " + std::to_string(e.rank) + " has ended or called MPI_Finalize already");
+    act(rank, Do::Refuse{e.connection, "rank " + std::to_string(rank) +
+                                           " has ended or called MPI_Finalize already"});
     return;
   }
   if ((r.restoring || r.unrestored) && holds(RestoreRule::kOnlyRestored)) {
     // The restorer did not register it: the program in that process has started from main.
-    act(Kind::kRefuse, e.rank, e.connection, "it is not the written image that it was started for");
-    return not_restored(e.rank, "its process did not become its written image");
+    act(rank, Do::Refuse{e.connection, "it is not the written image that it was started for"});
+    return not_restored(rank, "its process did not become its written image");
   }
   // The same process may come again: it was loaded, then replaced itself by exec.
   const bool taken = r.registered != 0 && !r.registered_over;
   if (taken && (r.registered != e.pid || r.initialized)) {
-    act(Kind::kRefuse, e.rank, e.connection,
-        "process " + std::to_string(r.registered) + " is rank " + std::to_string(e.rank) +
-            " already; only one process of a rank can call MPI_Init");
+    act(rank,
+        Do::Refuse{e.connection, "process " + std::to_string(r.registered) + " is rank " +
+                                     std::to_string(rank) +
+                                     " already; only one process of a rank can call MPI_Init"});
     return;
   }
   r.registered = e.pid;
   r.connection = e.connection;
   r.registered_over = false;
-  act(Kind::kWelcome, e.rank, e.connection);
+  act(rank, Do::Welcome{e.connection});
 }
 
 // --- Images
 
-void AgentCore::on_image(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageRegisters& e) {
+  Rank& r = ranks_[rank];
   const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kOfThisIncarnation);
   const bool wanted = (e.number == r.wanted || !holds(ImageRule::kNumberWanted)) &&
                       (r.in_flight || !holds(ImageRule::kOnlyInFlight));
   // An image that registers while its rank's tree is being killed may be killed with it.
   if (stopping_ || r.state != State::kRunning || !current || !wanted) {
-    act(Kind::kRefuse, e.rank, e.connection, "this image comes too late");
+    act(rank, Do::Refuse{e.connection, "this image comes too late"});
     return;
   }
   r.in_flight = false;
   const Image former = r.image;
-  if (!holds(ImageRule::kKeepFirst)) end_image(e.rank);
+  if (!holds(ImageRule::kKeepFirst)) end_image(rank);
   if (former.pid == 0 || holds(ImageRule::kWakeKept)) {
     r.image = Image{e.pid, e.number, e.connection};
   }
-  keep(e.rank, e.number, e.pid, e.connection);
+  keep(rank, e.number, e.pid, e.connection);
   if (former.pid == 0 || !holds(ImageRule::kKeepFirst)) return;
-  act(Kind::kEndImage, e.rank, former.connection);
-  actions_.back().pid = former.pid;
+  act(rank, Do::EndImage{former.pid, former.connection});
 }
 
 void AgentCore::keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection) {
-  ranks_[rank].kept = number;
-  act(Kind::kKeep, rank, connection);
-  actions_.back().number = number;
-  actions_.back().pid = pid;
+  ranks_.at(rank).kept = number;
+  act(rank, Do::Keep{number, pid, connection});
 }
 
 void AgentCore::end_image(std::uint32_t rank) {
-  const Image image = std::exchange(ranks_[rank].image, Image{});
+  const Image image = std::exchange(ranks_.at(rank).image, Image{});
   if (image.pid == 0) return;
-  act(Kind::kEndImage, rank, image.connection);
-  actions_.back().pid = image.pid;
+  act(rank, Do::EndImage{image.pid, image.connection});
 }
 
-void AgentCore::on_image_ended(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageEnded& e) {
+  Rank& r = ranks_[rank];
   const bool kept = r.image.pid == e.pid;
   const bool coming = r.in_flight && e.number == r.wanted && holds(ImageRule::kEndedUnregistered);
   if (!kept && !coming) return;
   if (coming) r.in_flight = false;
-  if (!stopping_ && holds(ImageRule::kAskAgain)) act(Kind::kAskImages, e.rank);
+  if (!stopping_ && holds(ImageRule::kAskAgain)) act(rank, Do::AskImages{});
   if (!kept) return;
   if (holds(ImageRule::kForgetEnded)) r.image = {};
   r.why_lost = "its snapshot was lost";
-  if (r.state == State::kWaking && holds(ImageRule::kDecideAgain)) start_again(e.rank);
+  if (r.state == State::kWaking && holds(ImageRule::kDecideAgain)) start_again(rank);
 }
 
 // Restarts the rank from its image, from its written image, or from main while no image has allowed
-// the truncation of what main needs. Reports kLost if none is possible.
+// the truncation of what main needs. Asks for Lost if none is possible.
 void AgentCore::start_again(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.image.pid != 0) {
     r.state = State::kWaking;
-    act(Kind::kWake, rank, r.image.connection);
-    actions_.back().pid = r.image.pid;
-    actions_.back().number = r.image.number;
+    act(rank, Do::Wake{r.image.number, r.image.pid, r.image.connection});
   } else if (r.written != 0 && (r.kept == r.written || !holds(RestoreRule::kIfKept))) {
     r.state = State::kRestoring;
-    act(Kind::kRestore, rank);
-    actions_.back().number = r.written;
+    act(rank, Do::Restore{r.written});
   } else if (r.kept == 0 || !holds(ImageRule::kMainWhileNoneKept)) {
-    act(Kind::kSpawn, rank);
+    act(rank, Do::Spawn{});
   } else {
     r.state = State::kEnded;
-    act(Kind::kLost, rank, -1, r.why_lost);
+    act(rank, Do::Lost{r.why_lost});
   }
 }
 
@@ -201,42 +167,41 @@ void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
   r.state = State::kRunning;
   r.child = pid;
   r.woken = true;
-  act(Kind::kAdopt, rank);
-  actions_.back().pid = pid;
+  act(rank, Do::Adopt{pid});
 }
 
 // Only the clone of the newest wake is admitted, and once. Its message may arrive before the
 // image's report of it.
-void AgentCore::on_woken(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Woken& e) {
+  Rank& r = ranks_[rank];
   const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kNewestWake);
   const bool newest = current && !stopping_;
-  if (newest && r.state == State::kWaking) adopt(e.rank, e.pid);
+  if (newest && r.state == State::kWaking) adopt(rank, e.pid);
   const bool first = (r.child == e.pid && r.registered == 0) || !holds(ImageRule::kAdmitOnce);
   if (newest && r.state == State::kRunning && r.woken && first) {
     r.registered = e.pid;
     r.restoring = r.restoring && !holds(RestoreRule::kUntilWelcome);
-    act(Kind::kWelcome, e.rank, e.connection);
+    act(rank, Do::Welcome{e.connection});
   } else {
-    act(Kind::kRefuse, e.rank, e.connection, "this rank has gone on without it");
+    act(rank, Do::Refuse{e.connection, "this rank has gone on without it"});
   }
 }
 
-void AgentCore::on_useless(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Useless& e) {
+  Rank& r = ranks_[rank];
   const bool waking = r.state == State::kWaking;
   const bool running = r.state == State::kRunning && r.woken && r.child == e.pid;
-  act(Kind::kRefuse, e.rank, e.connection, "it cannot go on");
+  act(rank, Do::Refuse{e.connection, "it cannot go on"});
   if (e.incarnation != r.incarnation || (!waking && !running)) return;
-  if (r.restoring && holds(RestoreRule::kEndsIfUseless)) return not_restored(e.rank, e.text);
-  end_image(e.rank);
-  r.why_lost = e.text;
-  act(Kind::kNotice, e.rank, -1, "its snapshot cannot go on: " + e.text);
-  if (waking) return start_again(e.rank);
+  if (r.restoring && holds(RestoreRule::kEndsIfUseless)) return not_restored(rank, e.why);
+  end_image(rank);
+  r.why_lost = e.why;
+  act(rank, Do::Notice{"its snapshot cannot go on: " + e.why});
+  if (waking) return start_again(rank);
   r.state = State::kDying;
   r.cause = Cause{Cause::Kind::kSignal, 9};
-  r.ended_at_ns = e.at_ns;
-  act(Kind::kKillTree, e.rank);
+  r.ended_at_ns = now_ns_;
+  act(rank, Do::KillTree{});
 }
 
 // The written image itself is at fault, so another attempt would fail in the same way.
@@ -245,13 +210,13 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
   if (std::exchange(r.unrestored, true) && holds(RestoreRule::kSaidOnce)) return;
   r.restoring = false;
   if (holds(RestoreRule::kNeverAgain)) r.written = 0;
-  act(Kind::kLost, rank, -1, why);
+  act(rank, Do::Lost{why});
 }
 
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size() && !stopping_; ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
+    if (stopping_) break;
     const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
     if (running(i) && r.initialized && !finalized) want(i, round);
     if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
@@ -272,15 +237,13 @@ void AgentCore::want(std::uint32_t rank, SnapshotRound round) {
   r.in_flight = true;
   r.marked = at_checkpoint || (r.marked && !holds(ImageRule::kRepeatOnce));
   if (at_checkpoint) r.at_half = r.wanted;
-  act(Kind::kWant, rank);
-  actions_.back().number = r.wanted;
-  actions_.back().at_checkpoint = at_checkpoint;
+  act(rank, Do::Want{r.wanted, at_checkpoint});
   if (!holds(ImageRule::kFormerUntilThen)) end_image(rank);
   if (!holds(ImageRule::kKeepRegistered)) keep(rank, r.wanted, 0, -1);
 }
 
 bool AgentCore::all_made_at_checkpoint() const {
-  for (const Rank& r : ranks_) {
+  for (const auto& [rank, r] : ranks_) {
     if (!made_at_checkpoint(r) && !r.finalized) return false;
   }
   return true;
@@ -288,73 +251,70 @@ bool AgentCore::all_made_at_checkpoint() const {
 
 std::vector<AgentAction> AgentCore::end_images() {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    ranks_[i].in_flight = false;
+  for (auto& [i, r] : ranks_) {
+    r.in_flight = false;
     end_image(i);
   }
   return std::move(actions_);
 }
 
-void AgentCore::on_child_ended(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::ChildEnded& e) {
+  Rank& r = ranks_[rank];
   r.child_over = true;
   r.child_cause = e.cause;
   if (r.state != State::kRunning) return;
   const bool somebody_else = r.registered != 0 && r.registered != r.child;
   // A shell has left its program in the background: the program is the rank from now on.
   if (somebody_else && !r.registered_over && !stopping_) return;
-  ended(e);
+  ended(rank, e.cause);
 }
 
-void AgentCore::on_registered_ended(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::on(std::uint32_t rank, const AgentEvent::RegisteredEnded& e) {
+  Rank& r = ranks_[rank];
   r.registered_over = true;
   if (r.state != State::kRunning) return;
-  AgentEvent end = e;
   // A shell exits with its program's exit code, or with 128 + the signal.
-  if (end.cause.kind == Cause::Kind::kUnknown && r.child_over)
-    end.cause = from_shell(r.child_cause);
-  const bool exited = end.cause.kind == Cause::Kind::kExit;
-  const bool clean = r.finalized ? exited || end.cause.kind == Cause::Kind::kUnknown
-                                 : exited && end.cause.value == 0 && !r.initialized;
+  const bool from_child = e.cause.kind == Cause::Kind::kUnknown && r.child_over;
+  const Cause cause = from_child ? from_shell(r.child_cause) : e.cause;
+  const bool exited = cause.kind == Cause::Kind::kExit;
+  const bool clean = r.finalized ? exited || cause.kind == Cause::Kind::kUnknown
+                                 : exited && cause.value == 0 && !r.initialized;
   // If it ended well, its parent continues, and the parent's exit code will be the rank's.
-  if (!clean || r.child_over) ended(end);
+  if (!clean || r.child_over) ended(rank, cause);
 }
 
-void AgentCore::ended(const AgentEvent& e) {
-  Rank& r = ranks_[e.rank];
+void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
+  Rank& r = ranks_[rank];
   // If it was killed from outside, it is restored again.
-  const bool killed = e.cause.same_as({Cause::Kind::kSignal, SIGKILL});
+  const bool killed = cause.same_as({Cause::Kind::kSignal, SIGKILL});
   const bool forgiven = (killed && holds(RestoreRule::kNotIfKilled)) ||
                         (stopping_ && holds(RestoreRule::kNotIfStopping));
   if (r.restoring && !forgiven && holds(RestoreRule::kEndsIfEnded)) {
-    not_restored(e.rank, "its written image could not be restored (" + to_text(e.cause) + ")");
+    not_restored(rank, "its written image could not be restored (" + to_text(cause) + ")");
   }
-  r.cause = e.cause;
-  r.ended_at_ns = e.at_ns;
+  r.cause = cause;
+  r.ended_at_ns = now_ns_;
   // Uses the exit code by which a shell reports a command that was killed.
   const Cause killed_script = script_killed(r);
-  if (e.cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
+  if (cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
     r.cause.value = 128 + killed_script.value;
-    act(Kind::kNotice, e.rank, -1,
-        "the script that started it died (" + to_text(killed_script) +
-            "); what it had to do behind the program was not done");
+    act(rank, Do::Notice{"the script that started it died (" + to_text(killed_script) +
+                         "); what it had to do behind the program was not done"});
   }
-  const bool exited = e.cause.kind == Cause::Kind::kExit;
-  const bool well = exited && (r.finalized || (e.cause.value == 0 && !r.initialized));
+  const bool exited = cause.kind == Cause::Kind::kExit;
+  const bool well = exited && (r.finalized || (cause.value == 0 && !r.initialized));
   if (well && !stopping_ && r.wrapper.pid != 0 && holds(WrapperRule::kRelease)) {
     r.state = State::kReleased;
-    end_image(e.rank);
-    act(Kind::kRelease, e.rank, r.wrapper.keeper);
-    actions_.back().cause = e.cause;
+    end_image(rank);
+    act(rank, Do::Release{r.wrapper.keeper, cause});
   } else if (well && !stopping_) {
     r.state = State::kLingering;
-    act(Kind::kAwaitOutput, e.rank);
+    act(rank, Do::AwaitOutput{});
   } else {
     r.state = State::kDying;
-    act(Kind::kKillTree, e.rank);
+    act(rank, Do::KillTree{});
     const bool spared = r.image.pid != 0 && !stopping_ && holds(WrapperRule::kSpareWithImage);
-    if (!spared && holds(WrapperRule::kKillWithout)) kill_wrapper(e.rank);
+    if (!spared && holds(WrapperRule::kKillWithout)) kill_wrapper(rank);
   }
 }
 
@@ -364,40 +324,40 @@ void AgentCore::report(std::uint32_t rank) {
   r.state = State::kEnded;
   if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
   const bool wrapped = r.wrapper.pid != 0 && holds(WrapperRule::kReadOn);
-  act(wrapped ? Kind::kRead : Kind::kDrain, rank);
-  act(Kind::kReportEnded, rank);
-  actions_.back().cause = r.cause;
-  actions_.back().at_ns = r.ended_at_ns;
+  if (wrapped) {
+    act(rank, Do::Read{});
+  } else {
+    act(rank, Do::Drain{});
+  }
+  act(rank, Do::ReportEnded{r.cause, r.ended_at_ns});
   if (well && holds(ImageRule::kEndWithRank)) end_image(rank);
 }
 
 std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {
   actions_.clear();
-  act(Kind::kAdmit, rank);
-  act(Kind::kSpawn, rank);
+  act(rank, Do::Admit{});
+  act(rank, Do::Spawn{});
   return std::move(actions_);
 }
 
 std::vector<AgentAction> AgentCore::respawn(std::uint32_t rank, std::uint32_t incarnation) {
   actions_.clear();
-  ranks_[rank].incarnation = incarnation;
-  act(Kind::kPublishDeath, rank);
-  act(Kind::kRingAll, rank);
-  act(Kind::kAdmit, rank);
+  ranks_.at(rank).incarnation = incarnation;
+  act(rank, Do::PublishDeath{});
+  act(rank, Do::RingAll{});
+  act(rank, Do::Admit{});
   start_again(rank);
   return std::move(actions_);
 }
 
-std::vector<AgentAction> AgentCore::resume(const std::vector<std::uint64_t>& numbers,
-                                           const std::vector<std::uint32_t>& incarnations) {
+std::vector<AgentAction> AgentCore::resume(const ImageNumbers& numbers, std::uint32_t incarnation) {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
-    r.incarnation = incarnations[i];
-    r.kept = r.wanted = r.written = numbers[i];
+  for (auto& [i, r] : ranks_) {
+    r.incarnation = incarnation;
+    r.kept = r.wanted = r.written = numbers.at(i);
     r.why_lost = "its snapshot was lost";
-    act(Kind::kPublishDeath, i);
-    act(Kind::kAdmit, i);
+    act(i, Do::PublishDeath{});
+    act(i, Do::Admit{});
   }
   return std::move(actions_);
 }
@@ -408,26 +368,25 @@ std::vector<AgentAction> AgentCore::restore(std::uint32_t rank) {
   return std::move(actions_);
 }
 
-void AgentCore::written(const std::vector<std::uint64_t>& numbers) {
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) ranks_[i].written = numbers[i];
+void AgentCore::written(const ImageNumbers& numbers) {
+  for (auto& [i, r] : ranks_) r.written = numbers.empty() ? 0 : numbers.at(i);
 }
 
 std::vector<AgentAction> AgentCore::stop() {
   actions_.clear();
   stopping_ = true;
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
     if (holds(ImageRule::kEndWithJob)) end_image(i);
     const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);
     if (r.state == State::kIdle || r.state == State::kWaking || restoring) r.state = State::kEnded;
     stop_wrapper(i);
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {
-      act(Kind::kTerminate, i);
+      act(i, Do::Terminate{});
     } else {
       // Only its child's end would have been noticed.
       r.state = State::kDying;
-      act(Kind::kKillTree, i);
+      act(i, Do::KillTree{});
     }
   }
   return std::move(actions_);
@@ -435,29 +394,24 @@ std::vector<AgentAction> AgentCore::stop() {
 
 std::vector<AgentAction> AgentCore::kill_all() {
   actions_.clear();
-  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
-    Rank& r = ranks_[i];
+  for (auto& [i, r] : ranks_) {
     const bool released = r.state == State::kReleased && holds(WrapperRule::kKillReleased);
     if (r.state != State::kRunning && r.state != State::kLingering && !released) continue;
     r.state = State::kDying;
     r.cause = Cause{Cause::Kind::kSignal, 9};
-    act(Kind::kKillTree, i);
+    act(i, Do::KillTree{});
     kill_wrapper(i);
   }
   return std::move(actions_);
 }
 
-void AgentCore::give_up(std::uint32_t rank) { ranks_[rank].state = State::kEnded; }
+void AgentCore::give_up(std::uint32_t rank) { ranks_.at(rank).state = State::kEnded; }
 
 bool AgentCore::all_over() const {
-  for (const Rank& r : ranks_) {
+  for (const auto& [rank, r] : ranks_) {
     if (r.state != State::kEnded) return false;
   }
   return true;
-}
-
-void AgentCore::act(AgentAction::Kind kind, std::uint32_t rank, int connection, std::string text) {
-  actions_.push_back({kind, rank, connection, std::move(text), 0, {}, 0, 0, false});
 }
 
 }  // namespace rejoin::launcher

@@ -1,9 +1,7 @@
 // The processes of one host: maps processes to ranks, and orders the clean-up of an incarnation
 // before the next one begins.
 //
-// A pure step function, like the supervisor's. Words: the *child* is what the agent started
-// (perhaps a shell); the *registered* process called MPI_Init (the child, or a descendant); the
-// *tree* is the child with all its descendants.
+// A pure step function, like the supervisor's, with the words of core_messages.h.
 //
 //   state         meaning                                 leaves it by
 //   kIdle         nothing runs                            spawn()
@@ -32,83 +30,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "launcher/agent/core_messages.h"
 #include "launcher/agent/snapshot_policy.h"
-#include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
-
-struct AgentEvent {
-  enum class Kind {
-    kSpawned,      // pid of the child
-    kRegister,     // pid, connection: asks to be the rank
-    kWoken,        // pid, connection, incarnation: likewise, a clone of an image
-    kImage,        // pid, connection, number, incarnation: an image registers
-    kNotFrozen,    // number: the rank could not make it
-    kForked,       // pid, incarnation: the clone that an image has made; pid 0: it failed
-    kUseless,      // pid, incarnation, text: the clone of an image cannot continue
-    kMoves,        // pid, connection, incarnation: asks to be the rank in place of process `number`
-    kImageEnded,   // pid, number if it had not registered
-    kInitialized,  // by the registered process
-    kFinalized,
-    kChildEnded,       // cause. The child has ended
-    kRegisteredEnded,  // cause. The registered process has ended, and is not the child
-    kKeeperEnded,      // cause. The keeper, before it was released
-    kWrapperEnded,     // pid, cause
-    kTreeGone,         // no process of the tree is alive
-    kOutputEnded,      // no process holds the rank's output open any more
-  };
-  Kind kind;
-  std::uint32_t rank = 0;
-  std::uint64_t at_ns = 0;
-  std::int64_t pid = 0;
-  int connection = -1;
-  Cause cause = {};
-  std::uint64_t number = 0;
-  std::uint32_t incarnation = 0;
-  std::string text = {};
-};
-
-struct AgentAction {
-  enum class Kind {
-    kSpawn,         // start the rank's next incarnation
-    kWelcome,       // connection: hand over the segment
-    kRefuse,        // connection; text = why
-    kTerminate,     // SIGTERM to the tree
-    kKillTree,      // SIGKILL to the tree until none is left, then kTreeGone
-    kAwaitOutput,   // report kOutputEnded when it happens
-    kDrain,         // read what is left of the rank's output, and close it
-    kPublishDeath,  // of the rank
-    kRingAll,
-    kAdmit,        // the rank's next incarnation
-    kWant,         // number: request this image of the rank; at_checkpoint: only at a checkpoint
-    kKeep,         // number, pid: the image's cursors become the rank's low-water marks
-    kEndImage,     // pid, connection: the image is not needed any more
-    kAskImages,    // the kept image has died: make the next round come soon
-    kWake,         // number, connection, pid: the image clones itself as the admitted incarnation
-    kRestore,      // number: start the rank's next incarnation from its written image
-    kAdopt,        // pid: the clone; the rank's child from now on
-    kMove,         // connection: of the registered process, now the keeper; pid: the rank's child
-    kRelease,      // connection: the keeper is to end with this cause
-    kKillWrapper,  // kill it, the keeper and all other processes of the rank that are left
-    kEndKeeper,    // connection: no wrapper waits for the keeper any more
-    kNotice,       // text: a message about the rank for the user
-    kRead,         // read what is left of the rank's output, which its wrapper still holds open
-    kLost,         // text: nothing is left that the rank could be started from
-    kReportEnded,  // cause, at_ns: to the supervisor
-  };
-  Kind kind;
-  std::uint32_t rank = 0;
-  int connection = -1;
-  std::string text = {};
-  std::uint64_t at_ns = 0;
-  Cause cause = {};
-  std::int64_t pid = 0;
-  std::uint64_t number = 0;
-  bool at_checkpoint = false;
-};
 
 // The core's rules about images, each enforced in one place. Tests disable them one by one, to
 // prove that each violation is noticed.
@@ -178,10 +108,14 @@ enum class RestoreRule : std::uint8_t {
   kOverIfStopped,  // a rank for which there is no process yet is over when the job is stopped
 };
 
+// Numbers of images, by rank.
+using ImageNumbers = std::map<std::uint32_t, std::uint64_t>;
+
 class AgentCore {
  public:
-  explicit AgentCore(std::uint32_t ranks);
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  // `local`: the ranks of this host. All ranks that are passed to it must be among them.
+  explicit AgentCore(const LocalRanks& local);
+  const LocalRanks& local() const { return local_; }
   void leave_out(ImageRule rule) { left_out_ = rule; }
   void leave_out(WrapperRule rule) { wrapper_left_out_ = rule; }
   void leave_out(RestoreRule rule) { restore_left_out_ = rule; }
@@ -193,12 +127,11 @@ class AgentCore {
   std::vector<AgentAction> respawn(std::uint32_t rank, std::uint32_t incarnation);
   // Replaces spawn() in a job that resumes from written images: admits all ranks, each of which is
   // then to be restored. REQUIRES that all are kIdle.
-  std::vector<AgentAction> resume(const std::vector<std::uint64_t>& numbers,
-                                  const std::vector<std::uint32_t>& incarnations);
+  std::vector<AgentAction> resume(const ImageNumbers& numbers, std::uint32_t incarnation);
   std::vector<AgentAction> restore(std::uint32_t rank);  // once, after resume()
-  // numbers[r]: the image of rank r in the newest set that is on disk; 0: there is no set. A rank
-  // is restored from that set and from no earlier one.
-  void written(const std::vector<std::uint64_t>& numbers);
+  // `numbers`: the images in the newest set that is on disk; empty: there is no set. A rank is
+  // restored from that set and from no earlier one.
+  void written(const ImageNumbers& numbers);
   std::vector<AgentAction> stop();      // SIGTERM to all ranks
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
@@ -214,7 +147,7 @@ class AgentCore {
   bool all_over() const;
   // Its registered process is alive, as far as is known.
   bool running(std::uint32_t rank) const {
-    const Rank& r = ranks_[rank];
+    const Rank& r = ranks_.at(rank);
     return r.state == State::kRunning && r.registered != 0 && !r.registered_over;
   }
   struct Image {
@@ -222,23 +155,23 @@ class AgentCore {
     std::uint64_t number = 0;
     int connection = -1;
   };
-  const Image& image(std::uint32_t rank) const { return ranks_[rank].image; }
+  const Image& image(std::uint32_t rank) const { return ranks_.at(rank).image; }
   bool has_image(std::uint32_t rank) const { return image(rank).pid != 0; }
   // The rank runs, and its image may be asked to write itself.
   bool can_be_written(std::uint32_t rank) const {
-    return running(rank) && has_image(rank) && !ranks_[rank].finalized;
+    return running(rank) && has_image(rank) && !ranks_.at(rank).finalized;
   }
   // If it died now, it would be restored from its written image.
   bool needs_written(std::uint32_t rank) const {
-    const Rank& r = ranks_[rank];
+    const Rank& r = ranks_.at(rank);
     return r.image.pid == 0 && r.written != 0 && r.kept == r.written;
   }
-  bool waking(std::uint32_t rank) const { return ranks_[rank].state == State::kWaking; }
-  bool has_wrapper(std::uint32_t rank) const { return ranks_[rank].wrapper.pid != 0; }
-  bool dying(std::uint32_t rank) const { return ranks_[rank].state == State::kDying; }
-  std::int64_t child(std::uint32_t rank) const { return ranks_[rank].child; }
+  bool waking(std::uint32_t rank) const { return ranks_.at(rank).state == State::kWaking; }
+  bool has_wrapper(std::uint32_t rank) const { return ranks_.at(rank).wrapper.pid != 0; }
+  bool dying(std::uint32_t rank) const { return ranks_.at(rank).state == State::kDying; }
+  std::int64_t child(std::uint32_t rank) const { return ranks_.at(rank).child; }
   // 0: no process has registered.
-  std::int64_t registered(std::uint32_t rank) const { return ranks_[rank].registered; }
+  std::int64_t registered(std::uint32_t rank) const { return ranks_.at(rank).registered; }
 
  private:
   enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring, kReleased };
@@ -277,23 +210,29 @@ class AgentCore {
     bool unrestored = false;  // and will not
   };
 
-  void on_spawned(const AgentEvent& event);
-  void on_register(const AgentEvent& event);
-  void on_child_ended(const AgentEvent& event);
-  void on_registered_ended(const AgentEvent& event);
-  // The rank's incarnation has ended by `event.cause`.
-  void ended(const AgentEvent& event);
+  void on(std::uint32_t rank, const AgentEvent::Spawned& event);
+  void on(std::uint32_t rank, const AgentEvent::Registers& event);
+  void on(std::uint32_t rank, const AgentEvent::Woken& event);
+  void on(std::uint32_t rank, const AgentEvent::Useless& event);
+  void on(std::uint32_t rank, const AgentEvent::Moves& event);
+  void on(std::uint32_t rank, const AgentEvent::ImageRegisters& event);
+  void on(std::uint32_t rank, const AgentEvent::NotFrozen& event);
+  void on(std::uint32_t rank, const AgentEvent::Forked& event);
+  void on(std::uint32_t rank, const AgentEvent::ImageEnded& event);
+  void on(std::uint32_t rank, const AgentEvent::Initialized& event);
+  void on(std::uint32_t rank, const AgentEvent::Finalized& event);
+  void on(std::uint32_t rank, const AgentEvent::ChildEnded& event);
+  void on(std::uint32_t rank, const AgentEvent::RegisteredEnded& event);
+  void on(std::uint32_t rank, const AgentEvent::KeeperEnded& event);
+  void on(std::uint32_t rank, const AgentEvent::WrapperEnded& event);
+  void on(std::uint32_t rank, const AgentEvent::TreeGone& event);
+  void on(std::uint32_t rank, const AgentEvent::OutputEnded& event);
+  // The rank's incarnation has ended.
+  void ended(std::uint32_t rank, const Cause& cause);
   void report(std::uint32_t rank);
   void start_again(std::uint32_t rank);
-  void on_woken(const AgentEvent& event);
-  void on_image(const AgentEvent& event);
-  void on_image_ended(const AgentEvent& event);
-  void on_useless(const AgentEvent& event);
   void not_restored(std::uint32_t rank, const std::string& why);
   void adopt(std::uint32_t rank, std::int64_t pid);
-  void on_moves(const AgentEvent& event);
-  void on_wrapper_ended(const AgentEvent& event);
-  void on_keeper_ended(const AgentEvent& event);
   Cause script_killed(const Rank& rank) const;
   void kill_wrapper(std::uint32_t rank);
   void stop_wrapper(std::uint32_t rank);
@@ -306,10 +245,15 @@ class AgentCore {
   bool holds(ImageRule rule) const { return rule != left_out_; }
   bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }
   bool holds(RestoreRule rule) const { return rule != restore_left_out_; }
-  void act(AgentAction::Kind kind, std::uint32_t rank, int connection = -1, std::string text = {});
+  template <class What>
+  void act(std::uint32_t rank, What what) {
+    actions_.push_back({rank, std::move(what)});
+  }
 
-  std::vector<Rank> ranks_;
+  LocalRanks local_;
+  std::map<std::uint32_t, Rank> ranks_;
   std::vector<AgentAction> actions_;
+  std::uint64_t now_ns_ = 0;  // of the newest event
   bool stopping_ = false;
   ImageRule left_out_ = ImageRule::kNone;
   WrapperRule wrapper_left_out_ = WrapperRule::kNone;

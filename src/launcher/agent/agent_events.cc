@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "launcher/agent/agent.h"
@@ -32,9 +31,7 @@ RankOutputs::Calls Agent::output_calls() {
     const bool orderly = control->initialized.load(std::memory_order_relaxed) == 2;
     return !orderly && processes_.program_is_dead(rank);
   };
-  calls.ended = [this](std::uint32_t rank) {
-    feed({AgentEvent::Kind::kOutputEnded, rank, loop_.now_ns()});
-  };
+  calls.ended = [this](std::uint32_t rank) { feed(rank, AgentEvent::OutputEnded{}); };
   calls.differs = [this](std::uint32_t rank, int stream) {
     tell(rank, std::string("its replay did not print the same to ") + kStreamNames[stream] +
                    " as the first time; what was printed first stands");
@@ -48,8 +45,8 @@ RankOutputs::Calls Agent::output_calls() {
 Processes::Calls Agent::process_calls() {
   Processes::Calls calls;
   calls.feed = [this](const AgentEvent& event) {
-    if (event.kind == AgentEvent::Kind::kImageEnded) {
-      progress_.ended(event.pid, event.cause);
+    if (const auto* image = std::get_if<AgentEvent::ImageEnded>(&event.what)) {
+      progress_.ended(image->pid, image->cause);
       look_at_set();
     }
     feed(event);
@@ -85,9 +82,7 @@ Connections::Calls Agent::connection_calls() {
     on_image_message(rank, message);
   };
   calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
-    Event foreign = event(Event::Kind::kForeignAbi, rank);
-    foreign.text = soname;
-    reporter_.happened(foreign);
+    happened(rank, Event::ForeignMpi{soname});
   };
   calls.says = [this](std::uint32_t rank, const Message& message) {
     messages_.read(rank, message);
@@ -99,10 +94,15 @@ RankMessages::Calls Agent::message_calls() {
   RankMessages::Calls calls;
   calls.feed = [this](const AgentEvent& event) { feed(event); };
   calls.report = [this](Event said) {
-    const bool is_back = said.kind == Event::Kind::kLive || said.kind == Event::Kind::kFinalized;
-    if (said.kind == Event::Kind::kFinalized) rank_is_over(said.rank);
-    const bool from_main = said.from.kind == RecoveryPoint::Kind::kMain;
-    if (is_back && from_main) said.from = newest_snapshot_[said.rank].woken;
+    // The process knows only which checkpoint it has loaded.
+    const auto complete = [&](RecoveryPoint& from) {
+      if (from.kind == RecoveryPoint::Kind::kMain) from = newest_snapshot_[said.rank].woken;
+    };
+    if (auto* live = std::get_if<Event::Live>(&said.what)) complete(live->from);
+    if (auto* finalized = std::get_if<Event::Finalized>(&said.what)) {
+      rank_is_over(said.rank);
+      complete(finalized->from);
+    }
     reporter_.happened(said);
   };
   calls.log = [this](const std::string& line) { reporter_.log_line(line); };
@@ -116,9 +116,7 @@ RankMessages::Calls Agent::message_calls() {
   calls.input_mark = [this](std::uint64_t mark, int in_pipe) { input_.mark(mark, in_pipe); };
   calls.committed = [this](std::uint64_t version, bool kept) {
     if (checkpoints_ && kept) offer(version);
-    Event committed = event(Event::Kind::kCommitted, 0);
-    committed.value = version;
-    reporter_.happened(committed);
+    happened(0, Event::Committed{version});
   };
   return calls;
 }
@@ -126,10 +124,9 @@ RankMessages::Calls Agent::message_calls() {
 void Agent::on_registered_ended(std::uint32_t rank) {
   if (!processes_.program_is_dead(rank)) return;
   connections_.read_all(rank);
-  const pid_t pid = processes_.pid_of(rank);
   const std::optional<Cause> cause = processes_.take_registered_end(rank);
   if (!cause) return;
-  feed({AgentEvent::Kind::kRegisteredEnded, rank, loop_.now_ns(), pid, -1, *cause});
+  feed(rank, AgentEvent::RegisteredEnded{*cause});
   // If that was no death, the parent process continues, and its output is shown.
   loop_.post([this, rank] {
     if (!processes_.killed(rank)) outputs_.show_late(rank);
@@ -138,23 +135,21 @@ void Agent::on_registered_ended(std::uint32_t rank) {
 
 void Agent::on_keeper_ended(std::uint32_t rank) {
   const std::optional<Cause> cause = processes_.take_keeper_end(rank);
-  if (cause) feed({AgentEvent::Kind::kKeeperEnded, rank, loop_.now_ns(), 0, -1, *cause});
+  if (cause) feed(rank, AgentEvent::KeeperEnded{*cause});
 }
 
-void Agent::welcome(const AgentAction& action) {
-  auto process = connections_.welcome(action.connection, action.rank, incarnations_[action.rank],
-                                      segment_.descriptor(), processes_.standard(action.rank));
+void Agent::act(std::uint32_t rank, const AgentAction::Welcome& action) {
+  auto process = connections_.welcome(action.connection, rank, incarnations_[rank],
+                                      segment_.descriptor(), processes_.standard(rank));
   if (!process) return;
-  processes_.registered(action.rank, process->pid, std::move(process->process));
-  Event registered = event(Event::Kind::kRegistered, action.rank);
-  registered.pid = process->pid;
-  reporter_.happened(registered);
+  processes_.registered(rank, process->pid, std::move(process->process));
+  happened(rank, Event::Registered{process->pid});
 }
 
 // A job that resumes from a version does not print again what was printed before it. Therefore that
 // output is shown before the version can be in the directory.
 void Agent::offer(std::uint64_t version) {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) outputs_.read_all(r);
+  for (const std::uint32_t r : plan_.local) outputs_.read_all(r);
   to_offer_ = std::max(to_offer_, version);
 }
 
@@ -174,10 +169,8 @@ void Agent::report_unfired() {
   const engine::SegmentHeader* header = segment_.header();
   for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
     if (header->fault[i].fired.load() != 0) continue;
-    Event unfired = event(Event::Kind::kUnfired, header->fault[i].rank);
-    unfired.text = to_text(plan_.faults[i]);
-    unfired.position = segment_.position(unfired.rank);
-    reporter_.happened(unfired);
+    const std::uint32_t rank = header->fault[i].rank;
+    happened(rank, Event::Unfired{to_text(plan_.options.kills[i]), segment_.position(rank)});
   }
 }
 
@@ -193,13 +186,12 @@ void Agent::look_around() {
 }
 
 void Agent::look_at_recoveries() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* c = engine::control_of(segment_.base(), r);
     if (incarnations_[r] == 0 || c->incarnation.load() != incarnations_[r]) continue;
     if (core_.dying(r) || c->initialized.load() == 2) continue;
-    Event catching_up = event(Event::Kind::kCatchingUp, r);
-    catching_up.position = segment_.position(r);
-    if (!catching_up.position.live) reporter_.happened(catching_up);
+    const Position position = segment_.position(r);
+    if (!position.live) happened(r, Event::CatchingUp{position});
   }
 }
 
@@ -208,7 +200,7 @@ Look Agent::look() const {
   constexpr auto kAcquire = std::memory_order_acquire;
   Look look(plan_.ranks);
   bool everybody = true;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* c = engine::control_of(segment_.base(), r);
     const std::uint32_t initialized = c->initialized.load(kAcquire);
     look[r].incarnation = c->incarnation.load(kAcquire);
@@ -222,7 +214,8 @@ Look Agent::look() const {
     everybody = everybody && (look[r].asleep || look[r].presence == Presence::kLeft);
   }
   // The kernel is asked only if every rank seems to sleep.
-  for (std::uint32_t r = 0; r < plan_.ranks && everybody; ++r) {
+  for (const std::uint32_t r : plan_.local) {
+    if (!everybody) break;
     if (look[r].presence != Presence::kPresent) continue;
     const pid_t pid = processes_.pid_of(r);
     look[r].process_state = state_letter(pid);
@@ -236,26 +229,25 @@ Look Agent::look() const {
 void Agent::look_for_standstill() {
   if (!standstill_.judge(look(), loop_.now_ns()).empty()) return;
   look_timer_.clear();
-  Event deadlock = event(Event::Kind::kDeadlock, 0);
   // A replay that blocks before it has repeated everything has diverged: a rank that repeats its
   // first execution never waits there.
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto& repeating = engine::control_of(segment_.base(), r)->repeating;
     if (repeating.load(std::memory_order_acquire) == 0) continue;
-    deadlock.rank = r;
-    deadlock.text = "the replay of rank " + std::to_string(r) +
-                    " waits for what will not come: its first execution went on without that. The "
-                    "program does not do the same again when it receives the same; see "
-                    "docs/fault-model.md";
-    break;
+    return happened(
+        r, Event::Deadlock{
+               "the replay of rank " + std::to_string(r) +
+               " waits for what will not come: its first execution went on without that. The "
+               "program does not do the same again when it receives the same; see "
+               "docs/fault-model.md"});
   }
-  reporter_.happened(deadlock);
+  happened(0, Event::Deadlock{});
 }
 
 // --- Reports
 
-Event Agent::event(Event::Kind kind, std::uint32_t rank) const {
-  return Event{kind, loop_.now_ns(), rank};
+void Agent::happened(std::uint32_t rank, decltype(Event::what) what) {
+  reporter_.happened({loop_.now_ns(), rank, std::move(what)});
 }
 
 }  // namespace rejoin::launcher

@@ -20,137 +20,115 @@ constexpr std::uint64_t kLongWakeNs = 10'000'000'000;
 void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const Message& first) {
   // The messages and the end of the rank's previous process came earlier: handle them first.
   on_registered_ended(rank);
-  AgentEvent asks{AgentEvent::Kind::kRegister, rank, loop_.now_ns(), pid, connection};
-  asks.number = first.value;
-  asks.incarnation = first.incarnation;
-  if (first.type == MessageType::kWoken) {
-    asks.text = text_of(first).substr(wire::kSecretBytes);
-    asks.kind = asks.text.empty() ? AgentEvent::Kind::kWoken : AgentEvent::Kind::kUseless;
-  }
-  if (first.type == MessageType::kMoves) {
-    processes_.expect_clone(rank);
-    asks.kind = AgentEvent::Kind::kMoves;
-  }
-  if (first.type == MessageType::kImage) {
-    // The first image decides that ranks return to images, unless a checkpoint has decided.
-    auto now = engine::Return::kUndecided;
-    auto& word = segment_.header()->goes_back_to;
-    word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
-    if (word.load() == engine::Return::kVersions) {
-      connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
-      return;
+  const std::uint32_t incarnation = first.incarnation;
+  switch (first.type) {
+    case MessageType::kWoken: {
+      std::string why = text_of(first).substr(wire::kSecretBytes);
+      if (why.empty()) return feed(rank, AgentEvent::Woken{pid, connection, incarnation});
+      return feed(rank, AgentEvent::Useless{pid, connection, incarnation, std::move(why)});
     }
-    asks.kind = AgentEvent::Kind::kImage;
+    case MessageType::kMoves: {
+      processes_.expect_clone(rank);
+      const auto from = static_cast<std::int64_t>(first.value);
+      return feed(rank, AgentEvent::Moves{pid, connection, incarnation, from});
+    }
+    case MessageType::kImage: {
+      // The first image decides that ranks return to images, unless a checkpoint has decided.
+      auto now = engine::Return::kUndecided;
+      auto& word = segment_.header()->goes_back_to;
+      word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
+      if (word.load() == engine::Return::kVersions) {
+        return connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
+      }
+      return feed(rank, AgentEvent::ImageRegisters{pid, connection, first.value, incarnation});
+    }
+    default:
+      feed(rank, AgentEvent::Registers{pid, connection});
   }
-  feed(asks);
 }
 
 void Agent::on_image_message(std::uint32_t rank, const Message& message) {
-  AgentEvent said{AgentEvent::Kind::kForked, rank, loop_.now_ns()};
   if (message.type == MessageType::kWriting) return on_writing(rank, message);
   if (message.type == MessageType::kNotWritten) return on_not_written(rank, message);
   if (message.type == MessageType::kSignalled && !stopping_) {
     processes_.signal_rank(rank, message.code);
   }
   if (message.type != MessageType::kForked) return;
-  said.pid = static_cast<std::int64_t>(message.value);
-  said.incarnation = message.incarnation;
-  feed(said);
+  feed(rank, AgentEvent::Forked{static_cast<std::int64_t>(message.value), message.incarnation});
 }
 
 // Finds the rank of an image that ended before it registered, by the pid in the rank's control
 // words. The pid cannot belong to another process yet, because the image is reaped later.
 void Agent::on_stranger_ended(pid_t pid) {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto* control = engine::control_of(segment_.base(), r);
     const std::uint64_t number = control->image_number.load(std::memory_order_acquire);
     if (number == 0 || control->image_pid.load(std::memory_order_relaxed) != pid) continue;
-    AgentEvent ended{AgentEvent::Kind::kImageEnded, r, loop_.now_ns(), pid};
-    ended.number = number;
-    feed(ended);
+    feed(r, AgentEvent::ImageEnded{pid, number, {}});
   }
 }
 
 void Agent::tell(std::uint32_t rank, std::string text) {
-  Event notice = event(Event::Kind::kNotice, rank);
-  notice.text = std::move(text);
-  reporter_.happened(notice);
+  happened(rank, Event::Notice{std::move(text), 0});
 }
 
-void Agent::carry_out_image(const AgentAction& a) {
-  const auto pid = static_cast<pid_t>(a.pid);
-  engine::RankControl* control = engine::control_of(segment_.base(), a.rank);
-  switch (a.kind) {
-    case AgentAction::Kind::kWant:
-      control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
-                                     a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
-      segment_.give_notice();
-      break;
-    case AgentAction::Kind::kKeep:
-      keep_image(a);
-      break;
-    case AgentAction::Kind::kEndImage:
-      end_image(a);
-      break;
-    case AgentAction::Kind::kAskImages:
-      image_lost();
-      break;
-    case AgentAction::Kind::kWake:
-      wake(a);
-      break;
-    case AgentAction::Kind::kRestore:
-      restore(a);
-      break;
-    case AgentAction::Kind::kAdopt: {
-      processes_.adopt_clone(a.rank, pid);
-      Event started = event(Event::Kind::kStarted, a.rank);
-      started.pid = pid;
-      reporter_.happened(started);
-      break;
-    }
-    case AgentAction::Kind::kMove:
-      connections_.keep(a.connection, a.rank);
-      processes_.move(a.rank, pid);
-      break;
-    case AgentAction::Kind::kRelease:
-      processes_.release_keeper(a.rank);
-      connections_.release(a.connection, a.rank, a.cause.value);
-      break;
-    case AgentAction::Kind::kEndKeeper:
-      processes_.release_keeper(a.rank);
-      connections_.close(a.connection);
-      break;
-    case AgentAction::Kind::kNotice:
-      tell(a.rank, a.text);
-      break;
-    case AgentAction::Kind::kKillWrapper:
-      processes_.kill_wrapper(a.rank);
-      break;
-    case AgentAction::Kind::kRead:
-      outputs_.read_all(a.rank);
-      connections_.close_all(a.rank);
-      processes_.clear(a.rank);
-      break;
-    case AgentAction::Kind::kLost: {
-      Event lost = event(Event::Kind::kLost, a.rank);
-      lost.text = a.text;
-      reporter_.happened(lost);
-      break;
-    }
-    default:
-      break;
-  }
+void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
+  engine::RankControl* control = engine::control_of(segment_.base(), rank);
+  control->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                 a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
+  segment_.give_notice();
 }
 
-void Agent::keep_image(const AgentAction& a) {
-  processes_.add_image(a.rank, static_cast<pid_t>(a.pid));
-  outputs_.keep(a.rank, a.number | wire::kMarkOfImage);
-  if (a.rank == 0) input_.keep(a.number | wire::kMarkOfImage);
-  engine::control_of(segment_.base(), a.rank)->kept_image.store(
+void Agent::act(std::uint32_t, const AgentAction::AskImages&) {
+  snapshots_.asked();
+  set_snapshot_timer();
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Adopt& a) {
+  processes_.adopt_clone(rank, static_cast<pid_t>(a.pid));
+  happened(rank, Event::Started{a.pid});
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Move& a) {
+  connections_.keep(a.keeper, rank);
+  processes_.move(rank, static_cast<pid_t>(a.pid));
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Release& a) {
+  processes_.release_keeper(rank);
+  connections_.release(a.keeper, rank, a.cause.value);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::EndKeeper& a) {
+  processes_.release_keeper(rank);
+  connections_.close(a.keeper);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::KillWrapper&) {
+  processes_.kill_wrapper(rank);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Notice& a) { tell(rank, a.text); }
+
+void Agent::act(std::uint32_t rank, const AgentAction::Read&) {
+  outputs_.read_all(rank);
+  connections_.close_all(rank);
+  processes_.clear(rank);
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Lost& a) {
+  happened(rank, Event::Lost{a.why});
+}
+
+void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
+  processes_.add_image(rank, static_cast<pid_t>(a.pid));
+  outputs_.keep(rank, a.number | wire::kMarkOfImage);
+  if (rank == 0) input_.keep(a.number | wire::kMarkOfImage);
+  engine::control_of(segment_.base(), rank)->kept_image.store(
       journal::kAgentStores, journal::Step::kNotice, a.number, std::memory_order_seq_cst);
-  count_exposed(a.rank);
-  newest_snapshot_[a.rank].at_ns = loop_.now_ns();
-  newest_snapshot_[a.rank].fresh = true;
+  count_exposed(rank);
+  newest_snapshot_[rank].at_ns = loop_.now_ns();
+  newest_snapshot_[rank].fresh = true;
   if (core_.all_made_at_checkpoint()) snapshots_.half_came();
   ++totals_.snapshots;
   tell_snapshot();
@@ -168,13 +146,14 @@ void Agent::count_exposed(std::uint32_t rank) {
   totals_.exposed_ns = std::max(totals_.exposed_ns, loop_.now_ns() - s.at_ns);
 }
 
-// Reports kSnapshot when every rank that has not finalized has completed a new image since the last
-// report.
+// Reports a Snapshot when every rank that has not finalized has completed a new image since the
+// last report.
 void Agent::tell_snapshot() {
-  const auto waits = [](const Snapshot& s) { return !s.fresh && !s.over; };
-  if (std::any_of(newest_snapshot_.begin(), newest_snapshot_.end(), waits)) return;
+  for (const std::uint32_t r : plan_.local) {
+    if (!newest_snapshot_[r].fresh && !newest_snapshot_[r].over) return;
+  }
   for (Snapshot& s : newest_snapshot_) s.fresh = false;
-  reporter_.happened(protection(Event::Kind::kSnapshot));
+  happened(0, Event::Snapshot{protection()});
 }
 
 void Agent::rank_is_over(std::uint32_t rank) {
@@ -182,35 +161,19 @@ void Agent::rank_is_over(std::uint32_t rank) {
   newest_snapshot_[rank].over = true;
 }
 
-Event Agent::protection(Event::Kind kind) const {
-  Event now = event(kind, 0);
-  now.value = totals_.snapshots;
-  for (const Snapshot& s : newest_snapshot_) {
+Protection Agent::protection() const {
+  Protection now;
+  now.snapshots = totals_.snapshots;
+  for (const std::uint32_t r : plan_.local) {
+    const Snapshot& s = newest_snapshot_[r];
     if (s.over) continue;
-    const auto rank = static_cast<std::uint32_t>(&s - newest_snapshot_.data());
-    if (!core_.has_image(rank)) {
-      ++now.code;
+    if (!core_.has_image(r)) {
+      ++now.ranks_without;
     } else {
-      now.took_ns = std::max(now.took_ns, now.at_ns - s.at_ns);
+      now.oldest_ns = std::max(now.oldest_ns, loop_.now_ns() - s.at_ns);
     }
   }
   return now;
-}
-
-// Example: "rejoin: newest images: rank 0 0.6 s old, rank 1 none"
-std::string Agent::ages_text() const {
-  constexpr std::uint32_t kMostNamed = 16;
-  if (plan_.snapshots.when == SnapshotOptions::When::kOff) return {};
-  std::string text = "rejoin: newest images:";
-  for (std::uint32_t r = 0; r < std::min(plan_.ranks, kMostNamed); ++r) {
-    const std::uint64_t age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
-    text += (r == 0 ? " rank " : ", rank ") + std::to_string(r) + " " +
-            (core_.has_image(r) ? duration_text(age_ns) + " old" : "none");
-  }
-  if (plan_.ranks <= kMostNamed) return text + "\n";
-  const Event all = protection(Event::Kind::kHeartbeat);
-  return text + "; of all the oldest " + duration_text(all.took_ns) + " old, " +
-         std::to_string(all.code) + " ranks have none\n";
 }
 
 // Returns the rank's pipes that its wrapper also holds, and new ones for those that it does not.
@@ -231,30 +194,30 @@ MadePipes Agent::pipes_again(std::uint32_t rank) {
   return pipes;
 }
 
-void Agent::wake(const AgentAction& a) {
-  MadePipes pipes = core_.has_wrapper(a.rank) ? pipes_again(a.rank) : make_pipes(a.rank);
+void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
+  MadePipes pipes = core_.has_wrapper(rank) ? pipes_again(rank) : make_pipes(rank);
   if (!pipes.whole()) {
-    tell_spawn_failed(a.rank, {-1, EMFILE, "pipe"});
+    tell_spawn_failed(rank, {-1, EMFILE, "pipe"});
     return;
   }
-  Snapshot& snapshot = newest_snapshot_[a.rank];
+  Snapshot& snapshot = newest_snapshot_[rank];
   snapshot.woken = {RecoveryPoint::Kind::kSnapshot, loop_.now_ns() - snapshot.at_ns};
   snapshot.tell_at_ns = loop_.now_ns() + kLongWakeNs;
-  processes_.expect_clone(a.rank);
+  processes_.expect_clone(rank);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
-  outputs_.open(a.rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));
-  outputs_.jump(a.rank, mark);
-  if (a.rank == 0) input_.open(std::move(pipes.ours.input), mark);
+  outputs_.open(rank, std::move(pipes.ours.output[0]), std::move(pipes.ours.output[1]));
+  outputs_.jump(rank, mark);
+  if (rank == 0) input_.open(std::move(pipes.ours.input), mark);
   const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
   kill(static_cast<pid_t>(a.pid), SIGCONT);  // a user may have stopped all processes of the job
-  connections_.wake(a.connection, a.rank, incarnations_[a.rank], theirs);
+  connections_.wake(a.connection, rank, incarnations_[rank], theirs);
 }
 
 // Looks at images that were asked to clone themselves. A stopped image is continued. A slow one (a
 // large process in swap) cannot be distinguished from one that hangs, so the agent waits for both,
 // and reports them after a while.
 void Agent::look_at_wakes() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (!core_.waking(r)) continue;
     const auto pid = static_cast<pid_t>(core_.image(r).pid);
     const char state = state_letter(pid);
@@ -304,15 +267,16 @@ void Agent::look_for_checkpoints() {
 void Agent::tell_price() {
   constexpr std::uint64_t kLeastNs = 2'000'000'000, kShare = 4;
   const std::uint64_t lasted_ns = loop_.now_ns() - ranks_began_ns_;
-  const bool given = plan_.snapshots.when == SnapshotOptions::When::kPeriod;
+  const bool given = plan_.options.snapshots.when == SnapshotOptions::When::kPeriod;
   if (!given || told_price_ || lasted_ns < kLeastNs) return;
-  for (std::uint32_t r = 0; r < plan_.ranks && !told_price_; ++r) {
+  for (const std::uint32_t r : plan_.local) {
+    if (told_price_) break;
     const std::uint64_t cost_ns = engine::control_of(segment_.base(), r)->snapshots_cost_ns.load();
     if (cost_ns * kShare < lasted_ns) continue;
     told_price_ = true;
     tell(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +
                 " % of its time, because --snapshots asks for one every " +
-                duration_text(plan_.snapshots.period_ns) +
+                duration_text(plan_.options.snapshots.period_ns) +
                 "; --snapshots auto makes them so that they take 1 %");
   }
 }
@@ -321,7 +285,7 @@ void Agent::take_snapshots() {
   look_for_checkpoints();
   tell_price();
   std::uint64_t cost_ns = 0;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     cost_ns = std::max(cost_ns, snapshot_cost_ns(r));
   }
   const engine::SegmentHeader* header = segment_.header();
@@ -340,15 +304,10 @@ void Agent::take_snapshots() {
   set_snapshot_timer();
 }
 
-void Agent::image_lost() {
-  snapshots_.asked();
-  set_snapshot_timer();
-}
-
 // Called when one rank's journal has grown; the policy considers the journals of all ranks.
 void Agent::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const engine::RankControl* control = engine::control_of(segment_.base(), r);
     used += control->used_bytes.load(std::memory_order_relaxed);
     backed += control->backed_bytes.load(std::memory_order_relaxed);
@@ -366,20 +325,18 @@ void Agent::on_image_killed(std::optional<std::uint32_t> rank) {
 }
 
 void Agent::not_frozen(std::uint32_t rank, const Message& message) {
-  AgentEvent said{AgentEvent::Kind::kNotFrozen, rank, loop_.now_ns()};
-  said.number = message.value;
-  feed(said);
+  feed(rank, AgentEvent::NotFrozen{message.value});
   const std::string reason = text_of(message);
   if (told_not_frozen_[rank]) return;
   told_not_frozen_[rank] = true;
   if (!told_reasons_.insert(reason).second) return;
-  tell(rank, "no snapshot can be made of it now, because it " + reason +
-                 (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
-                 "; until one is, it goes back to " +
-                 (core_.has_image(rank) ? "the last one" : "the start of the program") +
-                 " if it dies" +
-                 (sets_ ? ", and no images are written to " + plan_.checkpoint_directory : "") +
-                 " (docs/snapshots.md)");
+  tell(rank,
+       "no snapshot can be made of it now, because it " + reason +
+           (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
+           "; until one is, it goes back to " +
+           (core_.has_image(rank) ? "the last one" : "the start of the program") + " if it dies" +
+           (sets_ ? ", and no images are written to " + plan_.options.checkpoint_directory : "") +
+           " (docs/snapshots.md)");
 }
 
 }  // namespace rejoin::launcher

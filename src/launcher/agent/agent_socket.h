@@ -3,13 +3,12 @@
 
 #include <sys/types.h>
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "launcher/base/file.h"
-#include "wire/messages.h"
+#include "wire/socket.h"
 
 namespace rejoin::launcher {
 
@@ -24,16 +23,12 @@ struct Caller {
 // Accepts the next connection. Processes of other users are rejected.
 Caller accept_next(int listener);
 
-enum class Received { kMessage, kNothing, kEnd };
-// Receives one datagram, if there is one. A malformed datagram counts as the connection's end.
-Received receive(int socket, wire::Message& message);
-
 // Returns the text of a received message as one line.
 std::string text_of(const wire::Message& message);
 
-// Sends a message with `descriptors`. Never blocks; a closed connection is no error.
+// Sends a message. Never blocks; a closed connection is no error.
 void send_message(int socket, wire::MessageType type, std::uint32_t rank, std::uint32_t incarnation,
-                  std::string_view text, std::initializer_list<int> descriptors,
+                  std::string_view text = {}, const wire::Descriptors& with = {},
                   std::int32_t code = 0);
 
 }  // namespace rejoin::launcher

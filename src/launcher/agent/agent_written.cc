@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::uint64_t kAgain = 8;
 }  // namespace
 
 void Agent::set_cut_timer(std::uint64_t parts) {
-  if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.image_period_ns / parts);
+  if (sets_ && !stopping_) cut_timer_.set(loop_.now_ns() + plan_.options.image_period_ns / parts);
 }
 
 // Cuts a consistent set: copies the journal while exactly these images are kept. The copy has all
@@ -39,7 +39,7 @@ void Agent::cut() {
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stand = stop_ranks();
   if (!progress_.may_copy(all_stand, segment_.is_full())) return continue_ranks();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (!would_replay_threads(r)) continue;
     continue_ranks();
     return tell_no_set("several threads of rank " + std::to_string(r) +
@@ -47,7 +47,7 @@ void Agent::cut() {
   }
   SegmentCopy journal = segment_.copy();
   std::vector<std::uint64_t> file_log_bytes;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(file_log_of(r), error);
     file_log_bytes.push_back(error ? 0 : bytes);
@@ -63,7 +63,8 @@ void Agent::cut() {
 }
 
 std::string Agent::file_log_of(std::uint32_t rank) const {
-  return file_log_in(file_logs_in(plan_.checkpoint_directory), rank, core_.image(rank).number);
+  return file_log_in(file_logs_in(plan_.options.checkpoint_directory), rank,
+                     core_.image(rank).number);
 }
 
 void Agent::ask_to_write(const std::vector<Descriptor>& files,
@@ -71,15 +72,15 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files,
   const auto number = static_cast<std::uint32_t>(sets_->next_number() - 1);
   set_ = {};
   set_.number = number;
-  set_.owner = owner_of(plan_);
+  set_.owner = owner_of(plan_.options, plan_.programs);
   set_.cut_at_s = time(nullptr);
   set_.machine = machine_mark();
   set_.input_begun = input_.input().begun();
   set_.input_ended = input_.input().source_has_ended();
-  std::vector<std::int64_t> images;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  std::map<std::uint32_t, std::int64_t> images;
+  for (const std::uint32_t r : plan_.local) {
     const AgentCore::Image& image = core_.image(r);
-    images.push_back(image.pid);
+    images[r] = image.pid;
     set_.images.push_back({image.number, ""});
     set_.file_logs.push_back(mark_of_file_log(file_log_of(r), file_log_bytes[r]));
     kill(static_cast<pid_t>(image.pid), SIGCONT);
@@ -89,7 +90,7 @@ void Agent::ask_to_write(const std::vector<Descriptor>& files,
 }
 
 bool Agent::stop_ranks() {
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const auto pid = static_cast<pid_t>(core_.registered(r));
     const char state = state_letter(pid);
     if (state == 'T' || state == 't') return false;  // another process has stopped it
@@ -132,9 +133,9 @@ void Agent::on_not_written(std::uint32_t rank, const Message& message) {
 }
 
 // An image that a set waits for is ended only after it has cloned itself.
-void Agent::end_image(const AgentAction& a) {
+void Agent::act(std::uint32_t rank, const AgentAction::EndImage& a) {
   if (progress_.awaits(a.pid) && !stopping_) {
-    awaited_.push_back(a);
+    awaited_.push_back({rank, a});
     return;
   }
   // The connection of an image that is being written stays until the clone has ended.
@@ -142,9 +143,7 @@ void Agent::end_image(const AgentAction& a) {
   processes_.end_image(static_cast<pid_t>(a.pid));
 }
 
-void Agent::end_awaited_images() {
-  for (const AgentAction& a : std::exchange(awaited_, {})) end_image(a);
-}
+void Agent::end_awaited_images() { carry_out(std::exchange(awaited_, {})); }
 
 void Agent::look_at_set() {
   if (!progress_.open()) return;
@@ -170,19 +169,15 @@ void Agent::on_set_outcome() {
   if (!outcome->fault.empty()) return tell_no_set(outcome->fault);
   told_no_set_.clear();
   set_.path = std::filesystem::absolute(outcome->path);
-  std::vector<std::uint64_t> numbers;
-  for (const ImageSet::Image& image : set_.images) numbers.push_back(image.number);
   restored_from_ = set_;
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  ImageNumbers numbers;
+  for (const std::uint32_t r : plan_.local) {
+    numbers[r] = set_.images[r].number;
     restored_from_.images[r].executable = outcome->executables[r];
   }
   core_.written(numbers);
-  Event written = event(Event::Kind::kImagesWritten, 0);
-  written.text = outcome->path;
-  written.value = outcome->bytes;
-  written.replay_ns = pause_ns_;
-  written.took_ns = loop_.now_ns() - progress_.begun_at_ns();
-  reporter_.happened(written);
+  happened(0, Event::ImagesWritten{outcome->path, outcome->bytes,
+                                   loop_.now_ns() - progress_.begun_at_ns(), pause_ns_});
 }
 
 // Removes all sets after a version was written, in the order given in checkpoint_files.h.
@@ -190,59 +185,57 @@ void Agent::remove_superseded_sets() {
   if (!sets_ || sets_removed_ || !checkpoints_->has_written()) return;
   cut_timer_.clear();
   if (progress_.open()) give_up_set();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     if (core_.needs_written(r)) return;
   }
   sets_removed_ = true;
-  core_.written(std::vector<std::uint64_t>(plan_.ranks, 0));
+  core_.written({});
   sets_->remove_all();
 }
 
 void Agent::tell_no_set(const std::string& why) {
   if (std::exchange(told_no_set_, why) == why) return;
-  reporter_.tell("no images in " + plan_.checkpoint_directory + ": " + why);
+  reporter_.tell("no images in " + plan_.options.checkpoint_directory + ": " + why);
 }
 
 // --- Resuming from a set
 
 void Agent::resume_from(const ImageSet& set) {
   restored_from_ = set;
-  std::vector<std::uint64_t> numbers;
+  ImageNumbers numbers;
   auto input = set.input();
-  for (std::uint32_t r = 0; r < plan_.ranks; ++r) {
+  for (const std::uint32_t r : plan_.local) {
     const std::uint64_t mark = set.images[r].number | wire::kMarkOfImage;
-    numbers.push_back(set.images[r].number);
+    numbers[r] = set.images[r].number;
     outputs_.mark(r, mark);
     outputs_.keep(r, mark);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
     engine::control_of(segment_.base(), r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, set.images[r].number);
   }
-  carry_out(core_.resume(numbers, incarnations_));
+  carry_out(core_.resume(numbers, plan_.first_incarnation));
   restore_from(0);
 }
 
-void Agent::restore_from(std::uint32_t rank) {
-  if (rank == plan_.ranks || stopping_) return;
-  carry_out(core_.restore(rank));
-  loop_.post([this, rank] { restore_from(rank + 1); });
+void Agent::restore_from(std::size_t i) {
+  if (i == plan_.local.size() || stopping_) return;
+  carry_out(core_.restore(plan_.local[i]));
+  loop_.post([this, i] { restore_from(i + 1); });
 }
 
-void Agent::restore(const AgentAction& a) {
-  newest_snapshot_[a.rank].woken = {RecoveryPoint::Kind::kWrittenImage};
-  const Processes::Restoration restoration = {restored_from_.images[a.rank].executable,
-                                              restored_from_.path_of_image(a.rank),
-                                              incarnations_[a.rank]};
+void Agent::act(std::uint32_t rank, const AgentAction::Restore& a) {
+  newest_snapshot_[rank].woken = {RecoveryPoint::Kind::kWrittenImage};
+  const Processes::Restoration restoration = {restored_from_.images[rank].executable,
+                                              restored_from_.path_of_image(rank),
+                                              incarnations_[rank]};
   Spawned spawned;
-  RankPipes pipes = processes_.spawn(a.rank, spawned, &restoration);
-  if (spawned.pid < 0) return tell_spawn_failed(a.rank, spawned);
+  RankPipes pipes = processes_.spawn(rank, spawned, &restoration);
+  if (spawned.pid < 0) return tell_spawn_failed(rank, spawned);
   const std::uint64_t mark = a.number | wire::kMarkOfImage;
-  outputs_.open(a.rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
-  outputs_.jump(a.rank, mark);
-  core_.step({AgentEvent::Kind::kSpawned, a.rank, loop_.now_ns(), spawned.pid});
-  if (a.rank == 0) input_.open(std::move(pipes.input), mark);
-  Event started = event(Event::Kind::kStarted, a.rank);
-  started.pid = spawned.pid;
-  reporter_.happened(started);
+  outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
+  outputs_.jump(rank, mark);
+  core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{spawned.pid}});
+  if (rank == 0) input_.open(std::move(pipes.input), mark);
+  happened(rank, Event::Started{spawned.pid});
 }
 
 }  // namespace rejoin::launcher

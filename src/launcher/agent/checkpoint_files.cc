@@ -12,7 +12,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "journal/contexts.h"
@@ -25,8 +24,10 @@ namespace {
 
 constexpr char kMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'C', 'K'};
 constexpr std::uint32_t kFormat = 2;
-constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".rejoin";
-constexpr std::string_view kPartSuffix = ".rejoin.part";
+
+NumberedEntries versions_of(const std::string& directory) {
+  return NumberedEntries(directory, "checkpoint", 10);
+}
 
 std::string texts_of(const CheckpointOwner& owner) {
   std::string texts = owner.program + '\0' + owner.build + '\0';
@@ -56,49 +57,6 @@ std::string other_argument(const std::vector<std::string>& then,
   return "argument " + std::to_string(i + 1) + " was " + text(then) + " and is " + text(now);
 }
 
-// Returns the versions that have files whose names end in `suffix`, newest first.
-std::vector<std::uint64_t> versions_in(const std::string& directory,
-                                       std::string_view suffix = kSuffix) {
-  std::vector<std::uint64_t> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    const bool ours = name.size() > kPrefix.size() + suffix.size() && name.starts_with(kPrefix) &&
-                      name.ends_with(suffix);
-    if (!ours) continue;
-    const char* begin = name.data() + kPrefix.size();
-    const char* end = name.data() + name.size() - suffix.size();
-    std::uint64_t version = 0;
-    const auto [at, fault] = std::from_chars(begin, end, version);
-    if (at == end && fault == std::errc{}) found.push_back(version);
-  }
-  std::sort(found.rbegin(), found.rend());
-  return found;
-}
-
-std::string path_in(const std::string& directory, std::uint64_t version) {
-  char digits[32];
-  snprintf(digits, sizeof digits, "%010llu", static_cast<unsigned long long>(version));
-  return directory + "/" + std::string(kPrefix) + digits + std::string(kSuffix);
-}
-
-bool write_all(int fd, const void* data, std::size_t bytes) {
-  const auto* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd, from, std::min<std::size_t>(bytes, 1 << 20));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    from += n;
-    bytes -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-bool sync(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.open() && fsync(file.get()) == 0;
-}
-
 std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
                            std::string_view texts) {
   XXH3_state_t state;
@@ -111,23 +69,25 @@ std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
 
 }  // namespace
 
-CheckpointOwner owner_of(const HostPlan& plan) {
+CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFile>& files) {
   CheckpointOwner owner;
-  owner.ranks = plan.ranks;
-  for (const Program& program : plan.programs) {
+  owner.ranks = options.ranks();
+  const std::vector<ProgramOptions>& programs = options.programs;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
     if (!owner.program.empty()) {  // after the first one, as on the command line
       owner.program += " : ";
       owner.build += " : ";
       owner.arguments.push_back(":");
     }
-    if (plan.programs.size() > 1) {
+    if (programs.size() > 1) {
       owner.arguments.push_back("-n");
-      owner.arguments.push_back(std::to_string(program.ranks));
+      owner.arguments.push_back(std::to_string(*programs[i].ranks));
     }
-    owner.program += program.path.substr(program.path.rfind('/') + 1);
-    owner.build += program.build;
-    owner.arguments.insert(owner.arguments.end(), program.command.begin() + 1,
-                           program.command.end());
+    const ProgramFile& file = files[i];
+    owner.program += file.path.substr(file.path.rfind('/') + 1);
+    owner.build += file.build;
+    const std::vector<std::string>& command = programs[i].command;
+    owner.arguments.insert(owner.arguments.end(), command.begin() + 1, command.end());
   }
   return owner;
 }
@@ -209,8 +169,9 @@ bool CheckpointFile::has_model() const {
 Result<std::optional<CheckpointFile>> CheckpointFile::newest(const std::string& directory,
                                                              const CheckpointOwner& owner,
                                                              std::vector<std::string>& notices) {
-  for (const std::uint64_t version : versions_in(directory)) {
-    const std::string path = path_in(directory, version);
+  const NumberedEntries versions = versions_of(directory);
+  for (const std::uint64_t version : versions.numbers()) {
+    const std::string path = versions.path_of(version);
     auto mapped = MappedFile::open(path);
     if (!mapped.ok()) {
       notices.push_back(mapped.error().text);
@@ -282,7 +243,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
                  " holds images of a job already: add --resume to go on from them, or give another "
                  "directory"};
   }
-  const auto versions = versions_in(directory);
+  const auto versions = versions_of(directory).numbers();
   if (!resume && !versions.empty()) {
     return Error{"--checkpoint-dir " + directory + " holds a checkpoint of version " +
                  std::to_string(versions.front()) +
@@ -292,12 +253,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
 }
 
 std::optional<Error> remove_checkpoints(const std::string& directory) {
-  for (const std::uint64_t version : versions_in(directory)) {
-    const std::string path = path_in(directory, version);
-    if (unlink(path.c_str()) != 0) return Error{path + ": " + error_text(errno)};
-  }
-  if (!sync(directory)) return Error{directory + ": " + error_text(errno)};
-  return {};
+  return versions_of(directory).remove_all();
 }
 
 Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
@@ -314,26 +270,16 @@ Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
 
 // --- Writing
 
-CheckpointWriter::CheckpointWriter(const JobSegment& segment, std::string directory,
+CheckpointWriter::CheckpointWriter(const JobSegment& segment, const std::string& directory,
                                    const CheckpointOwner& owner)
     : segment_(segment),
-      directory_(std::move(directory)),
+      versions_(versions_of(directory)),
       texts_(texts_of(owner)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // The segment of a job that resumes from a set may be a copy made while a version was written.
   segment_.header()->version_in_file.store(journal::kAgentStores, journal::Step::kNotice, 0);
-  for (const std::uint64_t version : versions_in(directory_, kPartSuffix)) {
-    unlink(part_of(version).c_str());
-  }
+  versions_.remove_parts();
   thread_ = std::thread([this] { run(); });
-}
-
-std::string CheckpointWriter::path_of(std::uint64_t version) const {
-  return path_in(directory_, version);
-}
-
-std::string CheckpointWriter::part_of(std::uint64_t version) const {
-  return path_of(version) + ".part";
 }
 
 void CheckpointWriter::offer(std::uint64_t version) {
@@ -377,14 +323,15 @@ void CheckpointWriter::note(std::uint64_t version, const Outcome& outcome) {
       return;
     case Outcome::Kind::kFailed:
       if (std::exchange(error_, outcome.error) == outcome.error) return;
-      return tell("no checkpoint: " + path_of(version) + ": " + error_text(outcome.error));
+      return tell("no checkpoint: " + versions_.path_of(version) + ": " +
+                  error_text(outcome.error));
     case Outcome::Kind::kFault:
       break;
   }
   const std::uint32_t bit = 1u << static_cast<std::uint32_t>(outcome.fault);
   if ((std::exchange(told_faults_, told_faults_ | bit) & bit) != 0) return;
-  tell("no checkpoint in " + directory_ + ": rank " + std::to_string(outcome.rank) + " " +
-       journal::text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
+  tell("no checkpoint in " + versions_.directory() + ": rank " + std::to_string(outcome.rank) +
+       " " + journal::text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
        ", so a job cannot be resumed from this version (docs/checkpoints.md)");
 }
 
@@ -404,8 +351,8 @@ std::vector<std::string> CheckpointWriter::news() {
 // before this store may still overwrite one slot of this version. Therefore the slots' numbers are
 // checked after the store, and again after the models have been copied. Later reuse sees the store.
 CheckpointWriter::Outcome CheckpointWriter::look_at(std::uint64_t version) {
-  auto& in_file = segment_.header()->version_in_file;
   constexpr auto kFenced = std::memory_order_seq_cst;
+  auto& in_file = segment_.header()->version_in_file;
   in_file.store(journal::kAgentStores, journal::Step::kNotice, version, kFenced);
   const Slots slots = slots_of(version);
   const Outcome outcome = slots.empty() ? Outcome() : look_at(version, slots);
@@ -463,7 +410,7 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   }
   head.sum = sum_of_heads(head, locals.data(), texts_);
 
-  const std::string aside = part_of(version);
+  const std::string aside = versions_.part_of(version);
   const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
               write_all(file.get(), locals.data(), locals.size() * sizeof(LocalHead)) &&
@@ -477,7 +424,7 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   // The copy is valid only if no rank has begun to reuse the slots.
   if (good) outcome = are_still_of(version, slots) ? put_in_place(version) : Outcome();
   if (outcome.kind == Outcome::Kind::kWritten) {
-    remove_old(version);
+    versions_.remove_old(version, kFilesKept);
   } else {
     unlink(aside.c_str());
   }
@@ -486,17 +433,8 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
 
 // Older files are removed only after the new one is durable in the directory.
 CheckpointWriter::Outcome CheckpointWriter::put_in_place(std::uint64_t version) {
-  const bool good =
-      rename(part_of(version).c_str(), path_of(version).c_str()) == 0 && sync(directory_);
-  if (!good) return {.kind = Outcome::Kind::kFailed, .error = errno};
+  if (!versions_.put_in_place(version)) return {.kind = Outcome::Kind::kFailed, .error = errno};
   return {.kind = Outcome::Kind::kWritten};
-}
-
-void CheckpointWriter::remove_old(std::uint64_t newest) {
-  std::size_t kept = 0;
-  for (const std::uint64_t version : versions_in(directory_)) {
-    if (version <= newest && ++kept > kFilesKept) unlink(path_of(version).c_str());
-  }
 }
 
 }  // namespace rejoin::launcher

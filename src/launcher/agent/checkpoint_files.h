@@ -6,8 +6,8 @@
 //     (build_of),
 //                                           its arguments
 //
-// DIRECTORY/checkpoint-VERSION.rejoin. A file appears whole (written aside as ….part, synced,
-// renamed); every part has a checksum. The newest kFilesKept are kept.
+// DIRECTORY/checkpoint-VERSION.rejoin (numbered_entries.h). Every part of a file has a checksum.
+// The newest kFilesKept are kept.
 //
 // The directory of a job of images holds sets of written images (image_sets.h) until its first
 // version is in place, and versions from then on:
@@ -15,8 +15,7 @@
 //   1. Sets are written, each renamed into place when it is complete and synced.
 //   2. The first version is written aside, synced and renamed, and the directory is synced.
 //   3. No set is begun any more; a set that is being written is given up.
-//   4. All sets are removed, once no rank would be restored from one. Each is renamed to ….part
-//      first, so that a partly removed set is not mistaken for a damaged one.
+//   4. All sets are removed, once no rank would be restored from one.
 //   5. Newer versions replace older ones.
 //
 // --resume uses the newest complete version, or else the newest complete set:
@@ -46,10 +45,12 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
+#include "launcher/agent/numbered_entries.h"
 #include "launcher/base/file.h"
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
+#include "launcher/program/build.h"
 
 namespace rejoin::launcher {
 
@@ -77,8 +78,8 @@ struct CheckpointOwner {
   std::vector<std::string> arguments;
   std::uint32_t ranks = 1;
 };
-// REQUIRES a plan with a checkpoint directory.
-CheckpointOwner owner_of(const HostPlan& plan);
+// `files`: those of options.programs, with their builds.
+CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFile>& files);
 
 // Why the job `now` may not resume from what the job `then` wrote at `path`; empty: it may.
 std::string refusal(const std::string& path, const CheckpointOwner& then,
@@ -134,7 +135,8 @@ Result<Descriptor> lock_checkpoint_directory(const std::string& directory);
 // Thread safety: one thread may call the functions while the writer's own thread runs.
 class CheckpointWriter {
  public:
-  CheckpointWriter(const JobSegment& segment, std::string directory, const CheckpointOwner& owner);
+  CheckpointWriter(const JobSegment& segment, const std::string& directory,
+                   const CheckpointOwner& owner);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { finish(); }
@@ -176,15 +178,12 @@ class CheckpointWriter {
   static bool are_still_of(std::uint64_t version, const Slots& slots);
   Outcome write(std::uint64_t version, const Slots& slots);
   Outcome put_in_place(std::uint64_t version);
-  void remove_old(std::uint64_t newest);
   // --- REQUIRE the mutex.
   void note(std::uint64_t version, const Outcome& outcome);
   void tell(std::string line);
-  std::string path_of(std::uint64_t version) const;
-  std::string part_of(std::uint64_t version) const;
 
   const JobSegment& segment_;
-  const std::string directory_;
+  const NumberedEntries versions_;
   const std::string texts_;  // of each file
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -3,10 +3,11 @@
 #include <signal.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 #include "launcher/program/elf.h"
 
 namespace rejoin::launcher {
@@ -14,11 +15,11 @@ namespace rejoin::launcher {
 using wire::Message;
 using wire::MessageType;
 
-Connections::Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
+Connections::Connections(Loop& loop, Descriptor listener, LocalRanks local, std::string secret,
                          Calls calls)
     : loop_(loop),
       listener_(std::move(listener)),
-      ranks_(ranks),
+      local_(std::move(local)),
       secret_(std::move(secret)),
       calls_(std::move(calls)) {
   listener_watch_ =
@@ -43,9 +44,11 @@ void Connections::read(int id) {
   for (auto found = connections_.find(id); found != connections_.end();
        found = connections_.find(id)) {
     Connection& connection = found->second;
-    const Received received = receive(connection.caller.socket.get(), message);
-    if (received == Received::kNothing) return;
-    if (received == Received::kEnd || !on_message(id, connection, message)) connections_.erase(id);
+    const wire::Received received =
+        wire::receive_message(connection.caller.socket.get(), message, nullptr, MSG_DONTWAIT);
+    if (received == wire::Received::kNothing) return;
+    if (received == wire::Received::kEnd || !on_message(id, connection, message))
+      connections_.erase(id);
   }
 }
 
@@ -60,11 +63,11 @@ bool Connections::on_message(int id, Connection& connection, const Message& mess
 }
 
 bool Connections::on_first_message(int id, Connection& connection, const Message& message) {
-  if (message.rank >= ranks_) return false;
+  if (!std::binary_search(local_.begin(), local_.end(), message.rank)) return false;
   const std::string_view text(message.text, message.text_bytes);
   if (text.substr(0, wire::kSecretBytes) != secret_) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "wrong secret", {});
+                 "wrong secret");
     return false;
   }
   if (message.type == MessageType::kForeignAbi) {
@@ -76,7 +79,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const bool dead = has_ended(connection.caller.process.get());
   if (!connection.caller.process.open() && kill(connection.caller.pid, 0) == 0) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks", {});
+                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks");
     return false;
   }
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||
@@ -96,7 +99,7 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
   if (found == connections_.end()) return {};
   Caller& caller = found->second.caller;
   found->second.welcome = true;
-  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {segment});
+  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {1, {segment}});
   Caller process;
   process.pid = caller.pid;
   process.process = std::move(caller.process);
@@ -106,7 +109,7 @@ std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
 void Connections::refuse(int connection, std::uint32_t rank, const std::string& why) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why, {});
+  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why);
   connections_.erase(found);
 }
 
@@ -115,7 +118,7 @@ void Connections::keep(int connection, std::uint32_t rank) {
   if (found == connections_.end()) return;
   found->second.image = true;
   found->second.welcome = false;
-  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0, "", {});
+  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0);
 }
 
 void Connections::release(int connection, std::uint32_t rank, int code) {
@@ -129,13 +132,13 @@ void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarna
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;  // its end will be seen
   send_message(found->second.caller.socket.get(), MessageType::kWake, rank, incarnation, "",
-               {pipes[0], pipes[1], pipes[2]});
+               {3, {pipes[0], pipes[1], pipes[2]}});
 }
 
 void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, int file) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {file});
+  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {1, {file}});
 }
 
 void Connections::read_all(std::uint32_t rank) {

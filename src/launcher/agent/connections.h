@@ -13,6 +13,7 @@
 #include "launcher/agent/agent_socket.h"
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
+#include "launcher/base/options.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {
@@ -32,8 +33,7 @@ class Connections {
     std::function<void(std::uint32_t rank, const wire::Message& message)> image_says;
   };
 
-  Connections(Loop& loop, Descriptor listener, std::uint32_t ranks, std::string secret,
-              Calls calls);
+  Connections(Loop& loop, Descriptor listener, LocalRanks local, std::string secret, Calls calls);
 
   // Hands over the segment. Returns the process behind the connection; nothing: it has closed.
   std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
@@ -71,7 +71,7 @@ class Connections {
 
   Loop& loop_;
   const Descriptor listener_;
-  const std::uint32_t ranks_;
+  const LocalRanks local_;
   const std::string secret_;
   const Calls calls_;
   Loop::Watch listener_watch_;

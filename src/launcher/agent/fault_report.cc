@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "journal/layout.h"
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/lifeline.h"
+#include "launcher/base/lifeline.h"
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {

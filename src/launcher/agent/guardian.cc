@@ -18,7 +18,7 @@
 #include <system_error>
 #include <vector>
 
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "launcher/agent/lifeline.h"
 #include "launcher/base/file.h"
+#include "launcher/base/lifeline.h"
 
 namespace rejoin::launcher {
 

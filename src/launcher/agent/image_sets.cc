@@ -13,7 +13,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -30,30 +29,10 @@ using process_image::ImageHead;
 using process_image::MappingHead;
 
 constexpr int kFormat = 2;
-constexpr std::string_view kPrefix = "images-", kSuffix = ".rejoin", kPartSuffix = ".rejoin.part";
 constexpr std::size_t kSumDigits = 16;
 
-// Returns the numbers of the sets in the directory, newest first.
-std::vector<std::uint64_t> numbers_in(const std::string& directory, std::string_view suffix) {
-  std::vector<std::uint64_t> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    if (name.size() <= kPrefix.size() + suffix.size() || !name.starts_with(kPrefix) ||
-        !name.ends_with(suffix)) {
-      continue;
-    }
-    const char* end = name.data() + name.size() - suffix.size();
-    std::uint64_t number = 0;
-    const auto [at, fault] = std::from_chars(name.data() + kPrefix.size(), end, number);
-    if (at == end && fault == std::errc{}) found.push_back(number);
-  }
-  std::sort(found.rbegin(), found.rend());
-  return found;
-}
-
-std::string path_in(const std::string& directory, std::uint64_t number, std::string_view suffix) {
-  return directory + "/" + std::string(kPrefix) + std::to_string(number) + std::string(suffix);
+NumberedEntries sets_of(const std::string& directory) {
+  return NumberedEntries(directory, "images", 1);
 }
 
 std::string sum_text(std::string_view bytes) {
@@ -116,7 +95,7 @@ ImageSet set_of(const Json& json) {
 
 // Reads the set's own file into `set`. Returns what is wrong with it, or an empty string.
 std::string read_set(const std::string& directory, std::uint64_t number, ImageSet* set) {
-  const std::string path = path_in(directory, number, kSuffix);
+  const std::string path = sets_of(directory).path_of(number);
   auto mapped = MappedFile::open(path + "/set");
   if (!mapped.ok()) return "has no list of its files";
   const std::string_view bytes = mapped.value().bytes();
@@ -187,26 +166,9 @@ std::string objection(const ImageSet& set, const CheckpointOwner& owner,
   return why.empty() ? objection_here(set, library_directory) : why;
 }
 
-bool write_all(int fd, const void* data, std::size_t bytes) {
-  const auto* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd, from, std::min<std::size_t>(bytes, 1 << 20));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    from += n;
-    bytes -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 bool write_file(const std::string& path, std::string_view bytes) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   return file.open() && write_all(file.get(), bytes.data(), bytes.size());
-}
-
-bool sync(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.open() && fsync(file.get()) == 0;
 }
 
 // Calls f with each file that an image maps. Returns false if the image is truncated.
@@ -274,22 +236,12 @@ FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes) {
 }
 
 bool holds_image_sets(const std::string& directory) {
-  return !numbers_in(directory, kSuffix).empty();
+  return !sets_of(directory).numbers().empty();
 }
 
 std::optional<Error> remove_image_sets(const std::string& directory) {
+  if (const auto error = sets_of(directory).remove_all()) return error;
   std::error_code error;
-  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
-    // Renamed first: a partly removed set must not look like a damaged one.
-    const std::string path = path_in(directory, number, kSuffix);
-    const std::string part = path_in(directory, number, kPartSuffix);
-    if (rename(path.c_str(), part.c_str()) != 0) return Error{path + ": " + error_text(errno)};
-  }
-  for (const std::uint64_t number : numbers_in(directory, kPartSuffix)) {
-    const std::string part = path_in(directory, number, kPartSuffix);
-    std::filesystem::remove_all(part, error);
-    if (error) return Error{part + ": " + error.message()};
-  }
   std::filesystem::remove_all(file_logs_in(directory), error);
   return {};
 }
@@ -299,9 +251,10 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
                                   std::vector<std::string>& notices) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(directory, error);
-  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
+  const NumberedEntries sets = sets_of(absolute);
+  for (const std::uint64_t number : sets.numbers()) {
     ImageSet set;
-    const std::string path = path_in(absolute, number, kSuffix);
+    const std::string path = sets.path_of(number);
     std::string fault = read_set(absolute, number, &set);
     if (fault.empty()) fault = fault_of_files(set);
     if (!fault.empty()) {
@@ -320,10 +273,11 @@ std::vector<FoundImageSet> image_sets_in(const std::string& directory,
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(directory, error);
   std::vector<FoundImageSet> found;
-  for (const std::uint64_t number : numbers_in(directory, kSuffix)) {
+  const NumberedEntries sets = sets_of(absolute);
+  for (const std::uint64_t number : sets.numbers()) {
     FoundImageSet& one = found.emplace_back();
     one.fault = read_set(absolute, number, &one.set);
-    one.set.path = path_in(absolute, number, kSuffix);
+    one.set.path = sets.path_of(number);
     one.set.number = number;
     if (!one.fault.empty()) continue;
     for (const ImageSet::File& f : one.set.files) {
@@ -337,28 +291,19 @@ std::vector<FoundImageSet> image_sets_in(const std::string& directory,
 
 // --- Writing
 
-ImageSetWriter::ImageSetWriter(std::string directory, std::string library_directory)
-    : directory_(std::move(directory)),
+ImageSetWriter::ImageSetWriter(const std::string& directory, std::string library_directory)
+    : sets_(sets_of(directory)),
       library_directory_(std::move(library_directory)),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  remove_parts();
+  sets_.remove_parts();
   std::error_code error;
-  const auto there = numbers_in(directory_, kSuffix);
+  const auto there = sets_.numbers();
   if (!there.empty()) next_ = there.front() + 1;
-  if (there.empty()) std::filesystem::remove_all(file_logs_in(directory_), error);
+  if (there.empty()) std::filesystem::remove_all(file_logs_in(sets_.directory()), error);
   thread_ = std::thread([this] { run(); });
 }
 
-// Removes incomplete sets, left by an interrupted writer.
-void ImageSetWriter::remove_parts() const {
-  std::error_code error;
-  for (const std::uint64_t number : numbers_in(directory_, kPartSuffix)) {
-    std::filesystem::remove_all(path_in(directory_, number, kPartSuffix), error);
-  }
-}
-
-std::string ImageSetWriter::part() const { return path_in(directory_, number_, kPartSuffix); }
-std::string ImageSetWriter::whole() const { return path_in(directory_, number_, kSuffix); }
+std::string ImageSetWriter::part() const { return sets_.part_of(number_); }
 
 Result<std::vector<Descriptor>> ImageSetWriter::begin(std::uint64_t number, std::uint32_t ranks) {
   {
@@ -434,8 +379,8 @@ void ImageSetWriter::run() {
     if (ending_) break;
     run_one(lock);
   }
-  if (removing_) remove_image_sets(directory_);
-  remove_parts();
+  if (removing_) remove_image_sets(sets_.directory());
+  sets_.remove_parts();
 }
 
 void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
@@ -461,15 +406,18 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
   } else if (!complete_) {
     removing_ = false;
     lock.unlock();
-    remove_image_sets(directory_);  // the next job removes what is left after an error
+    remove_image_sets(sets_.directory());  // the next job removes what is left after an error
     lock.lock();
   } else {
     ImageSet set = std::move(*complete_);
     complete_.reset();
-    const Outcome begun = {number, whole(), fault_};
+    const Outcome begun = {number, sets_.path_of(number), fault_};
     lock.unlock();
     Outcome done = complete_now(set, begun, path);
-    if (done.fault.empty()) remove_old();
+    if (done.fault.empty()) {
+      sets_.remove_old(number, kSetsKept);
+      remove_file_logs();
+    }
     if (!done.fault.empty()) std::filesystem::remove_all(path, error);
     lock.lock();
     outcome_ = std::move(done);
@@ -488,7 +436,7 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
   for (std::uint32_t r = 0; r < set.owner.ranks; ++r) names.push_back("image-" + std::to_string(r));
   for (const std::string& name : names) {
     const std::string path = part + "/" + name;
-    if (!sync(path)) return failed(path + ": " + error_text(errno));
+    if (!sync_path(path)) return failed(path + ": " + error_text(errno));
     auto mapped = MappedFile::open(path);
     if (!mapped.ok()) return failed(mapped.error().text);
     const std::string_view all = mapped.value().bytes();
@@ -501,8 +449,8 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
   }
   const std::string json = json_of(set);
   const std::string list = part + "/set";
-  if (!write_file(list, sum_text(json) + "\n" + json) || !sync(list) || !sync(part) ||
-      rename(part.c_str(), done.path.c_str()) != 0 || !sync(directory_)) {
+  if (!write_file(list, sum_text(json) + "\n" + json) || !sync_path(list) || !sync_path(part) ||
+      !sets_.put_in_place(done.number)) {
     return failed(done.path + ": " + error_text(errno));
   }
   return done;
@@ -538,28 +486,16 @@ Result<std::string> ImageSetWriter::build(const std::string& path) {
   return found;
 }
 
-void ImageSetWriter::remove_old() {
-  std::error_code error;
-  std::size_t kept = 0;
-  for (const std::uint64_t number : numbers_in(directory_, kSuffix)) {
-    if (++kept <= kSetsKept) continue;
-    // Renamed first: a partly removed set must not look like a damaged one.
-    const std::string path = path_in(directory_, number, kPartSuffix);
-    if (rename(path_in(directory_, number, kSuffix).c_str(), path.c_str()) != 0) continue;
-    std::filesystem::remove_all(path, error);
-  }
-  remove_file_logs();
-}
-
 // Removes the file logs of images that are in no set any more, and the files saved for them.
 void ImageSetWriter::remove_file_logs() {
   ImageSet oldest;
-  const auto there = numbers_in(directory_, kSuffix);
-  if (there.empty() || !read_set(directory_, there.back(), &oldest).empty()) {
+  const auto there = sets_.numbers();
+  if (there.empty() || !read_set(sets_.directory(), there.back(), &oldest).empty()) {
     return;
   }
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(file_logs_in(directory_), error)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(file_logs_in(sets_.directory()), error)) {
     unsigned rank = 0;
     unsigned long long number = 0;
     const std::string name = entry.path().filename();

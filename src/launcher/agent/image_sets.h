@@ -10,9 +10,8 @@
 //     set          the XXH3 of the rest in hexadecimal, a newline, JSON: the job that owns it, the
 //                  machine, and the size and XXH3 of each file
 //
-// It is written as ….rejoin.part and renamed when it is complete and synced; the newest kSetsKept
-// sets are retained. With several hosts, the same files will be sent to another host's agent
-// instead: ImageSetWriter is the seam.
+// The newest kSetsKept sets are retained (numbered_entries.h). With several hosts, the same files
+// will be sent to another host's agent instead: ImageSetWriter is the seam.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +26,7 @@
 #include "launcher/agent/checkpoint_files.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/agent/machine_mark.h"
+#include "launcher/agent/numbered_entries.h"
 #include "launcher/base/file.h"
 #include "launcher/base/result.h"
 
@@ -107,7 +107,7 @@ class ImageSetWriter {
     std::vector<std::string> executables = {};  // by rank
   };
 
-  ImageSetWriter(std::string directory, std::string library_directory);
+  ImageSetWriter(const std::string& directory, std::string library_directory);
   ImageSetWriter(const ImageSetWriter&) = delete;
   ImageSetWriter& operator=(const ImageSetWriter&) = delete;
   ~ImageSetWriter() { finish(); }
@@ -141,13 +141,10 @@ class ImageSetWriter {
   Outcome complete_now(ImageSet& set, Outcome done, const std::string& part);
   std::string note_image(ImageSet& set, const std::string& name);
   Result<std::string> build(const std::string& path);
-  void remove_old();
   void remove_file_logs();
   std::string part() const;
-  void remove_parts() const;
-  std::string whole() const;
 
-  const std::string directory_;
+  const NumberedEntries sets_;
   const std::string library_directory_;
   std::map<std::string, Build> builds_;  // known builds; used by the thread only
   std::uint64_t next_ = 1;

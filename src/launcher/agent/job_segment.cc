@@ -17,7 +17,7 @@
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
 #include "journal/log.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 #include "recovery/rank.h"
 
 namespace rejoin::launcher {
@@ -66,16 +66,26 @@ Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t byt
 }
 
 // Allocates what format_segment() writes, so that a full disk is an error here and no SIGBUS there.
-int back_front(int file, const JobSegment::Shape& shape) {
+int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
   constexpr off_t kPage = 4096;
-  const auto region = static_cast<off_t>(engine::region_bytes_for(shape.ranks, shape.limit_bytes));
-  const auto total = static_cast<off_t>(engine::segment_bytes_for(shape.ranks, shape.limit_bytes));
-  const auto head = sizeof(engine::SegmentHeader) + shape.ranks * sizeof(engine::RankControl);
+  const auto region = static_cast<off_t>(engine::region_bytes_for(ranks, limit_bytes));
+  const auto total = static_cast<off_t>(engine::segment_bytes_for(ranks, limit_bytes));
+  const auto head = sizeof(engine::SegmentHeader) + ranks * sizeof(engine::RankControl);
   if (fallocate(file, 0, 0, static_cast<off_t>(head)) != 0) return errno == EOPNOTSUPP ? 0 : errno;
-  for (off_t at = total - region * static_cast<off_t>(shape.ranks); at < total; at += region) {
+  for (off_t at = total - region * static_cast<off_t>(ranks); at < total; at += region) {
     if (fallocate(file, 0, at, kPage) != 0) return errno;
   }
   return 0;
+}
+
+// Writes the options that ranks read and that a resumed job may change.
+void write_options(engine::SegmentHeader* header, const RunOptions& options) {
+  const bool writes = !options.checkpoint_directory.empty();
+  header->stop_on_divergence = options.stop_on_divergence;
+  header->log_ops = options.log_ops;
+  header->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
+  header->tell_committed = writes || !options.events_path.empty();
+  header->writes_versions = writes;
 }
 
 void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& kills,
@@ -215,29 +225,31 @@ Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t b
   return JobSegment(std::move(file.value()), static_cast<std::byte*>(p), bytes);
 }
 
-Result<JobSegment> JobSegment::create(const Shape& shape, const std::string& directory,
-                                      const std::vector<KillOrder>& kills) {
-  auto mapped = map(directory, engine::segment_bytes_for(shape.ranks, shape.limit_bytes));
+Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t job,
+                                      std::uint32_t processors) {
+  const std::uint32_t ranks = options.ranks();
+  const std::uint64_t limit_bytes = options.journal_limit_bytes;
+  const std::string& directory = options.journal_directory;
+  auto mapped = map(directory, engine::segment_bytes_for(ranks, limit_bytes));
   if (!mapped.ok()) return mapped;
-  if (const int error = back_front(mapped.value().descriptor(), shape); error != 0) {
+  if (const int error = back_front(mapped.value().descriptor(), ranks, limit_bytes); error != 0) {
     return no_room(directory, error);
   }
   std::byte* base = mapped.value().base();
-  engine::format_segment(base, shape.ranks, shape.job, shape.limit_bytes, shape.processors);
-  engine::header_of(base)->stop_on_divergence = shape.stop_on_divergence;
-  engine::header_of(base)->log_ops = shape.log_ops;
-  engine::header_of(base)->snapshots = shape.snapshots;
-  if (shape.snapshots) journal::put(engine::header_of(base)->goes_back_to, engine::Return::kUndecided);
-  engine::header_of(base)->snapshot_every_bytes = shape.snapshot_every_bytes / shape.ranks;
-  engine::header_of(base)->light_publish = shape.ranks <= shape.processors;
-  set_times(engine::header_of(base));
-  write_faults(engine::header_of(base), kills);
+  engine::format_segment(base, ranks, job, limit_bytes, processors);
+  engine::SegmentHeader* header = engine::header_of(base);
+  header->snapshots = options.snapshots.on();
+  if (options.snapshots.on()) journal::put(header->goes_back_to, engine::Return::kUndecided);
+  header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
+  header->light_publish = ranks <= processors;
+  write_options(header, options);
+  set_times(header);
+  write_faults(header, options.kills);
   return mapped;
 }
 
-Result<JobSegment> JobSegment::restore(const std::string& journal, const Shape& shape,
-                                       const std::string& directory,
-                                       const std::vector<KillOrder>& kills) {
+Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal) {
+  const std::string& directory = options.journal_directory;
   auto file = MappedFile::open(journal);
   if (!file.ok()) return file.error();
   const Error other{"--resume: " + journal + " was written by another version of Rejoin"};
@@ -255,12 +267,11 @@ Result<JobSegment> JobSegment::restore(const std::string& journal, const Shape& 
     memcpy(base + part.at, part.bytes.data(), part.bytes.size());
   }
   engine::SegmentHeader* header = engine::header_of(base);
-  if (header->magic != engine::kSegmentMagic || header->ranks != shape.ranks) return other;
-  header->stop_on_divergence = shape.stop_on_divergence;
-  header->log_ops = shape.log_ops;
+  if (header->magic != engine::kSegmentMagic || header->ranks != options.ranks()) return other;
+  write_options(header, options);
   set_times(header);
   memset(static_cast<void*>(header->fault), 0, sizeof header->fault);
-  write_faults(header, kills, mapped.value().next_incarnation());
+  write_faults(header, options.kills, mapped.value().next_incarnation());
   return mapped;
 }
 

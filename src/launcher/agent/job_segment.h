@@ -11,9 +11,9 @@
 
 #include "journal/layout.h"
 #include "launcher/base/file.h"
-#include "launcher/base/grammar.h"
+#include "launcher/base/options.h"
+#include "launcher/base/record.h"
 #include "launcher/base/result.h"
-#include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
 
@@ -68,26 +68,13 @@ class SegmentCopy {
 
 class JobSegment {
  public:
-  struct Shape {
-    std::uint32_t ranks = 1;
-    std::uint64_t job = 0;
-    std::uint64_t limit_bytes = 0;
-    std::uint32_t processors = 1;
-    bool stop_on_divergence = true;
-    bool log_ops = false;
-    bool snapshots = false;
-    std::uint64_t snapshot_every_bytes = 0;  // of all ranks together
-  };
-
-  // Creates it in memory, or in an unnamed file in `directory` if that is not empty. Errors: no
-  // space, no permission.
-  static Result<JobSegment> create(const Shape& shape, const std::string& directory,
-                                   const std::vector<KillOrder>& kills);
+  // Creates it in memory, or in an unnamed file in --journal-dir. `processors`: that the ranks may
+  // use. REQUIRES complete() options. Errors: no space, no permission.
+  static Result<JobSegment> create(const RunOptions& options, std::uint64_t job,
+                                   std::uint32_t processors);
   // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
-  // Errors: no space; the file is of another build.
-  static Result<JobSegment> restore(const std::string& journal, const Shape& shape,
-                                    const std::string& directory,
-                                    const std::vector<KillOrder>& kills);
+  // The limit of the journal stays what it was. Errors: no space; the file is of another build.
+  static Result<JobSegment> restore(const RunOptions& options, const std::string& journal);
   JobSegment(JobSegment&& other) noexcept
       : file_(std::move(other.file_)),
         base_(std::exchange(other.base_, nullptr)),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/options.h"
+#include "launcher/base/options.h"
 
 namespace rejoin::launcher {
 

@@ -109,9 +109,10 @@ Descriptor other_end_of(const Descriptor& output) {
   return Descriptor(open(path.c_str(), O_WRONLY | O_CLOEXEC));
 }
 
-Processes::Processes(Loop& loop, const HostPlan& plan, Calls calls)
+Processes::Processes(Loop& loop, const HostPlan& plan, const SpawnSettings& settings, Calls calls)
     : loop_(loop),
       plan_(plan),
+      settings_(settings),
       calls_(std::move(calls)),
       ranks_(plan.ranks),
       wrappers_(plan.ranks),
@@ -131,21 +132,20 @@ RankPipes Processes::spawn(std::uint32_t rank, Spawned& spawned, const Restorati
   MadePipes pipes = make_pipes(rank);
   std::vector<std::string> variables = plan_.environments[rank];
   if (restoration != nullptr) add_restorer(variables, plan_.lib_directory, *restoration);
-  const Program& program = plan_.program_of(rank);
+  const ProgramOptions& program = plan_.options.program_of(rank);
   const std::vector<char*> arguments = pointers_to(program.command);
   const std::vector<char*> environment = pointers_to(variables);
   SpawnRequest request = {};
-  request.path = restoration != nullptr ? restoration->executable.c_str() : program.path.c_str();
+  request.path = restoration != nullptr ? restoration->executable.c_str()
+                                        : plan_.program_of(rank).path.c_str();
   request.arguments = arguments.data();
   request.environment = environment.data();
   const std::string& directory = program.working_directory;
   request.directory = directory.empty() ? nullptr : directory.c_str();
   for (int fd = 0; fd < 3; ++fd) request.standard[fd] = pipes.theirs[fd].get();
-  request.core_dumps = plan_.core_dumps;
+  request.core_dumps = plan_.options.core_dumps;
   request.processors = plan_.bindings.empty() ? nullptr : &plan_.bindings[rank];
-  request.signals = &plan_.inherited.signals;
-  request.descriptors = &plan_.inherited.descriptors;
-  request.lifeline = plan_.lifeline.c_str();
+  request.settings = &settings_;
   spawned = {-1, EMFILE, "pipe"};
   if (!pipes.whole()) return {};
   spawned = spawn_process(request);
@@ -166,7 +166,7 @@ void Processes::adopt_clone(std::uint32_t rank, pid_t pid) {
   const auto ended = take_unknown(pid, expected_at_ns_[rank]);
   if (!ended) return;
   ranks_[rank].child_reaped = true;
-  calls_.feed({AgentEvent::Kind::kChildEnded, rank, loop_.now_ns(), pid, -1, *ended});
+  calls_.feed({rank, loop_.now_ns(), AgentEvent::ChildEnded{*ended}});
 }
 
 std::optional<Cause> Processes::take_unknown(pid_t pid, std::uint64_t since_ns) {
@@ -288,8 +288,7 @@ void Processes::look_for_ended(pid_t seen) {
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
     calls_.before_end(rank);
-    const AgentEvent::Kind kind = AgentEvent::Kind::kChildEnded;
-    calls_.feed({kind, rank, loop_.now_ns(), ended->pid, -1, ended->cause});
+    calls_.feed({rank, loop_.now_ns(), AgentEvent::ChildEnded{ended->cause}});
     // Reaped only after the event is handled: until then no other process can get its pid, and with
     // it signals to its group.
     loop_.post([this, rank, pid = ended->pid] {
@@ -315,7 +314,7 @@ void Processes::other_ended(const EndedChild& ended) {
       calls_.image_killed(rank);
     }
     calls_.before_end(rank);
-    calls_.feed({AgentEvent::Kind::kImageEnded, rank, loop_.now_ns(), pid, -1, ended.cause});
+    calls_.feed({rank, loop_.now_ns(), AgentEvent::ImageEnded{pid, 0, ended.cause}});
     return;
   }
   if (ended.cause.same_as({Cause::Kind::kSignal, SIGKILL})) calls_.image_killed({});
@@ -376,7 +375,7 @@ void Processes::kill_wrapper(std::uint32_t rank) {
 void Processes::wrapper_ended(std::uint32_t rank, const EndedChild& ended) {
   calls_.before_end(rank);
   calls_.keeper_ended(rank);
-  calls_.feed({AgentEvent::Kind::kWrapperEnded, rank, loop_.now_ns(), ended.pid, -1, ended.cause});
+  calls_.feed({rank, loop_.now_ns(), AgentEvent::WrapperEnded{ended.pid, ended.cause}});
   loop_.post([this, rank, pid = ended.pid] {
     ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
     Wrapper& w = wrappers_[rank];
@@ -444,7 +443,7 @@ void Processes::sweep() {
     if (wrappers_[r].dying) wrappers_[r] = {};
     if (!ranks_[r].dying || !ranks_[r].child_reaped) continue;
     ranks_[r].dying = false;
-    calls_.feed({AgentEvent::Kind::kTreeGone, r, loop_.now_ns()});
+    calls_.feed({r, loop_.now_ns(), AgentEvent::TreeGone{}});
   }
 }
 

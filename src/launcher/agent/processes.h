@@ -12,9 +12,9 @@
 
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/host_plan.h"
-#include "launcher/agent/process.h"
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 
@@ -56,7 +56,8 @@ class Processes {
     std::function<void(pid_t pid)> stranger_ended;
   };
 
-  Processes(Loop& loop, const HostPlan& plan, Calls calls);
+  // `plan` and `settings` outlive it.
+  Processes(Loop& loop, const HostPlan& plan, const SpawnSettings& settings, Calls calls);
 
   // How to start a process that is replaced by a written image instead of running the program.
   struct Restoration {
@@ -101,7 +102,7 @@ class Processes {
   bool program_is_dead(std::uint32_t rank) const;
 
   void terminate(std::uint32_t rank);  // SIGTERM to its process group
-  void kill_tree(std::uint32_t rank);  // SIGKILL until none is left, then kTreeGone
+  void kill_tree(std::uint32_t rank);  // SIGKILL until none is left, then AgentEvent::TreeGone
   bool killed(std::uint32_t rank) const { return ranks_[rank].killed; }
   void clear(std::uint32_t rank) { ranks_[rank].registered = {}; }
   void signal_all(int signal);
@@ -154,6 +155,7 @@ class Processes {
 
   Loop& loop_;
   const HostPlan& plan_;
+  const SpawnSettings& settings_;
   const Calls calls_;
   Descriptor signals_;  // SIGCHLD
   Loop::Watch signals_watch_;

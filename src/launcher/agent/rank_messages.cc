@@ -32,67 +32,49 @@ RankMessages::RankMessages(const Loop& loop, const JobSegment& segment, RankOutp
     : loop_(loop), segment_(segment), outputs_(outputs), calls_(std::move(calls)) {}
 
 void RankMessages::read(std::uint32_t rank, const Message& message) {
-  Event said{Event::Kind::kNotice, loop_.now_ns(), rank};
-  said.code = message.code;
-  said.value = message.value;
-  said.text = text_of(message);
+  const std::uint64_t now_ns = loop_.now_ns();
+  const auto report = [&](decltype(Event::what) what) {
+    calls_.report({now_ns, rank, std::move(what)});
+  };
   switch (message.type) {
     case MessageType::kInitialized:
-      said.kind = Event::Kind::kInitialized;
-      calls_.feed({AgentEvent::Kind::kInitialized, rank, said.at_ns});
-      break;
+      calls_.feed({rank, now_ns, AgentEvent::Initialized{}});
+      return report(Event::Initialized{});
     case MessageType::kFinalized:
-      said.kind = Event::Kind::kFinalized;
-      said.position = segment_.position(rank);
-      said.replay_ns = number_in(std::exchange(said.text, {}));
-      said.from = from(message);
-      calls_.feed({AgentEvent::Kind::kFinalized, rank, said.at_ns});
-      break;
+      calls_.feed({rank, now_ns, AgentEvent::Finalized{}});
+      return report(
+          Event::Finalized{segment_.position(rank), from(message), number_in(text_of(message))});
     case MessageType::kLive:
-      said.kind = Event::Kind::kLive;
-      said.replay_ns = number_in(std::exchange(said.text, {}));
-      said.from = from(message);
-      break;
+      return report(Event::Live{message.value, from(message), number_in(text_of(message))});
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);
       if (rank == 0 && marked) calls_.input_mark(message.value, message.code);
       const bool refused = !marked && (message.value & wire::kMarkOfImage) != 0;
-      segment_.set_output_mark(rank, message.value | (refused ? wire::kMarkRefused : 0));
-      return;
+      return segment_.set_output_mark(rank, message.value | (refused ? wire::kMarkRefused : 0));
     }
     case MessageType::kSnapshotDue:
-      calls_.snapshot_due(message.code != 0);
-      return;
+      return calls_.snapshot_due(message.code != 0);
     case MessageType::kJournalStep:
-      segment_.give_notice();
-      return;
+      return segment_.give_notice();
     case MessageType::kNotFrozen:
-      calls_.not_frozen(rank, message);
-      return;
+      return calls_.not_frozen(rank, message);
     case MessageType::kFault:
-      calls_.fault(rank, message);
-      return;
+      return calls_.fault(rank, message);
     case MessageType::kCommitted:
-      calls_.committed(message.value, message.code != 0);
-      return;
+      return calls_.committed(message.value, message.code != 0);
     case MessageType::kLog:
-      calls_.log(said.text);
-      return;
+      return calls_.log(text_of(message));
     case MessageType::kAbort:
-      said.kind = Event::Kind::kAbort;
-      break;
+      return report(Event::Aborted{message.code, text_of(message)});
     case MessageType::kDiverged:
-      said.kind = Event::Kind::kDiverged;
-      break;
+      return report(Event::Diverged{text_of(message)});
     case MessageType::kLimit:
-      said.kind = Event::Kind::kLimit;
-      break;
+      return report(Event::JournalFull{});
     case MessageType::kNotice:
-      break;
+      return report(Event::Notice{text_of(message), message.value});
     default:
       return;  // a rank does not send these
   }
-  calls_.report(said);
 }
 
 }  // namespace rejoin::launcher

@@ -9,8 +9,8 @@
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/loop.h"
+#include "launcher/orders/event.h"
 #include "launcher/output/rank_outputs.h"
-#include "launcher/supervisor/supervisor_core.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {

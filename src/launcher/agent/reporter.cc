@@ -1,26 +1,33 @@
 #include "launcher/agent/reporter.h"
 
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 
 void Reporter::happened(const Event& event) {
-  modules(event.text);
-  modules(event.position.site);
-  send_(to_report(event));
+  std::visit([this](const auto& what) { modules_of(what); }, event.what);
+  send(to_report(event));
 }
+
+void Reporter::modules_of(const Event::Ended& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Aborted& e) { modules(e.what); }
+void Reporter::modules_of(const Event::Diverged& e) { modules(e.how); }
+void Reporter::modules_of(const Event::Notice& e) { modules(e.text); }
+void Reporter::modules_of(const Event::CatchingUp& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Finalized& e) { modules(e.position.site); }
+void Reporter::modules_of(const Event::Unfired& e) { modules(e.position.site); }
 
 void Reporter::log_line(const std::string& line) {
   modules(line);
   Report report;
   report.set_log_line(line);
-  send_(std::move(report));
+  send(std::move(report));
 }
 
 void Reporter::tell(const std::string& line) const {
   Report report;
   report.set_tell(line);
-  send_(std::move(report));
+  send(std::move(report));
 }
 
 void Reporter::modules(const std::string& text) {
@@ -38,7 +45,7 @@ void Reporter::module(std::uint32_t rank, std::uint32_t index,
   report.mutable_module()->set_rank(rank);
   report.mutable_module()->set_index(index);
   report.mutable_module()->set_entry(&entry, sizeof entry);
-  send_(std::move(report));
+  send(std::move(report));
 }
 
 void Reporter::fault_modules(std::uint32_t rank, const FaultReport& fault) const {

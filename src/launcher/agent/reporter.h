@@ -8,17 +8,20 @@
 
 #include "launcher/agent/fault_report.h"
 #include "launcher/agent/job_segment.h"
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 
 namespace rejoin::launcher {
 
 class Reporter {
  public:
   // `segment` outlives it.
-  Reporter(const JobSegment& segment, SendReport send)
-      : segment_(segment), send_(std::move(send)) {}
+  Reporter(const JobSegment& segment, std::uint32_t host, SendReport send)
+      : segment_(segment), host_(host), send_(std::move(send)) {}
 
-  void send(Report report) const { send_(std::move(report)); }
+  void send(Report report) const {
+    report.set_host(host_);
+    send_(std::move(report));
+  }
   void happened(const Event& event);
   // Sends the modules to which the sites of `fault` refer. To be called before the event that
   // contains the fault.
@@ -27,11 +30,22 @@ class Reporter {
   void tell(const std::string& line) const;
 
  private:
+  // Sends the modules to which the event's call sites refer, as modules() does.
+  void modules_of(const Event::Ended& e);
+  void modules_of(const Event::Aborted& e);
+  void modules_of(const Event::Diverged& e);
+  void modules_of(const Event::Notice& e);
+  void modules_of(const Event::CatchingUp& e);
+  void modules_of(const Event::Finalized& e);
+  void modules_of(const Event::Unfired& e);
+  template <class What>
+  void modules_of(const What&) {}  // the others have none
   // Sends the modules to which the call sites in a text refer, each module once.
   void modules(const std::string& text);
   void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
 
   const JobSegment& segment_;
+  const std::uint32_t host_;  // of the agent
   const SendReport send_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> sent_;  // modules: rank, index
 };

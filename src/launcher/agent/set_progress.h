@@ -9,13 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "launcher/agent/agent_core.h"
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 
@@ -55,7 +55,7 @@ class SetProgress {
       return {false, tell ? "the last set is still being written" : ""};
     }
     if (journal_full && holds(SetRule::kNotWhenFull)) return {};
-    for (std::uint32_t r = 0; r < ranks.ranks(); ++r) {
+    for (const std::uint32_t r : ranks.local()) {
       if (ranks.has_wrapper(r) && holds(SetRule::kNotBehindWrapper)) {
         return {false, "rank " + std::to_string(r) +
                            " is run by a script that waits for it, and --resume would not run the "
@@ -73,15 +73,17 @@ class SetProgress {
            !(journal_full && holds(SetRule::kNotWhenFilled));
   }
 
-  // Records that each image (by rank) has been asked to write itself. REQUIRES !open().
-  void begin(std::uint32_t number, std::uint64_t now_ns, const std::vector<std::int64_t>& images) {
+  // Records that each image (its process id, by rank) has been asked to write itself. REQUIRES
+  // !open().
+  void begin(std::uint32_t number, std::uint64_t now_ns,
+             const std::map<std::uint32_t, std::int64_t>& images) {
     number_ = number;
     begun_at_ns_ = now_ns;
     open_ = true;
     taken_ = false;
     fault_.clear();
     parts_.clear();
-    for (const std::int64_t image : images) parts_.push_back({State::kAsked, image, 0});
+    for (const auto& [rank, image] : images) parts_[rank] = {State::kAsked, image, 0};
   }
   // The set has ended, complete or not.
   void end() { open_ = false; }
@@ -92,7 +94,7 @@ class SetProgress {
   // Returns whether this image has been asked and has not cloned itself yet. It must live until
   // then.
   bool awaits(std::int64_t image) const {
-    for (const Part& p : parts_) {
+    for (const auto& [rank, p] : parts_) {
       const bool asked = open_ && p.image == image && p.state == State::kAsked;
       if (asked && holds(SetRule::kAwaitClone)) return true;
     }
@@ -103,7 +105,7 @@ class SetProgress {
   // Returns true once, when all images of the set are written.
   bool take_whole() {
     if (!open_ || !fault_.empty()) return false;
-    for (const Part& p : parts_) {
+    for (const auto& [rank, p] : parts_) {
       if (p.state != State::kWritten && holds(SetRule::kAllWritten)) return false;
     }
     return !std::exchange(taken_, true) || !holds(SetRule::kWholeOnce);
@@ -111,9 +113,11 @@ class SetProgress {
 
   // The rank's image has cloned itself for set `number`; clone 0: it could not.
   void writing(std::uint32_t rank, std::uint32_t number, std::int64_t clone) {
-    if (!is_this(number) || parts_[rank].state != State::kAsked) return;
-    parts_[rank].state = State::kWriting;
-    parts_[rank].clone = clone;
+    if (!is_this(number)) return;
+    Part& part = parts_.at(rank);
+    if (part.state != State::kAsked) return;
+    part.state = State::kWriting;
+    part.clone = clone;
     if (clone == 0 && holds(SetRule::kNotCloned))
       fail("an image could not be cloned to be written");
   }
@@ -123,21 +127,21 @@ class SetProgress {
   // Returns whether a clone of this image is writing. The clone reports a failure over the image's
   // connection.
   bool is_being_written(std::int64_t image) const {
-    for (const Part& p : parts_) {
+    for (const auto& [rank, p] : parts_) {
       if (open_ && p.image == image && p.state == State::kWriting) return true;
     }
     return false;
   }
   // If this process writes an image, returns the image's rank.
   std::optional<std::uint32_t> writer_of(std::int64_t pid) const {
-    for (std::uint32_t r = 0; open_ && r < parts_.size(); ++r) {
-      if (parts_[r].state == State::kWriting && parts_[r].clone == pid) return r;
+    for (const auto& [rank, p] : parts_) {
+      if (open_ && p.state == State::kWriting && p.clone == pid) return rank;
     }
     return {};
   }
   // A process has ended. It matters here if it was an image that was asked, or the writing clone.
   void ended(std::int64_t pid, const Cause& cause) {
-    for (Part& p : parts_) {
+    for (auto& [rank, p] : parts_) {
       const bool asked = p.state == State::kAsked && p.image == pid;
       if (asked && holds(SetRule::kImageDied)) fail("an image died before it was written");
       if (p.state != State::kWriting || p.clone != pid) continue;
@@ -174,7 +178,7 @@ class SetProgress {
   bool taken_ = false;
   std::uint32_t number_ = 0;
   std::uint64_t begun_at_ns_ = 0;
-  std::vector<Part> parts_;
+  std::map<std::uint32_t, Part> parts_;  // by rank
   std::string fault_;
 };
 

@@ -4,14 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace rejoin::launcher {
+#include "launcher/base/options.h"
 
-struct SnapshotOptions {
-  enum class When : std::uint8_t { kAuto, kOff, kPeriod };
-  When when = When::kAuto;
-  std::uint64_t period_ns = 0;    // kPeriod
-  std::uint64_t every_bytes = 0;  // of journal, of all ranks together; 0: the default
-};
+namespace rejoin::launcher {
 
 // Which ranks are asked for an image, and where they make it.
 enum class SnapshotRound : std::uint8_t {
@@ -37,7 +32,7 @@ class SnapshotPolicy {
 
   // Time of the next look(), on the clock of began(); kNever: not at all.
   std::uint64_t due_ns() const {
-    if (options_.when == SnapshotOptions::When::kOff) return kNever;
+    if (!options_.on()) return kNever;
     return half_is_left() ? std::min(half_ns(), round_ns()) : round_ns();
   }
   // The job's ranks have begun to run.

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 namespace rejoin::launcher {
 
 std::string read_small_file(const std::string& path) {
@@ -40,5 +42,22 @@ MappedFile::~MappedFile() {
 }
 
 std::string error_text(int error) { return strerror(error); }
+
+bool write_all(int fd, const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = write(fd, from, std::min<std::size_t>(bytes, 1 << 20));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    from += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool sync_path(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.open() && fsync(file.get()) == 0;
+}
 
 }  // namespace rejoin::launcher

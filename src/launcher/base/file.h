@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,11 @@ class Descriptor {
 
 // Returns the contents of a file of unknown size (/proc, /sys); empty if it cannot be read.
 std::string read_small_file(const std::string& path);
+
+// Writes all bytes. Returns false on failure, with errno set.
+bool write_all(int fd, const void* data, std::size_t bytes);
+// Makes the file or directory durable. Returns false on failure, with errno set.
+bool sync_path(const std::string& path);
 
 // A file mapped for reading.
 class MappedFile {

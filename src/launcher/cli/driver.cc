@@ -20,9 +20,10 @@
 #include "launcher/agent/file_changes.h"
 #include "launcher/agent/former_job.h"
 #include "launcher/agent/image_sets.h"
-#include "launcher/agent/lifeline.h"
 #include "launcher/agent/machine.h"
+#include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
+#include "launcher/cli/options.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
@@ -80,14 +81,8 @@ std::optional<Error> check_kept_directory(const RunOptions& options) {
   return Error{"--keep: this directory cannot be written; give another with --journal-dir"};
 }
 
-// The decisions made before the first process is started.
-struct Plans {
-  HostPlan host;
-  JobPlan job;
-  JobSegment::Shape shape;
-};
-
-std::optional<Error> check_options(const RunOptions& options, std::uint32_t ranks) {
+std::optional<Error> check_options(const RunOptions& options) {
+  const std::uint32_t ranks = options.ranks();
   for (const KillOrder& kill : options.kills) {
     if (kill.rank < ranks) continue;
     return Error{"--kill " + to_text(kill) + ": there is no rank " + std::to_string(kill.rank) +
@@ -105,11 +100,11 @@ std::optional<Error> check_options(const RunOptions& options, std::uint32_t rank
 }
 
 // Implements --cpus-per-rank: assigns consecutive processors to ranks.
-std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, HostPlan& plan) {
+std::optional<Error> bind_each(HostPlan& plan) {
   std::vector<std::uint32_t> each;
   std::uint32_t all = 0;
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
-    each.push_back(programs[plan.number_of_program(r)].processors_each.value_or(1));
+    each.push_back(plan.options.program_of(r).processors_each.value_or(1));
     all += each.back();
   }
   plan.bindings = processors_each(each);
@@ -120,13 +115,14 @@ std::optional<Error> bind_each(const std::vector<ProgramOptions>& programs, Host
                kExitUsage};
 }
 
-std::optional<Error> bind(HostPlan& plan, const RunOptions& options) {
+std::optional<Error> bind(HostPlan& plan) {
+  const RunOptions& options = plan.options;
   const Binding binding = options.binding;
   if (binding == Binding::kNone) return {};
   const bool one_has_several =
       std::any_of(options.programs.begin(), options.programs.end(),
                   [](const ProgramOptions& p) { return p.processors_each.has_value(); });
-  if (one_has_several) return bind_each(options.programs, plan);
+  if (one_has_several) return bind_each(plan);
   if (binding == Binding::kAuto) {
     plan.bindings = processor_each(plan.ranks);
     return {};
@@ -138,8 +134,9 @@ std::optional<Error> bind(HostPlan& plan, const RunOptions& options) {
 }
 
 // Makes the job resume from the newest set of images.
-std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
-  if (options.snapshots.when == SnapshotOptions::When::kOff) {
+std::optional<Error> resume_images(HostPlan& plan) {
+  const RunOptions& options = plan.options;
+  if (!options.snapshots.on()) {
     return Error{"--resume: what is in " + options.checkpoint_directory +
                  " are images, and --snapshots off (or --no-restart) allows none"};
   }
@@ -149,19 +146,16 @@ std::optional<Error> resume_images(const RunOptions& options, HostPlan& plan) {
                  " is missing; it belongs to this ftrun: build or install them together"};
   }
   std::vector<std::string> notices;
-  auto set =
-      newest_image_set(options.checkpoint_directory, owner_of(plan), plan.lib_directory, notices);
+  auto set = newest_image_set(options.checkpoint_directory, owner_of(plan.options, plan.programs),
+                              plan.lib_directory, notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!set.ok()) return set.error();
-  plan.resumed = std::make_shared<const ImageSet>(std::move(set.value()));
+  plan.resumed = std::move(set.value());
   return {};
 }
 
-Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks, bool identify) {
-  Program program;
-  program.ranks = ranks;
-  program.command = options.command;
-  program.working_directory = options.working_directory;
+Result<ProgramFile> find_file(const ProgramOptions& options, bool identify) {
+  ProgramFile program;
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   program.path = path.value();
@@ -175,54 +169,28 @@ Result<Program> make_program(const ProgramOptions& options, std::uint32_t ranks,
   return program;
 }
 
-Result<HostPlan> make_host_plan(const RunOptions& options, std::uint32_t ranks) {
+Result<HostPlan> make_host_plan(const RunOptions& options) {
   HostPlan plan;
-  plan.ranks = ranks;
-  plan.core_dumps = options.core_dumps;
-  plan.output = options.output;
-  plan.journal_directory = options.journal_directory;
-  plan.keep = options.keep;
-  plan.checkpoint_directory = options.checkpoint_directory;
-  plan.faults = options.kills;
-  plan.snapshots = options.snapshots;
-  if (!options.events_path.empty()) {
-    plan.heartbeat_ns = static_cast<std::uint64_t>(options.heartbeat_s * 1e9);
-  }
+  plan.options = options;
+  plan.ranks = options.ranks();
+  plan.local = all_local(plan.ranks);
   for (const ProgramOptions& each : options.programs) {
-    const std::uint32_t its_ranks = options.programs.size() > 1 ? *each.ranks : ranks;
-    auto program = make_program(each, its_ranks, !plan.checkpoint_directory.empty());
+    auto program = find_file(each, !options.checkpoint_directory.empty());
     if (!program.ok()) return program.error();
     plan.programs.push_back(std::move(program.value()));
   }
-  plan.image_period_ns = static_cast<std::uint64_t>(options.images_every_s * 1e9);
   plan.lib_directory = library_directory();
   const std::string job = random_hex(8);
   plan.job = strtoull(job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + job;
   plan.secret = random_hex(16);
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    const std::size_t number = plan.number_of_program(r);
-    auto environment =
-        environment_of(r, number, {plan.socket, plan.secret, plan.lib_directory, ranks}, options);
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    auto environment = environment_of(r, {plan.socket, plan.secret, plan.lib_directory}, options);
     if (!environment.ok()) return environment.error();
     plan.environments.push_back(std::move(environment.value()));
   }
-  if (const auto error = bind(plan, options)) return *error;
+  if (const auto error = bind(plan)) return *error;
   return plan;
-}
-
-// Returns the number of ranks that the batch system was asked for, or `processors` without one.
-Result<std::uint32_t> default_ranks(std::uint32_t processors) {
-  const char* tasks = getenv("SLURM_NTASKS");
-  if (tasks == nullptr) return processors;
-  char* end = nullptr;
-  const unsigned long asked = strtoul(tasks, &end, 10);
-  if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= engine::kMaxRanks) {
-    return static_cast<std::uint32_t>(asked);
-  }
-  return Error{std::string("SLURM_NTASKS=") + tasks + " is no number of ranks from 1 to " +
-                   std::to_string(engine::kMaxRanks) + "; say it with -n",
-               kExitUsage};
 }
 
 // Refuses a Slurm allocation of several hosts, because ftrun would use only this one.
@@ -238,46 +206,13 @@ std::optional<Error> check_allocation() {
   return {};
 }
 
-// Checks everything about the job that can be checked before a process is started.
-Result<Plans> make_plans(const RunOptions& options) {
-  const std::uint32_t processors = usable_processors();
+// Checks everything about the job that can be checked before a process is started. Completes the
+// options.
+Result<HostPlan> plan_job(RunOptions& options, std::uint32_t processors) {
   if (const auto error = check_allocation()) return *error;
-  std::uint32_t ranks = 0;
-  for (const ProgramOptions& each : options.programs) {
-    const auto count = each.ranks ? *each.ranks : default_ranks(processors);
-    if (!count.ok()) return count.error();
-    ranks += count.value();
-  }
-  if (const auto error = check_options(options, ranks)) return *error;
-  auto host = make_host_plan(options, ranks);
-  if (!host.ok()) return host.error();
-  Plans plans;
-  plans.host = std::move(host.value());
-  plans.shape.ranks = ranks;
-  plans.shape.job = plans.host.job;
-  plans.shape.limit_bytes =
-      options.journal_limit_bytes.value_or(default_journal_limit_bytes(options.journal_directory));
-  plans.shape.processors = processors;
-  plans.shape.stop_on_divergence = options.stop_on_divergence;
-  plans.shape.log_ops = options.log_ops;
-  plans.shape.snapshots = options.snapshots.when != SnapshotOptions::When::kOff;
-  std::uint64_t& every_bytes = plans.host.snapshots.every_bytes;
-  if (every_bytes == 0) every_bytes = SnapshotPolicy::default_every_bytes(plans.shape.limit_bytes);
-  plans.shape.snapshot_every_bytes = every_bytes;
-  plans.job.policy = {ranks, options.max_restarts, options.restart, plans.shape.limit_bytes};
-  plans.job.timeout_s = options.timeout_s;
-  plans.job.quiet = options.quiet;
-  plans.job.verbose = options.verbose;
-  plans.job.events_path = options.events_path;
-  plans.job.lib_directory = plans.host.lib_directory;
-  for (const Program& program : plans.host.programs) {
-    plans.job.facts.programs.push_back({program.ranks, program.command});
-  }
-  plans.job.facts.version = version_text();
-  char name[HOST_NAME_MAX + 1] = "";
-  gethostname(name, sizeof name - 1);
-  plans.job.facts.host = name;
-  return plans;
+  if (const auto error = complete(options, processors)) return *error;
+  if (const auto error = check_options(options)) return *error;
+  return make_host_plan(options);
 }
 
 void warn(const RunOptions& options) {
@@ -361,25 +296,25 @@ struct Directory {
 
 // Finds what --resume resumes from: the newest complete version, else the newest complete set of
 // images. Both exist if ftrun died before it had removed the sets (agent/checkpoint_files.h).
-std::optional<Error> find_recovery_point(const RunOptions& options, HostPlan& plan,
-                                         std::optional<CheckpointFile>& version) {
-  const std::string& directory = options.checkpoint_directory;
+std::optional<Error> find_recovery_point(HostPlan& plan, std::optional<CheckpointFile>& version) {
+  const std::string& directory = plan.options.checkpoint_directory;
   std::vector<std::string> notices;
-  auto found = CheckpointFile::newest(directory, owner_of(plan), notices);
+  auto found = CheckpointFile::newest(directory, owner_of(plan.options, plan.programs), notices);
   for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
   if (!found.ok()) return found.error();
   if (found.value()) {
     version.emplace(std::move(*found.value()));
     return {};
   }
-  if (holds_image_sets(directory)) return resume_images(options, plan);
+  if (holds_image_sets(directory)) return resume_images(plan);
   return Error{"--resume: there is no whole checkpoint in " + directory};
 }
 
 // To be called before the segment is made. Locks the directory first, because an exiting job may
 // still change it.
-std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
-                                    const Lifeline& lifeline, Directory& directory) {
+std::optional<Error> open_directory(HostPlan& plan, const Lifeline& lifeline,
+                                    Directory& directory) {
+  const RunOptions& options = plan.options;
   const std::string& path = options.checkpoint_directory;
   if (path.empty()) return {};
   if (const auto error = prepare_checkpoint_directory(path, options.resume)) return error;
@@ -389,10 +324,9 @@ std::optional<Error> open_directory(const RunOptions& options, HostPlan& plan,
   if (const auto error = await_former_job(path)) return error;
   directory.note = JobNote(path, lifeline);
   if (options.resume) {
-    if (const auto error = find_recovery_point(options, plan, directory.version)) return error;
+    if (const auto error = find_recovery_point(plan, directory.version)) return error;
   }
-  plan.writes_sets =
-      options.snapshots.when != SnapshotOptions::When::kOff && !directory.version.has_value();
+  plan.writes_sets = options.snapshots.on() && !directory.version.has_value();
   for (auto& environment : plan.environments) {
     if (!plan.writes_sets) break;
     environment.push_back(std::string(wire::kEnvFileLog) + "=" + file_logs_in(path));
@@ -432,12 +366,8 @@ std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& s
 }
 
 // Prepares --checkpoint-dir and --resume before the first process is started.
-std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
-                           const Directory& directory, JobSegment& segment) {
-  const bool writes = !options.checkpoint_directory.empty();
-  segment.header()->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
-  segment.header()->tell_committed = writes || !options.events_path.empty();
-  segment.header()->writes_versions = writes;
+std::optional<Error> begin(const HostPlan& plan, const Directory& directory, JobSegment& segment) {
+  const RunOptions& options = plan.options;
   if (directory.version) return begin_at(*directory.version, options, segment);
   if (!plan.resumed) return {};
   std::size_t undone = 0;
@@ -449,26 +379,33 @@ std::optional<Error> begin(const RunOptions& options, const HostPlan& plan,
 }
 
 // Creates the segment, or restores it from the set that the job resumes from.
-Result<JobSegment> make_segment(const RunOptions& options, Plans& plans) {
-  const std::shared_ptr<const ImageSet> set = plans.host.resumed;
-  if (set == nullptr) {
-    return JobSegment::create(plans.shape, options.journal_directory, options.kills);
-  }
-  auto segment = JobSegment::restore(set->path_of_journal(), plans.shape, options.journal_directory,
-                                     options.kills);
+Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
+  if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors);
+  auto segment = JobSegment::restore(plan.options, plan.resumed->path_of_journal());
   if (!segment.ok()) return segment;
-  plans.host.first_incarnation = segment.value().next_incarnation();
-  Policy& policy = plans.job.policy;
-  policy.first_incarnation = plans.host.first_incarnation;
-  policy.first_epoch = segment.value().header()->epoch.load() + plans.host.ranks;
-  policy.journal_limit_bytes = segment.value().header()->journal_limit_bytes;
+  plan.first_incarnation = segment.value().next_incarnation();
+  plan.options.journal_limit_bytes = segment.value().header()->journal_limit_bytes;
   return segment;
+}
+
+JobPlan job_plan(const HostPlan& plan, const JobSegment& segment) {
+  JobPlan job;
+  job.options = plan.options;
+  job.beginning.incarnation = plan.first_incarnation;
+  if (plan.resumed) job.beginning.epoch = segment.header()->epoch.load() + plan.ranks;
+  job.hosts = {plan.local};
+  job.lib_directory = plan.lib_directory;
+  job.version = version_text();
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof name - 1);
+  job.host = name;
+  return job;
 }
 
 // Blocks signals, which are read from a descriptor from here on, and makes this process the parent
 // of the ranks' orphans.
-Inherited prepare_process(std::uint32_t ranks) {
-  Inherited inherited = {};
+SpawnSettings prepare_process(std::uint32_t ranks) {
+  SpawnSettings inherited;
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int s :
@@ -513,41 +450,40 @@ std::optional<Error> check_descriptors(std::uint32_t ranks) {
 
 }  // namespace
 
-int run_job(const RunOptions& options) {
+int run_job(RunOptions options) {
   open_standard_descriptors();
   Loop loop(monotonic_ns());
   warn(options);
   if (const auto error = restrict_processors(options)) return fail(*error);
-  auto made = make_plans(options);
+  const std::uint32_t processors = usable_processors();
+  auto made = plan_job(options, processors);
   if (!made.ok()) return fail(made.error());
-  Plans& plans = made.value();
-  if (options.report_bindings) report_bindings(plans.host);
+  HostPlan& plan = made.value();
+  if (options.report_bindings) report_bindings(plan);
   if (!options.standard_input) {
     if (const auto error = close_standard_input()) return fail(*error);
   }
 
-  plans.host.inherited = prepare_process(plans.host.ranks);
-  if (const auto error = check_descriptors(plans.host.ranks)) return fail(*error);
+  SpawnSettings settings = prepare_process(plan.ranks);
+  if (const auto error = check_descriptors(plan.ranks)) return fail(*error);
   Lifeline lifeline;
-  plans.host.lifeline = lifeline.path();
-  auto guardian = std::make_unique<Guardian>(plans.host.socket, lifeline);
-  auto listener = listen_at(plans.host.socket);
+  settings.lifeline = lifeline.path();
+  auto guardian = std::make_unique<Guardian>(plan.socket, lifeline);
+  auto listener = listen_at(plan.socket);
   if (!listener.ok()) return fail(listener.error());
   Directory directory;
-  if (const auto error = open_directory(options, plans.host, lifeline, directory))
-    return fail(*error);
+  if (const auto error = open_directory(plan, lifeline, directory)) return fail(*error);
   guardian->remove_parts_on_death(options.checkpoint_directory);
-  auto segment = make_segment(options, plans);
+  auto segment = make_segment(plan, processors);
   if (!segment.ok()) return fail(segment.error());
-  if (const auto error = begin(options, plans.host, directory, segment.value())) {
+  if (const auto error = begin(plan, directory, segment.value())) {
     return fail(*error);
   }
   directory.version.reset();  // its models were copied to the segment
 
   // Done last: until it is certain that this job runs, the files may be another job's.
   if (!options.output.directory.empty()) {
-    const auto error =
-        RankFiles::prepare(options.output.directory, plans.host.ranks, options.resume);
+    const auto error = RankFiles::prepare(options.output.directory, plan.ranks, options.resume);
     if (error) return fail(*error);
   }
   auto events = open_events(options.events_path);
@@ -557,12 +493,12 @@ int run_job(const RunOptions& options) {
   // still sending.
   std::optional<Agent> agent;
   std::optional<Supervisor> supervisor;
-  supervisor.emplace(loop, std::move(plans.job), std::move(events.value()), [&](Order order) {
-    loop.post([&agent, order = std::move(order)] { agent->order(order); });
-  });
+  supervisor.emplace(
+      loop, job_plan(plan, segment.value()), std::move(events.value()),
+      [&](Order order) { loop.post([&agent, order = std::move(order)] { agent->order(order); }); });
   agent.emplace(
-      loop, std::move(plans.host), std::move(segment.value()), std::move(listener.value()),
-      std::move(guardian), [&](Report report) {
+      loop, std::move(plan), std::move(settings), std::move(segment.value()),
+      std::move(listener.value()), std::move(guardian), [&](Report report) {
         loop.post([&supervisor, report = std::move(report)] { supervisor->report(report); });
       });
   supervisor->start();

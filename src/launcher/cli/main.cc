@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) {
   using namespace rejoin::launcher;
-  const auto command = parse_command_line(argc, argv);
+  auto command = parse_command_line(argc, argv);
   if (!command.ok()) {
     std::fprintf(stderr, "rejoin: %s\n", command.error().text.c_str());
     return command.error().exit_code;
@@ -23,5 +23,5 @@ int main(int argc, char** argv) {
     return run_inspect(*inspect);
   }
   if (const auto* check = std::get_if<CheckOptions>(&command.value())) return run_check(*check);
-  return run_job(std::get<RunOptions>(command.value()));
+  return run_job(std::get<RunOptions>(std::move(command.value())));
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "journal/layout.h"
+#include "launcher/agent/machine.h"
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/cli/hosts.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/translations.h"
@@ -159,14 +161,17 @@ Result<std::uint32_t> parse_ranks(const std::string& option, const std::string& 
   return static_cast<std::uint32_t>(std::stoul(text));
 }
 
-Result<double> parse_timeout_s(const std::string& text) {
+// Returns nanoseconds. `range`: what the error says about it.
+Result<std::uint64_t> parse_seconds(const std::string& option, const std::string& text,
+                                    double least_s, double most_s, const std::string& range) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(seconds > 0) || !(seconds <= 1e9)) {
-    return usage("--timeout " + text + ": not a time; give seconds, more than 0");
+  if (text.empty() || *end != '\0' || !(seconds >= least_s) || !(seconds <= most_s)) {
+    return usage(option + " " + text + ": " + range);
   }
-  return seconds;
+  return static_cast<std::uint64_t>(seconds * 1e9);
 }
+constexpr const char* kSomeTime = "not a time; give seconds from 0.001 on";
 
 // Returns the index of `text` in `words`.
 Result<int> parse_choice(const std::string& option, const std::string& text,
@@ -184,23 +189,19 @@ std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& s
     snapshots.when = text == "off" ? When::kOff : When::kAuto;
     return {};
   }
-  char* end = nullptr;
-  const double seconds = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(seconds >= 1e-3) || !(seconds <= 1e6)) {
-    return usage("--snapshots " + text + ": auto, off, or seconds from 0.001 on");
-  }
+  const auto period =
+      parse_seconds("--snapshots", text, 1e-3, 1e6, "auto, off, or seconds from 0.001 on");
+  if (!period.ok()) return period.error();
   snapshots.when = When::kPeriod;
-  snapshots.period_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  snapshots.period_ns = period.value();
   return {};
 }
 
 std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) {
   if (text.empty()) return {};
-  char* end = nullptr;
-  o.images_every_s = std::strtod(text.c_str(), &end);
-  const bool good = *end == '\0' && o.images_every_s >= 1e-3 && o.images_every_s <= 1e9;
-  if (!good)
-    return usage("--checkpoint-every " + text + ": not a time; give seconds from 0.001 on");
+  const auto period = parse_seconds("--checkpoint-every", text, 1e-3, 1e9, kSomeTime);
+  if (!period.ok()) return period.error();
+  o.image_period_ns = period.value();
   if (o.checkpoint_directory.empty()) {
     return usage("--checkpoint-every: say where with --checkpoint-dir DIR");
   }
@@ -381,16 +382,15 @@ Result<Command> finish(Raw& raw) {
   o.libc_recording = libc_recording.value() == 0;
   o.restart = !raw.no_restart;
   if (!raw.timeout.empty()) {
-    const auto timeout = parse_timeout_s(raw.timeout);
+    const auto timeout =
+        parse_seconds("--timeout", raw.timeout, 1e-9, 1e9, "not a time; give seconds, more than 0");
     if (!timeout.ok()) return timeout.error();
-    o.timeout_s = timeout.value();
+    o.timeout_ns = timeout.value();
   }
   if (!raw.heartbeat.empty()) {
-    char* end = nullptr;
-    o.heartbeat_s = std::strtod(raw.heartbeat.c_str(), &end);
-    if (*end != '\0' || !(o.heartbeat_s >= 1e-3) || !(o.heartbeat_s <= 1e9)) {
-      return usage("--heartbeat " + raw.heartbeat + ": not a time; give seconds from 0.001 on");
-    }
+    const auto interval = parse_seconds("--heartbeat", raw.heartbeat, 1e-3, 1e9, kSomeTime);
+    if (!interval.ok()) return interval.error();
+    o.heartbeat_ns = interval.value();
     if (o.events_path.empty()) return usage("--heartbeat: say where with --events FILE");
   }
   if (o.resume && o.checkpoint_directory.empty()) {
@@ -566,11 +566,41 @@ Result<Command> parse_check(int argc, const char* const* argv) {
   return Command(std::move(options));
 }
 
+// Returns the number of ranks that the batch system was asked for, or `processors` without one.
+Result<std::uint32_t> default_ranks(std::uint32_t processors) {
+  const char* tasks = getenv("SLURM_NTASKS");
+  if (tasks == nullptr) return processors;
+  char* end = nullptr;
+  const unsigned long asked = strtoul(tasks, &end, 10);
+  if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= engine::kMaxRanks) {
+    return static_cast<std::uint32_t>(asked);
+  }
+  return usage(std::string("SLURM_NTASKS=") + tasks + " is no number of ranks from 1 to " +
+               std::to_string(engine::kMaxRanks) + "; say it with -n");
+}
+
 }  // namespace
 
 std::string version_text() {
   const std::string revision = REJOIN_REVISION;
   return REJOIN_VERSION + (revision.empty() ? "" : ", revision " + revision);
+}
+
+std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
+  for (ProgramOptions& program : options.programs) {
+    if (program.ranks) continue;
+    const auto ranks = default_ranks(processors);
+    if (!ranks.ok()) return ranks.error();
+    program.ranks = ranks.value();
+  }
+  if (options.journal_limit_bytes == 0) {
+    options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory);
+  }
+  std::uint64_t& every_bytes = options.snapshots.every_bytes;
+  if (every_bytes == 0) {
+    every_bytes = SnapshotPolicy::default_every_bytes(options.journal_limit_bytes);
+  }
+  return {};
 }
 
 Result<Command> parse_command_line(int argc, const char* const* argv) {

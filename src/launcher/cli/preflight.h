@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
-#include "launcher/cli/options.h"
 
 namespace rejoin::launcher {
 

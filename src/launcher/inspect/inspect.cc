@@ -14,10 +14,10 @@
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
 #include "launcher/base/grammar.h"
-#include "launcher/inspect/symbolizer.h"
 #include "launcher/inspect/values.h"
 #include "launcher/inspect/written_sets.h"
 #include "launcher/program/program.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
-#include "launcher/cli/options.h"
 #include "launcher/inspect/journal_file.h"
 
 namespace rejoin::launcher {

@@ -10,8 +10,8 @@
 
 #include "engine/kernels.h"
 #include "journal/layout.h"
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
-#include "launcher/cli/options.h"
 
 namespace rejoin::launcher {
 

@@ -10,8 +10,8 @@
 
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
+#include "launcher/base/options.h"
 #include "launcher/output/output.h"
-#include "launcher/output/output_options.h"
 #include "launcher/output/rank_files.h"
 
 namespace rejoin::launcher {

@@ -6,8 +6,8 @@
 #include <xxhash.h>
 
 #include "launcher/base/file.h"
-#include "launcher/inspect/symbols_libdw.h"
 #include "launcher/program/elf.h"
+#include "launcher/symbolizer/symbols_libdw.h"
 
 namespace rejoin::launcher {
 namespace {

@@ -24,6 +24,13 @@ ProgramIdentity identity_of(const std::string& path);
 // modification.
 bool is_same(const ProgramIdentity& then, const ProgramIdentity& now);
 
+// The file of one of the programs in RunOptions::programs.
+struct ProgramFile {
+  std::string path;
+  ProgramIdentity identity;
+  std::string build;  // build_of(path); empty without a checkpoint directory
+};
+
 // Returns "build-id 4f3c…", which the linker wrote into the file at `path`, or, for a file without
 // one (a script, for example), "hash 81d0…" of all its bytes (XXH3, 128 bits). libdw is loaded here
 // from `library_directory`; without it every file is hashed. Errors: the file cannot be read.

@@ -206,9 +206,10 @@ std::string library_directory() {
   return for_dynamic_linker(prefix + (installed ? "/lib/rejoin" : "/lib"));
 }
 
-Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,
-                                                const Surroundings& all,
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
                                                 const RunOptions& options) {
+  const std::size_t program = options.number_of_program(rank);
+  const std::string ranks = std::to_string(options.ranks());
   Environment environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!is_of_another_launcher(*entry)) environment.emplace_back(*entry);
@@ -246,14 +247,14 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t 
   set_variable(environment, wire::kEnvProgram, std::to_string(program));
   for (const char* name : kRankVariables) set_variable(environment, name, std::to_string(rank));
   for (const char* name : kSizeVariables) {
-    set_variable(environment, name, std::to_string(all.ranks));
+    set_variable(environment, name, ranks);
   }
   if (!options.torch) return environment;
   for (const char* name : {"RANK", "LOCAL_RANK"}) {
     set_variable(environment, name, std::to_string(rank));
   }
   for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) {
-    set_variable(environment, name, std::to_string(all.ranks));
+    set_variable(environment, name, ranks);
   }
   for (const auto& [name, value] :
        {std::pair{"MASTER_ADDR", "127.0.0.1"}, std::pair{"MASTER_PORT", "29500"}}) {

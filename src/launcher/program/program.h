@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
-#include "launcher/cli/options.h"
 
 namespace rejoin::launcher {
 
@@ -30,12 +30,11 @@ struct Surroundings {
   std::string socket;
   std::string secret;
   std::string lib_directory;
-  std::uint32_t ranks = 1;
 };
 
-// Returns the environment of a rank of program number `program`, made from this process's and
-// `options`. Errors: a library is missing.
-Result<std::vector<std::string>> environment_of(std::uint32_t rank, std::size_t program,
-                                                const Surroundings& all, const RunOptions& options);
+// Returns the environment of a rank, made from this process's and complete() options. Errors: a
+// library is missing.
+Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surroundings& all,
+                                                const RunOptions& options);
 
 }  // namespace rejoin::launcher

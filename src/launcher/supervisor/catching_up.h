@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 

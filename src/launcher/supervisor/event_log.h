@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "launcher/base/file.h"
-#include "launcher/inspect/call_sites.h"
+#include "launcher/base/record.h"
 #include "launcher/output/writer.h"
-#include "launcher/supervisor/record.h"
+#include "launcher/symbolizer/call_sites.h"
 
 namespace rejoin::launcher {
 

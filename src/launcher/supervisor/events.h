@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
 

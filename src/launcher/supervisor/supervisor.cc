@@ -7,7 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "launcher/base/result.h"
+#include "launcher/supervisor/standing_text.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -37,33 +41,29 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
     : loop_(loop),
       plan_(std::move(plan)),
       order_(std::move(order)),
-      core_(plan_.policy),
+      core_(plan_.options, plan_.beginning, static_cast<std::uint32_t>(plan_.hosts.size())),
       sites_(plan_.lib_directory),
       events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
       input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
-      timeout_(loop,
-               [this] {
-                 step({Event::Kind::kTimeout, loop_.now_ns()});
-               }),
+      timeout_(loop, [this] { step(Event::Timeout{}); }),
       stop_timer_(loop,
                   [this] {
                     Order stop;
                     stop.mutable_stop();
-                    order_(std::move(stop));
+                    send_all(stop);
                   }),
       terminal_(loop, {[this](int stream, bool hold) {
                          Order held;
                          held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
                          held.mutable_hold()->set_hold(hold);
-                         order_(std::move(held));
+                         send_all(held);
                        },
                        [this](int error) {
-                         Event lost{Event::Kind::kOutputLost, loop_.now_ns()};
-                         lost.code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
-                         lost.text = "standard output cannot be written: " + error_text(error) +
-                                     "; ending all ranks";
-                         step(lost);
+                         const int code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
+                         step(Event::OutputLost{
+                             code, "standard output cannot be written: " + error_text(error) +
+                                       "; ending all ranks"});
                        }}) {
   signals_watch_ = Loop::Watch(
       loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); }, Loop::Turn::kLast);
@@ -74,13 +74,20 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
 }
 
 void Supervisor::start() {
-  if (plan_.timeout_s) timeout_.set(static_cast<std::uint64_t>(*plan_.timeout_s * 1e9));
+  if (plan_.options.timeout_ns) timeout_.set(*plan_.options.timeout_ns);
   Record job{.event = "job", .at_ns = loop_.now_ns()};
-  job.job = std::make_shared<const JobFacts>(plan_.facts);
+  auto facts = std::make_shared<JobFacts>();
+  for (const ProgramOptions& program : plan_.options.programs) {
+    facts->programs.push_back({*program.ranks, program.command});
+  }
+  facts->version = plan_.version;
+  facts->host = plan_.host;
+  job.job = std::move(facts);
   log(job);
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unfinished_.insert(host);
   Order order;
   order.mutable_start();
-  order_(std::move(order));
+  send_all(order);
 }
 
 int Supervisor::finish() {
@@ -102,10 +109,10 @@ int Supervisor::finish() {
 // --- Reports
 
 void Supervisor::report(const Report& report) {
+  if (report.host() >= plan_.hosts.size()) return;
   switch (report.what_case()) {
     case Report::kHappened:
-      if (const auto event = to_event(report.happened())) {
-        if (event->kind == Event::Kind::kAllOver) totals_ = event->totals;
+      if (const auto event = to_event(report)) {
         step(*event);
       }
       break;
@@ -129,17 +136,22 @@ void Supervisor::report(const Report& report) {
       tell(report.tell());
       break;
     case Report::kFinished:
-      on_finished(report.finished());
+      on_finished(report.host(), report.finished());
+      break;
+    case Report::kStanding:
+      on_standing(report.host(), report.standing());
       break;
     case Report::WHAT_NOT_SET:
       break;
   }
 }
 
-void Supervisor::on_finished(const Report::Finished& finished) {
+void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finished) {
   stop_timer_.clear();
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
+  unfinished_.erase(host);
+  if (!unfinished_.empty()) return;
   Record end{.event = "end", .at_ns = loop_.now_ns()};
   end.epoch = epoch_;
   end.code = exit_code_;
@@ -148,57 +160,88 @@ void Supervisor::on_finished(const Report::Finished& finished) {
   loop_.stop();
 }
 
-// --- The core
-
-void Supervisor::step(const Event& event) {
-  for (const Action& action : core_.step(event)) carry_out(action);
+void Supervisor::on_standing(std::uint32_t host, const Report::Standing& standing) {
+  const StoodOnHost found = to_stood(standing);
+  std::string text = standing_text(found.ranks);
+  if (!found.remark.empty()) text += "rejoin: " + found.remark + "\n";
+  if (found.images) text += ages_text(found.ranks);
+  terminal_.add(1, text);
+  if (unreported_.erase(host) == 0 || !unreported_.empty()) return;
+  terminal_.add(1, std::exchange(held_lines_, {}));
 }
 
-void Supervisor::carry_out(const Action& a) {
-  Order order;
-  switch (a.kind) {
-    case Action::Kind::kRespawn:
-      order.mutable_respawn()->set_rank(a.rank);
-      order.mutable_respawn()->set_incarnation(core_.incarnation(a.rank));
-      order_(std::move(order));
-      break;
-    case Action::Kind::kStop:
-      timeout_.clear();
-      input_watch_.pause();
-      if (a.patient) {
-        stop_timer_.set(loop_.now_ns() + kPatienceNs);
-        break;
-      }
-      order.mutable_stop();
-      order_(std::move(order));
-      break;
-    case Action::Kind::kKillNow:
-      order.mutable_kill();
-      order_(std::move(order));
-      break;
-    case Action::Kind::kReport:
-      terminal_.write();
-      order.set_where(true);
-      order_(std::move(order));
-      break;
-    case Action::Kind::kNews:
-      if (!plan_.quiet) tell(a.text);
-      break;
-    case Action::Kind::kDetail:
-      if (plan_.verbose) tell(a.text);
-      break;
-    case Action::Kind::kTell:
-      tell(a.text);
-      break;
-    case Action::Kind::kRecord:
-      log(a.record);
-      break;
-    case Action::Kind::kFinish:
-      exit_code_ = a.code;
-      order.mutable_finish();
-      order_(std::move(order));
-      break;
+void Supervisor::send(std::uint32_t host, Order order) {
+  order.set_host(host);
+  order_(std::move(order));
+}
+
+void Supervisor::send_all(const Order& order) {
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) send(host, order);
+}
+
+std::uint32_t Supervisor::host_of(std::uint32_t rank) const {
+  std::uint32_t host = 0;
+  while (!std::binary_search(plan_.hosts[host].begin(), plan_.hosts[host].end(), rank)) ++host;
+  return host;
+}
+
+// --- The core
+
+void Supervisor::step(decltype(Event::what) what) { step({loop_.now_ns(), 0, std::move(what)}); }
+
+void Supervisor::step(const Event& event) {
+  for (const Action& action : core_.step(event)) {
+    std::visit([this](const auto& what) { act(what); }, action.what);
   }
+}
+
+void Supervisor::act(const Action::Respawn& a) {
+  Order order;
+  order.mutable_respawn()->set_rank(a.rank);
+  order.mutable_respawn()->set_incarnation(a.incarnation);
+  send(host_of(a.rank), std::move(order));
+}
+
+void Supervisor::act(const Action::Stop& a) {
+  timeout_.clear();
+  input_watch_.pause();
+  if (a.patient) return stop_timer_.set(loop_.now_ns() + kPatienceNs);
+  Order order;
+  order.mutable_stop();
+  send_all(order);
+}
+
+void Supervisor::act(const Action::KillNow&) {
+  Order order;
+  order.mutable_kill();
+  send_all(order);
+}
+
+void Supervisor::act(const Action::ReportPositions&) {
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unreported_.insert(host);
+  Order order;
+  order.set_where(true);
+  send_all(order);
+}
+
+void Supervisor::act(const Action::News& a) {
+  if (!plan_.options.quiet) tell(a.text);
+}
+
+void Supervisor::act(const Action::Tell& a) { tell(a.text); }
+
+void Supervisor::act(const Action::Detail& a) {
+  if (plan_.options.verbose) tell(a.text);
+}
+
+void Supervisor::act(const Action::Log& a) { log(a.record); }
+
+void Supervisor::act(const Action::Finish& a) {
+  exit_code_ = a.code;
+  totals_ = a.totals;
+  Order order;
+  order.mutable_finish();
+  send_all(order);
 }
 
 // --- Signals, and input
@@ -208,18 +251,15 @@ void Supervisor::on_signals() {
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGUSR1) {
-      terminal_.write();
       Order order;
       order.set_where(false);
-      order_(std::move(order));
+      send_all(order);
     } else if (signal == SIGUSR2) {
       signal_ranks(SIGUSR2);
     } else if (signal == SIGTSTP) {
       stop_and_continue();
     } else {
-      Event ends{Event::Kind::kSignal, loop_.now_ns()};
-      ends.code = signal;
-      step(ends);
+      step(Event::Interrupted{signal});
     }
   }
 }
@@ -227,7 +267,7 @@ void Supervisor::on_signals() {
 void Supervisor::signal_ranks(int signal) {
   Order order;
   order.set_signal(static_cast<std::uint32_t>(signal));
-  order_(std::move(order));
+  send_all(order);
 }
 
 void Supervisor::stop_and_continue() {
@@ -254,13 +294,18 @@ void Supervisor::read_input() {
   Order order;
   if (got > 0) order.mutable_input()->set_bytes(buffer, static_cast<std::size_t>(got));
   order.mutable_input()->set_end(got <= 0);
-  order_(std::move(order));
+  send(host_of(0), std::move(order));
 }
 
 // --- Messages and the event log
 
 void Supervisor::tell(const std::string& text) {
-  terminal_.add(1, message_for_terminal("rejoin: " + sites_.expanded(text) + "\n"));
+  const std::string line = message_for_terminal("rejoin: " + sites_.expanded(text) + "\n");
+  if (unreported_.empty()) {
+    terminal_.add(1, line);
+  } else {
+    held_lines_ += line;
+  }
 }
 
 void Supervisor::log(const Record& record) {
@@ -274,7 +319,7 @@ void Supervisor::show_events() { terminal_.add(0, events_.take_lines()); }
 void Supervisor::tell_lost_events() {
   const int error = events_.take_error();
   if (error == 0) return;
-  tell("--events " + plan_.events_path + ": " +
+  tell("--events " + plan_.options.events_path + ": " +
        (error == ENXIO ? "nobody reads it" : error_text(error) + "; no more events"));
 }
 

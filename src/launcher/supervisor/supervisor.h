@@ -6,26 +6,27 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "launcher/base/file.h"
 #include "launcher/base/loop.h"
-#include "launcher/inspect/call_sites.h"
-#include "launcher/orders.h"
+#include "launcher/orders/orders.h"
 #include "launcher/output/terminal.h"
 #include "launcher/supervisor/event_log.h"
 #include "launcher/supervisor/supervisor_core.h"
+#include "launcher/symbolizer/call_sites.h"
 
 namespace rejoin::launcher {
 
 struct JobPlan {
-  Policy policy;
-  std::optional<double> timeout_s;
-  bool verbose = false;
-  bool quiet = false;
-  std::string events_path;
+  RunOptions options;  // complete()
+  Beginning beginning;
+  std::vector<LocalRanks> hosts;  // by number of the host: its ranks
   std::string lib_directory;
-  JobFacts facts;
+  std::string version;  // of Rejoin
+  std::string host;     // this one
 };
 
 class Supervisor {
@@ -45,8 +46,21 @@ class Supervisor {
 
  private:
   void step(const Event& event);
-  void carry_out(const Action& action);
-  void on_finished(const Report::Finished& finished);
+  void step(decltype(Event::what) what);
+  void act(const Action::Respawn& action);
+  void act(const Action::Stop& action);
+  void act(const Action::KillNow&);
+  void act(const Action::ReportPositions&);
+  void act(const Action::News& action);
+  void act(const Action::Tell& action);
+  void act(const Action::Detail& action);
+  void act(const Action::Log& action);
+  void act(const Action::Finish& action);
+  void send(std::uint32_t host, Order order);
+  void send_all(const Order& order);
+  std::uint32_t host_of(std::uint32_t rank) const;
+  void on_finished(std::uint32_t host, const Report::Finished& finished);
+  void on_standing(std::uint32_t host, const Report::Standing& standing);
   void on_signals();
   void stop_and_continue();
   void signal_ranks(int signal);
@@ -71,7 +85,12 @@ class Supervisor {
   Loop::Timer stop_timer_;  // gives the other ranks a moment to end by themselves
   Terminal terminal_;
   int exit_code_ = 0;
-  Totals totals_;            // set at the job's end
+  Totals totals_;                       // set at the job's end
+  std::set<std::uint32_t> unfinished_;  // hosts whose agent has not finished
+  // Hosts that have not said where their ranks stand, after Action::ReportPositions. Until all
+  // have, lines for the user are held: they refer to what is printed then.
+  std::set<std::uint32_t> unreported_;
+  std::string held_lines_;
   std::uint32_t epoch_ = 0;  // of the newest event
 };
 

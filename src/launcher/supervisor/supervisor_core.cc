@@ -52,141 +52,90 @@ std::string times(std::uint32_t n) {
 
 }  // namespace
 
-SupervisorCore::SupervisorCore(const Policy& policy)
-    : policy_(policy), ranks_(policy.ranks), catching_up_(policy.ranks), losses_(policy.ranks) {
-  epoch_ = policy.first_epoch;
-  for (Rank& r : ranks_) r.incarnation = policy.first_incarnation;
+SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& beginning,
+                               std::uint32_t hosts)
+    : options_(options),
+      beginning_(beginning),
+      ranks_(options.ranks()),
+      epoch_(beginning.epoch),
+      host_over_(hosts, false),
+      catching_up_(options.ranks()),
+      losses_(options.ranks()) {
+  for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
 }
 
 std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
-  using Kind = Event::Kind;
-  switch (e.kind) {
-    case Kind::kStarted:
-      on_started(e);
-      break;
-    case Kind::kSpawnFailed:
-      on_spawn_failed(e);
-      break;
-    case Kind::kRegistered:
-      on_registered(e);
-      break;
-    case Kind::kInitialized:
-      on_initialized(e);
-      break;
-    case Kind::kLive:
-      on_back("live", e, e.value);
-      break;
-    case Kind::kFinalized:
-      on_finalized(e);
-      break;
-    case Kind::kEnded:
-      on_ended(e);
-      break;
-    case Kind::kAbort:
-      on_abort(e);
-      break;
-    case Kind::kDiverged:
-      on_diverged(e);
-      break;
-    case Kind::kLost:
-      on_lost(e);
-      break;
-    case Kind::kLimit:
-      on_limit(e);
-      break;
-    case Kind::kUnfired:
-      on_unfired(e);
-      break;
-    case Kind::kNotice:
-      on_notice(e);
-      break;
-    case Kind::kForeignAbi:
-      stop(e, kExitFailure, foreign_mpi_text("the program of " + rank_text(e.rank), e.text));
-      break;
-    case Kind::kDeadlock:
-      on_deadlock(e);
-      break;
-    case Kind::kTimeout:
-      on_timeout(e);
-      break;
-    case Kind::kSignal:
-      on_signal(e);
-      break;
-    case Kind::kOutputLost:
-      stop(e, e.code, e.text);
-      break;
-    case Kind::kAllOver:
-      on_all_over(e);
-      break;
-    case Kind::kSnapshot:
-    case Kind::kHeartbeat:
-    case Kind::kImagesWritten:
-    case Kind::kCommitted:
-    case Kind::kCatchingUp:
-      on_progress(e);
-      break;
-  }
+  now_ns_ = e.at_ns;
+  rank_ = e.rank;
+  std::visit([this](const auto& what) { on(what); }, e.what);
   return std::move(actions_);
 }
 
-void SupervisorCore::on_started(const Event& e) {
-  Rank& r = ranks_[e.rank];
+void SupervisorCore::on(const Event::Started& e) {
+  Rank& r = ranks_[rank_];
   r.pid = e.pid;
-  record(restarts(r) == 0 ? "start" : "respawn", e).pid = e.pid;
+  record_rank(restarts(r) == 0 ? "start" : "respawn").pid = e.pid;
 }
 
-void SupervisorCore::on_spawn_failed(const Event& e) {
-  ranks_[e.rank].state = State::kOver;
-  stop(e, e.code, e.text);
+void SupervisorCore::on(const Event::SpawnFailed& e) {
+  ranks_[rank_].state = State::kOver;
+  stop(e.code, e.why);
 }
 
-void SupervisorCore::on_finalized(const Event& e) {
-  ranks_[e.rank].state = State::kFinalized;
-  on_back("finalize", e, e.position.replayed);
+void SupervisorCore::on(const Event::Live& e) { on_back("live", e.from, e.replay_ns, e.replayed); }
+
+void SupervisorCore::on(const Event::Finalized& e) {
+  ranks_[rank_].state = State::kFinalized;
+  on_back("finalize", e.from, e.replay_ns, e.position.replayed);
 }
 
-void SupervisorCore::on_notice(const Event& e) {
-  const bool of_job = e.value != 0;
-  if (of_job && !told_of_job_.insert(e.value).second) return;
-  record("notice", e, !of_job).text = e.text;
-  act(Action::Kind::kTell, e.rank, of_job ? e.text : rank_text(e.rank) + ": " + e.text);
+void SupervisorCore::on(const Event::Notice& e) {
+  const bool of_job = e.of_job != 0;
+  if (of_job && !told_of_job_.insert(e.of_job).second) return;
+  (of_job ? record_job("notice") : record_rank("notice")).text = e.text;
+  tell(of_job ? e.text : rank_text(rank_) + ": " + e.text);
 }
 
-void SupervisorCore::on_timeout(const Event& e) {
+void SupervisorCore::on(const Event::ForeignMpi& e) {
+  stop(kExitFailure, foreign_mpi_text("the program of " + rank_text(rank_), e.soname));
+}
+
+void SupervisorCore::on(const Event::OutputLost& e) { stop(e.code, e.why); }
+
+void SupervisorCore::on(const Event::Timeout&) {
   if (stopping_) return;
-  act(Action::Kind::kReport);
-  stop(e, kExitTimeout, "the time limit of --timeout is over");
+  act(Action::ReportPositions{});
+  stop(kExitTimeout, "the time limit of --timeout is over");
 }
 
-void SupervisorCore::on_deadlock(const Event& e) {
+void SupervisorCore::on(const Event::Deadlock& e) {
   if (stopping_) return;
-  act(Action::Kind::kReport);
-  if (!e.text.empty()) return on_diverged(e);
-  record("deadlock", e, false);
-  stop(e, kExitFailure,
+  act(Action::ReportPositions{});
+  if (!e.diverged.empty()) return on(Event::Diverged{e.diverged});
+  record_job("deadlock");
+  stop(kExitFailure,
        "deadlock: every rank waits in the operation named above, and none is left that could wake "
        "another");
 }
 
-void SupervisorCore::on_registered(const Event& e) {
-  Rank& r = ranks_[e.rank];
+void SupervisorCore::on(const Event::Registered& e) {
+  Rank& r = ranks_[rank_];
   r.state = State::kRegistered;
   r.pid = e.pid;
-  r.started_at_ns = e.at_ns;
-  record("register", e).pid = e.pid;
+  r.started_at_ns = now_ns_;
+  record_rank("register").pid = e.pid;
 }
 
-void SupervisorCore::on_initialized(const Event& e) {
-  Rank& r = ranks_[e.rank];
-  r.state = State::kRunning;
+void SupervisorCore::on(const Event::Initialized&) {
+  ranks_[rank_].state = State::kRunning;
   somebody_initialized_ = true;
-  record("init", e);
-  check_everybody_initializes(e);
+  record_rank("init");
+  check_everybody_initializes();
 }
 
-void SupervisorCore::on_ended(const Event& e) {
-  Rank& r = ranks_[e.rank];
+void SupervisorCore::on(const Event::Ended& e) {
+  Rank& r = ranks_[rank_];
   const State state = std::exchange(r.state, State::kOver);
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && e.cause.value == 0;
@@ -196,58 +145,55 @@ void SupervisorCore::on_ended(const Event& e) {
   // It has entered no MPI operation, so it ends because of its arguments or its environment.
   const bool refuses = exited && !well && !before_init && !final_code && r.incarnation == 0 &&
                        e.position.ordinal == 0;
-  if (!stopping_ && !final_code && !never_a_rank && !refuses) {
-    on_death(e);
-    return;
-  }
-  Record& line = record("exit", e);
+  if (!stopping_ && !final_code && !never_a_rank && !refuses) return on_death(e);
+  Record& line = record_rank("exit");
   line.cause = e.cause;
   line.position = e.position;
   line.pid = r.pid;
-  catching_up_.is_back(e.rank);
-  losses_.is_back(e.rank, e.at_ns);
+  catching_up_.is_back(rank_);
+  losses_.is_back(rank_, now_ns_);
   if (stopping_) return;
   if (final_code) {
     if (well) return;
     if (exit_code_ == 0) {
       exit_code_ = e.cause.value;
-      act(Action::Kind::kTell, e.rank, rank_text(e.rank) + " ended with " + to_text(e.cause));
+      tell(rank_text(rank_) + " ended with " + to_text(e.cause));
     }
   } else if (well) {
-    left_early_ = e.rank;
-    check_everybody_initializes(e);
+    left_early_ = rank_;
+    check_everybody_initializes();
   } else {
-    stop(e, exit_code_of(e.cause),
-         rank_text(e.rank) + " ended with " + to_text(e.cause) +
+    stop(exit_code_of(e.cause),
+         rank_text(rank_) + " ended with " + to_text(e.cause) +
              (refuses ? " " + to_text(e.position) : ", without calling MPI_Init"),
          true);
   }
 }
 
-void SupervisorCore::on_death(const Event& e) {
-  Rank& r = ranks_[e.rank];
+void SupervisorCore::on_death(const Event::Ended& e) {
+  Rank& r = ranks_[rank_];
   const std::string why = objection(r, e);
-  losses_.died(e.rank, e.at_ns, e.cause, e.position, e.fault, why.empty());
+  losses_.died(rank_, now_ns_, e.cause, e.position, e.fault, why.empty());
   if (why.empty()) {
     r.state = State::kStarting;
-    act(Action::Kind::kRespawn, e.rank);
+    act(Action::Respawn{rank_, r.incarnation + 1});
   }
   const std::int64_t pid = r.pid;
   if (why.empty()) ++epoch_;
-  Record& line = record("death", e);
+  Record& line = record_rank("death");
   line.pid = pid;
   line.cause = e.cause;
   line.fault = e.fault;
   line.position = e.position;
   line.replayed_operations = e.position.replayed;
   const bool catching_up = r.incarnation > 0 && !e.position.live;
-  const std::string what = rank_text(e.rank) + " died (" + to_text(e.cause) + ") " +
+  const std::string what = rank_text(rank_) + " died (" + to_text(e.cause) + ") " +
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
     const int code = exit_code_of(e.cause);
-    stop(e, code == 0 ? kExitFailure : code,
+    stop(code == 0 ? kExitFailure : code,
          what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why);
-    tell_stack(r, e, Action::Kind::kTell);
+    tell_stack(r, e.fault, &SupervisorCore::tell);
     return;
   }
   ++r.incarnation;
@@ -258,26 +204,26 @@ void SupervisorCore::on_death(const Event& e) {
     r.fault_at = e.position;
   }
   r.coming_back = true;
-  r.died_at_ns = r.started_at_ns = e.at_ns;
-  catching_up_.died(e.rank, e.at_ns, e.position);
-  act(Action::Kind::kNews, e.rank,
-      what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
-          std::to_string(restarts(r)) + " of " + std::to_string(policy_.max_restarts) + ")");
-  tell_stack(r, e, Action::Kind::kNews);
+  r.died_at_ns = r.started_at_ns = now_ns_;
+  catching_up_.died(rank_, now_ns_, e.position);
+  news(what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
+       std::to_string(restarts(r)) + " of " + std::to_string(options_.max_restarts) + ")");
+  tell_stack(r, e.fault, &SupervisorCore::news);
 }
 
 // Shows the stack of the fault, unless the same stack was shown for this rank before.
-void SupervisorCore::tell_stack(Rank& r, const Event& e, Action::Kind how) {
-  if (r.told_stack == e.fault.stack) return;
-  r.told_stack = e.fault.stack;
-  for (const std::string& frame : e.fault.stack) act(how, e.rank, "  " + frame);
+void SupervisorCore::tell_stack(Rank& r, const Fault& fault,
+                                void (SupervisorCore::*say)(std::string)) {
+  if (r.told_stack == fault.stack) return;
+  r.told_stack = fault.stack;
+  for (const std::string& frame : fault.stack) (this->*say)("  " + frame);
 }
 
-std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
-  if (!policy_.restart) return "--no-restart ends the job";
-  if (!e.text.empty()) return e.text;
+std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) const {
+  if (!options_.restart) return "--no-restart ends the job";
+  if (!e.why_final.empty()) return e.why_final;
   if (journal_full_) {
-    return "the journal was full (" + size_text(policy_.journal_limit_bytes) +
+    return "the journal was full (" + size_text(options_.journal_limit_bytes) +
            "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
@@ -293,7 +239,7 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
            "use fewer ranks or more memory" +
            memory_text(e.cause);
   }
-  if (restarts(r) >= policy_.max_restarts) {
+  if (restarts(r) >= options_.max_restarts) {
     return "it was started again " + times(restarts(r)) +
            " already, so the job ends (--max-restarts)";
   }
@@ -302,24 +248,25 @@ std::string SupervisorCore::objection(const Rank& r, const Event& e) const {
 }
 
 // A replacement has caught up when it does something new, or has nothing left to do.
-void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t replayed) {
-  Rank& r = ranks_[e.rank];
-  Record& line = record(name, e);
+void SupervisorCore::on_back(const char* name, const RecoveryPoint& from, std::uint64_t replay_ns,
+                             std::uint64_t replayed) {
+  Rank& r = ranks_[rank_];
+  Record& line = record_rank(name);
   if (r.incarnation > 0) line.replayed_operations = replayed;
   if (!std::exchange(r.coming_back, false)) return;
-  catching_up_.is_back(e.rank);
-  losses_.is_back(e.rank, e.at_ns, e.from.kind);
-  const std::uint64_t away_ns = e.at_ns - r.died_at_ns;
+  catching_up_.is_back(rank_);
+  losses_.is_back(rank_, now_ns_, from.kind);
+  const std::uint64_t away_ns = now_ns_ - r.died_at_ns;
   Recovery parts;
   parts.start_ns = r.started_at_ns - r.died_at_ns;
-  parts.replay_ns = std::min(e.replay_ns, away_ns - parts.start_ns);
+  parts.replay_ns = std::min(replay_ns, away_ns - parts.start_ns);
   parts.computing_ns = away_ns - parts.start_ns - parts.replay_ns;
   line.took_ms = static_cast<double>(away_ns) / 1e6;
   line.recovery = parts;
-  line.from = e.from;
-  std::string text = rank_text(e.rank) + " is back after " + duration_text(away_ns);
-  const std::string from = to_text(e.from);
-  if (!from.empty()) text += ", from " + from;
+  line.from = from;
+  std::string text = rank_text(rank_) + " is back after " + duration_text(away_ns);
+  const std::string from_text = to_text(from);
+  if (!from_text.empty()) text += ", from " + from_text;
   const char* separator = ": ";
   const auto add = [&](const std::string& part) { text += std::exchange(separator, ", ") + part; };
   if (is_notable(parts.start_ns, away_ns)) add(duration_text(parts.start_ns) + " to start it");
@@ -330,147 +277,157 @@ void SupervisorCore::on_back(const char* name, const Event& e, std::uint64_t rep
     add(duration_text(parts.replay_ns) + " replay of " + count_text(replayed) +
         (replayed == 1 ? " operation" : " operations"));
   }
-  act(Action::Kind::kNews, e.rank, text);
+  news(text);
 }
 
-void SupervisorCore::on_catching_up(const Event& e) {
+void SupervisorCore::on(const Event::CatchingUp& e) {
   if (stopping_) return;
-  const auto told = catching_up_.looked(e.rank, e.at_ns, e.position.ordinal);
+  const auto told = catching_up_.looked(rank_, now_ns_, e.position.ordinal);
   if (!told) return;
-  Record& line = record("catching_up", e);
+  Record& line = record_rank("catching_up");
   line.position = e.position;
   line.replayed_operations = e.position.replayed;
   line.known_operations = told->known;
   line.left_ns = told->left_ns;
-  act(Action::Kind::kNews, e.rank, told->text);
+  news(told->text);
 }
 
-void SupervisorCore::on_progress(const Event& e) {
-  using Kind = Event::Kind;
-  if (e.kind == Kind::kCatchingUp) return on_catching_up(e);
-  if (e.kind == Kind::kSnapshot || e.kind == Kind::kHeartbeat) return on_protected(e);
-  on_saved(e);
+void SupervisorCore::on(const Event::Committed& e) {
+  record_job("checkpoint").checkpoint = e.checkpoint;
 }
 
-void SupervisorCore::on_saved(const Event& e) {
-  if (e.kind == Event::Kind::kCommitted) {
-    record("checkpoint", e, false).checkpoint = e.value;
-    return;
-  }
-  Record& line = record("images", e, false);
-  line.text = e.text;
+void SupervisorCore::on(const Event::ImagesWritten& e) {
+  Record& line = record_job("images");
+  line.text = e.directory;
   line.written_ns = e.took_ns;
-  line.bytes = e.value;
-  line.stopped_ns = e.replay_ns;
+  line.bytes = e.bytes;
+  line.stopped_ns = e.stopped_ns;
 }
 
-void SupervisorCore::on_protected(const Event& e) {
-  const bool is_snapshot = e.kind == Event::Kind::kSnapshot;
-  record(is_snapshot ? "snapshot" : "heartbeat", e, false).protection = {
-      e.value, e.took_ns, static_cast<std::uint32_t>(e.code)};
-  if (!is_snapshot || std::exchange(told_protected_, true)) return;
-  act(Action::Kind::kDetail, 0,
-      "every rank has an image of its process, " + duration_text(e.at_ns) +
-          " after the start: from now on one that dies goes on from its newest image");
+void SupervisorCore::on(const Event::Heartbeat& e) {
+  record_job("heartbeat").protection = e.protection;
 }
 
-void SupervisorCore::on_all_over(const Event& e) {
+void SupervisorCore::on(const Event::Snapshot& e) {
+  record_job("snapshot").protection = e.protection;
+  if (std::exchange(told_protected_, true)) return;
+  detail("every rank has an image of its process, " + duration_text(now_ns_) +
+         " after the start: from now on one that dies goes on from its newest image");
+}
+
+void SupervisorCore::on(const Event::AllOver& e) {
+  totals_.journal_peak_bytes += e.totals.journal_peak_bytes;
+  totals_.snapshots += e.totals.snapshots;
+  totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, e.totals.snapshot_cost_ns);
+  totals_.exposed_ns = std::max(totals_.exposed_ns, e.totals.exposed_ns);
+  host_is_over(e.host);
+}
+
+// The ranks of the host have ended with their agent, and no other agent can start them again.
+void SupervisorCore::on(const Event::AgentLost& e) {
+  if (host_over_[e.host]) return;
+  stop(kExitFailure, "the agent of host " + std::to_string(e.host) + " " + e.why +
+                         ", and its ranks have ended with it, so the job ends");
+  host_is_over(e.host);
+}
+
+void SupervisorCore::host_is_over(std::uint32_t host) {
+  if (host_over_[host]) return;
+  host_over_[host] = true;
+  if (std::find(host_over_.begin(), host_over_.end(), false) != host_over_.end()) return;
   if (losses_.any()) {
-    const Summary sum = losses_.at_end(e.at_ns, e.totals);
-    record("summary", e, false).summary = sum;
+    const Summary sum = losses_.at_end(now_ns_, totals_);
+    record_job("summary").summary = sum;
     // A job that was stopped shows no summary: its last line is to be the reason for the stop.
     const auto lines = stopping_ ? std::vector<std::string>() : lines_of(sum);
-    for (const std::string& line : lines) act(Action::Kind::kNews, 0, line);
+    for (const std::string& line : lines) news(line);
   }
-  act(Action::Kind::kDetail, 0, protection_text(e.totals));
-  act(Action::Kind::kFinish);
-  actions_.back().code = exit_code_;
+  detail(protection_text(totals_));
+  act(Action::Finish{exit_code_, totals_});
 }
 
-void SupervisorCore::on_abort(const Event& e) {
-  Record& line = record("abort", e);
+void SupervisorCore::on(const Event::Aborted& e) {
+  Record& line = record_rank("abort");
   line.code = e.code;
-  line.text = e.text;
-  const std::string called =
-      rank_text(e.rank) + " called MPI_Abort(" + std::to_string(e.code) + ")";
-  stop(e, e.code & 0xff, e.text.empty() ? called : rank_text(e.rank) + ": " + e.text);
+  line.text = e.what;
+  const std::string called = " called MPI_Abort(" + std::to_string(e.code) + ")";
+  stop(e.code & 0xff, rank_text(rank_) + (e.what.empty() ? called : ": " + e.what));
 }
 
-void SupervisorCore::on_signal(const Event& e) {
+void SupervisorCore::on(const Event::Interrupted& e) {
   if (std::exchange(interrupted_, true)) {
-    act(Action::Kind::kKillNow);
+    act(Action::KillNow{});
     return;
   }
-  const char* name = sigdescr_np(e.code);
-  stop(e, kExitSignal + e.code,
-       "signal " + std::to_string(e.code) + (name ? std::string(" (") + name + ")" : "") +
-           ": ending all ranks");
+  const char* name = sigdescr_np(e.signal);
+  stop(kExitSignal + e.signal, "signal " + std::to_string(e.signal) +
+                                   (name ? std::string(" (") + name + ")" : "") +
+                                   ": ending all ranks");
 }
 
-void SupervisorCore::on_diverged(const Event& e) {
-  record("diverged", e).text = e.text;
-  stop(e, kExitFailure, e.text);
+void SupervisorCore::on(const Event::Diverged& e) {
+  record_rank("diverged").text = e.how;
+  stop(kExitFailure, e.how);
 }
 
-void SupervisorCore::on_lost(const Event& e) {
-  ranks_[e.rank].state = State::kOver;
-  stop(e, kExitFailure,
-       rank_text(e.rank) +
-           " cannot be started again: " + (e.text.empty() ? "its snapshot died with it" : e.text) +
+void SupervisorCore::on(const Event::Lost& e) {
+  ranks_[rank_].state = State::kOver;
+  stop(kExitFailure,
+       rank_text(rank_) +
+           " cannot be started again: " + (e.why.empty() ? "its snapshot died with it" : e.why) +
            ", and the journal does not reach back to the start of the program any more");
 }
 
-void SupervisorCore::on_limit(const Event& e) {
+void SupervisorCore::on(const Event::JournalFull&) {
   if (std::exchange(journal_full_, true)) return;
-  record("limit", e);
-  act(Action::Kind::kTell, e.rank,
-      "the journal is full (" + size_text(policy_.journal_limit_bytes) +
-          "): the job goes on, but from now on the death of a rank ends it; "
-          "--journal-limit makes it larger");
+  record_rank("limit");
+  tell("the journal is full (" + size_text(options_.journal_limit_bytes) +
+       "): the job goes on, but from now on the death of a rank ends it; "
+       "--journal-limit makes it larger");
 }
 
-void SupervisorCore::on_unfired(const Event& e) {
-  record("kill_unfired", e).text = e.text;
+void SupervisorCore::on(const Event::Unfired& e) {
+  record_rank("kill_unfired").text = e.kill;
   if (exit_code_ == 0) exit_code_ = kExitFailure;
-  act(Action::Kind::kTell, e.rank,
-      "--kill " + e.text + " did not fire: the rank ended " + to_text(e.position) +
-          " in incarnation " + std::to_string(ranks_[e.rank].incarnation));
+  tell("--kill " + e.kill + " did not fire: the rank ended " + to_text(e.position) +
+       " in incarnation " + std::to_string(ranks_[rank_].incarnation));
 }
 
 // MPI's rule: if one process calls MPI_Init, all must; the others would wait for ever.
-void SupervisorCore::check_everybody_initializes(const Event& e) {
+void SupervisorCore::check_everybody_initializes() {
   if (!left_early_ || !somebody_initialized_) return;
-  stop(e, kExitFailure,
-       rank_text(*left_early_) +
-           " exited with code 0 without calling MPI_Init, but others called it");
+  stop(kExitFailure, rank_text(*left_early_) +
+                         " exited with code 0 without calling MPI_Init, but others called it");
 }
 
-void SupervisorCore::stop(const Event& e, int code, const std::string& why, bool patient) {
+void SupervisorCore::stop(int code, const std::string& why, bool patient) {
   if (stopping_) return;
   stopping_ = true;
   if (exit_code_ == 0) exit_code_ = code;
-  act(Action::Kind::kStop);
-  actions_.back().patient = patient;
-  act(Action::Kind::kTell, e.rank, why);
-  Record& line = record("stop", e, false);
+  act(Action::Stop{patient});
+  tell(why);
+  Record& line = record_job("stop");
   line.code = exit_code_;
   line.text = why;
 }
 
-void SupervisorCore::act(Action::Kind kind, std::uint32_t rank, std::string text) {
-  actions_.push_back({kind, rank, 0, std::move(text), {}});
+void SupervisorCore::act(decltype(Action::what) what) {
+  actions_.emplace_back().what = std::move(what);
 }
 
-Record& SupervisorCore::record(const char* name, const Event& e, bool about_rank) {
-  act(Action::Kind::kRecord, e.rank);
-  Record& line = actions_.back().record;
+Record& SupervisorCore::record_job(const char* name) {
+  act(Action::Log{});
+  Record& line = std::get<Action::Log>(actions_.back().what).record;
   line.event = name;
-  line.at_ns = e.at_ns;
+  line.at_ns = now_ns_;
   line.epoch = epoch_;
-  if (about_rank) {
-    line.rank = e.rank;
-    line.incarnation = ranks_[e.rank].incarnation;
-  }
+  return line;
+}
+
+Record& SupervisorCore::record_rank(const char* name) {
+  Record& line = record_job(name);
+  line.rank = rank_;
+  line.incarnation = ranks_[rank_].incarnation;
   return line;
 }
 

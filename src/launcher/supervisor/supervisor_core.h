@@ -24,95 +24,62 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "launcher/base/options.h"
+#include "launcher/base/record.h"
+#include "launcher/orders/event.h"
 #include "launcher/supervisor/catching_up.h"
 #include "launcher/supervisor/losses.h"
-#include "launcher/supervisor/record.h"
 
 namespace rejoin::launcher {
 
-struct Policy {
-  std::uint32_t ranks = 1;
-  std::uint32_t max_restarts = 4;  // of one rank
-  bool restart = true;
-  std::uint64_t journal_limit_bytes = 0;
-  std::uint32_t first_incarnation = 0;  // of each rank; not 0 in a job that resumes from images
-  std::uint32_t first_epoch = 0;
+// Where a job begins: not at 0 if it resumes from images.
+struct Beginning {
+  std::uint32_t incarnation = 0;  // of each rank
+  std::uint32_t epoch = 0;
 };
 
-struct Event {
-  enum class Kind {
-    kStarted,      // pid
-    kSpawnFailed,  // text; code = exit code for the job
-    kRegistered,   // pid
-    kInitialized,
-    kLive,       // value = operations replayed; from, replay_ns
-    kFinalized,  // position, replay_ns
-    kEnded,     // cause, position, fault; the whole process tree is dead and its output read. text:
-                // why it cannot be replayed, if so
-    kAbort,     // code; text: what is wrong and where; empty: not known
-    kLost,      // text: the reason, if known. The rank died, and nothing is left to start it from
-    kDiverged,  // text: a replay differs from the first execution; the rank does not continue
-    kLimit,
-    kNotice,         // text; value = 0: about the rank; else: about the job, shown once a value
-    kImagesWritten,  // text = where; value = bytes; took_ns; replay_ns = how long ranks were
-                     // stopped
-    // value = images so far; took_ns = age of the oldest among the ranks' newest images; code =
-    // ranks without one
-    kSnapshot,    // every rank has completed an image since the last kSnapshot
-    kHeartbeat,   // periodic, see --heartbeat
-    kCommitted,   // value = a checkpoint that all ranks have made
-    kCatchingUp,  // position: a look at a rank that was started again and is not live yet
-    kForeignAbi,  // text = soname
-    kUnfired,     // text = the --kill; after the last rank ended
-    // Every rank waits, and none is left that could wake another. text: empty, or names a replay
-    // that blocks because it differs from the first execution.
-    kDeadlock,
-    kTimeout,
-    kSignal,      // code = a signal that ends the job
-    kOutputLost,  // text = why the job's output cannot be written any more; code = exit code
-    kAllOver,     // every rank has ended and none is being started; totals
-  };
-  Kind kind;
-  std::uint64_t at_ns = 0;  // since the job's start. kEnded: when the end was seen
-  std::uint32_t rank = 0;
-  std::int64_t pid = 0;
-  int code = 0;
-  std::uint64_t value = 0;
-  std::string text = {};
-  Cause cause = {};
-  Position position = {};
-  Fault fault = {};
-  RecoveryPoint from = {};      // what the rank restarted from
-  std::uint64_t replay_ns = 0;  // of the time since it was initialized, in calls of MPI
-  Totals totals = {};           // kAllOver
-  std::uint64_t took_ns = 0;
-};
-
+// What the supervisor's driver is to do.
 struct Action {
-  enum class Kind {
-    kRespawn,  // rank: publish its death, ring all ranks, admit and start the next incarnation
-    kStop,     // end all processes, by SIGTERM first; patient: only after a moment
-    kKillNow,  // end all processes at once
-    kReport,   // print the position of every rank
-    kNews,     // text for the user; silenced by --quiet
-    kTell,     // text for the user
-    kDetail,   // text for the user, with -v
-    kRecord,   // record for the event log
-    kFinish,   // ftrun exits with `code`
+  // Publish the rank's death, ring all ranks, admit and start its next incarnation.
+  struct Respawn {
+    std::uint32_t rank;
+    std::uint32_t incarnation;  // the next one
   };
-  Kind kind;
-  std::uint32_t rank = 0;
-  int code = 0;
-  std::string text = {};
-  Record record = {};
-  bool patient = false;
+  // End all processes, by SIGTERM first.
+  struct Stop {
+    bool patient;  // only after a moment
+  };
+  struct KillNow {};          // end all processes at once
+  struct ReportPositions {};  // print the position of every rank
+  struct News {               // for the user; silenced by --quiet
+    std::string text;
+  };
+  struct Tell {  // for the user
+    std::string text;
+  };
+  struct Detail {  // for the user, with -v
+    std::string text;
+  };
+  struct Log {  // a line of the event log
+    Record record;
+  };
+  struct Finish {
+    int code;  // exit code of ftrun
+    Totals totals;
+  };
+
+  std::variant<Respawn, Stop, KillNow, ReportPositions, News, Tell, Detail, Log, Finish> what;
 };
 
 class SupervisorCore {
  public:
-  explicit SupervisorCore(const Policy& policy);
+  // REQUIRES complete() options.
+  explicit SupervisorCore(const RunOptions& options, const Beginning& beginning = {},
+                          std::uint32_t hosts = 1);
 
   std::vector<Action> step(const Event& event);
 
@@ -137,52 +104,70 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
-  void on_started(const Event& event);
-  void on_spawn_failed(const Event& event);
-  void on_finalized(const Event& event);
-  void on_notice(const Event& event);
-  void on_timeout(const Event& event);
-  void on_deadlock(const Event& event);
-  void on_registered(const Event& event);
-  void on_initialized(const Event& event);
-  void on_ended(const Event& event);
-  void on_death(const Event& event);
-  void tell_stack(Rank& rank, const Event& event, Action::Kind how);
-  void on_back(const char* record_name, const Event& event, std::uint64_t replayed);
-  void on_abort(const Event& event);
-  void on_signal(const Event& event);
-  void on_limit(const Event& event);
-  void on_lost(const Event& event);
-  void on_diverged(const Event& event);
-  void on_unfired(const Event& event);
-  void on_catching_up(const Event& event);
-  void on_progress(const Event& event);
-  void on_saved(const Event& event);
-  void on_protected(const Event& event);
-  void on_all_over(const Event& event);
-  void check_everybody_initializes(const Event& event);
-  std::uint32_t restarts(const Rank& r) const { return r.incarnation - policy_.first_incarnation; }
+  void on(const Event::Started& event);
+  void on(const Event::SpawnFailed& event);
+  void on(const Event::Registered& event);
+  void on(const Event::Initialized& event);
+  void on(const Event::Live& event);
+  void on(const Event::Finalized& event);
+  void on(const Event::Ended& event);
+  void on(const Event::Aborted& event);
+  void on(const Event::Lost& event);
+  void on(const Event::Diverged& event);
+  void on(const Event::JournalFull& event);
+  void on(const Event::Notice& event);
+  void on(const Event::CatchingUp& event);
+  void on(const Event::ForeignMpi& event);
+  void on(const Event::Unfired& event);
+  void on(const Event::ImagesWritten& event);
+  void on(const Event::Snapshot& event);
+  void on(const Event::Heartbeat& event);
+  void on(const Event::Committed& event);
+  void on(const Event::Deadlock& event);
+  void on(const Event::Timeout& event);
+  void on(const Event::Interrupted& event);
+  void on(const Event::OutputLost& event);
+  void on(const Event::AllOver& event);
+  void on(const Event::AgentLost& event);
+  void host_is_over(std::uint32_t host);
+  void on_death(const Event::Ended& event);
+  void tell_stack(Rank& rank, const Fault& fault, void (SupervisorCore::*say)(std::string));
+  void on_back(const char* record_name, const RecoveryPoint& from, std::uint64_t replay_ns,
+               std::uint64_t replayed);
+  void check_everybody_initializes();
+  std::uint32_t restarts(const Rank& r) const { return r.incarnation - beginning_.incarnation; }
   // Why a death cannot be answered by a restart; empty if it can.
-  std::string objection(const Rank& rank, const Event& event) const;
+  std::string objection(const Rank& rank, const Event::Ended& event) const;
 
   // patient: the other ranks are about to end for the same reason, and get a moment to do so.
-  void stop(const Event& event, int code, const std::string& why, bool patient = false);
-  void act(Action::Kind kind, std::uint32_t rank = 0, std::string text = {});
-  // A record of `event` about its rank (or about the job), to be completed by the caller.
-  Record& record(const char* name, const Event& event, bool about_rank = true);
+  void stop(int code, const std::string& why, bool patient = false);
+  void act(decltype(Action::what) what);
+  void news(std::string text) { act(Action::News{std::move(text)}); }
+  void tell(std::string text) { act(Action::Tell{std::move(text)}); }
+  void detail(std::string text) { act(Action::Detail{std::move(text)}); }
+  // A record of the event, to be completed by the caller before the next action: about its rank, or
+  // about the job.
+  Record& record_rank(const char* name);
+  Record& record_job(const char* name);
 
-  Policy policy_;
+  RunOptions options_;
+  Beginning beginning_;
   std::vector<Rank> ranks_;
   std::vector<Action> actions_;
+  // Time and rank of the event that is being handled.
+  std::uint64_t now_ns_ = 0;
+  std::uint32_t rank_ = 0;
   std::uint32_t epoch_ = 0;
   bool stopping_ = false;
   bool interrupted_ = false;
   bool journal_full_ = false;
   bool told_protected_ = false;
   bool somebody_initialized_ = false;
-  std::set<std::uint64_t> told_of_job_;      // values of kNotice
+  std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;
+  std::vector<bool> host_over_;  // by host: all of its ranks have ended, or it is lost
+  Totals totals_;                // of all hosts
   CatchingUp catching_up_;
   Losses losses_;
 };

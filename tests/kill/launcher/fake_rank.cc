@@ -27,7 +27,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +36,7 @@
 #include <string_view>
 
 #include "journal/layout.h"
-#include "wire/messages.h"
+#include "wire/socket.h"
 
 namespace {
 
@@ -63,25 +62,19 @@ FakeRank me;
 
 void tell(MessageType type, int code = 0, std::uint64_t value = 0, std::string_view text = "") {
   Message m;
-  memset(&m, 0, kMessageHeadBytes);
-  m.type = type;
-  m.rank = me.rank;
+  begin_message(m, type, me.rank);
   m.incarnation = me.incarnation;
   m.code = code;
   m.value = value;
-  m.text_bytes = static_cast<std::uint32_t>(text.size());
-  memcpy(m.text, text.data(), text.size());
-  send(me.socket, &m, kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL);
+  set_text(m, text.data(), text.size());
+  send_message(me.socket, m);
 }
 
 void connect_over(int fd) {
   const char* name = getenv(kEnvSocket);
   if (name == nullptr) die_of_misuse("not under ftrun");
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  strcpy(address.sun_path + 1, name);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + strlen(name));
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) die_of_misuse("no agent");
+  const Address address(name, strlen(name));
+  if (connect(fd, address.get(), address.bytes) != 0) die_of_misuse("no agent");
 }
 
 void connect_to_agent() {
@@ -94,21 +87,14 @@ bool register_here(const char* secret) {
   connect_to_agent();
   tell(MessageType::kRegister, 0, 0, secret);
   Message m;
-  iovec data = {&m, sizeof m};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr header = {};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  if (recvmsg(me.socket, &header, MSG_CMSG_CLOEXEC) <= 0) die_of_misuse("no answer");
+  Descriptors segment;
+  if (receive_message(me.socket, m, &segment) != Received::kMessage) die_of_misuse("no answer");
   if (m.type != MessageType::kWelcome) {
     printf("refused: %.*s\n", static_cast<int>(m.text_bytes), m.text);
     fflush(stdout);
     return false;
   }
-  int fd = -1;
-  memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof fd);
+  const int fd = segment.fd[0];
   struct stat info;
   fstat(fd, &info);
   me.incarnation = m.incarnation;

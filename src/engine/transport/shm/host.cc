@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <algorithm>
 
 #include "journal/valgrind.h"
+#include "wire/socket.h"
 
 namespace rejoin::engine {
 namespace {
@@ -226,18 +226,13 @@ void ShmHost::tell(wire::MessageType type, std::int32_t code, std::uint64_t valu
                    std::size_t text_bytes) {
   if (agent_socket_ < 0) return;
   wire::Message m;
-  memset(&m, 0, wire::kMessageHeadBytes);
-  m.type = type;
-  m.rank = rank_;
+  wire::begin_message(m, type, rank_);
   m.code = code;
   m.incarnation = control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed);
   m.value = value;
-  m.text_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(text_bytes, wire::kMaxText));
-  if (m.text_bytes > 0) memcpy(m.text, text, m.text_bytes);
+  wire::set_text(m, text, text_bytes);
   const int saved = errno;
-  while (::send(agent_socket_, &m, wire::kMessageHeadBytes + m.text_bytes, MSG_NOSIGNAL) < 0 &&
-         errno == EINTR) {
-  }
+  wire::send_message(agent_socket_, m);
   errno = saved;
 }
 

@@ -12,43 +12,10 @@
 #include <unistd.h>
 
 #include "journal/layout.h"
+#include "wire/socket.h"
 
 namespace rejoin::engine {
 namespace {
-
-void send_descriptor(int socket, int fd) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-  char byte = 0;
-  iovec data = {&byte, 1};
-  msghdr m = {};
-  m.msg_iov = &data;
-  m.msg_iovlen = 1;
-  m.msg_control = control;
-  m.msg_controllen = sizeof control;
-  cmsghdr* c = CMSG_FIRSTHDR(&m);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof fd);
-  memcpy(CMSG_DATA(c), &fd, sizeof fd);
-  sendmsg(socket, &m, MSG_NOSIGNAL);
-}
-
-int receive_descriptor(int socket) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  char byte;
-  iovec data = {&byte, 1};
-  msghdr m = {};
-  m.msg_iov = &data;
-  m.msg_iovlen = 1;
-  m.msg_control = control;
-  m.msg_controllen = sizeof control;
-  if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) <= 0) return -1;
-  const cmsghdr* c = CMSG_FIRSTHDR(&m);
-  if (c == nullptr || c->cmsg_type != SCM_RIGHTS) return -1;
-  int fd;
-  memcpy(&fd, CMSG_DATA(c), sizeof fd);
-  return fd;
-}
 
 void write_file(const char* path, const char* text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -77,15 +44,18 @@ int make_large_pages() {
   const pid_t child = fork();
   if (child == 0) {
     const int fd = open_large_pages();
-    if (fd >= 0) send_descriptor(pair[1], fd);
+    const char byte = 0;
+    if (fd >= 0) wire::send_datagram(pair[1], &byte, sizeof byte, {1, {fd}});
     _exit(0);
   }
   close(pair[1]);
-  const int fd = child > 0 ? receive_descriptor(pair[0]) : -1;
+  char byte;
+  wire::Descriptors made;
+  if (child > 0) wire::receive_datagram(pair[0], &byte, sizeof byte, &made);
   close(pair[0]);
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  return fd;
+  return made.fd[0];
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "launcher/inspect/symbols_libdw.h"
+#include "launcher/symbolizer/symbols_libdw.h"
 
 #include <cxxabi.h>
 #include <dwarf.h>

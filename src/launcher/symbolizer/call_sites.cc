@@ -1,4 +1,4 @@
-#include "launcher/inspect/call_sites.h"
+#include "launcher/symbolizer/call_sites.h"
 
 namespace rejoin::launcher {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "journal/layout.h"
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 namespace rejoin::launcher {
 

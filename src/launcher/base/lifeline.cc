@@ -1,4 +1,4 @@
-#include "launcher/agent/lifeline.h"
+#include "launcher/base/lifeline.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "launcher/orders.pb.h"
-#include "launcher/supervisor/supervisor_core.h"
+#include "launcher/orders/event.h"
+#include "launcher/orders/orders.pb.h"
 
 namespace rejoin::launcher {
 
@@ -16,8 +16,11 @@ using orders::Report;
 using SendReport = std::function<void(Report)>;
 using SendOrder = std::function<void(Order)>;
 
+// The host is set by the sender, also that of Event::AllOver.
 Report to_report(const Event& event);
-// Returns nothing if `happened` has values that no Event has.
-std::optional<Event> to_event(const Report::Happened& happened);
+Report to_report(const StoodOnHost& found);
+StoodOnHost to_stood(const Report::Standing& standing);
+// Returns nothing if the report is of no event, or has values that no Event has.
+std::optional<Event> to_event(const Report& report);
 
 }  // namespace rejoin::launcher

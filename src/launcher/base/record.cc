@@ -1,4 +1,4 @@
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 #include <signal.h>
 #include <string.h>

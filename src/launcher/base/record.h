@@ -96,6 +96,24 @@ struct Protection {
   std::uint32_t ranks_without = 0;  // running ranks without a snapshot
 };
 
+// Where one rank stands.
+struct Stood {
+  std::uint32_t rank = 0;
+  std::int64_t pid = 0;    // 0: ended
+  std::string state = {};  // of the process: "sleeping"
+  std::string where = {};  // "in Allreduce #12 at solver.c:3::main"
+  std::vector<std::string> stack = {};
+  bool over = false;                               // it has called MPI_Finalize
+  std::optional<std::uint64_t> image_age_ns = {};  // of its newest image; absent: it has none
+};
+
+// Where the ranks of a host stand.
+struct StoodOnHost {
+  std::vector<Stood> ranks;
+  bool images = false;      // images are made
+  std::string remark = {};  // how to see more; a line, or empty
+};
+
 // What deaths have cost a job.
 struct Summary {
   struct Place {

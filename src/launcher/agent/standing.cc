@@ -1,4 +1,4 @@
-#include "launcher/inspect/standing.h"
+#include "launcher/agent/standing.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,9 +11,9 @@
 
 #include <algorithm>
 
-#include "launcher/agent/process.h"
+#include "launcher/agent/stacks.h"
 #include "launcher/base/file.h"
-#include "launcher/inspect/stacks.h"
+#include "launcher/base/process.h"
 #include "launcher/program/program.h"
 
 namespace rejoin::launcher {
@@ -121,48 +121,37 @@ bool is_python(pid_t pid) {
   return all.substr(all.rfind('/') + 1).starts_with("python");
 }
 
-void write_all(const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = write(2, text.data() + at, text.size() - at);
-    if (n <= 0) return;
-    at += static_cast<std::size_t>(n);
-  }
-}
-
 }  // namespace
 
-void print_standing(const std::vector<Standing>& ranks,
-                    const std::function<std::string(std::uint32_t)>& where) {
+void find_stacks(StoodOnHost& found, const std::function<std::string(std::uint32_t)>& where) {
   const std::string gdb = find_program("gdb"), eu_stack = find_program("eu-stack");
   const std::int64_t deadline_ms = now_ms() + kLimitMs;
-  std::vector<Debugger> debuggers(ranks.size());
-  std::vector<Stood> stood;
-  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
-    const pid_t pid = ranks[r].pid;
+  std::vector<Debugger> debuggers(found.ranks.size());
+  for (std::size_t i = 0; i < found.ranks.size(); ++i) {
+    Stood& s = found.ranks[i];
+    const auto pid = static_cast<pid_t>(s.pid);
     // The state is read before a debugger stops the process.
-    const char* state = pid == 0 ? "" : state_name(state_letter(pid));
-    stood.push_back({r, pid, state, ranks[r].where, {}});
-    if (pid == 0 || r >= kMostStacks) continue;
+    s.state = pid == 0 ? "" : state_name(state_letter(pid));
+    if (pid == 0 || i >= kMostStacks) continue;
     // gdb knows Python's frames, if Python's debug package is there.
     const std::string& tool = eu_stack.empty() || (is_python(pid) && !gdb.empty()) ? gdb : eu_stack;
-    if (!tool.empty()) debuggers[r] = start_debugger(tool, pid);
+    if (!tool.empty()) debuggers[i] = start_debugger(tool, pid);
   }
-  for (Stood& s : stood) {
+  for (std::size_t i = 0; i < found.ranks.size(); ++i) {
+    Stood& s = found.ranks[i];
     if (s.pid == 0) continue;
-    collect(debuggers[s.rank], deadline_ms);
-    s.lines = short_stack(debuggers[s.rank].text,
-                          read_small_file("/proc/" + std::to_string(s.pid) + "/maps"));
-    if (s.lines.empty()) s.lines = kernel_view(s.pid);
+    collect(debuggers[i], deadline_ms);
+    s.stack =
+        short_stack(debuggers[i].text, read_small_file("/proc/" + std::to_string(s.pid) + "/maps"));
+    if (s.stack.empty()) s.stack = kernel_view(static_cast<pid_t>(s.pid));
     // The position is read again because the stack is newer than the first one.
     if (std::string now = where(s.rank); now != s.where) s.where += ", and then " + now;
   }
-  std::string text = standing_text(stood);
   if (gdb.empty() && eu_stack.empty()) {
-    text += "rejoin: with elfutils or gdb installed, this shows stacks\n";
-  } else if (ranks.size() > kMostStacks) {
-    text += "rejoin: stacks of the first " + std::to_string(kMostStacks) + " ranks\n";
+    found.remark = "with elfutils or gdb installed, this shows stacks";
+  } else if (found.ranks.size() > kMostStacks) {
+    found.remark = "stacks of the first " + std::to_string(kMostStacks) + " ranks";
   }
-  write_all(text);
 }
 
 }  // namespace rejoin::launcher

@@ -1,4 +1,4 @@
-#include "launcher/inspect/symbolizer.h"
+#include "launcher/symbolizer/symbolizer.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -11,9 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervisor/record.h"
+#include "launcher/base/record.h"
 
 namespace rejoin::launcher {
+
+// What a process has from the one that starts it: settings that this process has changed for
+// itself, as they were before, and its lifeline.
+struct SpawnSettings {
+  sigset_t signals = {};    // the child's initial signal mask
+  rlimit descriptors = {};  // the child's limit on open files
+  std::string lifeline;     // Lifeline::path()
+};
 
 struct SpawnRequest {
   const char* path;        // of the file; PATH is not searched
@@ -23,9 +31,7 @@ struct SpawnRequest {
   int standard[3];        // descriptors that become 0, 1, 2; none of them is 0, 1 or 2
   bool core_dumps;
   const cpu_set_t* processors;  // nullptr: those of this process
-  const sigset_t* signals;      // the child's initial signal mask
-  const rlimit* descriptors;    // the child's limit on open files
-  const char* lifeline;         // Lifeline::path()
+  const SpawnSettings* settings;
 };
 
 struct Spawned {

@@ -1,4 +1,4 @@
-#include "launcher/agent/process.h"
+#include "launcher/base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "launcher/agent/lifeline.h"
 #include "launcher/base/file.h"
+#include "launcher/base/lifeline.h"
 #include "wire/messages.h"
 
 namespace rejoin::launcher {
@@ -55,16 +55,17 @@ struct Failure {
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
   }
-  setrlimit(RLIMIT_NOFILE, r.descriptors);
+  setrlimit(RLIMIT_NOFILE, &r.settings->descriptors);
   if (r.processors != nullptr) sched_setaffinity(0, sizeof *r.processors, r.processors);
   if (r.directory != nullptr && chdir(r.directory) != 0) fail("chdir");
   for (int i = 0; i < 3; ++i) {
     if (dup2(r.standard[i], i) < 0) fail("dup2");
   }
-  hold_lifeline(r.lifeline);  // after dup2: its descriptor may have been 0, 1 or 2
+  hold_lifeline(
+      r.settings->lifeline.c_str());  // after dup2: its descriptor may have been 0, 1 or 2
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, r.signals, nullptr);
+  sigprocmask(SIG_SETMASK, &r.settings->signals, nullptr);
   execve(r.path, r.arguments, r.environment);
   fail("execve");
   __builtin_unreachable();

@@ -1,0 +1,119 @@
+// The options of ftrun, as data. The command line is parsed into these structs once
+// (cli/options.h), complete() fills in what depends on this machine, and every part of the launcher
+// reads them by const reference.
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/grammar.h"
+
+namespace rejoin::launcher {
+
+enum class Binding { kAuto, kNone, kHwThread, kCore, kL1, kL2, kL3, kNuma, kSocket };
+
+// One of the programs of a job, which are separated by ":".
+struct ProgramOptions {
+  // Absent until complete(): one for each processor; only with a single program.
+  std::optional<std::uint32_t> ranks = {};
+  std::vector<std::string> command = {};  // program and its arguments; never empty
+  std::vector<std::pair<std::string, std::optional<std::string>>> exports =
+      {};  // -x; no value: inherited
+  std::string working_directory = {};
+  std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
+};
+
+// How the output of ranks is shown.
+struct OutputOptions {
+  bool tagged = false;    // "[RANK]<stdout>: " before each line
+  bool timed = false;     // the local time before each line
+  bool merged = false;    // standard error of ranks goes to ftrun's standard output
+  bool shown = true;      // false: only written to files
+  std::string directory;  // where each rank has a file for each stream; empty: none
+};
+
+struct SnapshotOptions {
+  enum class When : std::uint8_t { kAuto, kOff, kPeriod };
+  When when = When::kAuto;
+  std::uint64_t period_ns = 0;  // kPeriod
+  // Growth of all ranks' journals together after which a snapshot is made. 0 until complete(): the
+  // default.
+  std::uint64_t every_bytes = 0;
+  bool on() const { return when != When::kOff; }
+};
+
+struct RunOptions {
+  std::vector<ProgramOptions> programs;  // never empty; ranks are numbered in their order
+  OutputOptions output;
+  bool standard_input = true;           // rank 0 reads ftrun's
+  std::optional<cpu_set_t> processors;  // processors to use; absent: those of this process
+  bool report_bindings = false;
+  bool torch = false;  // also set torch.distributed's variables for ranks
+  Binding binding = Binding::kAuto;
+  std::optional<std::uint64_t> timeout_ns;
+
+  std::uint32_t max_restarts = 4;  // of one rank
+  bool restart = true;
+  bool stop_on_divergence = true;
+  bool log_ops = false;
+  bool libc_recording = true;
+  std::string journal_directory;          // empty: memory
+  std::uint64_t journal_limit_bytes = 0;  // 0 until complete(): from the machine's memory
+  bool keep = false;                      // the journal, as a file
+  std::string checkpoint_directory;       // empty: none
+  bool resume = false;
+  std::uint64_t image_period_ns = 10'000'000'000;  // of written images
+  std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
+  SnapshotOptions snapshots;
+
+  std::vector<KillOrder> kills;
+  std::string events_path;  // empty: no event log
+  bool core_dumps = false;
+  std::uint64_t heartbeat_ns = 10'000'000'000;  // with an event log
+  bool quiet = false;
+  bool verbose = false;
+  std::vector<std::string> notices;  // about options that were ignored
+
+  // The number of ranks of the job. REQUIRES complete().
+  std::uint32_t ranks() const {
+    std::uint32_t all = 0;
+    for (const ProgramOptions& program : programs) all += *program.ranks;
+    return all;
+  }
+  // The index of the program that a rank runs. REQUIRES complete(), and rank < ranks().
+  std::size_t number_of_program(std::uint32_t rank) const {
+    std::size_t number = 0;
+    for (; rank >= *programs[number].ranks; ++number) rank -= *programs[number].ranks;
+    return number;
+  }
+  const ProgramOptions& program_of(std::uint32_t rank) const {
+    return programs[number_of_program(rank)];
+  }
+};
+
+// The ranks of one host, in ascending order.
+using LocalRanks = std::vector<std::uint32_t>;
+// All `ranks` ranks of a job that has one host.
+inline LocalRanks all_local(std::uint32_t ranks) {
+  LocalRanks local(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) local[r] = r;
+  return local;
+}
+
+struct InspectOptions {
+  std::vector<std::string> files;
+  std::optional<std::uint32_t> rank;
+  std::uint64_t limit = 0;  // records of each communicator that are printed; 0 = all
+  bool json = false;
+};
+
+struct CheckOptions {
+  std::string program;
+};
+
+}  // namespace rejoin::launcher

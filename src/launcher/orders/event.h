@@ -1,0 +1,129 @@
+// What the supervisor is told: by agents in reports, and by its own driver. One struct for each
+// kind of event, with the fields that this one has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "launcher/base/record.h"
+
+namespace rejoin::launcher {
+
+struct Event {
+  // --- About the rank `rank`.
+
+  // A process was started for it.
+  struct Started {
+    std::int64_t pid;
+  };
+  struct SpawnFailed {
+    int code;  // exit code for the job
+    std::string why;
+  };
+  // A process is the rank from now on.
+  struct Registered {
+    std::int64_t pid;
+  };
+  struct Initialized {};  // it has returned from MPI_Init
+  // It has executed an operation that no record answered.
+  struct Live {
+    std::uint64_t replayed;   // operations that records answered before
+    RecoveryPoint from;       // what its incarnation started from
+    std::uint64_t replay_ns;  // time since it was initialized, in calls of MPI
+  };
+  // It is about to return from MPI_Finalize.
+  struct Finalized {
+    Position position;
+    RecoveryPoint from;       // as in Live; of an incarnation that was not live
+    std::uint64_t replay_ns;  // likewise
+  };
+  // Its incarnation has ended: the whole process tree is dead, and its output read.
+  struct Ended {
+    Cause cause;
+    Position position;
+    Fault fault;
+    std::string why_final;  // why it cannot be replayed; empty: it can
+  };
+  // It has called MPI_Abort, or met an error that is fatal.
+  struct Aborted {
+    int code;
+    std::string what;  // what is wrong and where; empty: not known
+  };
+  // It has died, and nothing is left to start it from.
+  struct Lost {
+    std::string why;  // empty: not known
+  };
+  // Its replay differs from the first execution; it does not continue.
+  struct Diverged {
+    std::string how;
+  };
+  struct JournalFull {};
+  struct Notice {
+    std::string text;
+    std::uint64_t of_job;  // 0: about the rank. Else: about the job, shown once a value
+  };
+  struct CatchingUp {  // a look at a rank that was started again and is not live yet
+    Position position;
+  };
+  struct ForeignMpi {  // its program is linked against another MPI
+    std::string soname;
+  };
+  // A --kill did not fire. Reported after the last rank has ended.
+  struct Unfired {
+    std::string kill;
+    Position position;
+  };
+
+  // --- About the job.
+
+  // A set of written images is complete.
+  struct ImagesWritten {
+    std::string directory;
+    std::uint64_t bytes;
+    std::uint64_t took_ns;
+    std::uint64_t stopped_ns;  // how long all ranks were stopped
+  };
+  struct Snapshot {  // every rank has completed an image since the last Snapshot
+    Protection protection;
+  };
+  struct Heartbeat {  // periodic, see --heartbeat
+    Protection protection;
+  };
+  struct Committed {
+    std::uint64_t checkpoint;  // that all ranks have made
+  };
+  // Every rank waits, and none is left that could wake another.
+  struct Deadlock {
+    // Empty, or: the replay of `rank` blocks because it differs from the first execution.
+    std::string diverged;
+  };
+  struct Timeout {};
+  struct Interrupted {
+    int signal;  // that ends the job
+  };
+  struct OutputLost {  // the job's output cannot be written any more
+    int code;          // exit code for the job
+    std::string why;
+  };
+  // Every rank of a host has ended, and none is being started.
+  struct AllOver {
+    std::uint32_t host;
+    Totals totals;
+  };
+  // Nothing more will come from the agent of a host: its connection has ended, or it is silent.
+  struct AgentLost {
+    std::uint32_t host;
+    std::string why;  // predicate of a sentence about the agent
+  };
+
+  std::uint64_t at_ns;  // since the job's start. Ended: when the end was seen
+  std::uint32_t rank;   // that it is about; 0 if it is about the job
+  std::variant<Started, SpawnFailed, Registered, Initialized, Live, Finalized, Ended, Aborted, Lost,
+               Diverged, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired, ImagesWritten,
+               Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver,
+               AgentLost>
+      what;
+};
+
+}  // namespace rejoin::launcher
