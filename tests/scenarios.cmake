@@ -4,7 +4,11 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 # Hundreds of tests run the same modules, which are compiled once, away from the source directory; they
 # need nothing but the standard library (-S).
-set(python_test Python3::Interpreter -S -X pycache_prefix=${CMAKE_BINARY_DIR}/pycache)
+# A version manager's python3 is a shell script, which takes longer than the interpreter.
+execute_process(
+  COMMAND ${Python3_EXECUTABLE} -c "import sys; print(sys.executable)" OUTPUT_VARIABLE python
+  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+set(python_test ${python} -S -X pycache_prefix=${CMAKE_BINARY_DIR}/pycache)
 
 function(add_scenarios prefix labels runner)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${runner})
