@@ -2,7 +2,6 @@
 #pragma once
 
 #include <emmintrin.h>
-#include <x86intrin.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -93,10 +92,10 @@ class PayloadStores {
   void timed(PayloadUse use, std::size_t bytes, Write&& write) {
     StoreChoice& choice = choices_[static_cast<std::size_t>(use)];
     const bool past_cache = choice.next_is_past_cache();
-    const std::uint64_t begin = __rdtsc();
+    const std::uint64_t begin = __builtin_ia32_rdtsc();
     write(past_cache);
     if (past_cache) _mm_sfence();
-    choice.note(past_cache, (__rdtsc() - begin) * 1024 / bytes);
+    choice.note(past_cache, (__builtin_ia32_rdtsc() - begin) * 1024 / bytes);
   }
 
  private:

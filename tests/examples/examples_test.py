@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 
 SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{SOURCES}/tests/kill")

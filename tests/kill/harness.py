@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -30,7 +31,8 @@ from results import (  # noqa: F401, for scenarios
     returns_by_kind)
 
 LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are busy
-POLL_INTERVAL_S = 0.0005
+POLL_INTERVAL_S = 0.0005  # where a moment in the job is awaited
+READ_INTERVAL_S = 0.02  # of events, where only the end is awaited
 GRACE_S = 2  # until the kernel has taken away what ftrun ended
 
 # The recovery points of a program with checkpoints, and the options of ftrun that choose them.
@@ -90,6 +92,7 @@ class Job:
             env=dict(os.environ, TMPDIR=f"{directory}/work", **{name: value}),
             start_new_session=True,
         )
+        self._pidfd = os.pidfd_open(self.process.pid)
 
     def __enter__(self):
         return self
@@ -99,6 +102,7 @@ class Job:
             self._end_all()
         for file in (self._out, self._err, self._event_file):
             file.close()
+        os.close(self._pidfd)
 
     def out(self):
         return os.pread(self._out.fileno(), 1 << 30, 0).decode(errors="replace")
@@ -143,8 +147,8 @@ class Job:
     def run_for(self, seconds):
         """Lets the job run; returns sooner if it ends."""
         end_s = time.monotonic() + seconds
-        while self.poll() and time.monotonic() < end_s:
-            time.sleep(POLL_INTERVAL_S)
+        while self.poll() and (left_s := end_s - time.monotonic()) > 0:
+            self._wait_for_end(min(left_s, READ_INTERVAL_S))
 
     def signal(self, rank, number):
         """Sends a signal to the process that is the rank; False if there is none now."""
@@ -170,7 +174,7 @@ class Job:
     def finish(self, leaves=()):
         """Waits for the end. Nothing may be left but files named in `leaves`: Result.files."""
         while self.poll():
-            time.sleep(POLL_INTERVAL_S)
+            self._wait_for_end(READ_INTERVAL_S)
         for name in leaves:
             path = f"{self.directory}/work/{name}"
             if os.path.isfile(path):
@@ -183,6 +187,9 @@ class Job:
                 raise Failure("left behind: " + ", ".join(left))
             time.sleep(0.01)
         return Result(self, took_s)
+
+    def _wait_for_end(self, most_s):
+        select.select([self._pidfd], [], [], most_s)
 
     def _left_behind(self, leaves):
         left = [f"process {pid}: {proc_text(pid, 'cmdline')}" for pid in self.processes()]

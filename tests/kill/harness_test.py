@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 
 import harness  # noqa: E402
 from processes import NoEnd, processes_with, run_ftrun, standing  # noqa: E402

@@ -7,7 +7,7 @@ kill_test.py --list                                                      names, 
 
 import sys
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 
 # The scenarios register themselves.
 import harness  # noqa: E402

@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [f"{SOURCES}/tests/kill", f"{SOURCES}/tests/rabit"]

@@ -12,7 +12,6 @@ import re
 import harness
 from harness import require
 from kills import KILLED
-from processes import images
 
 WAYS = {
     "versions": ["--snapshots", "off"],
@@ -119,7 +118,7 @@ def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
     def interfere(job):
         job.until_event("init", rank=0)
         if way == "images":
-            job.until(lambda: len(images(job)) >= ranks, "there was an image of each rank")
+            job.until_event("snapshot")  # all ranks have made one
         for _ in range(deaths):
             job.run_for(t.rng.uniform(0, within_s))
             job.kill(*t.rng.sample(range(ranks), t.rng.choice([1, 1, 1, 2, ranks])))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kill"))
 
 import harness  # noqa: E402

@@ -178,7 +178,7 @@ TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
 
 // Call sites as rejoin_call_site() gives them; a long file name is cut at its front.
 TEST_F(Inspect, NamedSites) {
-  const std::string file_far_away = std::string(300, 'd') + "/model.cc";
+  const std::string file_far_away = std::string(300, 'd').append("/model.cc");
   test::ThreadJob job(2);
   job.run([&file_far_away](test::Rank& rank, test::Rank::Comm& comm) {
     recovery::Call call = test::call(OpKind::kBarrier, 0);

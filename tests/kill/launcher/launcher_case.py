@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from processes import FtrunProcess, run_ftrun, standing  # noqa: E402, F401

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-sys.dont_write_bytecode = True  # the source directory stays as it is
+sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from processes import FtrunProcess, NoEnd  # noqa: E402

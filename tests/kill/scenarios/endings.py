@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-from unittest import mock
 
 from harness import Kill, Skip, check_deaths, require, scenario
 from processes import standing
@@ -264,8 +263,8 @@ def stacks(t, tool):
         raise Skip(f"{tool} is not installed")
     directory = t.next_work_directory()
     os.symlink(found, f"{directory}/{tool}")
-    with mock.patch.dict(os.environ, PATH=directory):
-        result = t.run(2, "crossed", leaves=[tool])
+    prefix = ["/usr/bin/env", f"PATH={directory}"]
+    result = t.run(2, "crossed", leaves=[tool], prefix=prefix)
     for rank, (_, line) in standing(result.err).items():
         require(re.fullmatch(r"#0( to #\d+)? in Rejoin", line), f"rank {rank}: {line}", result)
     require(re.search(r"^    #\d+ main \(crossed", result.err, re.MULTILINE), "no main", result)

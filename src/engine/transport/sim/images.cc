@@ -1,10 +1,30 @@
 // Images of simulated processes: copies of a fiber's stack and of its process's memory.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/transport/sim/process.h"
 
 namespace rejoin::engine {
+namespace {
+
+// Calls visit(page) for each page of the places, the last of a place perhaps shorter.
+template <class Visit>
+void for_each_page(const std::vector<std::span<std::byte>>& places, Visit&& visit) {
+  constexpr std::size_t kPageBytes = 4096;
+  for (const auto& place : places) {
+    for (std::size_t at = 0; at < place.size(); at += kPageBytes) {
+      visit(place.subspan(at, std::min(kPageBytes, place.size() - at)));
+    }
+  }
+}
+
+bool is_zero(std::span<const std::byte> page) {
+  // Its first byte, and each other one is the one before it.
+  return page[0] == std::byte{0} && std::memcmp(page.data(), page.data() + 1, page.size() - 1) == 0;
+}
+
+}  // namespace
 
 // Called in a fiber. Returns in the process, and again whenever the image has cloned itself.
 Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
@@ -25,16 +45,17 @@ Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
 void Simulation::make_image(Process& p) {
   const auto name = static_cast<std::uint32_t>(images_.size());
   const std::uint64_t number = std::exchange(p.freezing, 0);
-  Image image = {&p, p.fiber.freeze(), observer_.on_image(*p.host, name),
-                 {}, p.host->rank(),   number};
+  Image image = {&p,    p.fiber.freeze(), observer_.on_image(*p.host, name), {}, {}, p.host->rank(),
+                 number};
   if (!spare_.empty()) {
     image.memory = std::move(spare_.back());
     spare_.pop_back();
     image.memory.clear();
   }
-  for (const auto& place : image.places) {
-    image.memory.insert(image.memory.end(), place.begin(), place.end());
-  }
+  for_each_page(image.places, [&image](std::span<std::byte> page) {
+    image.is_zero.push_back(is_zero(page));
+    if (!image.is_zero.back()) image.memory.insert(image.memory.end(), page.begin(), page.end());
+  });
   images_.push_back(std::move(image));
   agent_.on_image(name, p.host->rank(), number, p.host->incarnation());
 }
@@ -51,11 +72,15 @@ std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnati
   ranks_[image.rank] = {incarnation, 0, false, false};
   p.fiber.thaw(image.fiber);
   auto from = image.memory.begin();
-  for (const auto& place : image.places) {
-    const auto end = from + static_cast<std::ptrdiff_t>(place.size());
-    std::copy(from, end, place.begin());
-    from = end;
-  }
+  auto zero = image.is_zero.begin();
+  for_each_page(image.places, [&from, &zero](std::span<std::byte> page) {
+    if (*zero++) {
+      std::fill(page.begin(), page.end(), std::byte{0});
+    } else {
+      std::copy_n(from, page.size(), page.begin());
+      from += static_cast<std::ptrdiff_t>(page.size());
+    }
+  });
   p.host->incarnation_ = incarnation;
   p.host->actor_ = p.actor = actor;
   p.point = p.waits_at = Point::kStart;

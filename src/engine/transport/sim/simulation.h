@@ -223,7 +223,8 @@ class Simulation {
     Process* process;
     Fiber::Frozen fiber;
     std::vector<std::span<std::byte>> places;
-    std::vector<std::byte> memory;  // what these held, one after another
+    std::vector<std::byte> memory;  // what these held, one after another, but for pages of zeros
+    std::vector<bool> is_zero;      // of each page
     std::uint32_t rank;
     std::uint64_t number;
     bool alive = true;
