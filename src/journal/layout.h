@@ -186,16 +186,16 @@ struct RankControl {
 
   // The owner. Allocation in its region; both outlive it.
   alignas(kLine) OwnerWord<std::uint64_t> permanent_bump;  // next free byte from the region's begin
-  OwnerWord<std::uint64_t> payload_bump;               // likewise
-  OwnerWord<std::uint64_t> backed_bytes;               // with pages; counts to the limit
-  OwnerWord<std::uint64_t> used_bytes;                 // allocated so far, reused memory included
-  OwnerWord<std::uint64_t> journal_faults;             // page faults of making it safe to touch
+  OwnerWord<std::uint64_t> payload_bump;                   // likewise
+  OwnerWord<std::uint64_t> backed_bytes;                   // with pages; counts to the limit
+  OwnerWord<std::uint64_t> used_bytes;      // allocated so far, reused memory included
+  OwnerWord<std::uint64_t> journal_faults;  // page faults of making it safe to touch
   // This process: duration of its newest clone (0: there is none), and both fault counts then.
   OwnerWord<std::uint64_t> clone_ns;
   OwnerWord<std::uint64_t> faults_at_clone;
   OwnerWord<std::uint64_t> journal_faults_at_clone;
   OwnerWord<std::uint64_t> page_copy_ns;  // cost of one copy-on-write fault, as measured by this
-                                            // rank; 0: not measured yet
+                                          // rank; 0: not measured yet
   OwnerWord<std::uint64_t> snapshots_cost_ns;  // of the rank so far
   // Written by the helper that clones it: first the newest image's process, then its number.
   OwnerWord<std::int64_t> image_pid;
@@ -361,7 +361,7 @@ struct alignas(kLine) ContextBlock {
   std::uint32_t size;
   std::uint32_t rank;
   Offset members;                    // u32 world ranks
-  OwnerWord<std::uint64_t> freed;  // the owner's ordinal when it freed it; 0 = not yet
+  OwnerWord<std::uint64_t> freed;    // the owner's ordinal when it freed it; 0 = not yet
   Offset next_reclaimed;             // the owner's free list of reclaimed blocks
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
   Log records;                       // tail = operations committed = the position
@@ -387,8 +387,8 @@ struct ContextEntry {
 inline constexpr Offset kReclaimed = 1;
 struct ContextTables {
   OwnerWord<std::uint32_t> tables;  // of them in use
-  std::uint64_t entries;              // in the newest; the owner's
-  Offset at[kContextTables];          // ContextEntry[kFirstTableEntries << k]
+  std::uint64_t entries;            // in the newest; the owner's
+  Offset at[kContextTables];        // ContextEntry[kFirstTableEntries << k]
 };
 
 // --- Payload memory that is used again

@@ -165,8 +165,7 @@ class LogWriter {
       log_->chunk[k].store(*host_, Step::kGrow, chunk);
     }
     const std::uint64_t index = tail_ - log_chunk_begin(k);
-    return run(chunk + index * sizeof(T), log_chunk_size(k) - index,
-               chunk_bytes > kStrideBytes);
+    return run(chunk + index * sizeof(T), log_chunk_size(k) - index, chunk_bytes > kStrideBytes);
   }
 
   // Small pieces share pages, so the allocator backs them; large ones are backed piecemeal.

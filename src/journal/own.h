@@ -50,8 +50,8 @@ template <class H>
 const Image* own_image(H& host, std::uint64_t number) {
   return number == 0 ? nullptr : find_image(host.base(), host.rank(), number);
 }
-// Of marks of this rank: the cursor of a context (null: there is none), and messages sent to and
-// received from each rank.
+// Parts of this rank's marks: the cursor of a context (null: there is none), and messages sent to
+// and received from each rank.
 template <class H>
 const Cursor* own_cursor(H& host, const Marks& marks, std::uint64_t context) {
   return cursor_of(host.base(), marks, context);

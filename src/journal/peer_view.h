@@ -1,5 +1,5 @@
-// Reads of other ranks' memory. This is the seam for several hosts: the words of a member on another
-// host would be copies.
+// Reads of other ranks' memory. This is the seam for several hosts: the words of a member on
+// another host would be copies.
 #pragma once
 
 #include <cstddef>
@@ -196,8 +196,7 @@ class PeerView {
     p->sequence = they.sequence.load();
     p->call = they.call.load();
     p->prepared = they.prepared.load();
-    return they.phase.load() == Phase::kInside &&
-           they.ordinal.load() == ordinal &&
+    return they.phase.load() == Phase::kInside && they.ordinal.load() == ordinal &&
            they.moves.load() == moves;
   }
 

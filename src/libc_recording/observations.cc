@@ -386,8 +386,7 @@ void Observations::repeat() {
   const std::uint64_t position = writer_.tail();
   append(&kOnce, sizeof kOnce);
   writer_.show(journal::Step::kObserve);
-  repeat_word_ = reinterpret_cast<std::uint32_t*>(
-      writer_.at(position));
+  repeat_word_ = reinterpret_cast<std::uint32_t*>(writer_.at(position));
 }
 
 void Observations::append(const void* data, std::size_t bytes) {

@@ -99,9 +99,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
 
 bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr && bytes > 0; }
 
-std::uint64_t journal_bytes() {
-  return journal::PeerView(context->rank->host()).backed_bytes(0);
-}
+std::uint64_t journal_bytes() { return journal::PeerView(context->rank->host()).backed_bytes(0); }
 
 // Rank 0 is about to write checkpoint `v`, which costs about write_cost_s: the version that is
 // written next.

@@ -242,7 +242,8 @@ class Freezer final : public engine::ProcessImage {
     auto& control = rank_.control();
     auto& host = rank_.host();
     control.faults_at_clone.store(host, journal::Step::kSame, faults);
-    control.journal_faults_at_clone.store(host, journal::Step::kSame, control.journal_faults.load());
+    control.journal_faults_at_clone.store(host, journal::Step::kSame,
+                                          control.journal_faults.load());
     control.clone_ns.store(host, journal::Step::kSame, clone_ns_);
   }
 
@@ -258,7 +259,8 @@ class Freezer final : public engine::ProcessImage {
     const std::uint64_t now_ns = (processor_ns() - begin) / kProbePages;
     auto& kept = rank_.control().page_copy_ns;
     const std::uint64_t before = kept.load(std::memory_order_relaxed);
-    kept.store(rank_.host(), journal::Step::kSame, before == 0 ? now_ns : (3 * before + now_ns) / 4);
+    kept.store(rank_.host(), journal::Step::kSame,
+               before == 0 ? now_ns : (3 * before + now_ns) / 4);
   }
 
   // The rank goes on in a clone that is the agent's child, and this process becomes its keeper.

@@ -189,7 +189,7 @@ class BootstrapCache {
   }
 
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
-    // Of two members that complete the operation at the same time, one sees the other's record.
+    // If two members complete the operation at the same time, one sees the other's record.
     r_.host.fence();
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (r_.peers.tail(c.members, i) <= sequence) continue;
@@ -231,8 +231,7 @@ class BootstrapCache {
     if (p.context != c.members.context || p.sequence != sequence) return false;
     // A checkpoint has no sequence of its own: a rank that is in one has not entered yet.
     const auto entry = r_.peers.call(c.members.world[i], p.call);
-    return entry &&
-           entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);
+    return entry && entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);
   }
 
   bool same_place(std::uint32_t a_rank, std::uint32_t a_call, std::uint32_t b_rank,

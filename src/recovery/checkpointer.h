@@ -270,8 +270,8 @@ class Checkpointer {
   void put_model(journal::Buffer& buffer, const void* data, std::size_t bytes) {
     make_room(buffer, bytes);
     if (bytes == 0) return;
-    engine::copy_chunk(journal::own_bytes(r_.host, buffer.at), static_cast<const std::byte*>(data), bytes,
-                       bytes);
+    engine::copy_chunk(journal::own_bytes(r_.host, buffer.at), static_cast<const std::byte*>(data),
+                       bytes, bytes);
   }
   void make_room(journal::Buffer& buffer, std::size_t bytes) {
     if (!r_.journal.region().make_room(buffer, bytes)) r_.journal.out_of_memory();

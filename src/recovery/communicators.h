@@ -190,7 +190,8 @@ class Communicators {
   }
 
   bool everybody_is_past(const journal::ContextBlock& block) {
-    const auto* world = reinterpret_cast<const std::uint32_t*>(journal::own_bytes(host_, block.members));
+    const auto* world =
+        reinterpret_cast<const std::uint32_t*>(journal::own_bytes(host_, block.members));
     for (std::uint32_t i = 0; i < block.size; ++i) {
       if (journal::mark_of(host_, world[i], block.context) != journal::kPast) return false;
     }

@@ -165,8 +165,8 @@ class Mail {
   // Shows for reports what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
-    journal::own_control(host_)->waits_for.store(host_, Step::kSame, journal::Waiting::make(what, rank, shown),
-                          std::memory_order_relaxed);
+    journal::own_control(host_)->waits_for.store(
+        host_, Step::kSame, journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
   }
 
   // Takes in messages for posted receives. Without any, no message needs to be taken in.
@@ -249,7 +249,8 @@ class Mail {
     synchronous_ = v.synchronous;
     load_cancelled(v.cancelled);
     truncate(v);
-    for (std::uint32_t r = 0; r < n; ++r) senders_[r] = {journal::IncomingMessages(from[n + r]), nullptr, nullptr};
+    for (std::uint32_t r = 0; r < n; ++r)
+      senders_[r] = {journal::IncomingMessages(from[n + r]), nullptr, nullptr};
     for (std::uint64_t i = 0; i < v.waiting; ++i) {
       const std::uint32_t r = journal::MatchWord::from(waiting[i]);
       const std::uint64_t index = journal::MatchWord::index(waiting[i]);

@@ -20,8 +20,7 @@ namespace rejoin::recovery {
 template <class Host>
 class OperationLog {
  public:
-  explicit OperationLog(Host& host)
-      : host_(host), wanted_(journal::job_of(host)->log_ops != 0) {}
+  explicit OperationLog(Host& host) : host_(host), wanted_(journal::job_of(host)->log_ops != 0) {}
 
   bool wanted() const { return wanted_; }
 

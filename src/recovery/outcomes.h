@@ -43,9 +43,7 @@ class Outcomes {
     return true;
   }
   // Called after kPair.
-  std::uint64_t recall_word() {
-    return journal::load_element(*log_.at(position_++));
-  }
+  std::uint64_t recall_word() { return journal::load_element(*log_.at(position_++)); }
 
   // Records the answer, before the program sees it.
   void record(OutcomeKind kind, std::uint32_t value) {

@@ -367,8 +367,7 @@ class PointToPoint {
   Envelope recall_envelope() {
     const std::uint64_t word = outcomes_.recall_word();
     const std::uint32_t from = journal::MatchWord::from(word);
-    return envelope(
-        from, r_.peers.message(from, r_.host.rank(), journal::MatchWord::index(word)));
+    return envelope(from, r_.peers.message(from, r_.host.rank(), journal::MatchWord::index(word)));
   }
 
   template <class Finish>

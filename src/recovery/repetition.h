@@ -55,7 +55,8 @@ class Repetition {
   void look_in_wait(bool unknown_contexts) {
     look(unknown_contexts);
     show();
-    if (engine::breaks(host_, Rule::kStandstillDiverges)) control_->repeating.store(host_, Step::kPosition, 0);
+    if (engine::breaks(host_, Rule::kStandstillDiverges))
+      control_->repeating.store(host_, Step::kPosition, 0);
   }
 
  private:

@@ -63,7 +63,7 @@ class Host : private launcher::AgentDriver {
     REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
   }
 
-  // --- What happens. Whoever is not there, or has ended, does nothing.
+  // --- What happens. A process that does not exist, or has ended, does nothing.
 
   enum class Who { kChild, kOther, kImage, kClone };
   // A process of a rank's tree connects: the agent's child, or another one; or an image of the
@@ -169,7 +169,7 @@ class Host : private launcher::AgentDriver {
     if (turns_at_end_ > 0 || !step_()) end();
   }
 
-  // Whoever wants the job to end can have it.
+  // The job can be ended at any time.
   void end() {
     constexpr int kEnough = 60;
     REQUIRE(++turns_at_end_ < kEnough);
@@ -349,7 +349,7 @@ class Host : private launcher::AgentDriver {
 
   void started(std::uint32_t rank) { report(rank, Event::Started{ranks_[rank].child}); }
 
-  // --- The supervisor, to whom only bytes come
+  // --- The supervisor, which receives only bytes
 
   void post_report(const Report& report) {
     loop_.post([this, bytes = report.SerializeAsString()] {

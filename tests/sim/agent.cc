@@ -159,7 +159,7 @@ void Agent::take_coming() {
         expect(coming);
         return;
       }
-      // Nor ever will: nobody knows whose it was.
+      // It never will: its process is unknown.
       if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
@@ -180,7 +180,7 @@ void Agent::take_coming() {
   set_first_coming();
 }
 
-// A shell reports its program's death as an exit code. Of a program that nobody knows, or that has
+// A shell reports its program's death as an exit code. If a program is unknown, or has
 // called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
@@ -189,7 +189,8 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// What it said before it ended. A registration may be overlooked: its connection is nobody's yet.
+// What it said before it ended. A registration may be overlooked: its connection belongs to no rank
+// yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
   for (std::size_t i = 0; i < coming_.size();) {
@@ -250,7 +251,8 @@ void Agent::read_registration(const Coming& coming) {
   const Process& p = processes_[coming.process];
   if (p.over) {
     if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
-    // Void, if it came from a former incarnation or not: who has ended cannot become the rank.
+    // Void, if it came from a former incarnation or not: a process that has ended cannot become the
+    // rank.
     if (!breaks(Mutant::kHearsTheDead)) return;
   }
   const auto connection = static_cast<int>(connections_.size());
@@ -336,7 +338,7 @@ void Agent::happened(std::uint32_t rank, decltype(Event::what) what) {
   queue_.push_back(Event{simulation_->time(), rank, std::move(what)});
 }
 
-// Of a respawn: publish the death, ring all, admit, spawn.
+// The steps of a respawn: publish the death, ring all, admit, spawn.
 std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
   const auto publishes = [](const AgentAction& a) {
     return std::holds_alternative<AgentAction::PublishDeath>(a.what);
@@ -362,7 +364,8 @@ bool Agent::publish(std::uint32_t rank) {
     // The first half of publish_death(); the whole of it follows.
     half = true;
     const std::uint32_t epoch = engine::header_of(base_)->epoch.load() + 1;
-    engine::control_of(base_, rank)->death_epoch.store(journal::kAgentStores, journal::Step::kDeath, epoch);
+    engine::control_of(base_, rank)
+        ->death_epoch.store(journal::kAgentStores, journal::Step::kDeath, epoch);
     return false;
   }
   half = false;

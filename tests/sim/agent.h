@@ -29,7 +29,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  // Of the next runs. Snapshots are wanted so often, as long as ranks go on; 0: never.
+  // For the next runs: the number of turns between two snapshots, while ranks go on; 0: none.
   // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
   void set_options(const launcher::RunOptions& options, std::uint64_t snapshot_every_turns,
                    bool checkpoints, launcher::ImageRule left_out) {
@@ -122,7 +122,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void read(const Coming& coming);
   void read_registration(const Coming& coming);
   void decide();
-  // True: others can see it. False: nobody can, or it is not done yet.
+  // True: other processes can see it. False: none can, or it is not done yet.
   bool carry_out_next(launcher::AgentAction& action);
   bool carry_out_next(launcher::Action& action);
   void happened(std::uint32_t rank, decltype(launcher::Event::what) what);

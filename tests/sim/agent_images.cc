@@ -73,8 +73,8 @@ void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnde
 // The simulator checks rules of the snapshots that hold whatever the core decides.
 
 void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
-  engine::control_of(base_, rank)->snapshot_wanted.store(
-      journal::kAgentStores, journal::Step::kNotice, a.number);
+  engine::control_of(base_, rank)
+      ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);
   engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
 }
 
@@ -88,8 +88,8 @@ void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
   if (kept != kNone && a.number <= images_[kept].number) {
     simulation_->fail("S1: a rank's marks go back");
   }
-  engine::control_of(base_, rank)->kept_image.store(
-      journal::kAgentStores, journal::Step::kNotice, a.number);
+  engine::control_of(base_, rank)
+      ->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number);
   engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
   ranks_[rank].kept = image;
   if (std::exchange(ranks_[rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
@@ -115,7 +115,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::Adopt& a) {
 void Agent::act(std::uint32_t rank, const AgentAction::Lost&) {
   const std::uint32_t kept = ranks_[rank].kept;
   if (kept == kNone || !simulation_->image_was_killed(kept)) {
-    simulation_->fail("S3: a rank is lost, but nobody has killed its image");
+    simulation_->fail("S3: a rank is lost, but its image was not killed");
   }
   lost_ = true;
   happened(rank, Event::Lost{});
@@ -145,7 +145,7 @@ void Agent::make_clone(std::uint32_t image) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
-// Not while nobody goes on: a job that stands still must be found out.
+// Not while no rank goes on: a job in which all ranks are blocked must be detected.
 bool Agent::snapshot_due() const {
   const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&

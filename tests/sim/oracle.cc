@@ -1,10 +1,10 @@
 #include "oracle.h"
 
 #include <algorithm>
-#include <utility>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "journal/log.h"
 

@@ -131,7 +131,7 @@ class Oracle {
     std::uint64_t received = 0;
   };
   struct Channel {
-    bool watched = false;  // tail and consumed are those of the last turn
+    bool watched = false;          // tail and consumed are those of the last turn
     std::deque<Message> messages;  // by number; those of point-to-point calls are empty
     std::uint64_t offered = 0;     // of collectives
     std::uint64_t tail = 0;

@@ -158,7 +158,7 @@ inline void expect_transcript(const LocalRanks& local, bool all_over,
   EXPECT_EQ(core.all_over(), all_over);
 }
 
-// Of the ranks 0 to ranks - 1.
+// For the ranks 0 to ranks - 1.
 inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
   expect_transcript(all_local(ranks), all_over, transcript);
 }

@@ -211,7 +211,9 @@ class InspectReturns : public Inspect {
   }
   static constexpr std::uint64_t kMadeNs = 1'795'489'200'000'000'000;  // 2026-11-24 03:00:00
 
-  void decide(journal::Return to) { journal::put(engine::header_of(job_.base())->goes_back_to, to); }
+  void decide(journal::Return to) {
+    journal::put(engine::header_of(job_.base())->goes_back_to, to);
+  }
   engine::RankControl* control(std::uint32_t rank) { return engine::control_of(job_.base(), rank); }
   engine::RegionHead* region(std::uint32_t rank) { return engine::region_of(job_.base(), rank); }
   void put_version(std::uint32_t rank, int slot, std::uint64_t number,

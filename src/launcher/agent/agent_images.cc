@@ -124,8 +124,9 @@ void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
   processes_.add_image(rank, static_cast<pid_t>(a.pid));
   outputs_.keep(rank, a.number | wire::kMarkOfImage);
   if (rank == 0) input_.keep(a.number | wire::kMarkOfImage);
-  engine::control_of(segment_.base(), rank)->kept_image.store(
-      journal::kAgentStores, journal::Step::kNotice, a.number, std::memory_order_seq_cst);
+  engine::control_of(segment_.base(), rank)
+      ->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number,
+                         std::memory_order_seq_cst);
   count_exposed(rank);
   newest_snapshot_[rank].at_ns = loop_.now_ns();
   newest_snapshot_[rank].fresh = true;
@@ -295,8 +296,7 @@ void Agent::take_snapshots() {
     set_snapshot_timer();
     return;
   }
-  if (segment_.is_full() ||
-      header->goes_back_to.load() == engine::Return::kVersions) {
+  if (segment_.is_full() || header->goes_back_to.load() == engine::Return::kVersions) {
     carry_out(core_.end_images());
     return;
   }

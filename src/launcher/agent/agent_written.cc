@@ -210,7 +210,9 @@ void Agent::resume_from(const ImageSet& set) {
     outputs_.mark(r, mark);
     outputs_.keep(r, mark);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
-    engine::control_of(segment_.base(), r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, set.images[r].number);
+    engine::control_of(segment_.base(), r)
+        ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                set.images[r].number);
   }
   carry_out(core_.resume(numbers, plan_.first_incarnation));
   restore_from(0);

@@ -315,8 +315,9 @@ void JobSegment::ring(std::uint32_t rank) const {
 }
 
 void JobSegment::set_output_mark(std::uint32_t rank, std::uint64_t value) const {
-  engine::control_of(base_, rank)->output_mark.store(
-      journal::kAgentStores, journal::Step::kSame, value, std::memory_order_seq_cst);
+  engine::control_of(base_, rank)
+      ->output_mark.store(journal::kAgentStores, journal::Step::kSame, value,
+                          std::memory_order_seq_cst);
   ring(rank);
 }
 

@@ -249,7 +249,7 @@ class Walk {
   JournalVisitor& visitor_;
   const engine::SegmentHeader* header_ = nullptr;
   std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
-  bool full_ = false;                            // nothing is kept for replays any more
+  bool full_ = false;                           // nothing is kept for replays any more
   bool given_back_ = false;                     // memory of the journal may have been reused
   std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
@@ -267,13 +267,8 @@ std::optional<Error> Walk::go(const std::string& path) {
   }
   const auto* controls = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader), ranks);
   if (controls == nullptr) return foreign;
-  JournalFacts facts = {header_->job,
-                        header_->started_wall_ns,
-                        ranks,
-                        header_->epoch.load(),
-                        0,
-                        false,
-                        kind_of_return(*header_)};
+  JournalFacts facts = {header_->job, header_->started_wall_ns, ranks, header_->epoch.load(), 0,
+                        false,        kind_of_return(*header_)};
   given_back_ = facts.goes_back_to == journal::Return::kImages;
   committed_ = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < ranks; ++r) {

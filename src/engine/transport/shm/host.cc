@@ -130,8 +130,8 @@ bool ShmHost::settle() {
   const int saved = errno;
   // Signals may end the wait early.
   while (bell.load(std::memory_order_relaxed) == 0) {
-    if (syscall(SYS_futex, bell.address(), FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY) !=
-            0 &&
+    if (syscall(SYS_futex, bell.address(), FUTEX_WAIT_BITSET, 0, &until, nullptr,
+                FUTEX_BITSET_MATCH_ANY) != 0 &&
         errno == ETIMEDOUT) {
       break;
     }
@@ -145,7 +145,8 @@ void ShmHost::sleep() {
   // The ring of share() may have come before the bell was cleared.
   if (shared_.load(std::memory_order_seq_cst)) return;
   const timespec limit{sleep_limit_ms_ / 1000, sleep_limit_ms_ % 1000 * 1000000L};
-  syscall(SYS_futex, me->bell.address(), FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit, nullptr, 0);
+  syscall(SYS_futex, me->bell.address(), FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit,
+          nullptr, 0);
 }
 
 bool ShmHost::wait_for_agent(unsigned turn) {
