@@ -48,6 +48,9 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   // a no-op, once every word is visible that was published without seeing this rank asleep, or once
   // its bell rang: the caller looks again.
   { host.settle() } -> std::same_as<bool>;
+  // Waits until everything that other processes have stored so far is visible. Takes about a
+  // millisecond.
+  host.settle_stores();
   // Called between two looks while waiting; false: time to sleep.
   { host.poll(turn) } -> std::same_as<bool>;
   // Called before another look at a word that its owner keeps writing: each look delays the owner.

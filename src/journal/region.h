@@ -185,6 +185,9 @@ class Region {
   bool recycling() const { return recycling_; }
   void start_recycling() {
     control_->recycles.store(host_, Step::kFlag, 1, std::memory_order_seq_cst);
+    // A rank that consumes a message looks at the flag without a fence between the two: what such a
+    // rank stored before it could see the flag is visible before this rank waits for it.
+    host_.settle_stores();
     recycling_ = true;
     start_zones();
     close_zones([](Zone&) { return true; });

@@ -222,7 +222,7 @@ Directed kept_read_again() {
   m.push_back(Move::to(0, Step::kMark));
   receives(10);
   is_kept();
-  receives(10);
+  receives(40);  // more than the third has taken in
   sends(260);
   m.push_back(Move::death(1));
   World world = {"kept-read-again", 2, [](Player& p) {
@@ -237,7 +237,7 @@ Directed kept_read_again() {
   // Rank 0 has no image, so it would retain all that it has sent.
   return {"KeptReadAgain",
           Rule::kKeptReadAgain,
-          "other bytes",
+          "",
           world,
           false,
           m,

@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"RespawnBeforeBreak", Mutant::kRespawnBeforeBreak, "I1"},
         Case{"SilentDeath", Mutant::kSilentDeath, "deadlock", "echo"},
         Case{"NoEpoch", Mutant::kNoEpoch, ""}, Case{"LostRing", Mutant::kLostRing, "deadlock"},
-        Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock", "cycle"},
+        Case{"ForgetfulSleep", Mutant::kForgetfulSleep, "deadlock", "leader"},
         Case{"NotReaped", Mutant::kNotReaped, "I6"}, Case{"TornCommit", Mutant::kTornCommit, ""},
         Case{"JournalLost", Mutant::kJournalLost, "I5"},
         Case{"LoadsTooNew", Mutant::kLoadsTooNew, "some rank", "checkpoints-two"},
@@ -65,12 +65,13 @@ struct RuleCase {
   const char* world;
   const char* says;          // a part of the failure's text
   std::uint64_t most = 150;  // deaths a seed
+  bool in_order = false;     // not with delayed stores: a torn word would lead anywhere
 };
 
 std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c.name; }
 
 const RuleCase kRules[] = {
-    {"SlotTagNone", Rule::kSlotTagNone, "ahead", ""},
+    {"SlotTagNone", Rule::kSlotTagNone, "ahead", "", 150, true},
     {"StagingOwnerNone", Rule::kStagingOwnerNone, "staging", "I1"},
     {"RingAfterSlot", Rule::kRingAfterSlot, "leader", "deadlock", 60},
     {"Fence", Rule::kFence, "echo", "deadlock"},
@@ -87,7 +88,7 @@ const RuleCase kRules[] = {
     {"HeadStartByExtent", Rule::kHeadStartByExtent, "chunks", "I1"},
     {"RecordBeforeReturn", Rule::kRecordBeforeReturn, "two", "I2"},
     {"ZonesBehindAllMarks", Rule::kZonesBehindAllMarks, "checkpoints-crossing", ""},
-    {"ProveBootstrapCall", Rule::kProveBootstrapCall, "unproven-repeated", "violation"},
+    {"ProveBootstrapCall", Rule::kProveBootstrapCall, "unproven-repeated", ""},
     {"FailureAtCheckpoint", Rule::kFailureAtCheckpoint, "disagree-checkpoint", "deadlock"},
     {"FarSenderLooks", Rule::kFarSenderLooks, "disagree-far", "deadlock"},
     {"LookAtRecords", Rule::kLookAtRecords, "two", "deadlock"},
@@ -145,7 +146,7 @@ TEST_P(BrokenRule, IsNoticed) {
   Sweep sweep(world);
   sweep.set_broken(c.rule);
   for (std::uint64_t seed = 0; sweep.failure().empty() && seed < kSeeds; ++seed) {
-    sweep.singles(seed, c.most);
+    if (!c.in_order || !engine::options_of(seed).delays_stores) sweep.singles(seed, c.most);
   }
   ASSERT_NE(sweep.failure(), "") << "nothing noticed";
   EXPECT_NE(sweep.failure().find(c.says), std::string::npos) << sweep.failure();

@@ -23,7 +23,7 @@ class VersionWriter {
   bool is_whole(std::uint64_t version) const;
 
   // Long enough for ranks to make more versions than there are slots.
-  static constexpr std::uint64_t kTurnsForARank = 120;
+  static constexpr std::uint64_t kTurnsForARank = 240;
 
   std::byte* base_ = nullptr;
   std::uint64_t version_ = 0;  // that is being read; 0 = none

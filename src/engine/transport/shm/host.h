@@ -66,6 +66,7 @@ class ShmHost {
   }
   void fence() { full_fence(); }
   bool settle();
+  void settle_stores();
 
   bool poll(unsigned turn) {
     if (turn < spins_.load(std::memory_order_relaxed)) {

@@ -52,6 +52,10 @@ void SimHost::fence() {
   if (!breaks(journal::Rule::kFence)) drain();
 }
 
+void SimHost::settle_stores() {
+  if (!breaks(journal::Rule::kSettle)) simulation_.settle();
+}
+
 bool SimHost::settle() {
   if (!simulation_.options_.light_publish || breaks(journal::Rule::kSettle)) return false;
   simulation_.settle();

@@ -51,6 +51,7 @@ class SimHost {
   void fence_published();
   void fence();
   bool settle();
+  void settle_stores();
   bool poll(unsigned turn);
   void give_way() {}
   // Sleeps until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is

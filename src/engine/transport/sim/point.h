@@ -25,6 +25,12 @@ inline constexpr unsigned kPoints = static_cast<unsigned>(Point::kCount);
 constexpr Point point_of(Step s) { return static_cast<Point>(s); }
 constexpr bool is_at(Point p, Step s) { return p == point_of(s); }
 
+// No simulated rank stops there.
+constexpr bool is_of_no_rank(Point p) {
+  return is_at(p, Step::kNotice) || is_at(p, Step::kDeath) || is_at(p, Step::kAdmit) ||
+         is_at(p, Step::kObserve) || is_at(p, Step::kSame);
+}
+
 // "Collect" for Step::kCollect.
 const char* name_of(Point p);
 
