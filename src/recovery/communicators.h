@@ -75,7 +75,7 @@ class Communicators {
                 bool permanent) {
     journal::ContextBlock* block = journal_.make_block(context, members, size, permanent);
     if (block == nullptr) return nullptr;
-    block->freed.store(host_, Step::kFreed, 0);
+    if (block->freed.load() != 0) block->freed.store(host_, Step::kFreed, 0);
     auto* c = arena_.template make<Comm<H>>();
     auto* world = arena_.template make_array<std::uint32_t>(size);
     auto* blocks = arena_.template make_array<journal::ContextBlock*>(size);
