@@ -393,7 +393,7 @@ class Region {
   }
 
   void count(std::size_t bytes) {
-    control_->backed_bytes.add(host_, Step::kAllocate, bytes);
+    control_->backed_bytes.add(host_, Step::kSame, bytes);
     if (header_->journal_limit_bytes == 0) return;
     const std::uint64_t all = all_backed_bytes();
     if (all > header_->journal_limit_bytes) {

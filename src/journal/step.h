@@ -43,8 +43,8 @@ enum class Step : std::uint8_t {
   kMark,          // reading a rank's low-water mark
   kCursors,       // the cursors of an image go to their slot
   kFreeze,        // they are there; the process is about to be cloned
-  kPosition,      // the diagnostics position, and other words for reports
-  kInside,        // the operation has begun
+  kPosition,      // words for reports: at rest, repeating, initialized
+  kInside,        // the operation has begun: its position can be read
   kContribution,  // noting what a slot is about to show
   kPhase,         // publishing in which phase a call was made
   kContext,       // words of a context's block, or of the table of blocks
@@ -54,8 +54,6 @@ enum class Step : std::uint8_t {
   kObserve,       // publishing what libc has told the program
   kNotice,        // publishing that ranks have something to handle
   kFlag,          // a flag that only goes from 0 to 1
-  kBell,          // bell := 0
-  kAwake,         // asleep := 0
   kDeath,         // the agent publishes a death
   kAdmit,         // the agent prepares a rank's words for its next incarnation
   kSame,          // belongs to the step before or behind it: no process acts on a part of the group

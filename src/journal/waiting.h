@@ -25,13 +25,13 @@ template <class H, class Ready>
   AnyWord<std::uint32_t>& bell = control_of(host.base(), host.rank())->bell;
   for (unsigned turn = 0;;) {
     if (!host.poll(turn)) {
-      bell.store(host, Step::kBell, 0, std::memory_order_relaxed);
+      bell.store(host, Step::kSame, 0, std::memory_order_relaxed);
       asleep.store(host, Step::kAnnounce, 1);  // after the bell: no later ring is cleared
       host.fence();                            // before the last look
       // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));
       if (!done) host.sleep();
-      asleep.store(host, Step::kAwake, 0, std::memory_order_relaxed);
+      asleep.store(host, Step::kSame, 0, std::memory_order_relaxed);
       if (done) return;
       turn = 0;
     }

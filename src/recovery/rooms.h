@@ -115,7 +115,7 @@ struct Rooms {
   // Shows the operation that has just been entered, for diagnostics and agreement.
   void show_position(std::uint64_t context, std::uint64_t sequence, std::uint32_t call) {
     constexpr auto kRelaxed = std::memory_order_relaxed;
-    control->ordinal.store(host, Step::kPosition, progress.ordinal, kRelaxed);
+    control->ordinal.store(host, Step::kSame, progress.ordinal, kRelaxed);
     control->context.store(host, Step::kSame, context, kRelaxed);
     control->sequence.store(host, Step::kSame, sequence, kRelaxed);
     control->call.store(host, Step::kSame, call);
@@ -172,7 +172,7 @@ struct Rooms {
 
   // Called when an operation is over.
   void leave(Status status) {
-    control->phase.store(host, Step::kPosition, journal::Phase::kOutside);
+    control->phase.store(host, Step::kSame, journal::Phase::kOutside);
     awaited.context = 0;
     if (log.wanted()) [[unlikely]]
       log.end(status, progress.version, progress.replayed);
