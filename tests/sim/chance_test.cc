@@ -32,9 +32,8 @@ TEST_P(Chance, RandomWorlds) {
     const auto p = static_cast<Point>(i);
     // Few programs reach these steps: SingleDeath.InSmallRandomWorlds has a death at each of them,
     // and SingleDeath.SomewhereAtEveryNamedStep at kFar.
-    const bool seldom =
-        is_at(p, Step::kMatched) || is_at(p, Step::kWritten) || is_at(p, Step::kFar) ||
-        is_at(p, Step::kFlag);
+    const bool seldom = is_at(p, Step::kMatched) || is_at(p, Step::kWritten) ||
+                        is_at(p, Step::kFar) || is_at(p, Step::kFlag);
     if (engine::is_of_no_rank(p) || seldom || is_of_requests(p) || is_of_images(p)) continue;
     EXPECT_GT(probes.killed[i], 0u) << name_of(p);
   }

@@ -235,13 +235,8 @@ Directed kept_read_again() {
   world.snapshot_every_turns = 1;
   world.unfrozen = 1;  // rank 0
   // Rank 0 has no image, so it would retain all that it has sent.
-  return {"KeptReadAgain",
-          Rule::kKeptReadAgain,
-          "",
-          world,
-          false,
-          m,
-          Rule::kTruncateMessagesBySender};
+  return {
+      "KeptReadAgain", Rule::kKeptReadAgain, "", world, false, m, Rule::kTruncateMessagesBySender};
 }
 
 class DirectedSchedule : public testing::TestWithParam<Directed> {};
