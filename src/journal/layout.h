@@ -601,7 +601,8 @@ std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
 
-// Whether some rank no longer keeps what replays need, because the journal is full.
+// Whether the journal is full: some rank no longer keeps what replays need, or will not from its
+// next operation on, because the journals use more than the limit.
 bool any_recycles(std::byte* base);
 
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish

@@ -62,10 +62,13 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
 }
 
 bool any_recycles(std::byte* base) {
-  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
+  const SegmentHeader* h = header_of(base);
+  std::uint64_t backed = 0;
+  for (std::uint32_t r = 0; r < h->ranks; ++r) {
     if (control_of(base, r)->recycles.load() != 0) return true;
+    backed += control_of(base, r)->backed_bytes.load();
   }
-  return false;
+  return h->journal_limit_bytes != 0 && backed > h->journal_limit_bytes;
 }
 
 void publish_death(std::byte* base, std::uint32_t rank) {

@@ -29,12 +29,13 @@ class Snapshots final : public NoticeHandler {
   void handle(bool at_checkpoint) override {
     journal::Notices& notices = r_.journal.notices();
     const std::uint32_t count = notices.count();
+    // First, so that what is raised from here on is handled at the next operation.
+    notices.handled(count);
     if (notices.take_raised() || count != looked_at_) {
       looked_at_ = count;
       stop_keeping_if_full();
       truncate();
     }
-    notices.handled(count);
     if (!wanted() || r_.journal.region().recycling()) return;
     if (!take_wanted(at_checkpoint)) {
       notices.again();
