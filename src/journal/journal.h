@@ -233,6 +233,8 @@ class Journal {
     if (shown_messages == channels_[to].tail()) return;
     log.tail.store(host_, Step::kPosted, shown_messages);
     channels_[to].rebase();
+    // Behind the end of a page a receiver sees a message only by the tail (IncomingMessages::look).
+    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
   }
 
   ContextEntry* free_entry(std::uint64_t context) {

@@ -84,6 +84,9 @@ struct SegmentHeader {
   AgentWord<std::uint32_t> notices;
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   AnyWord<Return> goes_back_to;
+  // Agent, once from 0 to 1, when the supervisor orders it: the journal is full, and ranks may keep
+  // less than replays need. From then on no death can be repaired.
+  AgentWord<std::uint32_t> recycles;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   AgentWord<std::uint64_t> version_in_file;
   // Agent, before the start (--resume): the version that the job begins with; 0 = none.
@@ -139,13 +142,12 @@ struct RankControl {
   AgentWord<std::uint64_t> kept_image;
 
   // The owner, each once from 0 to 1. Others read them, so they lie in a line that hardly changes.
-  // The rank no longer keeps what replays need, because the journal is full: a death of any rank
-  // can no longer be repaired.
-  OwnerWord<std::uint32_t> recycles;
   // It was restarted, and makes unproven calls (see Record).
   OwnerWord<std::uint32_t> unproven;
   // The program marks its set-up, so calls that it has not marked are none.
   OwnerWord<std::uint32_t> marks_set_up;
+  // This incarnation has told that the journal is full.
+  OwnerWord<std::uint32_t> told_full;
   // It has sent the notice about the decision for the whole job (Return).
   OwnerWord<std::uint32_t> decision_told;
 
@@ -601,9 +603,8 @@ std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
 
-// Whether the journal is full: some rank no longer keeps what replays need, or will not from its
-// next operation on, because the journals use more than the limit.
-bool any_recycles(std::byte* base);
+// Ranks may keep less than replays need from here on.
+void let_recycle(std::byte* base);
 
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish
 // the epoch, ring all ranks (done by the caller), admit the new incarnation.

@@ -112,9 +112,17 @@ class PeerView {
     return consumed_of(base_, by)[from].load();
   }
 
-  // Whether the rank no longer keeps what replays need (RankControl).
-  bool recycles(std::uint32_t world) const {
-    return control(world).recycles.load(std::memory_order_relaxed) != 0;
+  // Whether ranks may keep less than replays need, because the journal is full.
+  bool recycles() const { return header_->recycles.load(std::memory_order_relaxed) != 0; }
+  // Whether ranks are about to be allowed that: every restarted one has told that the journal is
+  // full.
+  bool recycle_soon() const {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      const RankControl& they = control(r);
+      if (they.incarnation.load(std::memory_order_relaxed) != 0 && they.told_full.load() == 0)
+        return false;
+    }
+    return true;
   }
   // Whether a member may have made an unproven call. Only restarted ranks make any: before the
   // first death this costs one load.

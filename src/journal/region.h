@@ -93,13 +93,16 @@ class Region {
     }
     return all;
   }
-  // The last quarter of the journal limit has sixteen steps. Returns how many of them this much
-  // memory has reached; 0: the journals are not nearly full. At each step a job of images gets a
-  // notice.
+  // The last quarter of the journal limit has sixteen steps; above it they go on, as large. Returns
+  // how many of them this much memory has reached; 0: the journals are not nearly full. At each
+  // step above the limit, and in a job of images below it, too, all ranks get a notice.
   std::uint64_t steps_when_nearly_full(std::uint64_t all_backed) const {
     const std::uint64_t limit = header_->journal_limit_bytes;
     const std::uint64_t from = limit - limit / 4;
-    return limit == 0 || all_backed <= from ? 0 : (all_backed - from) / (limit / 64 + 1) + 1;
+    const std::uint64_t step = limit / 64 + 1;
+    if (limit == 0 || all_backed <= from) return 0;
+    return all_backed <= limit ? (all_backed - from) / step + 1
+                               : (all_backed - limit - 1) / step + kStepsToLimit + 1;
   }
 
   // Reads the region's words again, after this process slept while another one used the region.
@@ -180,13 +183,12 @@ class Region {
   bool is_full() const {
     return header_->journal_limit_bytes != 0 && all_backed_bytes() > header_->journal_limit_bytes;
   }
-  // The journal is full: nothing new is kept for a replay. Published first, so that the agent knows
-  // it before any death.
+  // The journal is full: nothing new is kept for a replay.
   bool recycling() const { return recycling_; }
+  // REQUIRES PeerView::recycles().
   void start_recycling() {
-    control_->recycles.store(host_, Step::kFlag, 1, std::memory_order_seq_cst);
-    // A rank that consumes a message looks at the flag without a fence between the two: what such a
-    // rank stored before it could see the flag is visible before this rank waits for it.
+    // A rank that consumes a message looks at that word without a fence between the two: what such
+    // a rank stored before it could see the word is visible before this rank waits for it.
     host_.settle_stores();
     recycling_ = true;
     start_zones();
@@ -234,6 +236,7 @@ class Region {
   static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
   static constexpr std::uint64_t kZonesBetweenSnapshots = 4;
   static constexpr std::uint32_t kZonesOfOneSize = kZones / 8;
+  static constexpr std::uint64_t kStepsToLimit = 16;
 
   struct Area {
     OwnerWord<std::uint64_t>* bump;
@@ -395,13 +398,12 @@ class Region {
   void count(std::size_t bytes) {
     control_->backed_bytes.add(host_, Step::kSame, bytes);
     if (header_->journal_limit_bytes == 0) return;
+    if (recycling_) return;
     const std::uint64_t all = all_backed_bytes();
-    if (all > header_->journal_limit_bytes) {
-      if (recycling_ || std::exchange(found_full_, true)) return;
-    } else if (labels_ == nullptr ||
-               steps_when_nearly_full(all) == steps_when_nearly_full(all - bytes)) {
-      return;
-    }
+    if (all <= header_->journal_limit_bytes && labels_ == nullptr) return;
+    const std::uint64_t steps = steps_when_nearly_full(all);
+    if (steps <= noticed_steps_) return;
+    noticed_steps_ = steps;
     notices_.raise();
     host_.tell(wire::MessageType::kJournalStep, 0, 0, nullptr, 0);  // the other ranks
   }
@@ -416,7 +418,7 @@ class Region {
   Area payload_;
   RegionHead* head_;
   bool recycling_ = false;
-  bool found_full_ = false;
+  std::uint64_t noticed_steps_ = 0;  // steps_when_nearly_full() that a notice was given for
   bool zoned_ = false;
   Labels* labels_ = nullptr;  // in a job of snapshots
   std::uint64_t snapshot_every_ = 0;

@@ -77,6 +77,7 @@ enum class Rule : std::uint8_t {
   kMismatchNotRepeated,  // what was sent in an operation that ended in a disagreement is passed
                          // over
   kWaitsWhenNearlyFull,  // ranks do not fill a nearly full journal faster than images are kept
+  kNeedsJournal,         // nothing is recycled that a restarted rank still has to repeat
   kFence,                // a store and a load, each of a word that another one loads and stores
   kFencePublished,       // a publisher's such fence before it looks which ranks sleep
   kSettle,               // where publishers have none, a sleeper looks once more

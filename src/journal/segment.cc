@@ -61,14 +61,10 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   }
 }
 
-bool any_recycles(std::byte* base) {
-  const SegmentHeader* h = header_of(base);
-  std::uint64_t backed = 0;
-  for (std::uint32_t r = 0; r < h->ranks; ++r) {
-    if (control_of(base, r)->recycles.load() != 0) return true;
-    backed += control_of(base, r)->backed_bytes.load();
-  }
-  return h->journal_limit_bytes != 0 && backed > h->journal_limit_bytes;
+void let_recycle(std::byte* base) {
+  SegmentHeader* h = header_of(base);
+  h->recycles.store(kAgentStores, Step::kNotice, 1, std::memory_order_seq_cst);
+  h->notices.add(kAgentStores, Step::kNotice, 1);
 }
 
 void publish_death(std::byte* base, std::uint32_t rank) {
@@ -91,6 +87,7 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   clear(c->replayed);
   clear(c->live_since);
   clear(c->initialized);
+  clear(c->told_full);
   clear(c->output_mark);
   clear(c->clone_ns);
   c->incarnation.store(kAgentStores, Step::kAdmit, incarnation, std::memory_order_seq_cst);

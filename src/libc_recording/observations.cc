@@ -253,7 +253,7 @@ void Observations::diverge(const char* asked) {
 // Whether answers are recorded: not when the journal is full, nor in a bootstrap phase that is run
 // again.
 bool Observations::recording() {
-  if (rank_.control().recycles.load(std::memory_order_relaxed) != 0) return false;
+  if (rank_.peers().recycles()) return false;
   return live_ || (!peek() && live_);
 }
 

@@ -217,6 +217,14 @@ class Mail {
   }
   // A former incarnation has cancelled receives that this one has not posted yet.
   bool has_more() const { return known_count_ != 0 && known_[known_count_ - 1] >= receives_; }
+  // A former incarnation has received messages that this one has not received yet.
+  bool receives_again() const {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      const std::uint64_t shown = journal::own_consumed(host_, r).load(std::memory_order_relaxed);
+      if (consumed(r) < shown) return true;
+    }
+    return false;
+  }
 
   // The number of messages that have arrived but are not received.
   std::uint64_t count_waiting() const {
@@ -292,6 +300,12 @@ class Mail {
   static bool matches(const Receive& r, const Arrived& a) {
     if (r.bound != 0) return r.bound == journal::MatchWord::make(a.from, a.index);
     return fits(r.source, r.tag, a);
+  }
+
+  // This execution has received all messages of `from` with a lower number.
+  std::uint64_t consumed(std::uint32_t from) const {
+    const Sender& s = senders_[from];
+    return s.oldest != nullptr ? s.oldest->index : s.incoming.next();
   }
 
   bool poll_one(std::uint32_t from, bool thorough) {
@@ -405,13 +419,12 @@ class Mail {
   }
 
   void show_consumed(std::uint32_t from) {
-    const Sender& s = senders_[from];
-    const std::uint64_t all_below = s.oldest != nullptr ? s.oldest->index : s.incoming.next();
+    const std::uint64_t all_below = consumed(from);
     journal::OwnerWord<std::uint64_t>& mine = journal::own_consumed(host_, from);
     if (mine.load(std::memory_order_relaxed) >= all_below)
       return;  // a former incarnation has shown it
     mine.store(host_, Step::kConsumed, all_below);
-    if (peers_.recycles(from)) {
+    if (peers_.recycles()) {
       engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
     }
   }

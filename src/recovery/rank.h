@@ -42,6 +42,7 @@ class BasicRank {
   journal::Arena& arena() { return rooms_.arena; }
   journal::RankControl& control() const { return *rooms_.control; }
   journal::Region<H>& region() { return rooms_.journal.region(); }
+  const journal::PeerView& peers() const { return rooms_.peers; }
   journal::Log& observation_log() { return region().head()->observations; }
 
   // --- Communicators

@@ -31,9 +31,9 @@ class Snapshots final : public NoticeHandler {
     const std::uint32_t count = notices.count();
     // First, so that what is raised from here on is handled at the next operation.
     notices.handled(count);
-    if (notices.take_raised() || count != looked_at_) {
+    if (notices.take_raised() || count != looked_at_ || needs_journal_) {
       looked_at_ = count;
-      stop_keeping_if_full();
+      look_whether_full();
       truncate();
     }
     if (!wanted() || r_.journal.region().recycling()) return;
@@ -47,12 +47,37 @@ class Snapshots final : public NoticeHandler {
  private:
   bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
-  // Stops recording when the journal is full. A rank that dies cannot be replayed then: its death
-  // ends the job.
-  void stop_keeping_if_full() {
-    if (r_.journal.region().recycling() || !r_.journal.region().is_full()) return;
-    r_.journal.region().start_recycling();
-    r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
+  // Tells that the journal is full as soon as this rank itself needs nothing of it, and stops
+  // keeping what replays need when the job has been told so (PROTOCOL.md, "When the journal is
+  // full").
+  void look_whether_full() {
+    journal::Region<H>& region = r_.journal.region();
+    if (region.recycling() || !region.is_full()) return;
+    const bool told = r_.control->told_full.load(std::memory_order_relaxed) != 0;
+    needs_journal_ = !told && !breaks(Rule::kNeedsJournal) && has_more_to_repeat();
+    if (needs_journal_) return r_.journal.notices().again();
+    if (!told) {
+      r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
+      r_.control->told_full.store(r_.host, Step::kFlag, 1);
+    }
+    wait_for_word_if_growing();
+    if (r_.peers.recycles()) region.start_recycling();
+  }
+  bool has_more_to_repeat() {
+    if (r_.incarnation == 0) return false;
+    r_.repetition.look_in_wait(r_.loaded_version == 0);
+    return r_.repetition.open() || messages_.outcomes().has_more() || r_.mail.has_more() ||
+           r_.mail.receives_again();
+  }
+  // Without a wait, ranks would fill the machine's memory while ftrun is stopped.
+  void wait_for_word_if_growing() {
+    const journal::Region<H>& region = r_.journal.region();
+    const std::uint64_t steps = region.steps_when_nearly_full(region.all_backed_bytes());
+    if (steps <= waited_at_) return;
+    waited_at_ = steps;
+    for (unsigned turn = 0; !r_.peers.recycles() && r_.peers.recycle_soon(); ++turn) {
+      if (!r_.host.wait_for_agent(turn)) return;
+    }
   }
 
   // Ranks can fill the rest of a nearly full journal faster than the agent requests and accepts
@@ -188,6 +213,7 @@ class Snapshots final : public NoticeHandler {
   bool refused_ = false;         // the newest one was refused
   std::uint32_t looked_at_ = 0;
   std::uint32_t put_off_ = 0;
+  bool needs_journal_ = false;  // the journal is full, but this rank has not repeated its past yet
 };
 
 }  // namespace rejoin::recovery

@@ -21,7 +21,7 @@
 //   kAbort        rank -> agent  MPI_Abort(code) or a fatal MPI error (text says which and where)
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
-//   kLimit        rank -> agent  the journal is full
+//   kLimit        rank -> agent  the journal is full, and this rank has nothing to repeat from it
 //   kNotice       rank -> agent  one line for the user (text). value = 0: it concerns this rank;
 //                                else a number of what it concerns in the whole job, of which the
 //                                user is shown the first line alone
@@ -38,8 +38,8 @@
 //                                1: a version of it is kept
 //   kSnapshotDue  rank -> agent  a snapshot is requested, because the journal has grown; code =
 //                                1: it is nearly full, and the rank waits for the image
-//   kJournalStep  rank -> agent  the journal is full, or a step nearer to that: the agent gives all
-//                                ranks a notice
+//   kJournalStep  rank -> agent  the journal is full or nearly full, and has grown by a step: the
+//                                agent gives all ranks a notice
 //   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of

@@ -320,6 +320,8 @@ bool Agent::carry_out_next(CoreAction& a) {
   actions_.pop_front();
   if (const auto* respawn = std::get_if<CoreAction::Respawn>(&action.what)) {
     push_front(mutated(core_.respawn(respawn->rank, respawn->incarnation)));
+  } else if (std::holds_alternative<CoreAction::LetRecycle>(action.what)) {
+    journal::let_recycle(base_);
   } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {
     why_.clear();  // the next text says it
     push_front(core_.stop());
@@ -459,9 +461,6 @@ void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
 
 void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& action) {
   seen_ = false;
-  if (journal::any_recycles(base_)) {
-    queue_.push_back(Event{action.at_ns, rank, Event::JournalFull{}});
-  }
   queue_.push_back(Event{action.at_ns, rank, Event::Ended{action.cause, position(rank), {}, {}}});
 }
 

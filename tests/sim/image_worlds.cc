@@ -40,6 +40,17 @@ void limited(Player& p) {
   }
 }
 
+// One rank fills the journal by itself. The other one needs from it, again and from the start, what
+// it has received already.
+void filled(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 80; ++i) {
+    p.bcast(all, 0, 500);
+    for (int k = 0; k < 3; ++k) p.message(all, 0, 1, 1500);
+    if (i % 25 == 0) p.bcast(all, 1, 10);
+  }
+}
+
 // Enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
@@ -159,6 +170,11 @@ std::vector<World> image_worlds() {
   add("images-limit", 2, 1'000'000'000, limited);  // they come when they are asked for
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().never_full = true;
+  // One rank has no images, so the journal becomes full, at times while a rank catches up.
+  add("images-full", 2, 150, filled);
+  worlds.back().journal_limit_bytes = 3072 << 10;
+  worlds.back().unfrozen = 2;
+  worlds.back().must_reach = {Probe::kWoken, Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
   // The sender goes back to main, and its receivers have images: what it sends again is not there.

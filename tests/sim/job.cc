@@ -86,6 +86,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   processes_ = 0;
   ++runs_;
   watched_.assign(world_.ranks, Watched());
+  first_at_ = {};
   private_.assign(world_.ranks, Private());
   launcher::RunOptions job;
   job.programs = {{.ranks = world_.ranks}};
@@ -112,12 +113,15 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   result.deaths = simulation_.deaths();
   result.lost = agent_.lost();
   if (result.lost) hit(Probe::kLost);
+  result.full = result.why.find("the journal was full") != std::string::npos;
+  if (result.full) hit(Probe::kEndedFull);
   if (writer_.written() > 0) hit(Probe::kVersionInFile);
   if (result.deaths > 0) {
     result.turns_after_last_death = result.turns - simulation_.time_of_last_death();
   }
   result.ranks = simulation_.ranks();
   result.at_last_death = simulation_.ranks_at_last_death();
+  result.first_at = first_at_;
   probes_.count[static_cast<unsigned>(Probe::kWokenForNothing)] += simulation_.spurious_wakes();
   probes_.count[static_cast<unsigned>(Probe::kHalfWritten)] += simulation_.spoilt();
   return result;
@@ -241,6 +245,9 @@ void Job::end_operation(const SimHost& host, bool mismatch) {
 
 void Job::on_point(SimHost& host, Point p) {
   ++probes_.reached[static_cast<unsigned>(p)];
+  Death& first = first_at_[static_cast<unsigned>(p)];
+  if (first.step == 0 && host.incarnation() == 0)
+    first = {host.rank(), 0, simulation_.ranks()[host.rank()].steps, 0};
   if (p == Point::kPoll) return;
   const engine::RankControl* control = engine::control_of(segment_.get(), host.rank());
   if (control->incarnation.load() != host.incarnation()) {

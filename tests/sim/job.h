@@ -3,6 +3,7 @@
 // everything judged by the oracle.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -88,10 +89,15 @@ struct Result {
   std::uint32_t deaths = 0;
   bool lost = false;      // a rank, with its image: the agent had to end the job
   bool diverged = false;  // a replay, of a program that is not deterministic
+  bool full = false;      // the journal, when the rank died whose death ended the job
   std::vector<engine::Simulation::Rank> ranks;
   std::vector<engine::Simulation::Rank> at_last_death;
+  // By point: a death at the first time that a first incarnation reached it; step 0: none did.
+  std::array<Death, engine::kPoints> first_at = {};
   bool good() const { return ending == Ending::kFinished; }
-  bool acceptable() const { return good() || diverged || (lost && ending == Ending::kStopped); }
+  bool acceptable() const {
+    return good() || diverged || ((lost || full) && ending == Ending::kStopped);
+  }
 };
 
 class Mapping {
@@ -196,6 +202,7 @@ class Job : private engine::SimObserver {
   std::vector<Watched> watched_;
   std::vector<Private> private_;
   std::vector<Watched> images_;  // as their processes were
+  std::array<Death, engine::kPoints> first_at_ = {};
   bool tagged_ = false;
   bool killed_ = false;
   journal::Return decided_ = journal::Return::kUndecided;

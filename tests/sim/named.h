@@ -22,20 +22,21 @@ inline bool can_simulate([[maybe_unused]] const World& w) {
 #endif
 }
 
-// Those in which any rank may die at any time.
+// Those in which any rank may die at any time, with a full journal, too, in one of them.
 inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
   std::vector<std::string> names;
   for (const World& w : named_worlds()) {
     if (!can_simulate(w)) continue;
-    if (w.kills.empty() && w.journal_limit_bytes == 0 && w.ranks <= most_ranks)
-      names.push_back(w.name);
+    const bool may_die =
+        w.journal_limit_bytes == 0 || (w.snapshot_every_turns != 0 && !w.never_full);
+    if (w.kills.empty() && may_die && w.ranks <= most_ranks) names.push_back(w.name);
   }
   return names;
 }
 
 // Large jobs and large buffers take longer.
 inline bool is_slow(const World& w) {
-  return w.ranks > 8 || w.name == "pipelined" || w.name == "chunks" ||
+  return w.ranks > 8 || w.journal_limit_bytes != 0 || w.name == "pipelined" || w.name == "chunks" ||
          w.name == "checkpoints-large";
 }
 
@@ -65,6 +66,7 @@ inline bool is_of_images(Point p) {
 inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }
 // Worlds whose programs are not deterministic.
 inline bool is_of_bit_worlds(Probe p) { return p == Probe::kDiverged || p == Probe::kStoodStill; }
+inline bool is_of_limit_worlds(Probe p) { return p == Probe::kEndedFull; }
 
 // Random programs never ask whether something is complete, cancel nothing, and have no nonblocking
 // collective outstanding: no rank can die there.

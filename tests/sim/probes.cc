@@ -48,6 +48,7 @@ const char* name_of(Probe p) {
       "second process of a rank refused",
       "replay diverged",
       "replay diverged and stood still",
+      "full journal ended the job",
   };
   static_assert(sizeof kNames / sizeof *kNames == kProbeCount);
   return kNames[static_cast<unsigned>(p)];

@@ -52,6 +52,7 @@ enum class Probe : std::uint8_t {
   kSecondRefused,     // a second process asked to be a rank
   kDiverged,          // a replay did something else than its first execution, and was stopped
   kStoodStill,        // or waited for what will not come because of that
+  kEndedFull,         // a death ended the job, because the journal was full
   kCount,
 };
 inline constexpr unsigned kProbeCount = static_cast<unsigned>(Probe::kCount);

@@ -142,7 +142,7 @@ std::vector<World> recovery_point_worlds() {
   add("points-counted", 3, 120, 0, counted, {Probe::kWoken});
   // No image of rank 1 is possible: versions, unless an image of another rank is there first.
   add("points-versions", 3, 2000, 2, marked, {Probe::kVersionsDecided, Probe::kRestored});
-  add("points-either", 3, 500, 2, marked,
+  add("points-either", 3, 800, 2, marked,
       {Probe::kVersionsDecided, Probe::kImagesFirst, Probe::kRestored, Probe::kWoken});
   add("points-brief-either", 2, 50, 2, brief, {Probe::kVersionsDecided, Probe::kImagesFirst});
   add("points-lazy-either", 3, 70, 2, make_lazy_checkpoints,

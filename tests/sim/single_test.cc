@@ -18,7 +18,8 @@ TEST_P(SingleDeath, AtEveryStep) {
   Sweep sweep(world);
   const std::uint64_t runs = scaled(is_slow(world) ? 700 : 6000);
   for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
-    sweep.singles(seed, std::min<std::uint64_t>(runs, is_slow(world) ? 250 : 2000));
+    sweep.each_point(seed);
+    sweep.singles(seed, std::min<std::uint64_t>(runs, is_slow(world) ? 120 : 1000));
   }
   EXPECT_EQ(sweep.failure(), "");
   if (!thorough()) return;
@@ -54,6 +55,7 @@ TEST(SingleDeath, SomewhereAtEveryNamedStep) {
     World world;
     ASSERT_TRUE(find_world(name, &world));
     Sweep sweep(world);
+    sweep.each_point(1);
     sweep.singles(1, scaled(200));
     if (world.checkpoints) sweep.pairs(1, scaled(400));
     ASSERT_EQ(sweep.failure(), "");

@@ -185,6 +185,18 @@ class Share {
 
 constexpr std::uint64_t kStartUpSteps = 3;  // start, register, welcome: always swept, as is exit
 
+bool Sweep::each_point(std::uint64_t seed) {
+  if (!failure_.empty()) return false;
+  Plan plan = plan_of(seed);
+  const Result base = run(plan);
+  if (!base.good()) return false;
+  for (const Death& death : base.first_at) {
+    plan.deaths = {death};
+    if (death.step != 0 && !run(plan).acceptable()) return false;
+  }
+  return true;
+}
+
 bool Sweep::singles(std::uint64_t seed, std::uint64_t most_runs) {
   if (!failure_.empty()) return false;
   Plan plan = plan_of(seed);
@@ -222,8 +234,8 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
       if (!share.wants_next()) continue;
       plan.deaths = {{r, 0, step, 0}};
       const Result first = run(plan);
-      if (first.diverged) continue;
-      if (!first.good() || !second_deaths(plan, first, seconds)) return false;
+      if (!first.acceptable()) return false;
+      if (first.good() && !second_deaths(plan, first, seconds)) return false;
     }
   }
   return true;

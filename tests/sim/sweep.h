@@ -31,6 +31,8 @@ class Sweep {
 
   // A run without deaths.
   bool undisturbed(std::uint64_t seed);
+  // One death, at the first time that a rank reaches each of the points.
+  bool each_point(std::uint64_t seed);
   // One death, at every step of every rank in the schedule that follows from `seed`. At most about
   // `most_runs` of them, evenly; then other seeds meet other steps.
   bool singles(std::uint64_t seed, std::uint64_t most_runs);

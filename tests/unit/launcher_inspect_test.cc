@@ -325,7 +325,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
 }
 
 TEST_F(InspectReturns, AFullJournal) {
-  journal::put(engine::control_of(job_.base(), 0)->recycles, 1);
+  journal::let_recycle(job_.base());
   EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());

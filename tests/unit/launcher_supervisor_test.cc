@@ -169,6 +169,7 @@ record register rank 0 incarnation 0 epoch 0
 > 0 registered 1
 record register rank 1 incarnation 0 epoch 0
 > 5 limit 0
+let recycle
 record limit rank 0 incarnation 0 epoch 0
 tell: the journal is full (64 MiB): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
 > 6 limit 1
@@ -182,6 +183,50 @@ record exit rank 0 incarnation 0 epoch 0 (signal 15, Terminated)
 > 9 all-over 0
 record summary epoch 0 deaths 1 restarts 0 lost 0.00 ms longest 0.00 ms places 1
 finish 137
+)");
+}
+
+TEST(Supervisor, AFullJournalIsKeptUntilNoReplacementNeedsIt) {
+  expect_transcript(ranks(3), R"(
+> 0 registered 0
+record register rank 0 incarnation 0 epoch 0
+> 0 registered 1
+record register rank 1 incarnation 0 epoch 0
+> 0 registered 2
+record register rank 2 incarnation 0 epoch 0
+> 5 ended 1 signal=9 at=3
+respawn 1
+record death rank 1 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
+news: rank 1 died (signal 9, Killed) after operation #3; starting it again (1 of 4)
+> 6 limit 0
+> 7 registered 1
+record register rank 1 incarnation 1 epoch 1
+> 8 ended 1 signal=9 at=2
+respawn 1
+record death rank 1 incarnation 1 epoch 2 (signal 9, Killed) replayed 0
+news: rank 1 died (signal 9, Killed) after operation #2 while catching up; starting it again (2 of 4)
+> 9 registered 1
+record register rank 1 incarnation 2 epoch 2
+> 9 ended 2 signal=9 at=5
+respawn 2
+record death rank 2 incarnation 0 epoch 3 (signal 9, Killed) replayed 0
+news: rank 2 died (signal 9, Killed) after operation #5; starting it again (1 of 4)
+> 10 limit 1
+> 11 registered 2
+record register rank 2 incarnation 1 epoch 3
+> 12 initialized 2
+record init rank 2 incarnation 1 epoch 3
+> 13 finalized 2 at=9
+record finalize rank 2 incarnation 1 epoch 3 replayed 0 start 2.0 ms computing 2.0 ms replay 0.00 ms
+news: rank 2 is back after 4.0 ms: 2.0 ms to start it, 2.0 ms of its own computing
+let recycle
+record limit rank 2 incarnation 1 epoch 3
+tell: the journal is full (64 MiB): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
+> 14 ended 1 signal=9 at=4
+record death rank 1 incarnation 2 epoch 3 (signal 9, Killed) replayed 0
+stop
+tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+record stop epoch 3 code 137
 )");
 }
 

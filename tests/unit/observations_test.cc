@@ -383,7 +383,7 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
 TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
   incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
-    journal::put(engine::control_of(job_.base(), 0)->recycles, 1);
+    journal::let_recycle(job_.base());
     const std::uint64_t tail = log().tail.load();
     record(o, Series::kTime, 2);
     o.record(access("x"));

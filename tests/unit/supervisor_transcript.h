@@ -111,6 +111,7 @@ inline std::string to_text(const Record& r) {
 
 struct SupervisorActionText {
   std::string operator()(const Action::Respawn& a) { return "respawn " + std::to_string(a.rank); }
+  std::string operator()(const Action::LetRecycle&) { return "let recycle"; }
   std::string operator()(const Action::Stop&) { return "stop"; }
   std::string operator()(const Action::KillNow&) { return "kill now"; }
   std::string operator()(const Action::ReportPositions&) { return "report"; }

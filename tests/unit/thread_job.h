@@ -38,6 +38,7 @@ class ThreadJob {
   explicit ThreadJob(std::uint32_t ranks, std::uint64_t limit_bytes = 0)
       : ranks_(ranks), segment_(engine::segment_bytes_for(ranks, limit_bytes), MAP_SHARED) {
     engine::format_segment(base(), ranks, 1, limit_bytes, 2);
+    if (limit_bytes != 0) journal::let_recycle(base());  // an agent waits for a full journal
   }
 
   std::byte* base() const { return segment_.get(); }

@@ -101,6 +101,9 @@ void Agent::order(const Order& order) {
       carry_out(core_.respawn(rank, incarnations_[rank]));
       break;
     }
+    case Order::kLetRecycle:
+      segment_.let_recycle();
+      break;
     case Order::kStop:
       stop();
       break;
@@ -255,9 +258,6 @@ bool Agent::would_replay_threads(std::uint32_t rank) const {
 }
 
 void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
-  if (segment_.is_full()) {
-    reporter_.happened({a.at_ns, rank, Event::JournalFull{}});
-  }
   Event::Ended ended = {a.cause, segment_.position(rank), {}, {}};
   ended.cause.peak_bytes = processes_.peak_bytes(rank);
   if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {

@@ -296,7 +296,7 @@ void Agent::take_snapshots() {
     set_snapshot_timer();
     return;
   }
-  if (segment_.is_full() || header->goes_back_to.load() == engine::Return::kVersions) {
+  if (segment_.recycles() || header->goes_back_to.load() == engine::Return::kVersions) {
     carry_out(core_.end_images());
     return;
   }

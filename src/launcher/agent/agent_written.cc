@@ -33,12 +33,12 @@ void Agent::cut() {
     return;  // its checkpoints are written instead
   }
   set_cut_timer(kAgain);
-  const auto verdict = progress_.look(core_, segment_.is_full(), loop_.now_ns());
+  const auto verdict = progress_.look(core_, segment_.recycles(), loop_.now_ns());
   if (!verdict.why_not.empty()) return tell_no_set(verdict.why_not);
   if (!verdict.begin) return;
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stand = stop_ranks();
-  if (!progress_.may_copy(all_stand, segment_.is_full())) return continue_ranks();
+  if (!progress_.may_copy(all_stand, segment_.recycles())) return continue_ranks();
   for (const std::uint32_t r : plan_.local) {
     if (!would_replay_threads(r)) continue;
     continue_ranks();

@@ -347,7 +347,9 @@ Position JobSegment::position(std::uint32_t rank) const {
   return p;
 }
 
-bool JobSegment::is_full() const { return journal::any_recycles(base_); }
+bool JobSegment::recycles() const { return header()->recycles.load() != 0; }
+
+void JobSegment::let_recycle() const { journal::let_recycle(base_); }
 
 void JobSegment::give_notice() const {
   header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);

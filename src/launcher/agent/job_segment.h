@@ -99,8 +99,9 @@ class JobSegment {
   Position position(std::uint32_t rank) const;
   // Bytes that are backed by memory; they count towards the journal limit.
   std::uint64_t backed_bytes() const;
-  // Whether some rank no longer keeps what replays need.
-  bool is_full() const;
+  // The journal is full: ranks may keep less than replays need from let_recycle() on.
+  bool recycles() const;
+  void let_recycle() const;
   // All ranks have something to handle at their next operation.
   void give_notice() const;
   // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".

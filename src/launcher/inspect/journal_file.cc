@@ -267,13 +267,17 @@ std::optional<Error> Walk::go(const std::string& path) {
   }
   const auto* controls = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader), ranks);
   if (controls == nullptr) return foreign;
-  JournalFacts facts = {header_->job, header_->started_wall_ns, ranks, header_->epoch.load(), 0,
-                        false,        kind_of_return(*header_)};
+  JournalFacts facts = {header_->job,
+                        header_->started_wall_ns,
+                        ranks,
+                        header_->epoch.load(),
+                        0,
+                        header_->recycles.load() != 0,
+                        kind_of_return(*header_)};
   given_back_ = facts.goes_back_to == journal::Return::kImages;
   committed_ = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < ranks; ++r) {
     facts.bytes += controls[r].backed_bytes.load();
-    facts.full = facts.full || controls[r].recycles.load() != 0;
     given_back_ = given_back_ || controls[r].kept.load() != 0;
     committed_ = std::min(committed_, controls[r].prepared.load());
   }

@@ -58,7 +58,7 @@ struct Event {
   struct Diverged {
     std::string how;
   };
-  struct JournalFull {};
+  struct JournalFull {};  // and the rank has nothing to repeat from it
   struct Notice {
     std::string text;
     std::uint64_t of_job;  // 0: about the rank. Else: about the job, shown once a value

@@ -202,6 +202,12 @@ void Supervisor::act(const Action::Respawn& a) {
   send(host_of(a.rank), std::move(order));
 }
 
+void Supervisor::act(const Action::LetRecycle&) {
+  Order order;
+  order.mutable_let_recycle();
+  send_all(order);
+}
+
 void Supervisor::act(const Action::Stop& a) {
   timeout_.clear();
   input_watch_.pause();

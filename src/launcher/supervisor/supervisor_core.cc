@@ -88,6 +88,7 @@ void SupervisorCore::on(const Event::Live& e) { on_back("live", e.from, e.replay
 void SupervisorCore::on(const Event::Finalized& e) {
   ranks_[rank_].state = State::kFinalized;
   on_back("finalize", e.from, e.replay_ns, e.position.replayed);
+  let_recycle_if_full();
 }
 
 void SupervisorCore::on(const Event::Notice& e) {
@@ -153,6 +154,7 @@ void SupervisorCore::on(const Event::Ended& e) {
   catching_up_.is_back(rank_);
   losses_.is_back(rank_, now_ns_);
   if (stopping_) return;
+  let_recycle_if_full();
   if (final_code) {
     if (well) return;
     if (exit_code_ == 0) {
@@ -197,6 +199,7 @@ void SupervisorCore::on_death(const Event::Ended& e) {
     return;
   }
   ++r.incarnation;
+  r.repeated = false;
   if (e.cause.oom) ++r.oom_deaths;
   if (e.cause.is_fault()) {
     r.faulted = true;
@@ -222,7 +225,7 @@ void SupervisorCore::tell_stack(Rank& r, const Fault& fault,
 std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) const {
   if (!options_.restart) return "--no-restart ends the job";
   if (!e.why_final.empty()) return e.why_final;
-  if (journal_full_) {
+  if (recycles_) {
     return "the journal was full (" + size_text(options_.journal_limit_bytes) +
            "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
   }
@@ -379,7 +382,19 @@ void SupervisorCore::on(const Event::Lost& e) {
 }
 
 void SupervisorCore::on(const Event::JournalFull&) {
-  if (std::exchange(journal_full_, true)) return;
+  ranks_[rank_].repeated = journal_full_ = true;
+  let_recycle_if_full();
+}
+
+// A replacement needs the journals of all ranks until it has repeated its past.
+void SupervisorCore::let_recycle_if_full() {
+  if (!journal_full_ || recycles_ || stopping_) return;
+  for (const Rank& r : ranks_) {
+    const bool is_over = r.state == State::kFinalized || r.state == State::kOver;
+    if (r.incarnation > 0 && !r.repeated && !is_over) return;
+  }
+  recycles_ = true;
+  act(Action::LetRecycle{});
   record_rank("limit");
   tell("the journal is full (" + size_text(options_.journal_limit_bytes) +
        "): the job goes on, but from now on the death of a rank ends it; "

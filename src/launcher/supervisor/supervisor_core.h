@@ -49,6 +49,7 @@ struct Action {
     std::uint32_t rank;
     std::uint32_t incarnation;  // the next one
   };
+  struct LetRecycle {};  // the journal is full: let ranks keep less than replays need
   // End all processes, by SIGTERM first.
   struct Stop {
     bool patient;  // only after a moment
@@ -72,7 +73,8 @@ struct Action {
     Totals totals;
   };
 
-  std::variant<Respawn, Stop, KillNow, ReportPositions, News, Tell, Detail, Log, Finish> what;
+  std::variant<Respawn, LetRecycle, Stop, KillNow, ReportPositions, News, Tell, Detail, Log, Finish>
+      what;
 };
 
 class SupervisorCore {
@@ -95,6 +97,7 @@ class SupervisorCore {
     std::uint32_t incarnation = 0;
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
+    bool repeated = false;     // has found the journal full, and needs nothing of it itself
     std::uint64_t died_at_ns = 0;
     std::uint64_t started_at_ns = 0;  // registered
     bool faulted = false;
@@ -135,6 +138,7 @@ class SupervisorCore {
   void on_back(const char* record_name, const RecoveryPoint& from, std::uint64_t replay_ns,
                std::uint64_t replayed);
   void check_everybody_initializes();
+  void let_recycle_if_full();
   std::uint32_t restarts(const Rank& r) const { return r.incarnation - beginning_.incarnation; }
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event::Ended& event) const;
@@ -160,7 +164,8 @@ class SupervisorCore {
   std::uint32_t epoch_ = 0;
   bool stopping_ = false;
   bool interrupted_ = false;
-  bool journal_full_ = false;
+  bool journal_full_ = false;  // a rank has found it full
+  bool recycles_ = false;      // ranks may keep less than replays need
   bool told_protected_ = false;
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job

@@ -223,7 +223,6 @@ bool do_mpi(const std::string& word, const std::string& value, int number) {
     tell(MessageType::kAbort, number);
     for (;;) pause();
   } else if (word == "limit") {
-    rejoin::journal::put(me.control()->recycles, 1);
     tell(MessageType::kLimit);
   } else if (word == "notice") {
     tell(MessageType::kNotice, 0, 0, value);
