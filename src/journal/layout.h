@@ -24,6 +24,7 @@ using Offset = std::uint64_t;  // bytes from the segment's base; 0 = none
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::uint32_t kMaxFaults = 256;
+inline constexpr std::uint32_t kMaxEpochs = 0xffff;  // a slot's tag has 16 bits for a generation
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 32;              // contribution that fits a slot
 inline constexpr std::size_t kStageBytes = 256 * 1024;     // of a staging buffer
@@ -55,45 +56,52 @@ struct FaultPoint {
 
 // --- Control block
 
-struct SegmentHeader {
+// Words of the whole job. Set before the start, but for the last two.
+struct JobWords {
   std::uint64_t magic;
-  std::uint32_t ranks;
-  std::uint32_t cores;  // processors that the ranks of this host may use together
   std::uint64_t job;
-  std::uint64_t segment_bytes;
-  std::uint64_t region_bytes;           // of one rank, virtual
+  std::uint32_t ranks;
+  std::uint32_t faults;
   std::uint64_t journal_limit_bytes;    // of all ranks together; 0 = none
   std::uint64_t bootstrap_limit_bytes;  // of each rank, kept for its bootstrap phase; 0 = none
-  Offset first_region;
-  std::uint32_t faults;
-  std::uint32_t stop_on_divergence;    // 0: --on-divergence warn
-  std::uint32_t tell_committed;        // rank 0 reports checkpoints to the agent
-  std::uint32_t writes_versions;       // --checkpoint-dir: the agent writes versions to files
-  std::uint32_t log_ops;               // --log-ops
-  std::uint32_t light_publish;         // publishers have no fence, sleepers look twice (ShmHost)
-  std::uint32_t snapshots;             // ranks are asked for images of their processes
-  std::uint64_t snapshot_every_bytes;  // that a rank allocates before it asks for one itself
-  std::uint64_t started_wall_ns;       // since 1970
-  std::uint64_t wall_offset_ns;        // from the clock of ranks to that
+  std::uint32_t stop_on_divergence;     // 0: --on-divergence warn
+  std::uint32_t tell_committed;         // rank 0 reports checkpoints to the agent
+  std::uint32_t writes_versions;        // --checkpoint-dir: the agent writes versions to files
+  std::uint32_t log_ops;                // --log-ops
+  std::uint32_t snapshots;              // ranks are asked for images of their processes
+  std::uint64_t snapshot_every_bytes;   // that a rank allocates before it asks for one itself
+  std::uint64_t started_wall_ns;        // since 1970
+  std::uint64_t first_version;          // --resume: the version that the job begins with; 0 = none
   FaultPoint fault[kMaxFaults];
+
+  // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
+  alignas(kLine) AnyWord<Return> goes_back_to;
+  // Agent, once from 0 to 1, when the supervisor orders it: the journal is full, and ranks may keep
+  // less than replays need. From then on no death can be repaired.
+  AgentWord<std::uint32_t> recycles;
+};
+
+// Words of this host: of its segment, and of its agent.
+struct HostWords {
+  std::uint64_t segment_bytes;
+  std::uint64_t region_bytes;  // of one rank, virtual
+  Offset first_region;
+  std::uint32_t cores;           // processors that the ranks of this host may use together
+  std::uint32_t light_publish;   // publishers have no fence, sleepers look twice (ShmHost)
+  std::uint64_t wall_offset_ns;  // from the clock of ranks to seconds since 1970
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) AgentWord<std::uint32_t> epoch;
   // Agent. Counted up when ranks have something to handle as they enter their next operation: a
   // snapshot is wanted, marks have moved, the journal has grown (journal/notices.h).
   AgentWord<std::uint32_t> notices;
-  // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
-  AnyWord<Return> goes_back_to;
-  // Agent, once from 0 to 1, when the supervisor orders it: the journal is full, and ranks may keep
-  // less than replays need. From then on no death can be repaired.
-  AgentWord<std::uint32_t> recycles;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   AgentWord<std::uint64_t> version_in_file;
-  // Agent, before the start (--resume): the version that the job begins with; 0 = none.
-  std::uint64_t first_version;
   // Rank r writes byte r around its sleep.
   alignas(kLine) OwnerWord<std::uint8_t> asleep[kMaxRanks];
 };
+
+struct SegmentHeader : JobWords, HostWords {};
 
 enum class Phase : std::uint32_t { kOutside, kInside };
 
@@ -551,8 +559,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN06", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x36304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN07", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x37304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers
@@ -603,6 +611,8 @@ std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
 
+// Whether every rank can die once more without an epoch above kMaxEpochs.
+bool has_epochs(std::byte* base);
 // Ranks may keep less than replays need from here on.
 void let_recycle(std::byte* base);
 

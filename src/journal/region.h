@@ -185,14 +185,16 @@ class Region {
   }
   // The journal is full: nothing new is kept for a replay.
   bool recycling() const { return recycling_; }
-  // REQUIRES PeerView::recycles().
-  void start_recycling() {
+  // REQUIRES PeerView::recycles(). Labels the zones in use by label(zone); false: no memory for a
+  // label.
+  template <class Label>
+  bool start_recycling(Label&& label) {
     // A rank that consumes a message looks at that word without a fence between the two: what such
     // a rank stored before it could see the word is visible before this rank waits for it.
     host_.settle_stores();
     recycling_ = true;
     start_zones();
-    close_zones([](Zone&) { return true; });
+    return close_zones(label);
   }
 
   // Makes later allocations of payload use zones. Payload that is allocated already is not freed.
@@ -307,8 +309,12 @@ class Region {
     z = nullptr;
     return true;
   }
+  // All messages that were sent when the zone was labelled. The numbers of those are the end of
+  // its label.
   bool are_consumed(const Zone& z) const {
-    const auto* sent = reinterpret_cast<const std::uint64_t*>(host_.base() + z.label.at);
+    if (z.label.bytes == 0 || breaks(host_, Rule::kMessagesUntilConsumed)) return true;
+    const auto* sent = reinterpret_cast<const std::uint64_t*>(host_.base() + z.label.at +
+                                                              z.contexts * sizeof(Cursor));
     for (std::uint32_t to = 0; to < header_->ranks; ++to) {
       if (sent[to] == 0) continue;
       host_.step(Step::kMark);
@@ -320,10 +326,9 @@ class Region {
 
   bool is_free(const Zone& z) const {
     if (z.interval == 0) return false;
-    if (z.use == Use::kMessages) {
-      return breaks(host_, Rule::kMessagesUntilConsumed) || are_consumed(z);
-    }
-    if (recycling_) return z.interval <= over_;
+    if (z.use == Use::kMessages) return are_consumed(z);
+    // Before the journal was full, messages lay among results.
+    if (recycling_) return z.interval <= over_ && are_consumed(z);
     return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_, z);
   }
 

@@ -61,6 +61,11 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   }
 }
 
+bool has_epochs(std::byte* base) {
+  const SegmentHeader* h = header_of(base);
+  return std::uint64_t{h->epoch.load()} + h->ranks <= kMaxEpochs;
+}
+
 void let_recycle(std::byte* base) {
   SegmentHeader* h = header_of(base);
   h->recycles.store(kAgentStores, Step::kNotice, 1, std::memory_order_seq_cst);

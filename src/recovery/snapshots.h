@@ -61,7 +61,9 @@ class Snapshots final : public NoticeHandler {
       r_.control->told_full.store(r_.host, Step::kFlag, 1);
     }
     wait_for_word_if_growing();
-    if (r_.peers.recycles()) region.start_recycling();
+    if (!r_.peers.recycles()) return;
+    if (!region.start_recycling([this](journal::Zone& z) { return truncation_.label(z); }))
+      r_.journal.out_of_memory();
   }
   bool has_more_to_repeat() {
     if (r_.incarnation == 0) return false;
@@ -132,8 +134,8 @@ class Snapshots final : public NoticeHandler {
     const bool cancelled = r_.mail.has_more() && !breaks(Rule::kImageWhenCancelled);
     if (replaying || told || cancelled) return false;
     if (r_.outstanding.any() && !breaks(Rule::kImageTakesNothingOpen)) {
-      return ++put_off_ < kMostPutOff ||
-             give_up(number, "nonblocking collectives are outstanding all the time");
+      if (++put_off_ < kMostPutOff) return false;
+      return give_up(number, "nonblocking collectives are outstanding all the time");
     }
     put_off_ = 0;
     if (r_.goes_back_to() == journal::Return::kVersions) {

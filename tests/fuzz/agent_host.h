@@ -60,7 +60,7 @@ class Host : private launcher::AgentDriver {
         launcher::Loop::Turn::kLast);
     loop_.run([this] { idle(); });
     for (const Rank& r : ranks_) REQUIRE(!r.tree);
-    REQUIRE(epoch() - epoch_before_ == supervisor_.epoch());
+    REQUIRE(epoch() - epoch_before_ == respawns_);
   }
 
   // --- What happens. A process that does not exist, or has ended, does nothing.
@@ -375,6 +375,7 @@ class Host : private launcher::AgentDriver {
     for (const Action& action : supervisor_.step(event)) {
       if (const auto* respawn = std::get_if<Action::Respawn>(&action.what)) {
         REQUIRE(!supervisor_.stopping());
+        ++respawns_;
         REQUIRE(respawn->incarnation == supervisor_.incarnation(respawn->rank));
         ranks_[respawn->rank].incarnation = respawn->incarnation;
         outputs_.forget_late(respawn->rank);
@@ -452,6 +453,7 @@ class Host : private launcher::AgentDriver {
   launcher::Loop loop_;
   const launcher::JobSegment& segment_;
   const std::uint32_t epoch_before_;
+  std::uint32_t respawns_ = 0;
   Rank ranks_[kRanks];
   Images images_[kRanks];
   launcher::RankOutputs outputs_;

@@ -42,6 +42,22 @@ TEST_P(Chance, RandomWorlds) {
 
 INSTANTIATE_TEST_SUITE_P(Shares, Chance, testing::Range(std::uint64_t{0}, std::uint64_t{4}));
 
+class Swarm : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(Swarm, FinishesAfterTheLastDeath) {
+  const std::uint64_t first = GetParam() * 1000000;
+  Probes probes;
+  double slowest = 0;
+  for (std::uint64_t i = 0; i < scaled(250); ++i) {
+    ASSERT_EQ(sweep_swarm(first + i, &probes, &slowest), "");
+  }
+  if (!thorough()) return;
+  EXPECT_GT(probes[Probe::kWoken], 0u);
+  EXPECT_GT(probes[Probe::kRestored], 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shares, Swarm, testing::Range(std::uint64_t{0}, std::uint64_t{4}));
+
 TEST(Chance, TwoHundredAndFiftySixRanks) {
   for (std::uint64_t seed = 0; seed < scaled(3); ++seed) {
     Sweep sweep(random_world(thorough() ? 256 : 40, seed, false));

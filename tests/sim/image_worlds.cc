@@ -51,6 +51,18 @@ void filled(Player& p) {
   }
 }
 
+// The journal becomes full while messages of before are not received yet.
+void received_late(Player& p) {
+  Comm all = p.everyone();
+  constexpr std::uint32_t kSent = 20, kRounds = 120;
+  for (std::uint32_t i = 0; i < kRounds; ++i) {
+    if (p.rank() == 0 && i < kSent) p.send(all, 1, static_cast<int>(i), 3000);
+    p.bcast(all, i % 2, 3000);
+    p.allreduce(all, 3000);
+    if (p.rank() == 1 && i + kSent >= kRounds) p.recv(all, 0, static_cast<int>(kRounds - 1 - i));
+  }
+}
+
 // Enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
@@ -175,6 +187,10 @@ std::vector<World> image_worlds() {
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().unfrozen = 2;
   worlds.back().must_reach = {Probe::kWoken, Probe::kEndedFull};
+  add("images-received-late", 2, 1'000'000'000, received_late);
+  worlds.back().journal_limit_bytes = 1024 << 10;
+  worlds.back().unfrozen = 2;
+  worlds.back().must_reach = {Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
   // The sender goes back to main, and its receivers have images: what it sends again is not there.

@@ -81,7 +81,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   messages_.begin(world_.ranks);
   histories_.begin(world_.ranks);
   header->stop_on_divergence = world_.bits;
-  tagged_ = plan.tagged && !world_.bits;
+  tagged_ = plan.tagged && !world_.bits && !world_.untagged;
   killed_ = !plan.deaths.empty();
   processes_ = 0;
   ++runs_;
@@ -248,7 +248,12 @@ void Job::on_point(SimHost& host, Point p) {
   Death& first = first_at_[static_cast<unsigned>(p)];
   if (first.step == 0 && host.incarnation() == 0)
     first = {host.rank(), 0, simulation_.ranks()[host.rank()].steps, 0};
-  if (p == Point::kPoll) return;
+  // Polls follow each other without a store between them.
+  bool& polls = watched_[host.rank()].polls;
+  const bool nothing_new = p == Point::kPoll && polls;
+  polls = p == Point::kPoll;
+  if (nothing_new) return;
+  if (polls) return fail_if(oracle_.words_after_turn(host.rank()));
   const engine::RankControl* control = engine::control_of(segment_.get(), host.rank());
   if (control->incarnation.load() != host.incarnation()) {
     simulation_.fail("I6: an incarnation runs that is not the newest");

@@ -58,6 +58,8 @@ struct World {
   // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with
   // a run without failures (history.h).
   bool bits = false;
+  // Ranks have different collectives outstanding, so contributions are not told apart by attempt.
+  bool untagged = false;
   bool may_deadlock = false;  // such a program, in some runs without deaths
   bool unordered = false;     // what it is given depends on the schedule: receives of any source
   struct Kill {               // as by --kill
@@ -68,6 +70,7 @@ struct World {
   };
   std::vector<Kill> kills = {};
   std::vector<Probe> must_reach = {};  // by a sweep of single deaths
+  std::string says = {};               // what was drawn, of a swarm
 };
 
 struct Plan {
@@ -154,6 +157,7 @@ class Job : private engine::SimObserver {
     bool bcast = false;
     bool follower = false;
     bool inside = false;
+    bool polls = false;
     std::uint64_t posts = 0;
     Group* group = nullptr;
     std::uint64_t sequence = 0;

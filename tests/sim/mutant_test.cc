@@ -98,6 +98,7 @@ const RuleCase kRules[] = {
     {"CancelRecorded", Rule::kCancelRecorded, "messages-cancelled", "messages"},
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
+    {"MessagesAmongResults", Rule::kMessagesUntilConsumed, "images-received-late", "bytes", 20},
     {"WholeMessage", Rule::kWholeMessage, "messages-large", "other bytes"},
     {"AdvanceOutstanding", Rule::kAdvanceOutstanding, "outstanding-progress", "deadlock"},
     {"SendOnEntering", Rule::kSendOnEntering, "outstanding-messages", ""},

@@ -23,6 +23,7 @@ struct LocalHead {
   std::uint64_t version;
   std::uint64_t state;
   std::uint64_t operations;
+  std::uint64_t questions;
 };
 
 // Models of different sizes, whose memory is reused.
@@ -44,7 +45,7 @@ void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
   }
   const GlobalHead head = {v, common_};
   std::memcpy(static_cast<void*>(global->data), &head, sizeof head);
-  const LocalHead mine = {v, state_, operations_};
+  const LocalHead mine = {v, state_, operations_, questions_};
   auto* to = reinterpret_cast<std::byte*>(local->data);
   std::memcpy(to, &mine, sizeof mine);
   std::memcpy(to += sizeof mine, sent_, words);
@@ -60,6 +61,7 @@ void Player::read_models() {
   common_ = head.common;
   state_ = mine.state;
   operations_ = mine.operations;
+  questions_ = mine.questions;
   const std::byte* from = loaded_.local + sizeof mine;
   std::memcpy(sent_, from, words);
   std::memcpy(static_cast<void*>(restored_counts_), from + words, kMaxCounts * sizeof(Count));

@@ -120,17 +120,18 @@ class SimCollective final : public recovery::Nonblocking {
     if (outcome_.sequence != sequence_) job.fail_if("a nonblocking operation is another one");
     if (failed) job.hit(Probe::kMismatch);
     Oracle& oracle = job.oracle();
+    // Nothing of a single member is recorded, so its sequence numbers differ between incarnations.
+    const std::uint64_t place = comm_.size() == 1 ? number_ : sequence_;
     if (messages_) {
       hash_ = failed ? 1 : hash_of_bytes(out.data, out.bytes());
-      job.fail_if(
-          oracle.returned_channel(*comm_.group, sequence_, number_, comm_.me, failed, hash_));
+      job.fail_if(oracle.returned_channel(*comm_.group, place, number_, comm_.me, failed, hash_));
       return;
     }
     const std::size_t bytes = spec.result_bytes;
     const bool bcast = recovery::is_broadcast(call_.signature);
     hash_ = failed ? 1 : hash_of_bytes(outcome_.data(), bytes);
-    job.fail_if(oracle.returned_replicated(*comm_.group, sequence_, number_, comm_.me, failed,
-                                           !bcast, outcome_.data(), bytes));
+    job.fail_if(oracle.returned_replicated(*comm_.group, place, number_, comm_.me, failed, !bcast,
+                                           outcome_.data(), bytes));
   }
 
   Player& player_;
@@ -161,7 +162,7 @@ SimCollective* Player::make_collective(Comm& c, OpKind kind, int root) {
 }
 
 void Player::start(Comm& c, Pending* p, SimCollective* collective) {
-  job_.oracle().entered(*c.group, c.count->next, c.me);
+  job_.oracle().entered(*c.group, c.size() == 1 ? c.count->number : c.count->next, c.me);
   job_.simulation().note(rank_.host(), "begins operation", c.count->next, c.group->context);
   collective->enter(rank_);
   rank_.start(*collective);

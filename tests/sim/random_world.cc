@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -29,8 +30,17 @@ enum class Kind : std::uint8_t {
   kPost,     // likewise, received some lines later; both requests are outstanding
   kCollect,  // one from every rank to a, which receives them from any source
   kRemake,   // the communicator is freed, and made again under another name
+  kBegin,    // a nonblocking Allreduce, complete some lines later; from here on in swarms alone
+  kAsk,      // a message from a to b, which asks for it a few times before it goes on
   kCount,
 };
+constexpr const char* kKindNames[] = {"allreduce", "barrier", "bcast",   "allgather", "allgatherv",
+                                      "reduce",    "gather",  "scatter", "alltoall",  "scan",
+                                      "exscan",    "message", "send",    "post",      "collect",
+                                      "remake",    "begin",   "ask"};
+static_assert(std::size(kKindNames) == static_cast<std::size_t>(Kind::kCount));
+constexpr std::uint32_t bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
+constexpr std::uint32_t kAlways = bit(Kind::kBegin) - 1;  // the kinds of random:RANKS:SEED
 
 struct Line {
   Kind kind;
@@ -105,7 +115,9 @@ std::size_t random_count(std::uint32_t members, bool small, SimRandom& random) {
   }
 }
 
-Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
+// kinds: those that it may have, a bit each.
+Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small,
+                       std::uint32_t kinds = kAlways) {
   SimRandom random(seed * 0x5851f42d4c957f2d + ranks);
   Program program;
   program.groups.emplace_back(ranks);
@@ -115,12 +127,14 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
   const std::uint32_t lines = small ? 2 + random.below(4) : 5 + random.below(ranks > 16 ? 10 : 30);
   while (program.lines.size() < lines) {
     Line l = {};
-    l.kind = static_cast<Kind>(random.below(static_cast<unsigned>(Kind::kCount)));
+    const Kind end = kinds == kAlways ? Kind::kBegin : Kind::kCount;
+    l.kind = static_cast<Kind>(random.below(static_cast<unsigned>(end)));
     if (random.one_in(3)) l.kind = Kind::kAllreduce;
+    if ((kinds & bit(l.kind)) == 0) continue;
     l.group = random.below(groups);
     const auto members = static_cast<std::uint32_t>(program.groups[l.group].size());
     if (l.kind == Kind::kMessage && members == 1) continue;
-    program.unordered |= l.kind == Kind::kCollect;
+    program.unordered |= l.kind == Kind::kCollect || l.kind == Kind::kAsk;
     if (l.kind == Kind::kAlltoall && members > 64) continue;  // too many messages to be worth it
     l.a = random.below(members);
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
@@ -130,6 +144,7 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small) {
       l.count = 5000 / members;
     const bool in_pieces = l.kind == Kind::kSend || l.kind == Kind::kPost;
     if (in_pieces && random.one_in(6)) l.count = 9000 + random.below(9000);
+    if (l.kind == Kind::kBegin) l.count = std::min<std::size_t>(l.count, 300);
     l.how = {random.one_in(4), random.one_in(3)};
     program.lines.push_back(l);
   }
@@ -165,6 +180,17 @@ void post(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
   const int tag = static_cast<int>(l.count % kTags);
   if (c.me == l.b) p.irecv(c, &open->next(p), static_cast<int>(l.a), tag);
   if (c.me == l.a) p.isend(c, &open->next(p), l.b, tag, l.count, !l.how.early);
+}
+
+void ask(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
+  const int tag = static_cast<int>(l.count % kTags);
+  if (c.me == l.b) {
+    Player::Pending& in = open->next(p);
+    p.irecv(c, &in, static_cast<int>(l.a), tag);
+    for (int i = 0; i < 4 && !p.test(&in); ++i) {
+    }
+  }
+  if (c.me == l.a) p.send(c, l.b, tag, l.count);
 }
 
 void collect(Player& p, Player::Comm& c, const Line& l) {
@@ -219,6 +245,12 @@ void play(Player& p, Player::Comm& c, const Line& l, Outstanding* open) {
       break;
     case Kind::kCollect:
       collect(p, c, l);
+      break;
+    case Kind::kBegin:
+      p.begin_allreduce(c, &open->next(p), l.count);
+      break;
+    case Kind::kAsk:
+      ask(p, c, l, open);
       break;
     case Kind::kRemake:
     case Kind::kCount:
@@ -309,22 +341,60 @@ void play_checkpoints(Player& p, const Program& program) {
   open.wait_all(p);
 }
 
+World world_of(std::uint32_t ranks, Program&& drawn) {
+  const auto program = std::make_shared<const Program>(std::move(drawn));
+  World world;
+  world.checkpoints = program->checkpoints;
+  world.ranks = ranks;
+  world.unordered = program->unordered;
+  world.body = [program](Player& p) {
+    program->checkpoints ? play_checkpoints(p, *program) : play_all(p, *program);
+  };
+  return world;
+}
+
 }  // namespace
 
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
   Program drawn = random_program(ranks, seed, small);
   SimRandom random(seed * 0x9e3779b97f4a7c15u + 77);
   if (random.one_in(3)) add_checkpoints(drawn, random, small);
-  const auto program = std::make_shared<const Program>(std::move(drawn));
-  World world;
-  world.checkpoints = program->checkpoints;
+  World world = world_of(ranks, std::move(drawn));
   world.name = (small ? "small:" : "random:") + std::to_string(ranks) + ":" + std::to_string(seed);
-  world.ranks = ranks;
-  world.unordered = program->unordered;
   if (seed % 2 == 1) world.ahead_bytes = 0;  // senders have to wait
-  world.body = [program](Player& p) {
-    program->checkpoints ? play_checkpoints(p, *program) : play_all(p, *program);
-  };
+  return world;
+}
+
+// Leaving out most of what is possible reaches states in which the rest meets more often.
+World swarm_world(std::uint64_t seed) {
+  constexpr std::uint64_t kPeriods[] = {30, 100, 300, 1000};
+  constexpr std::size_t kAhead[] = {0, 64, 4 << 20};
+  SimRandom random(seed * 0xbf58476d1ce4e5b9u + 11);
+  std::uint32_t kinds = 0;
+  for (unsigned k = 0; k < std::size(kKindNames); ++k) kinds |= random.below(2) << k;
+  // A program of these alone could come to no end of its lines.
+  if ((kinds & ~(bit(Kind::kMessage) | bit(Kind::kAlltoall))) == 0) kinds |= bit(Kind::kAllreduce);
+  const std::uint32_t ranks = random.one_in(8) ? 8 + random.below(9) : 2 + random.below(5);
+  Program drawn = random_program(ranks, seed, false, kinds);
+  if (random.one_in(3)) add_checkpoints(drawn, random, false);
+  World world = world_of(ranks, std::move(drawn));
+  world.name = "swarm:" + std::to_string(seed);
+  world.untagged = (kinds & bit(Kind::kBegin)) != 0;
+  world.ahead_bytes = kAhead[random.below(std::size(kAhead))];
+  std::string says = std::to_string(ranks) + " ranks,";
+  for (unsigned k = 0; k < std::size(kKindNames); ++k) {
+    if ((kinds >> k & 1) != 0) says += std::string(" ") + kKindNames[k];
+  }
+  if (world.checkpoints) says += ", checkpoints";
+  if (random.one_in(2)) {
+    world.snapshot_every_turns = kPeriods[random.below(std::size(kPeriods))];
+    says += ", images every " + std::to_string(world.snapshot_every_turns) + " turns";
+    if (random.one_in(4)) world.unfrozen = std::uint64_t{1} << random.below(ranks);
+    if (world.unfrozen != 0) says += ", but of one rank";
+    if (random.one_in(3)) world.journal_limit_bytes = 1 << 20;
+    if (world.journal_limit_bytes != 0) says += ", a journal of 1 MiB";
+  }
+  world.says = says + ", " + std::to_string(world.ahead_bytes) + " bytes ahead";
   return world;
 }
 

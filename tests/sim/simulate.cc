@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kHelp = R"(usage: simulate [WORLD] [options]
 
-Runs a world's program under the simulator. Without WORLD: lists the worlds. "random:RANKS:SEED" and
-"small:RANKS:SEED" are worlds too.
+Runs a world's program under the simulator. Without WORLD: lists the worlds. "random:RANKS:SEED",
+"small:RANKS:SEED" and "swarm:SEED" are worlds too.
 
   --seed S          schedule, agent's delays, tagged or not (default 0: all ranks in turn)
   --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas; RANK:iTURN of the rank's
@@ -23,8 +23,9 @@ Runs a world's program under the simulator. Without WORLD: lists the worlds. "ra
   --break N         breaks rule N of enum Rule (src/journal/rules.h)
   --leave-out N     rule N of enum ImageRule (src/launcher/agent/agent_core.h)
   --lines N         of the transcript, a rank (default 30)
-  --sweep KIND      singles, pairs, chance or images, instead of one run; random (without WORLD): a random
-                    world for each seed
+  --fair T:N        fair from turn T on, and finished within N turns of that or of the last death
+  --sweep KIND      singles, pairs, chance or images, instead of one run; random or swarm (without
+                    WORLD): a random world for each seed
   --seeds A-B       of the sweep (default 0-9)
   --most N          runs a seed (default: all)
 )";
@@ -35,7 +36,7 @@ struct Arguments {
   std::uint64_t seed = 0;
   std::size_t lines = 30;
   std::string sweep;
-  unsigned long long from = 0, to = 9;
+  unsigned long long from = 0, to = 9, fair_from = 0, finish_within = 0;
   std::uint64_t most = ~std::uint64_t{0};
   engine::Mutant mutant = engine::Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;
@@ -62,6 +63,8 @@ bool parse(int count, char** words, Arguments* a) {
       a->broken = static_cast<journal::Rule>(std::atoi(value));
     } else if (word == "--leave-out") {
       a->left_out = static_cast<launcher::ImageRule>(std::atoi(value));
+    } else if (word == "--fair") {
+      if (std::sscanf(value, "%llu:%llu", &a->fair_from, &a->finish_within) != 2) return false;
     } else if (word == "--lines") {
       a->lines = std::strtoull(value, nullptr, 10);
     } else if (word == "--sweep") {
@@ -76,6 +79,8 @@ bool parse(int count, char** words, Arguments* a) {
   }
   a->plan = plan_of(a->seed);
   a->plan.deaths = deaths;
+  a->plan.options.fair_from = a->fair_from;
+  a->plan.options.finish_within = a->finish_within;
   a->plan.options.mutant = a->mutant;
   a->plan.options.broken = a->broken;
   a->plan.left_out = a->left_out;
@@ -115,6 +120,22 @@ int run_random(const Arguments& a) {
   return failure.empty() ? 0 : 1;
 }
 
+int run_swarm(const Arguments& a) {
+  Probes probes;
+  double slowest = 0;
+  for (std::uint64_t seed = a.from; seed <= a.to; ++seed) {
+    const World world = swarm_world(seed);
+    std::printf("swarm:%llu  %s\n", static_cast<unsigned long long>(seed), world.says.c_str());
+    const std::string failure = sweep_swarm(seed, &probes, &slowest);
+    if (failure.empty()) continue;
+    std::printf("%s\n", failure.c_str());
+    return 1;
+  }
+  show_probes(probes);
+  std::printf("slowest recovery %.1f undisturbed runs; all good\n", slowest);
+  return 0;
+}
+
 int run_sweep(const World& world, const Arguments& a) {
   const auto begin = std::chrono::steady_clock::now();
   Sweep sweep(world);
@@ -148,6 +169,7 @@ int main(int count, char** words) {
     return 2;
   }
   if (a.sweep == "random") return run_random(a);
+  if (a.sweep == "swarm") return run_swarm(a);
   if (a.world.empty()) {
     for (const World& w : named_worlds()) std::printf("%-20s %u ranks\n", w.name.c_str(), w.ranks);
     return 0;

@@ -121,6 +121,10 @@ void Sweep::fail(const Plan& plan, const Result& result) {
              "\nto see it again: simulate " + job_.world().name + " --seed " +
              std::to_string(plan.options.seed);
   if (!plan.deaths.empty()) failure_ += " --deaths " + text_of(plan.deaths);
+  if (plan.options.fair_from != 0) {
+    failure_ += " --fair " + std::to_string(plan.options.fair_from) + ":" +
+                std::to_string(plan.options.finish_within);
+  }
   if (mutant_ != engine::Mutant::kNone) {
     failure_ += " --mutant " + std::to_string(static_cast<unsigned>(mutant_));
   }
@@ -130,6 +134,7 @@ void Sweep::fail(const Plan& plan, const Result& result) {
   if (left_out_ != launcher::ImageRule::kNone) {
     failure_ += " --leave-out " + std::to_string(static_cast<unsigned>(left_out_));
   }
+  if (!job_.world().says.empty()) failure_ += " \n" + job_.world().says;
   failure_ += " \n" + job_.transcript(plan, job_.world().ranks <= 8 ? 12 : 3);
 }
 
@@ -307,6 +312,35 @@ bool Sweep::images(std::uint64_t seed, std::uint64_t most_runs) {
   return true;
 }
 
+bool Sweep::swarm(std::uint64_t seed) {
+  if (!failure_.empty()) return false;
+  const World& world = job_.world();
+  const std::uint64_t turns = job_.reference().turns;
+  // The agent rings all ranks for each death, and each of them looks and goes to sleep again.
+  constexpr std::uint64_t kAfterARing = 100;
+  SimRandom random(seed ^ 0x5e1f);
+  Plan plan = plan_of(seed);
+  const std::uint32_t deaths = random.one_in(8) ? 0 : 1 + random.below(1 << random.below(6));
+  const std::uint64_t within = 1 + turns / (1 + random.below(4)) * 2;
+  std::uint64_t last = 1;
+  for (std::uint32_t i = 0; i < deaths; ++i) {
+    Death death = {random.below(world.ranks), 0, 0, 1 + random.below(within)};
+    if (world.snapshot_every_turns != 0 && random.one_in(6)) {
+      death.victim = random.one_in(2) ? engine::Victim::kNewestImage : engine::Victim::kKeptImage;
+    }
+    last = std::max(last, death.time);
+    plan.deaths.push_back(death);
+  }
+  plan.options.fair_from = last + 1;
+  plan.options.finish_within = 6 * turns + world.ranks * kAfterARing + 1000;
+  // At each step of a nearly full journal a rank waits for the agent, which may refuse its image.
+  constexpr std::uint64_t kSteps = 20;
+  if (world.journal_limit_bytes != 0) {
+    plan.options.finish_within += kSteps * engine::SimHost::kTurnsForAgent;
+  }
+  return try_plan(plan);
+}
+
 std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes) {
   SimRandom random(seed ^ 0x3a9d);
   std::uint32_t ranks = 1 + random.below(8);
@@ -318,6 +352,15 @@ std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Pro
   sweep.undisturbed(seed * 100 + 99);
   for (std::uint64_t i = 0; i < schedules; ++i) sweep.by_chance(seed * 100 + i);
   probes->add(sweep.probes());
+  return sweep.failure();
+}
+
+std::string sweep_swarm(std::uint64_t seed, Probes* probes, double* slowest) {
+  constexpr std::uint64_t kSchedules = 6;
+  Sweep sweep(swarm_world(seed));
+  for (std::uint64_t i = 0; i < kSchedules; ++i) sweep.swarm(seed * 100 + i);
+  probes->add(sweep.probes());
+  *slowest = std::max(*slowest, sweep.slowest_recovery());
   return sweep.failure();
 }
 

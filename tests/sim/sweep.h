@@ -42,6 +42,9 @@ class Sweep {
   // Images die, at every turn, alone or with ranks. A job may end then, if a rank and its image are
   // dead together.
   bool images(std::uint64_t seed, std::uint64_t most_runs);
+  // Deaths of ranks and images at a rate that is drawn, too. Behind the last one all is fair, and
+  // the job finishes within a bounded number of turns.
+  bool swarm(std::uint64_t seed);
   bool try_plan(const Plan& plan);
 
   const std::string& failure() const { return failure_; }
@@ -70,6 +73,11 @@ class Sweep {
 // A random world, mostly of a few ranks, now and then of up to `most_ranks`, under several
 // schedules with deaths by chance. Empty, or what failed. `probes` are added to.
 std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes);
+
+// The world of a swarm under several schedules. Empty, or what failed. `probes` are added to;
+// *slowest: the longest way from a last death to the end, in runs without failures, if it is
+// longer.
+std::string sweep_swarm(std::uint64_t seed, Probes* probes, double* slowest);
 
 // How much more (or, under sanitizers, less) than usual the tests should sweep: 1 by default; the
 // environment variable REJOIN_SIM_EFFORT multiplies it.

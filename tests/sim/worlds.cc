@@ -504,6 +504,10 @@ bool find_world(const std::string& name, World* world) {
   }
   unsigned ranks;
   unsigned long long seed;
+  if (std::sscanf(name.c_str(), "swarm:%llu", &seed) == 1) {
+    *world = swarm_world(seed);
+    return true;
+  }
   const bool large = std::sscanf(name.c_str(), "random:%u:%llu", &ranks, &seed) == 2;
   if (!large && std::sscanf(name.c_str(), "small:%u:%llu", &ranks, &seed) != 2) return false;
   if (ranks < 1 || ranks > kMaxSimRanks) return false;

@@ -40,7 +40,11 @@ std::vector<World> more_checkpoint_worlds();
 // order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);
 
-// Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED".
+// A random program of a random part of all kinds of operations, in a job with or without
+// checkpoints, images and a journal limit: World::says names what was drawn.
+World swarm_world(std::uint64_t seed);
+// Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED",
+// "swarm:SEED".
 // False: no such world.
 bool find_world(const std::string& name, World* world);
 

@@ -270,6 +270,14 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
 
 // The main thread records libc while another one is inside MPI. In each class of sizes, both
 // threads allocate what either has given back.
+TEST(Epochs, SufficeForADeathOfEveryRank) {
+  ThreadJob job(2);
+  journal::put(engine::header_of(job.base())->epoch, journal::kMaxEpochs - 2);
+  EXPECT_TRUE(journal::has_epochs(job.base()));
+  journal::publish_death(job.base(), 0);
+  EXPECT_FALSE(journal::has_epochs(job.base()));
+}
+
 TEST(Arena, NothingIsHandedOutToTwoThreads) {
   Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
   journal::Arena arena(memory.get(), std::size_t{64} << 20);

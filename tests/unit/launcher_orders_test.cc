@@ -20,11 +20,12 @@ Report sent(const Report& report) {
 
 template <class What>
 What back(const What& what) {
-  const Event event{123456789012345, 3, what};
+  const Event event{123456789012345, 3, what, 7};
   const auto read = to_event(sent(to_report(event)));
   EXPECT_TRUE(read);
   if (!read) return what;
   EXPECT_EQ(read->at_ns, event.at_ns);
+  EXPECT_EQ(read->epoch, event.epoch);
   EXPECT_EQ(read->rank, event.rank);
   EXPECT_EQ(read->what.index(), event.what.index());
   return std::get<What>(read->what);

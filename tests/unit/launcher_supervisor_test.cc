@@ -549,18 +549,5 @@ finish 143
                     2);
 }
 
-TEST(Supervisor, EpochsNeverOverflow) {
-  SupervisorCore core(ranks(2, 1u << 30));
-  const Event death = {0, 0, Event::Ended{{Cause::Kind::kSignal, 9}, {}, {}, {}}};
-  int restarts = 0;
-  while (!core.stopping() && restarts < 70000) {
-    core.step({0, 0, Event::Registered{0}});
-    core.step(death);
-    ++restarts;
-  }
-  EXPECT_TRUE(core.stopping());
-  EXPECT_EQ(core.epoch(), 65535u);
-}
-
 }  // namespace
 }  // namespace rejoin::launcher

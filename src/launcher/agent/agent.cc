@@ -268,6 +268,10 @@ void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
     reporter_.fault_modules(rank, fault);
     ended.fault = std::move(fault.fault);
   }
+  // Deaths that were reported before, and are not published yet, have none of their own so far.
+  if (!journal::has_epochs(segment_.base())) {
+    ended.why_final = "the job has had all the deaths that it can count";
+  }
   if (would_replay_threads(rank)) {
     ended.why_final =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "

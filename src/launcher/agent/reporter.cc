@@ -6,7 +6,9 @@ namespace rejoin::launcher {
 
 void Reporter::happened(const Event& event) {
   std::visit([this](const auto& what) { modules_of(what); }, event.what);
-  send(to_report(event));
+  Event counted = event;
+  counted.epoch = segment_.header()->epoch.load();
+  send(to_report(counted));
 }
 
 void Reporter::modules_of(const Event::Ended& e) { modules(e.position.site); }

@@ -388,11 +388,10 @@ Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
   return segment;
 }
 
-JobPlan job_plan(const HostPlan& plan, const JobSegment& segment) {
+JobPlan job_plan(const HostPlan& plan) {
   JobPlan job;
   job.options = plan.options;
   job.beginning.incarnation = plan.first_incarnation;
-  if (plan.resumed) job.beginning.epoch = segment.header()->epoch.load() + plan.ranks;
   job.hosts = {plan.local};
   job.lib_directory = plan.lib_directory;
   job.version = version_text();
@@ -493,9 +492,9 @@ int run_job(RunOptions options) {
   // still sending.
   std::optional<Agent> agent;
   std::optional<Supervisor> supervisor;
-  supervisor.emplace(
-      loop, job_plan(plan, segment.value()), std::move(events.value()),
-      [&](Order order) { loop.post([&agent, order = std::move(order)] { agent->order(order); }); });
+  supervisor.emplace(loop, job_plan(plan), std::move(events.value()), [&](Order order) {
+    loop.post([&agent, order = std::move(order)] { agent->order(order); });
+  });
   agent.emplace(
       loop, std::move(plan), std::move(settings), std::move(segment.value()),
       std::move(listener.value()), std::move(guardian), [&](Report report) {

@@ -124,6 +124,8 @@ struct Event {
                Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver,
                AgentLost>
       what;
+  // Deaths that the agent of its host had published by then. 0: it comes from no agent.
+  std::uint32_t epoch = 0;
 };
 
 }  // namespace rejoin::launcher

@@ -205,6 +205,7 @@ Report to_report(const Event& event) {
   Happened& h = *report.mutable_happened();
   h.set_at_ns(event.at_ns);
   h.set_rank(event.rank);
+  h.set_epoch(event.epoch);
   std::visit(
       [&h](const auto& what) {
         // No agent reports the events of the supervisor's own driver.
@@ -257,7 +258,7 @@ std::optional<Event> to_event(const Report& report) {
   const Happened& h = report.happened();
   auto what = what_of(h, report.host());
   if (!what) return {};
-  return Event{h.at_ns(), h.rank(), std::move(*what)};
+  return Event{h.at_ns(), h.rank(), std::move(*what), h.epoch()};
 }
 
 }  // namespace rejoin::launcher

@@ -14,7 +14,6 @@ namespace rejoin::launcher {
 namespace {
 
 // Generations are 16 bits wide in an attempt's tag.
-constexpr std::uint32_t kMaxEpochs = 65535;
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -57,7 +56,6 @@ SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& begin
     : options_(options),
       beginning_(beginning),
       ranks_(options.ranks()),
-      epoch_(beginning.epoch),
       host_over_(hosts, false),
       catching_up_(options.ranks()),
       losses_(options.ranks()) {
@@ -68,6 +66,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
   now_ns_ = e.at_ns;
   rank_ = e.rank;
+  epoch_ = std::max(epoch_, e.epoch);
   std::visit([this](const auto& what) { on(what); }, e.what);
   return std::move(actions_);
 }
@@ -181,7 +180,6 @@ void SupervisorCore::on_death(const Event::Ended& e) {
     act(Action::Respawn{rank_, r.incarnation + 1});
   }
   const std::int64_t pid = r.pid;
-  if (why.empty()) ++epoch_;
   Record& line = record_rank("death");
   line.pid = pid;
   line.cause = e.cause;
@@ -246,7 +244,6 @@ std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) cons
     return "it was started again " + times(restarts(r)) +
            " already, so the job ends (--max-restarts)";
   }
-  if (epoch_ >= kMaxEpochs) return "the job has had all the deaths that it can count";
   return {};
 }
 

@@ -17,7 +17,7 @@
 //   anything else      a death, whether it registered or not: it was started as a rank. It is
 //     started again, unless --no-restart; the journal was full; it died again at the same place by
 //     the same fault (any exit before Finalize is one); the OOM killer killed it a second time; it
-//     used up --max-restarts; the job used up its epochs
+//     used up --max-restarts; or its agent says that it is final
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,6 @@ namespace rejoin::launcher {
 // Where a job begins: not at 0 if it resumes from images.
 struct Beginning {
   std::uint32_t incarnation = 0;  // of each rank
-  std::uint32_t epoch = 0;
 };
 
 // What the supervisor's driver is to do.
@@ -86,8 +85,6 @@ class SupervisorCore {
   std::vector<Action> step(const Event& event);
 
   std::uint32_t incarnation(std::uint32_t rank) const { return ranks_[rank].incarnation; }
-  // Deaths that were answered by a restart; the segment's epoch.
-  std::uint32_t epoch() const { return epoch_; }
   bool stopping() const { return stopping_; }
 
  private:
@@ -161,7 +158,7 @@ class SupervisorCore {
   // Time and rank of the event that is being handled.
   std::uint64_t now_ns_ = 0;
   std::uint32_t rank_ = 0;
-  std::uint32_t epoch_ = 0;
+  std::uint32_t epoch_ = 0;  // the newest that an agent has reported
   bool stopping_ = false;
   bool interrupted_ = false;
   bool journal_full_ = false;  // a rank has found it full

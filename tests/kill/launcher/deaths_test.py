@@ -25,7 +25,7 @@ class Restart(LauncherTest):
         self.assertEqual([e["rank"] for e in events if e["event"] == "respawn"], [1])
         death = next(e for e in events if e["event"] == "death")
         self.assertEqual(death["cause"], "signal 9 (Killed)")
-        self.assertEqual((death["incarnation"], death["epoch"]), (0, 1))
+        self.assertEqual((death["incarnation"], death["epoch"]), (0, 0))
         self.assertEqual((death["position"]["ordinal"], death["position"]["sequence"]), (5, 4))
         live = next(e for e in events if e["event"] == "live" and e["incarnation"] == 1)
         self.assertEqual(live["replayed_ops"], 5)

@@ -121,11 +121,10 @@ bool SimHost::poll(unsigned turn) {
 }
 
 bool SimHost::wait_for_agent(unsigned turn) {
-  constexpr unsigned kTurns = 100'000;
   drain();
   simulation_.agent_awaited_ = true;
   reach(Point::kPoll);
-  return turn < kTurns;
+  return turn < kTurnsForAgent;
 }
 
 void SimHost::ring(std::uint32_t rank) {

@@ -57,6 +57,7 @@ class SimHost {
   // Sleeps until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is
   // detected.
   void sleep() { reach(Point::kSleep); }
+  static constexpr unsigned kTurnsForAgent = 5000;
   bool wait_for_agent(unsigned turn);
   void ring(std::uint32_t rank);
   bool back(std::byte*, std::size_t) { return true; }

@@ -87,7 +87,7 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   reached_ = 0;
   lowest_priority_ = std::uint64_t{1} << 32;
   agent_priority_ = random_.next() | lowest_priority_;
-  ended_ = agent_awaited_ = false;
+  ended_ = agent_awaited_ = fair_ = false;
   ending_ = Ending::kFinished;
   deaths_ = 0;
   time_ = last_death_ = last_change_ = spurious_ = hash_ = 0;
@@ -99,6 +99,7 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
   prepare(options, deaths);
   while (!ended_) {
     kill_by_time();
+    if (options_.fair_from != 0 && time_ >= options_.fair_from && !fair_) become_fair();
     if (options_.delays_stores) commit_some_stores();
     if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
     std::uint32_t actor = kNobody;
@@ -119,8 +120,19 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
       count_move(actor);
     }
     if (time_ - last_change_ > options_.turn_limit) end(Ending::kNoProgress, who_sleeps());
+    if (fair_ && time_ - std::max(options_.fair_from, last_change_) > options_.finish_within) {
+      end(Ending::kNoProgress, "I7: not finished in time; " + who_sleeps());
+    }
   }
   return ending_;
+}
+
+void Simulation::become_fair() {
+  fair_ = true;
+  for_each_process([](Process& p) { p.stores.commit(p.stores.size()); });
+  options_.delays_stores = options_.spurious_wakes = options_.agent_last = false;
+  options_.schedule = Schedule::kRoundRobin;
+  options_.agent_delay_turns = 0;
 }
 
 void Simulation::end(Ending ending, const std::string& why) {

@@ -94,7 +94,12 @@ struct SimOptions {
   journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
   journal::Rule broken_too = journal::Rule::kNone;  // for what another rule would cover
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
-  std::vector<Move> moves = {};        // come first; then `schedule`
+  // From this turn on all is fair: every process and the agent in turn, at once, and stores are
+  // seen as they are made. 0: never. The job then has to finish within so many turns of that, or
+  // of the last death or start.
+  std::uint64_t fair_from = 0;
+  std::uint64_t finish_within = 0;
+  std::vector<Move> moves = {};  // come first; then `schedule`
 };
 
 // The options that a seed stands for. 0: round robin, prompt agent.
@@ -250,6 +255,7 @@ class Simulation {
   template <class Look>
   void with_all_stores(Look&& look);
   void tear_commit(std::uint32_t rank);
+  void become_fair();
   void make_ready(Process& process);
   void not_ready(Process& process);
   const Death* due_death(const Process& process) const;
@@ -315,6 +321,7 @@ class Simulation {
   Ending ending_ = Ending::kFinished;
   std::string why_;
   std::uint32_t deaths_ = 0;
+  bool fair_ = false;
   std::uint64_t time_ = 0;
   std::uint64_t last_death_ = 0;
   std::uint64_t last_change_ = 0;  // a death or a start
