@@ -160,19 +160,19 @@ TEST(Recoveries, ARankThatDiesOnItsWayHasAllOfItLeft) {
 TEST(Recoveries, TheRecordOfALook) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 incarnation 0 epoch 0
+record register rank 0 incarnation 0
 > 0 ended 0 signal=9 at=100 live
 respawn 0
-record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) after operation #100; starting it again (1 of 400)
 > 2000 catching-up 0 at=10 replayed=9
-record catching_up rank 0 incarnation 1 epoch 1 replayed 9 of 100
+record catching_up rank 0 incarnation 1 replayed 9 of 100
 news: rank 0 has been catching up for 2.0 s: at operation #10 of #100 (10 %)
 > 3000 catching-up 0 at=20 replayed=19
 > 4000 signal 0 code=2
 stop
 tell: signal 2 (Interrupt): ending all ranks
-record stop epoch 1 code 130
+record stop code 130
 > 9000 catching-up 0 at=50 replayed=49
 )");
 }
@@ -211,11 +211,11 @@ TEST(Recoveries, AReplayIsNeverLongerThanTheTimeSinceTheStart) {
 TEST(Recoveries, NoMessageWithoutDeaths) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
-record register rank 0 incarnation 0 epoch 0
+record register rank 0 incarnation 0
 > 1 finalized 0
-record finalize rank 0 incarnation 0 epoch 0
+record finalize rank 0 incarnation 0
 > 2 ended 0 exit=0
-record exit rank 0 incarnation 0 epoch 0 (exit code 0)
+record exit rank 0 incarnation 0 (exit code 0)
 > 3 all-over 0 journal=99999
 finish 0
 )");
@@ -241,14 +241,14 @@ TEST(Recoveries, ARankThatIsAwayAtTheEndCounts) {
   expect_transcript(ranks(1), R"(
 > 1000 ended 0 signal=9 at=5
 respawn 0
-record death rank 0 incarnation 0 epoch 1 (signal 9, Killed) replayed 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
 news: rank 0 died (signal 9, Killed) after operation #5; starting it again (1 of 400)
 > 2000 signal 0 code=2
 stop
 tell: signal 2 (Interrupt): ending all ranks
-record stop epoch 1 code 130
+record stop code 130
 > 3000 all-over 0
-record summary epoch 1 deaths 1 restarts 1 lost 2.0 s longest 2.0 s places 1
+record summary deaths 1 restarts 1 lost 2.0 s longest 2.0 s places 1
 finish 130
 )");
 }

@@ -89,7 +89,6 @@ inline std::string to_text(const Record& r) {
   std::ostringstream text;
   text << "record " << r.event;
   if (r.rank) text << " rank " << *r.rank << " incarnation " << r.incarnation;
-  text << " epoch " << r.epoch;
   if (r.cause) text << " (" << to_text(*r.cause) << ")";
   if (r.replayed_operations) text << " replayed " << *r.replayed_operations;
   if (r.code) text << " code " << *r.code;
