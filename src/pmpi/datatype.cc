@@ -168,6 +168,10 @@ bool is_upper_mark(MPI_Datatype t) {
   return is_type(t) && t->predefined && t->fortran == k_ompi_mpi_ub;
 }
 
+// The code of a derived type is 15 bits of a hash of its element sequence. Two sequences have the
+// same code with a probability of 2^-15. Members that pass such types to one reduction then get no
+// error, and each combines the others' bytes as its own type; likewise a replay that passes another
+// type than the record has is then noticed only by its contribution.
 std::uint16_t type_code(MPI_Datatype t) {
   if (t->element != Element::kNone) return static_cast<std::uint16_t>(t->element);
   return static_cast<std::uint16_t>(0x8000 | (t->map->signature().hash & 0x7fff));
