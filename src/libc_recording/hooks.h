@@ -34,7 +34,7 @@ extern "C" {
 // Whether the calling thread's view of the system is recorded: this process is a rank (no child of
 // one), this is its main thread, and neither the shim itself nor a user's reduction operator is
 // asking. `caller`: the return address of the libc function. All other hooks REQUIRE that this is
-// so, unless they say otherwise. No system call after the first call on a thread.
+// so, unless they say otherwise. Cheap: called by every replaced function.
 int rejoin_libc_observing(const void* caller) REJOIN_LIBC_HOOK;
 
 // These call Observations::recall(), record() and next_answer_bytes(); values of series are as

@@ -117,7 +117,7 @@ std::size_t bytes_of(const Contents& c) {
          static_cast<std::size_t>(c.integer_count) * sizeof(int);
 }
 
-// What a reduction with a type needs to know.
+// Sets the members of `t` that reductions use.
 void set_reduced(MPI_Datatype t) {
   const Contents& c = *t->contents;
   const bool alike = c.combiner == MPI_COMBINER_DUP || c.combiner == MPI_COMBINER_CONTIGUOUS;
@@ -138,7 +138,7 @@ void set_reduced(MPI_Datatype t) {
     t->reduced_bytes = 0;
   } else if (t->extent_bytes >= span) {
     t->reduced_bytes = static_cast<std::size_t>(t->extent_bytes);
-  } else {  // their data is interleaved, or in falling order
+  } else {  // the data of neighbouring values is interleaved, or in falling order
     t->reduced_bytes = (static_cast<std::size_t>(span) + 15) / 16 * 16;
   }
 }
