@@ -98,8 +98,8 @@ inline int check_reduction_buffers(const char* function, MPI_Comm comm, const vo
   return MPI_SUCCESS;
 }
 
-// Checks the counts of one buffer of a v-variant, of `comm->size()` blocks. Displacements may be
-// negative, so their values are not checked.
+// Checks the counts of one buffer of a v-variant, of `comm->size()` blocks. A null `displs` is an
+// error; its values are not checked, because displacements may be negative.
 int check_counts(const char* function, MPI_Comm comm, const char* what, const void* buffer,
                  const int counts[], const int displs[], MPI_Datatype type);
 
