@@ -83,8 +83,8 @@ def recovery_table(events):
     A rank is back when it executes its first operation that no record answers.
     """
     form = "{:>8}  {:>4}  {:>11}  {:<18}  {:>9}  {:>14}  {:>9}".format
-    lines = [form("died at", "rank", "incarnation", "cause", "back in", "until MPI_Init",
-    "replayed")] for item in recoveries(events):
+    lines = [form("died at", "rank", "incarnation", "cause", "back in", "until MPI_Init", "replayed")]
+    for item in recoveries(events):
 
         def since_death(step, item=item):
             return "-" if item[step] is None else f"{item[step] - item['death']:.3f} s"
