@@ -10,6 +10,7 @@ static const int kCounts[] = {0, 1, 3, 17, kMaxCount};
 
 /** Returns one of few values, so that many ranks have the same one. */
 static int sample_value(int rank, int i) { return pattern(rank, 11, i) % 4; }
+/** Returns an index that falls with the rank, so that the first rank does not have the lowest. */
 static int sample_index(int rank, int i) { return (40 - rank) * 3 + i % 3; }
 
 typedef struct {
