@@ -1,16 +1,17 @@
-// What the copies of an operation cost on this machine just now, without any MPI: two processes on
-// two processors that do nothing else. bench/compare puts its figures beside those of the MPIs.
+// Measures the time of the copies of an operation on this machine, without any MPI: two processes
+// on two processors do nothing else. bench/compare prints these figures beside those of the MPIs.
 //
-//   bounds mode                 the machine's mode: whether the two share a cache
+//   bounds mode                 the machine's mode: whether the two processors share a cache
 //   bounds bcast SIZES          one process writes into a journal of 64 MiB, the other reads it
-//   bounds allreduce SIZES      each writes half of its vector for the other one, adds up the other
-//                               half into journal and result, and copies what the other has added
-//                               up
+//   bounds allreduce SIZES      each process writes half of its vector for the other one, adds up
+//                               the other half into journal and result, and copies the half that
+//                               the other process has added up
 //
-// SIZES: bytes, as 262144,1048576. Prints "bcast BYTES MICROSECONDS", the least over the kinds of
-// store (through the cache, past it) and sizes of chunk of the medians of some repetitions.
-// A mode is printed as "mode NAME ROUND_TRIP_US READ_US": same or cross; a word there and back; and
-// how long one takes to read 512 KiB that the other has just written.
+// SIZES are bytes, such as 262144,1048576. Prints "bcast BYTES MICROSECONDS": for each kind of
+// store (through the cache, past it) and each size of chunk the median of some repetitions is
+// taken, and the least of these medians is printed. A mode is printed as "mode NAME ROUND_TRIP_US
+// READ_US": same or cross, the time of a word there and back, and the time in which one process
+// reads 512 KiB that the other has just written.
 
 #define _GNU_SOURCE
 #include <emmintrin.h>
@@ -95,7 +96,7 @@ typedef struct {
   size_t bytes, chunk;
   int past_cache;
   char *send, *receive;
-  uint64_t done;  // chunks of all calls
+  uint64_t done;  // chunks in all calls so far
   size_t place;   // in the journal
 } Call;
 
@@ -155,7 +156,7 @@ static int by_value(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-// Microseconds of a call, the median of some repetitions.
+// Returns the microseconds of a call: the median of some repetitions.
 static double measure(void (*call)(Call*), Call* c) {
   double us[kRepetitions];
   const long calls = 1 + (long)(kRepetitionUs / (1 + (double)c->bytes / 5e3));
@@ -216,7 +217,7 @@ static void print_mode(void) {
     printf("mode %s %.3f %.1f\n", read_us < slow_us ? "same" : "cross", trip_us, read_us);
 }
 
-// The two processes run on the first two processors that this one may use.
+// Binds the two processes to the first two processors that they may use.
 static void pin(void) {
   cpu_set_t all, one;
   sched_getaffinity(0, sizeof all, &all);

@@ -1,11 +1,11 @@
-// What checkpoints cost: checkpoint_cost KIB CHECKPOINTS eager|lazy
+// Measures the cost of checkpoints: checkpoint_cost KIB CHECKPOINTS eager|lazy
 //
-// A loop of one small Allreduce, a memcpy of the model by rank 0 for comparison, a checkpoint.
-// Times are rank 0's, from the processor's counter: the clocks of a restarted rank repeat what they
-// said before. Prints "checkpoint KIB memcpy_ms median_ms mean_ms"; a rank that was started again
-// prints on standard error "load KIB memcpy_ms load_ms", where load is rejoin_load() and a copy of
-// what it gives, and "bootstrap OPERATIONS us", the time for the bootstrap replay of
-// each operation.
+// Each iteration has one small Allreduce, a memcpy of the model by rank 0 for comparison, and a
+// checkpoint. Times are those of rank 0, from the processor's counter, because the clocks of a
+// restarted rank repeat their recorded values. Prints "checkpoint KIB memcpy_ms median_ms mean_ms".
+// A rank that was started again prints on standard error "load KIB memcpy_ms load_ms", where load
+// is rejoin_load() and a copy of its result, and "bootstrap OPERATIONS us", the time for the
+// bootstrap replay of each operation.
 
 #include <mpi.h>
 #include <stdio.h>

@@ -1,12 +1,13 @@
-// Measures one collective operation, or messages between two ranks, over a list of sizes; the same
-// source for every MPI.
+// Measures one collective operation, or messages between two ranks, for a list of sizes. The same
+// source is built for every MPI.
 //
-// For each size: verify the result once, warm up, find how many calls last long enough, then take
-// several repetitions. A repetition is a barrier, then the calls back to back with nothing between
-// them; its time is the slowest rank's time divided by the calls. Prints for each size
+// For each size the program verifies the result once, warms up, finds how many calls last long
+// enough, and measures several repetitions. A repetition is a barrier, followed by calls with
+// nothing between them. Its time is the slowest rank's time divided by the number of calls. Prints
+// for each size
 //     op bytes iterations usec_min usec_median
-// over the repetitions. With --offsets each size is measured with receive buffers that begin at
-// every offset of that step in a page; the line is that of the slowest offset, which follows.
+// over the repetitions. With --offsets each size is measured with receive buffers at every multiple
+// of that step in a page; the line is that of the slowest offset, which is printed at its end.
 // `bytes` is what one rank contributes (to allgather and gather: its block; to alltoall and
 // scatter: its block for one other rank). Data are doubles, reductions are sums. The root of bcast,
 // gather, reduce and scatter is rank 0 throughout, so that a root may run ahead of its receivers as
@@ -26,7 +27,7 @@ typedef struct {
   const char* op;
   size_t sizes_bytes[kMaxSizes];
   int sizes_count;
-  double min_time_s;  // of one repetition
+  double min_time_s;  // the least time of one repetition
   double warm_up_s;
   int repetitions;
   int offset_step_bytes;  // 0: use the addresses that malloc returns
@@ -35,7 +36,7 @@ typedef struct {
 typedef struct {
   int rank;
   int ranks;
-  int count;  // doubles a rank contributes
+  int count;  // the number of doubles that a rank contributes
   double* send;
   double* receive;
   void* receive_memory;  // the allocation that contains `receive`
@@ -67,7 +68,7 @@ static double expected_sum(const Buffers* b, int block, int index) {
   return b->ranks * (b->ranks + 1) / 2.0 + (double)b->ranks * (index % 17);
 }
 
-// A root sends from the buffer that the others receive into: at rank 0 new_buffers fills it.
+// The root sends from its receive buffer, which new_buffers fills at rank 0.
 static void bcast(const Buffers* b, long iteration) {
   (void)iteration;
   MPI_Bcast(b->receive, b->count, MPI_DOUBLE, 0, MPI_COMM_WORLD);
@@ -199,7 +200,7 @@ static void* new_memory(size_t bytes) {
   return memory;
 }
 
-// Places the receive buffer page_offset bytes behind a page boundary.
+// Places the receive buffer page_offset bytes after a page boundary.
 static void place_receive_buffer(Buffers* b, int page_offset) {
   uintptr_t page = ((uintptr_t)b->receive_memory + kPageBytes - 1) / kPageBytes * kPageBytes;
   b->receive = (double*)(page + (uintptr_t)page_offset);
@@ -248,7 +249,8 @@ static double timed_s(const Operation* operation, const Buffers* b, long iterati
   return slowest_s;
 }
 
-// Doubles the calls until they last for the warm-up time; returns how many fill a repetition.
+// Doubles the number of calls until they last for the warm-up time. Returns the number of calls in
+// a repetition.
 static long warm_up(const Operation* operation, const Buffers* b, const Options* options) {
   long iterations = 1;
   double seconds = timed_s(operation, b, iterations);
@@ -287,8 +289,8 @@ static void measure(const Operation* operation, size_t size_bytes, const Options
   free_buffers(&b);
 }
 
-// The time of an offset is the fastest of its repetitions, which are spread over the whole run:
-// other load on the machine slows down some of them, a bad offset slows down all.
+// Measures all offsets. The time of an offset is the fastest of its repetitions, which are spread
+// over the whole run: other load on the machine slows down some of them, and a bad offset all.
 static void measure_offsets(const Operation* operation, size_t size_bytes, const Options* options) {
   Buffers b = new_buffers(operation, size_bytes);
   int step = options->offset_step_bytes;

@@ -1,6 +1,6 @@
-// Measures copies by size and by the distance from source to destination modulo the page size:
-// nanoseconds of the C library's memcpy and of copy_payload. Each figure is the fastest of many
-// runs with both buffers in the cache.
+// Measures copies by size and by the distance from source to destination modulo the page size.
+// Prints the nanoseconds of the C library's memcpy and of copy_payload. Each figure is the fastest
+// of many runs with both buffers in the cache.
 #include <sys/mman.h>
 
 #include <algorithm>

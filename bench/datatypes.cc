@@ -1,4 +1,4 @@
-// Packing by the plan of a datatype, beside memcpy of as many bytes.
+// Measures packing by the plan of a datatype, beside a memcpy of as many bytes.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -31,7 +31,7 @@ void copy(benchmark::State& state) {
   report(state, bytes);
 }
 
-// Every other block of `state.range(1)` bytes.
+// Packs or unpacks every other block of `state.range(1)` bytes.
 void vector(benchmark::State& state, bool unpacks) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto block = static_cast<std::size_t>(state.range(1));

@@ -1,4 +1,4 @@
-// The shortest MPI program: what is left of its run time is the launcher's and the library's.
+// The shortest MPI program, whose run time is that of the launcher and the library.
 
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-// The reduction kernels alone: bytes of the vector that are combined in a second.
+// Measures the reduction kernels alone: bytes of the vector that are combined in a second.
 #include "engine/kernels.h"
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-"""One line that says where numbers were measured."""
+"""A line that describes the machine on which numbers were measured."""
 
 import os
 import platform

@@ -1,8 +1,9 @@
-// What checkpoints cost a program that makes one each millisecond: paced CHECKPOINTS KIB [US]
+// Measures the cost of checkpoints for a program that makes one each millisecond:
+// paced CHECKPOINTS KIB [US]
 //
 // An iteration computes for US microseconds (default 1000), then calls one Allreduce and makes a
 // checkpoint of KIB KiB. Prints the seconds of all iterations at rank 0, from the processor's
-// counter: the clocks of a restarted rank repeat what they said before.
+// counter, because the clocks of a restarted rank repeat their recorded values.
 
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// paced.c on the API of rabit: paced_rabit CHECKPOINTS KIB [US]
+// paced.c with the API of rabit: paced_rabit CHECKPOINTS KIB [US]
 #include <rabit/rabit.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests what bench/report keeps and replaces, and which ratios are bold."""
+"""Tests which sections bench/report retains and replaces, and which ratios are bold."""
 
 import contextlib
 import importlib.machinery

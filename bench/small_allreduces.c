@@ -1,9 +1,9 @@
-// Does OPERATIONS 8-byte Allreduces, each on the result of the one before, with RESIDENT_MB of
-// touched memory in every rank, one every INTERVAL_US (0: as fast as it can). For bench/recovery,
-// which kills ranks of it.
+// Executes OPERATIONS 8-byte Allreduces, each with the result of the one before, with RESIDENT_MB
+// of touched memory in every rank, one every INTERVAL_US (0: without pauses). bench/recovery kills
+// ranks of this program.
 //
-// The pace is kept by deadlines counted from a time that was asked for once. A rank that runs again
-// is given the same time again, finds all deadlines in the past, and catches up without waiting.
+// Deadlines are computed from one reading of the clock. A restarted rank gets the same reading
+// again, finds that all deadlines have passed, and catches up without waiting.
 
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// A stencil that rewrites all of its memory in each sweep: what snapshots cost a program whose
-// every page is copied after each of them.
+// A stencil that rewrites all of its memory in each sweep, to measure the cost of snapshots for a
+// program of which every page is copied after each snapshot.
 //
 //     mpirun -n N stencil [MIB A RANK] [SECONDS]
 //

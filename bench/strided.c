@@ -1,5 +1,6 @@
-// Ping-pong between ranks 0 and 1 of doubles that lie side by side, and of every other double of an
-// array (a vector), the same source for every MPI: how much a strided message costs more.
+// Measures how much more a strided message costs: a ping-pong between ranks 0 and 1 of contiguous
+// doubles, and of every other double of an array (a vector). The same source is built for every
+// MPI.
 //
 //     mpirun -n 2 strided [SECONDS FOR EACH LINE]
 
@@ -23,7 +24,7 @@ static void exchange(int rank, int count, MPI_Datatype type) {
 
 static double value(int rank, int i) { return rank * 1e7 + i; }
 
-/** Ends the program if what has come is not what was sent. */
+/** Ends the program if the received data differs from what was sent. */
 static void verify(int rank, int doubles, int stride, int count, MPI_Datatype type) {
   for (int i = 0; i < 2 * doubles; ++i) {
     data[0][i] = value(rank, i);
@@ -38,7 +39,7 @@ static void verify(int rank, int doubles, int stride, int count, MPI_Datatype ty
   }
 }
 
-/** Least microseconds there and back, of several rounds. */
+/** Returns the microseconds there and back, the least of several rounds. */
 static double measure(int rank, int doubles, int stride, double seconds) {
   MPI_Datatype type = MPI_DOUBLE;
   int count = doubles;

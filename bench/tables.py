@@ -1,15 +1,15 @@
-"""Times that were measured in rounds, as a Markdown table or a plot."""
+"""Prints times that were measured in rounds as a Markdown table, or plots them."""
 
 import collections
 import re
 import statistics
 import typing
 
-BOUND_TARGET = 1.4  # to what the copies take
+BOUND_TARGET = 1.4  # of the ratio to the time of the copies
 
 
 class Time(typing.NamedTuple):
-    """Of repetitions in one run."""
+    """The time of a row in one run, over its repetitions."""
 
     median: float
     least: float
@@ -36,7 +36,7 @@ def bytes_of(text):
 
 
 def targets(text):
-    """--target: a function from a row's name to the ratio that is wanted there, or None."""
+    """Parses --target: returns a function from a row's name to its target ratio, or None."""
     limits = [part.rpartition(":") for part in text.split(",")]
     limits = [(bytes_of(up_to) if up_to else float("inf"), float(ratio)) for up_to, _, ratio in limits]
 
@@ -49,13 +49,13 @@ def targets(text):
 
 
 class Round(typing.NamedTuple):
-    mode: str  # of the machine, at the begin and at the end: "same", "cross" or "changing"
+    mode: str  # the machine's, before and after the round: "same", "cross" or "changing"
     times: dict  # {launcher name: {row: Time}}
     bounds: dict  # {row: microseconds}
 
 
 def of_one_mode(rounds):
-    """Returns the rounds in the mode that most of them had; says so if there were others."""
+    """Returns the rounds that had the most frequent mode; prints how many had which mode."""
     modes = collections.Counter(r.mode for r in rounds)
     steady = [mode for mode, _ in modes.most_common() if mode != "changing"]
     mode = steady[0] if steady else "changing"
@@ -65,7 +65,7 @@ def of_one_mode(rounds):
 
 
 class Row(typing.NamedTuple):
-    """Of a table: medians over the rounds, and the least of all; ratios are None without others."""
+    """A row of a table: medians over the rounds, and the least. Ratios may be None."""
 
     name: str
     times: dict  # {launcher name: Time}
@@ -75,7 +75,7 @@ class Row(typing.NamedTuple):
 
 
 def summary(rounds):
-    """Returns a list of Row, in the order of measuring."""
+    """Returns a list of Row, in the order in which they were measured."""
     names = list(rounds[0].times)
     others = [name for name in names if name != "ours"]
     rows = []
@@ -105,7 +105,7 @@ def marked(ratio, target):
 
 
 def print_table(title, unit, rounds, targets):
-    """`rounds` as `rounds_of` returns them; `targets` as --target. Returns the summary."""
+    """Prints the table of `rounds`, a list of Round. targets: see targets(). Returns the summary."""
     rows = summary(of_one_mode(rounds))
     names = list(rows[0].times)
     with_ratio = any(row.ratio is not None for row in rows)
@@ -133,7 +133,7 @@ def print_table(title, unit, rounds, targets):
 
 
 def plot(path, title, rows):
-    """Writes times by size as an SVG file. `rows` of a collective, as `summary` returns them."""
+    """Writes the times of a collective by size to an SVG file. rows: from summary()."""
     import matplotlib  # noqa: PLC0415 - only for this
 
     matplotlib.use("svg")

@@ -1,11 +1,12 @@
-/* Time by the processor's counter: the clocks of a restarted rank repeat what they said before. For
- * C and C++, x86-64. */
+/* Time by the processor's counter, because the clocks of a restarted rank repeat their recorded
+ * values. For C and C++ on x86-64. */
 #pragma once
 
 #include <time.h>
 #include <x86intrin.h>
 
-/* Sleeps 20 ms, to compare the counter with the clock. */
+/* Returns the counter's ticks per microsecond. Sleeps 20 ms to compare the counter with the clock.
+ */
 static double measure_ticks_per_us(void) {
   const struct timespec pause = {0, 20000000};
   struct timespec begin, end;

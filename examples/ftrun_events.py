@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Reads the file that `ftrun --events FILE` writes; run by itself, prints a table of recoveries.
+"""Reads the file that `ftrun --events FILE` writes. As a program, it prints a table of recoveries.
 
-The file holds one JSON object a line. A module for scripts that watch a job while it runs
-(`Follower`) or that look at it afterwards (`recoveries`, `recovery_table`).
+The file has one JSON object in each line. As a module, this file is for scripts that follow a job
+while it runs (`Follower`), and for those that read the events afterwards (`recoveries`,
+`recovery_table`).
 """
 
 import json
@@ -15,7 +16,7 @@ TOLD = ("replayed_ops", "start_ms", "computing_ms", "replay_ms")
 class Follower:
     """Follows an events file while ftrun is still writing it.
 
-    `pids` maps each rank to the process that is that rank now; a rank between two incarnations has none.
+    `pids` maps each rank to its present process. A rank between two incarnations is not in it.
     """
 
     def __init__(self, path):
@@ -52,10 +53,10 @@ def read_events(path):
 def recoveries(events):
     """Returns one dictionary for each death, in the order of the deaths.
 
-    Keys: rank, incarnation (that died), cause, pid, the times in seconds death, respawn, register,
-    init (MPI_Init is done) and back (the first operation that no record answered, or MPI_Finalize;
-    None, like the others, if the rank died again before), and of what passed between death and back,
-    as the event says it: replayed_ops, start_ms, computing_ms, replay_ms (None without back).
+    Keys: rank, incarnation (the one that died), cause, pid; the times in seconds death, respawn,
+    register, init (MPI_Init is done) and back (the first operation that no record answered, or
+    MPI_Finalize); and from the event of `back` replayed_ops, start_ms, computing_ms, replay_ms.
+    Values are None if the rank died again before their event.
     """
     result = []
     coming_back = {}
@@ -77,9 +78,9 @@ def recoveries(events):
 
 
 def recovery_table(events):
-    """Returns lines of text: who died when, how long until it was back, and what that consisted of.
+    """Returns a table as lines of text: each death, and the times until the rank was back.
 
-    "back" is reached when the rank does its first operation that was not answered from its journal.
+    A rank is back when it executes its first operation that no record answers.
     """
     form = "{:>8}  {:>4}  {:>11}  {:<18}  {:>9}  {:>14}  {:>9}".format
     lines = [form("died at", "rank", "incarnation", "cause", "back in", "until MPI_Init", "replayed")]

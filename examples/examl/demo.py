@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs ExaML twice under ftrun, once undisturbed and once with ranks killed, and compares.
 
-The kills are real: SIGKILL sent from outside to the process of a rank, at points of the search
-that are spread over the run. Three ranks are killed, one of them twice. Prints ExaML's progress as it is logged; ftrun
-itself prints every death and every return. Exits with 0 only if both runs have the same result.
+The kills are real: the demo sends SIGKILL to the processes of ranks, at points of the search that
+are spread over the run. Three ranks are killed, one of them twice. The demo prints ExaML's
+progress, and ftrun prints every death and every restart. The exit code is 0 only if both runs have
+the same result.
 """
 
 import argparse
@@ -21,15 +22,16 @@ import examl  # noqa: E402
 import ftrun_events  # noqa: E402
 
 RANKS = 4
-# (rank, when: after as many lines of ExaML's log as the undisturbed run had written at this share
-# of its time; the time itself would depend on what else the machine does). Rank 2 dies twice.
+# (rank, share of the time). The rank is killed when ExaML's log has as many lines as in the
+# undisturbed run at this share of its time. A kill at a time would depend on the machine's load.
+# Rank 2 dies twice.
 KILLS = ((2, 0.15), (0, 0.35), (2, 0.55), (3, 0.75))
 POLL_INTERVAL_S = 0.05
 STOP_GRACE_S = 10
 
 
 class Run:
-    """One ExaML run under ftrun, watched while it lasts."""
+    """A run of ExaML under ftrun whose progress is followed."""
 
     def __init__(self, ftrun, title, input_directory, directory):
         print(f"\n== {title}", flush=True)
@@ -50,7 +52,7 @@ class Run:
         print(f"{self.elapsed_s():7.1f} s  {text}", flush=True)
 
     def watch(self, kills):
-        """Shows progress and sends the kills, (rank, lines of ExaML's log) pairs."""
+        """Prints progress and kills ranks. kills: (rank, lines of ExaML's log) pairs."""
         kills = list(kills)
         while self._process.poll() is None:
             self.events.poll()
@@ -75,7 +77,7 @@ class Run:
         self.say("done")
 
     def stop(self):
-        """Ends a run that is still going on, as Ctrl-C does, and waits until it is gone."""
+        """Ends a run that has not ended, as Ctrl-C does, and waits for its end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -93,7 +95,7 @@ def watched(run, kills=()):
 
 
 def kills_by_progress(undisturbed):
-    """Returns the (rank, lines of ExaML's log) pairs; none waits for the log's last line."""
+    """Returns (rank, lines of ExaML's log) pairs. Every kill comes before the log's last line."""
     times = [float(seconds) for seconds, _ in examl.log_lines(undisturbed)]
     return [
         (rank, min(sum(t <= share * times[-1] for t in times), len(times) - 1))

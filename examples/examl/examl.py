@@ -1,4 +1,4 @@
-"""Running ExaML: its input, its command line, its results. Used by the demo, tests and bench."""
+"""ExaML's input, command line and results, for the demo, the tests and bench/."""
 
 import os
 import re
@@ -11,7 +11,7 @@ RUN_ID = "run"
 
 
 def best_binary():
-    """Returns the ExaML binary for the best vector instructions that this processor has."""
+    """Returns the path of the ExaML binary for this processor's best vector instructions."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as source:
         flags = set(re.search(r"^flags\s*:(.*)$", source.read(), re.MULTILINE).group(1).split())
     for suffix, flag in (("avx2", "avx2"), ("avx", "avx"), ("sse3", "pni"), ("sse2", "sse2")):
@@ -24,7 +24,7 @@ def best_binary():
 def make_input(directory, *options):
     """Writes alignment, start tree and ExaML's binary form of the alignment into `directory`.
 
-    `options` are those of make_input.py. The directory is made; files already there are replaced.
+    options: a list of options of make_input.py. Makes the directory; replaces files that are there.
     """
     os.makedirs(directory, exist_ok=True)
     for old in ("input.binary", "RAxML_info.input"):  # parse-examl refuses to replace its output
@@ -38,9 +38,10 @@ def make_input(directory, *options):
 
 
 def command(input_directory, output_directory):
-    """Returns ExaML's command line, to be put behind a launcher's; makes the output directory.
+    """Returns ExaML's command line, which follows that of a launcher; makes the output directory.
 
-    -i 5 -D: a fixed radius of tree moves, and stop when a cycle changes next to nothing.
+    -i 5 -D: ExaML uses a fixed radius of tree moves, and stops when a cycle changes next to
+    nothing.
     """
     os.makedirs(output_directory, exist_ok=True)
     return [
@@ -66,10 +67,11 @@ def log_lines(output_directory):
 
 
 def results(output_directory):
-    """Returns what must not depend on any death: times, which ExaML writes too, are left out.
+    """Returns a dictionary of all results that must not depend on deaths; it has no times.
 
-    Keys: likelihood (text, every digit that is printed), tree (bytes), and model, search and info:
-    the text of the three files that ExaML appends to, so a line lost or written twice shows.
+    Keys: likelihood (text, with all digits that are printed), tree (bytes), and model, search and
+    info: the text of the three files that ExaML appends to, in which lines that are lost or written
+    twice can be seen.
     """
 
     def read(kind):
@@ -92,5 +94,5 @@ def results(output_directory):
 
 
 def differences(expected, actual):
-    """Returns the keys of two `results` that are not equal, in their order."""
+    """Returns the keys whose values differ between two `results`, in their order."""
     return [key for key in expected if expected[key] != actual[key]]

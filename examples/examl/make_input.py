@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Evolves DNA along a random tree and writes what ExaML needs to search for that tree.
+"""Evolves DNA along a random tree and writes the files with which ExaML searches for that tree.
 
-Writes PREFIX.phy (alignment, relaxed PHYLIP), PREFIX.true.tree (the tree it evolved along) and
-PREFIX.start.tree (the same taxa on a tree some random moves away: where the search begins).
-The same options and seed give the same files.
+Writes PREFIX.phy (the alignment, in relaxed PHYLIP), PREFIX.true.tree (the tree along which it
+evolved) and PREFIX.start.tree (a tree of the same taxa that is some random moves away, from which
+the search begins). The same options and seed give the same files.
 
-The model: a Yule tree with exponential branch lengths; HKY-like substitution with unequal base
-frequencies; every site has its own rate, drawn from a gamma distribution of mean 1. The events of
-a branch of length t are drawn exactly: their number is Poisson, each falls on a site with
+The model is a Yule tree with exponential branch lengths, and HKY-like substitution with unequal
+base frequencies. Every site has its own rate, drawn from a gamma distribution of mean 1. The events
+of a branch of length t are drawn exactly: their number is Poisson, each falls on a site with
 probability proportional to the site's rate, and they are applied in order (uniformisation).
 """
 
@@ -31,12 +31,12 @@ class Node:
 
 
 def branch_length(rng, mean):
-    """A branch that is neither so short that data cannot see it nor so long that it saturates."""
+    """Returns a random branch length, not so short that data cannot show it, and not saturated."""
     return min(max(rng.expovariate(1.0 / mean), 0.2 * mean), 4.0 * mean)
 
 
 def yule_tree(rng, taxa_count, mean):
-    """A random tree: begin with one cherry, then let a random leaf split until all are there."""
+    """Returns a random tree: begins with two leaves, and splits random leaves until all are there."""
     leaves = [Node(branch_length(rng, mean)), Node(branch_length(rng, mean))]
     root = Node(0.0, children=leaves)
     leaves = list(leaves)
@@ -51,9 +51,9 @@ def yule_tree(rng, taxa_count, mean):
 
 
 def jump_table():
-    """Where a site in each state goes at an event: cumulated probabilities, self loops included.
+    """Returns for each state the cumulated probabilities of the next state, self loops included.
 
-    The self loops make the rate of leaving the same for all states, as uniformisation asks.
+    The self loops make the rate of events the same for all states, as uniformisation requires.
     """
     rates = []
     for state in range(4):
@@ -69,13 +69,13 @@ def jump_table():
     fastest = max(sum(row) for row in rates)
     for state, row in enumerate(rates):
         row[state] = fastest - sum(row)
-    # Branch lengths count real changes, so the events are more frequent by the self loops' share.
+    # Branch lengths count changes of state, so events, which include self loops, are more frequent.
     mean_rate = sum(FREQUENCIES[state] * (fastest - rates[state][state]) for state in range(4))
     return [list(itertools.accumulate(row)) for row in rates], fastest / mean_rate
 
 
 def poisson(rng, mean):
-    """The number of arrivals within `mean` of a unit-rate process."""
+    """Returns the number of arrivals of a unit-rate process in the time `mean`."""
     count = 0
     time = rng.expovariate(1.0)
     while time < mean:
@@ -109,7 +109,7 @@ def evolve(rng, root, sites_count, gamma_shape):
 
 
 def nodes_below(root):
-    """Every (parent, child) pair, parents first."""
+    """Returns every (parent, child) pair, parents first."""
     pairs = []
     stack = [root]
     while stack:
@@ -141,7 +141,7 @@ def prune_and_regraft(rng, root):
 
 
 def newick(root):
-    """The tree without its root: three branches meet at the outermost level, as ExaML expects."""
+    """Returns the unrooted tree as text: three branches meet at the top level, as ExaML expects."""
 
     def text(node):
         inner = f"({','.join(text(child) for child in node.children)})" if node.children else ""

@@ -1,14 +1,14 @@
-/* The temperature of a square plate, by Jacobi's method, in plain C MPI: the upper edge is kept at
- * 1, the others at 0. Each rank owns some rows of the grid.
+/* The temperature of a square plate, by Jacobi's method, in plain C MPI. The upper edge has the
+ * temperature 1, the others have 0. Each rank owns some rows of the grid.
  *
  *     mpicc -O2 jacobi.c -o jacobi
  *     mpirun -n 4 ./jacobi                     under any MPI
  *     ftrun -n 4 ./jacobi                      under Rejoin: any rank may be killed
  *     ftrun -n 4 --kill 3@200 ./jacobi         ... and the output stays the same
  *
- * Under Rejoin nothing has to be done for that. What the two MPI_Pcontrol calls in solve() add is
- * that a rank that is started again goes on at the newest checkpoint instead of at the beginning;
- * other MPIs ignore them. */
+ * Rejoin needs no changes of the program for that. With the two MPI_Pcontrol calls in solve(), a
+ * rank that is started again goes on at the newest checkpoint instead of at the beginning. Other
+ * MPIs ignore them. */
 
 #include <math.h>
 #include <mpi.h>
@@ -32,14 +32,14 @@ typedef struct {
   double residual;
 } Options;
 
-/* The rows first .. first + rows - 1 of the inner grid are this rank's. Its grid has a row more
- * above and below, and a column more on either side: the edge of the plate, or what the neighbour
- * has. */
+/* This rank owns the rows first .. first + rows - 1 of the inner grid. Its arrays have one more row
+ * above and below, with the edge of the plate or the neighbour's row, and one more column on either
+ * side, with the edge. */
 typedef struct {
   int rank, ranks, size, width, first, rows;
   double *now, *next;
   double* borders;       /* first and last row of every rank, in the order of the ranks */
-  int *counts, *offsets; /* of the numbers that each rank owns */
+  int *counts, *offsets; /* of each rank's numbers in the whole grid */
 } Grid;
 
 static int first_row(const Grid* g, int rank) { return (int)((long)g->size * rank / g->ranks); }
@@ -84,7 +84,7 @@ static void free_grid(Grid* g) {
   free(g->offsets);
 }
 
-/* Everybody gets everybody's border rows; each takes those next to its own. */
+/* Gathers the border rows of all ranks at every rank, which copies those next to its own. */
 static void exchange_borders(Grid* g) {
   const size_t row_bytes = (size_t)g->width * sizeof(double);
   double* mine = row(g->borders, g, 2 * g->rank);
@@ -98,7 +98,8 @@ static void exchange_borders(Grid* g) {
   }
 }
 
-/* Every point becomes the mean of its four neighbours. Returns the largest change anywhere. */
+/* Replaces every point by the mean of its four neighbours. Returns the largest change at any rank.
+ */
 static double step(Grid* g) {
   exchange_borders(g);
   double change = 0;
@@ -118,7 +119,7 @@ static double step(Grid* g) {
   return change;
 }
 
-/* The rows of all ranks, at all ranks. */
+/* Gathers the rows of all ranks at all ranks. */
 static void gather(Grid* g, double* all) {
   MPI_Allgatherv(row(g->now, g, 1), g->counts[g->rank], MPI_DOUBLE, all, g->counts, g->offsets,
                  MPI_DOUBLE, MPI_COMM_WORLD);
@@ -139,7 +140,7 @@ static void print(const Grid* g, long steps, double change, const double* all) {
 static void solve(const Options* options) {
   Grid g = make_grid((int)options->size);
 
-  /* The model: how far we are, and the inner grid. */
+  /* The model: the number of steps, the last change, and the inner grid. */
   const size_t points = (size_t)g.size * g.width;
   const size_t model_bytes = (2 + points) * sizeof(double);
   double *model = allocate(2 + points, sizeof *model), *all = model + 2;
@@ -171,7 +172,7 @@ static void solve(const Options* options) {
   free_grid(&g);
 }
 
-/* Returns NULL, or what is wrong with the arguments. */
+/* Returns NULL, or a message about wrong arguments. */
 static const char* parse(int argc, char** argv, int ranks, Options* options) {
   for (int i = 1; i < argc; i += 2) {
     const char option =

@@ -1,12 +1,12 @@
-// k-means with the rabit API: every rank holds a part of the points, and all of them move the same
-// k centres. The centres are the global model: a rank that is killed is started again, loads the
-// centres of the newest iteration, and makes only its own part of the points once more.
+// k-means with the rabit API: every rank has a part of the points, and all ranks move the same k
+// centres. The centres are the global model. A rank that is killed is started again, loads the
+// centres of the newest iteration, and makes only its own part of the points again.
 //
 //     cmake --preset release && cmake --build --preset release
 //     build/bin/ftrun -n 4 build/bin/kmeans points=100000 k=10 iterations=50
 //     build/bin/ftrun -n 4 --kill 2@17 build/bin/kmeans points=100000 k=10 iterations=50
 //
-// Both print the same. Without ftrun it is a world of one. To build it by hand:
+// Both commands print the same. Without ftrun the program is a world of one. To build it by hand:
 //
 //     g++ -O2 -I include examples/kmeans/kmeans.cc -L build/lib -lrabit -Wl,-rpath,$PWD/build/lib
 
@@ -83,7 +83,7 @@ Options parse(int argc, char* argv[]) {
   return options;
 }
 
-// This rank's points, row by row: every GetWorldSize()-th of all.
+// This rank's points, row by row: every GetWorldSize()-th of all points.
 struct Points {
   size_t total = 0, dimensions = 0;
   std::vector<double> rows;
@@ -97,14 +97,15 @@ bool is_mine(size_t point) {
          static_cast<size_t>(rabit::GetRank());
 }
 
-// Between 0 and 1, from nothing but its arguments, so that any rank can make any point.
+// Returns a number between 0 and 1 that depends only on the arguments, so that any rank can make
+// any point.
 double uniform(uint64_t seed, uint64_t point, uint64_t index) {
   uint64_t x = seed * 0x9e3779b97f4a7c15 + point * 0xd1b54a32d192ed03 + index * 0x8cb92ba72f3d8dd7;
   for (int round = 0; round < 3; ++round) x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9;
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
 
-// k clouds somewhere in a cube.
+// Makes this rank's points, which form k clouds in a cube.
 Points make_points(const Options& options) {
   Points points;
   points.total = static_cast<size_t>(options.points);
@@ -169,7 +170,7 @@ struct Centres : rabit::Serializable {
   }
 };
 
-// Rank 0 takes points of its own, evenly spread over them.
+// Rank 0 chooses the first centres from its own points, evenly spread, for all ranks.
 void choose(const Points& points, size_t k, Centres* centres) {
   if (rabit::GetRank() == 0) {
     for (size_t c = 0; c < k; ++c) {
@@ -180,12 +181,13 @@ void choose(const Points& points, size_t k, Centres* centres) {
   rabit::Broadcast(&centres->rows, 0);
 }
 
-// Moves each centre into the middle of the points that are nearest to it; one without any stays.
+// Moves each centre into the middle of the points that are nearest to it. A centre without such
+// points does not move.
 void iterate(const Points& points, Centres* centres) {
   const size_t width = points.dimensions + 1;
   std::vector<double> sums(centres->size() * width);  // a row: sum of the points, their number
 
-  // Not called by a restarted rank whose part is known already.
+  // A restarted rank does not call this if the journal has the result.
   const auto add_my_points = [&] {
     for (size_t i = 0; i < points.size(); ++i) {
       double* sum = &sums[centres->nearest(points.row(i)) * width];
@@ -252,7 +254,7 @@ int main(int argc, char* argv[]) {
     const bool wants_help = argc == 2 && std::string(argv[1]) == "-h";
     if (!wants_help) run(parse(argc, argv));
     if (wants_help && rabit::GetRank() == 0) std::fputs(kHelp, stdout);
-  } catch (const std::exception& error) {  // bad input, which is bad at every rank
+  } catch (const std::exception& error) {  // wrong input, which every rank finds
     if (rabit::GetRank() == 0) std::fprintf(stderr, "kmeans: %s\n", error.what());
     code = 2;
   }

@@ -1,28 +1,30 @@
 #!/usr/bin/env python3
 """Logistic regression by L-BFGS, with the Python module rabit.
 
-Every rank holds a part of the rows; all of them take the same steps. The global model is all that
+Every rank has a part of the rows, and all ranks make the same steps. The global model is all that
 an iteration starts from: the weights, the gradient there, and the last few steps. A rank that is
-killed is started again, loads it, and goes on from there.
+killed is started again, loads the model, and goes on from there.
 
     export PYTHONPATH=$PWD/python
     build/bin/ftrun -n 4 /usr/bin/python3 examples/lbfgs/lbfgs.py
     build/bin/ftrun -n 4 --kill 1@10 /usr/bin/python3 examples/lbfgs/lbfgs.py
 
-Both print the same. Needs NumPy (Debian: python3-numpy) and the module rabit: from python/ of this
-repository, as here, or installed with `pip install ./python`. Without ftrun it is a world of one.
+Both commands print the same. The program needs NumPy (Debian: python3-numpy) and the module rabit:
+from python/ of this repository, as here, or installed with `pip install ./python`. Without ftrun it
+is a world of one.
 """
 
 import argparse
 import os
 
-# One thread a rank: the ranks are what runs in parallel, and sums keep one order in every incarnation.
+# NumPy gets one thread in each rank: the ranks run in parallel, and a rank must compute sums in the
+# same order in every incarnation.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import rabit  # noqa: E402
 
-SUFFICIENT = 1e-4  # share of the promised decrease that a step must bring
+SUFFICIENT = 1e-4  # a step must bring this share of the decrease that the gradient predicts
 SHORTEST_STEP = 1e-10
 
 
@@ -47,15 +49,15 @@ def objective(x, y, weights, penalty):
         total[0] = np.sum(np.logaddexp(0, margin) - y * margin)
         total[1:] = (1 / (1 + np.exp(-margin)) - y) @ x
 
-    # A restarted rank that is given the result from its past does not compute its part again.
+    # A restarted rank does not compute its part again if the journal has the result.
     total = rabit.allreduce(np.zeros(len(weights) + 1), rabit.SUM, add_my_rows)
     return total[0] + penalty / 2 * weights @ weights, total[1:] + penalty * weights
 
 
 def direction(gradient, steps):
-    """Returns minus the gradient times the inverse Hessian, as far as the last steps show it.
+    """Returns minus the gradient times an estimate of the inverse Hessian from the last steps.
 
-    steps: pairs of arrays, the oldest first: how far a step went, and how the gradient changed.
+    steps: pairs of arrays, the oldest first: the change of the weights, and that of the gradient.
     """
     result = -gradient
     shares = []
@@ -72,7 +74,7 @@ def direction(gradient, steps):
 
 
 def iterate(model, x, y, options):
-    """Takes one step: changes the model, or says in it that there is nowhere to go."""
+    """Makes one step: changes the model, or marks it as done if no step decreases the loss enough."""
     weights, gradient = model["weights"], model["gradient"]
     downhill = direction(gradient, model["steps"])
     slope = gradient @ downhill

@@ -1,5 +1,5 @@
-// dmlc-core's streams: dmlc-core's own file if it is anywhere on the include path, so that its
-// objects are rabit's as well; else the part of it that rabit shows to programs.
+// dmlc-core's streams. If dmlc-core is on the include path, this is its own file, so that its
+// objects are rabit's as well; otherwise it is the part of it that rabit uses in its interface.
 #pragma once
 #pragma GCC system_header  // for include_next
 
@@ -15,18 +15,18 @@ namespace dmlc {
 class Stream {
  public:
   virtual ~Stream() {}
-  // Reads up to `size` bytes; returns how many there were. Fewer than asked for: that was the end.
+  // Reads up to `size` bytes. Returns how many it has read, which are fewer only at the end.
   virtual std::size_t Read(void* data, std::size_t size) = 0;
   // Appends `size` bytes.
   virtual void Write(const void* data, std::size_t size) = 0;
 
-  // Values: trivially copyable types, std::string, std::pair, the standard containers of values,
-  // and classes with Save(Stream*) const and Load(Stream*). A number is its bytes in memory; a
-  // string or container is its length as 64 bits, then the elements. Anything else does not
+  // Writes a value: a trivially copyable type, std::string, std::pair, a standard container of
+  // values, or a class with Save(Stream*) const and Load(Stream*). A number is written as its bytes
+  // in memory, a string or container as its length in 64 bits and its elements. Other types do not
   // compile.
   template <typename T>
   void Write(const T& value);
-  // Reads what Write(value) wrote. False: the stream ended before; then *value is unspecified.
+  // Reads a value that Write(value) has written. False: the stream ended; *value is unspecified.
   template <typename T>
   bool Read(T* value);
 };
@@ -36,7 +36,7 @@ class SeekStream : public Stream {
  public:
   // Sets the position, in bytes from the start.
   virtual void Seek(std::size_t position) = 0;
-  // The position, in bytes from the start.
+  // Returns the position, in bytes from the start.
   virtual std::size_t Tell() = 0;
 };
 
@@ -44,9 +44,9 @@ class SeekStream : public Stream {
 class Serializable {
  public:
   virtual ~Serializable() {}
-  // Takes over the state that `from` holds; reads no more than Save wrote.
+  // Loads the state from `from`. Must read no more than Save has written.
   virtual void Load(Stream* from) = 0;
-  // Writes the whole state. Called by CheckPoint, or, after LazyCheckPoint, within that call.
+  // Writes the whole state. Called within CheckPoint or LazyCheckPoint.
   virtual void Save(Stream* to) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// What every header of this folder needs. The headers are C++11.
+// Included by every header of this folder. The headers are C++11.
 #pragma once
 
-// Marks what librabit.so offers; everything else in it is hidden.
+// Marks the functions that librabit.so exports; everything else in it is hidden.
 #define RABIT_API __attribute__((visibility("default")))

@@ -1,10 +1,10 @@
-/* The C face of rabit: what Python, the JVM and others call. As rabit.h, which says what the
- * functions mean, what they wait for, and which parameters there are.
+/* The C interface of rabit, for Python, the JVM and other languages. rabit.h describes the
+ * functions, what they wait for, and the parameters.
  *
- * Functions that return int, unless they say otherwise: 0, or -1 after one line on standard error
- * (an unknown type or operator); nothing was communicated then. What cannot go on ends the job, as
- * in rabit.h. An operation may be told where it is called from, or marked as bootstrap, with
- * rejoin_call_site and rejoin_bootstrap of rejoin.h just before it. */
+ * Functions that return int return 0 unless they say otherwise, or -1 after one line on standard
+ * error (an unknown type or operator); nothing was communicated then. Other errors end the job, as
+ * in rabit.h. rejoin_call_site and rejoin_bootstrap of rejoin.h, called before an operation, set
+ * its call site and mark it as bootstrap. */
 #ifndef RABIT_C_API_H_
 #define RABIT_C_API_H_
 
@@ -23,9 +23,9 @@
 
 typedef unsigned long rbt_ulong;
 
-/* enum_dtype: 0 char, 1 unsigned char, 2 int, 3 unsigned, 4 long, 5 unsigned long, 6 float, 7
- * double, 8 long long, 9 unsigned long long enum_op:    0 maximum, 1 minimum, 2 sum, 3 bitwise or
- * (integers only) */
+/* enum_dtype: 0 char, 1 unsigned char, 2 int, 3 unsigned, 4 long, 5 unsigned long, 6 float,
+ *             7 double, 8 long long, 9 unsigned long long
+ * enum_op:    0 maximum, 1 minimum, 2 sum, 3 bitwise or (integers only) */
 
 /* Reads the parameters from argv (argc may be 0) and the environment; waits for the other ranks. */
 RABIT_DLL bool RabitInit(int argc, char* argv[]);
@@ -34,25 +34,25 @@ RABIT_DLL bool RabitFinalize(void);
 
 RABIT_DLL int RabitGetRank(void);
 RABIT_DLL int RabitGetWorldSize(void);
-/* The rank that is before this one when they stand in a ring. */
+/* Returns the rank before this one if the ranks form a ring. */
 RABIT_DLL int RabitGetRingPrevRank(void);
-/* 1: there are other ranks; 0: there are none. */
+/* Returns 1 if there are other ranks, else 0. */
 RABIT_DLL int RabitIsDistributed(void);
 RABIT_DLL int RabitVersionNumber(void);
 
 /* Prints to standard output at once; text ends with 0. */
 RABIT_DLL int RabitTrackerPrint(const char* text);
-/* The machine's name into out_name, at most max_len bytes, 0 at its end included; *out_len: its
- * length without that. */
+/* Writes the machine's name into out_name, at most max_len bytes with the 0 at its end. *out_len
+ * becomes its length without the 0. */
 RABIT_DLL int RabitGetProcessorName(char* out_name, rbt_ulong* out_len, rbt_ulong max_len);
 
-/* Gives `size` bytes of rank `root` to all. */
+/* Broadcasts `size` bytes of rank `root` to all ranks. */
 RABIT_DLL int RabitBroadcast(void* data, rbt_ulong size, int root);
-/* Every rank has the elements [begin, begin + size_node_slice) of total_size, and gets all. */
+/* Gathers total_size elements at all ranks. This rank has [begin, begin + size_node_slice). */
 RABIT_DLL int RabitAllgather(void* data, size_t total_size, size_t begin, size_t size_node_slice,
                              size_t size_prev_slice, int enum_dtype);
-/* Reduces `count` elements in place. prepare may be NULL; else it fills `data`, and is not called
- * when the result is already known. */
+/* Reduces `count` elements in place. prepare may be NULL. Otherwise it fills `data` before the
+ * operation, and is not called if the result is recorded. */
 RABIT_DLL int RabitAllreduce(void* data, size_t count, int enum_dtype, int enum_op,
                              void (*prepare)(void* argument), void* argument);
 
@@ -61,17 +61,19 @@ RABIT_DLL int RabitAllreduce(void* data, size_t count, int enum_dtype, int enum_
  * here. out_local_model and out_local_len may be NULL. */
 RABIT_DLL int RabitLoadCheckPoint(char** out_global_model, rbt_ulong* out_global_len,
                                   char** out_local_model, rbt_ulong* out_local_len);
-/* Gives both models (bytes); local_model may be NULL with 0. Waits for the other ranks. */
+/* Makes a checkpoint of both models, in bytes. local_model may be NULL with 0 bytes. Waits for the
+ * other ranks. */
 RABIT_DLL int RabitCheckPoint(const char* global_model, rbt_ulong global_len,
                               const char* local_model, rbt_ulong local_len);
-/* The same of a global model alone, which serialize(argument, stream) writes piece by piece with
- * RabitStreamWrite: only when it is worth it, and then within this call. Otherwise a checkpoint is
- * only a number, and a restarted rank replays from the newest one that was written. serialize must
- * write the same bytes at every rank, and must not call other functions of this file. */
+/* Makes a checkpoint of a global model, which serialize(argument, stream) writes piece by piece
+ * with RabitStreamWrite. serialize is called only if that is worth its cost, and then within this
+ * call. A restarted rank goes on at the newest version that was written and replays what followed.
+ * serialize must write the same bytes at every rank, and must not call other functions of this
+ * file. */
 RABIT_DLL int RabitLazyCheckPoint(void (*serialize)(void* argument, void* stream), void* argument);
 RABIT_DLL void RabitStreamWrite(void* stream, const char* data, rbt_ulong size);
 
-/* 0. A program that calls it cannot be linked without this library. */
+/* Returns 0. A program that calls it cannot be linked without this library. */
 RABIT_DLL int RabitLinkTag(void);
 
 #endif /* RABIT_C_API_H_ */

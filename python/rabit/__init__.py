@@ -13,14 +13,14 @@
     rabit.finalize()
 
 Run it with `ftrun -n 4 python3 program.py`; without ftrun it is a world of one. A rank that is
-killed is started again: it goes on from a snapshot of its process, or the program runs from its
-start and is given the results of the operations that it did before. If no snapshots can be made,
-because there are other threads, it goes on at the newest checkpoint that it loads.
+killed is started again. It goes on from a snapshot of its process, or the program runs from its
+start and gets the recorded results of its earlier operations. If no snapshots can be made, because
+there are other threads, the rank goes on at the newest checkpoint, which it loads.
 
-Every rank calls the same functions in the same order, from its main thread, between init() and
-finalize(). What an iteration computes may depend only on the model, the rank and what the functions
-return; random numbers and the clock are repeated too from init() on. RuntimeError outside of init()
-and finalize().
+Every rank must call the same functions in the same order, from its main thread, between init() and
+finalize(); other calls raise RuntimeError. What an iteration computes may depend only on the model,
+the rank and what the functions return. Random numbers and the clock are recorded from init() on,
+and repeated in a restarted rank.
 """
 
 import ctypes
@@ -72,19 +72,21 @@ _texts = {}  # file and function names as C strings: the library keeps pointers 
 
 
 def init(args=None, lib=None, lib_dll=None):
-    """Joins the job. To be called once, before anything else here.
+    """Joins the job. Must be called before all other functions of this module.
 
-    args: list of str, the program's arguments; those of the form rabit_NAME=VALUE and
-    mock=RANK,VERSION,SEQUENCE,DEATHS are for the library. None: sys.argv.
-    lib: path of librabit.so. None, or the ancestor's "standard", "mock" and "mpi": it is looked for
-    in REJOIN_LIBRARY_DIR if that is set, else by the dynamic linker (under ftrun it finds ftrun's
-    own) and in the build directory beside this module. lib_dll: a ctypes.CDLL to be used instead.
+    args: list of str, the program's arguments. The library reads those of the form rabit_NAME=VALUE
+    and mock=RANK,VERSION,SEQUENCE,DEATHS. None: sys.argv.
+    lib: path of librabit.so. None, or one of the ancestor's "standard", "mock" and "mpi": the
+    library is looked for in REJOIN_LIBRARY_DIR if that is set. Otherwise the dynamic linker looks
+    for it (under ftrun it finds ftrun's own); then it is looked for beside the ftrun in PATH and in
+    the build directory beside this module. lib_dll: a ctypes.CDLL to use instead.
 
-    Waits until all ranks have called it. OSError, saying where it looked, if there is no library;
-    RuntimeError after finalize(): a process can join once. A second call does nothing but warn.
+    Waits until all ranks have called it. Raises OSError with the places that were tried if there is
+    no library, and RuntimeError after finalize(), because a process can join only once. A second
+    call before that only warns.
 
-    Returns a context manager that calls finalize() at its end, unless by an exception:
-    `with rabit.init(): ...`.
+    Returns a context manager, for `with rabit.init(): ...`, that calls finalize() at its end unless
+    an exception ends the block.
     """
     global _lib
     if _is_finalized:
@@ -104,14 +106,14 @@ class _Joined:
     def __enter__(self):
         return self
 
-    # After an exception the others must not be waited for: they may never come.
+    # After an exception this rank must not wait for the others, which may never call finalize().
     def __exit__(self, exception_type, *_):
         if exception_type is None and _lib is not None:
             finalize()
 
 
 def finalize():
-    """Leaves the job; nothing else here can be called after it. Waits for all ranks."""
+    """Leaves the job; waits for all ranks. No function of this module may be called afterwards."""
     global _lib, _is_finalized
     library = _joined("finalize")
     _flush()
@@ -140,32 +142,36 @@ def get_processor_name():
 
 
 def tracker_print(msg):
-    """Shows str(msg) to whoever watches the job, as it is: a line end is not added."""
+    """Prints str(msg) to the user, without adding a line end."""
     _joined("tracker_print").RabitTrackerPrint(str(msg).encode())
 
 
 def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     """Combines the arrays of all ranks, element by element, and returns the result.
 
-    data: numpy.ndarray, of the same shape and dtype at every rank; int8, uint8, int32, uint32,
-    int64, uint64, float16, float32, float64 or bool, in this machine's byte order; or a number, or
-    a list of numbers. It is not changed.
-    op: MAX, MIN, SUM or BITOR; BITOR takes integers and bool only, bool no SUM. float16 is summed
-    as float32 and rounded once.
-    prepare_fun: for arrays of other types than float16 and bool: prepare_fun(data) is called to fill `data` in place before it is used, and only if
-    the result is not known yet: a restarted rank that is given it from its past does not compute
-    its part again.
-    is_bootstrap: the operation follows load_checkpoint() in every process, before the iterations; a
-    rank that begins at a checkpoint and calls it long after the others is given its result again.
-    It is found by the line that it is called from, and by how often it was called there.
+    data: a numpy.ndarray of the same shape and dtype at every rank: int8, uint8, int32, uint32,
+    int64, uint64, float16, float32, float64 or bool, in this machine's byte order. Or a number, or
+    a list of numbers that is not empty. It is not changed, except by prepare_fun.
+    op: MAX, MIN, SUM or BITOR. BITOR takes integers and bool only, and SUM does not take bool.
+    float16 is combined as float32 and rounded once.
+    prepare_fun: only for arrays of other types than float16 and bool. prepare_fun(data) is called
+    to fill `data` in place before it is used, unless the result is recorded: a restarted rank does
+    not compute its part of a recorded result again.
+    is_bootstrap: whether every process calls this operation after load_checkpoint() and before the
+    iterations. A rank that begins at a checkpoint then gets the recorded result, although the other
+    ranks called the operation long ago. The result is identified by the line of the call and by how
+    often it was called there.
 
     Returns a new array of the shape and dtype of `data` (a number for a number, a list for a list),
-    the same bits at every rank and in every
-    incarnation. TypeError for anything else than such an array, ValueError for another op; nothing is sent
-    then. What prepare_fun raises is raised again in a world of one. In a larger world it is printed
-    and the process ends: the others wait for these numbers, and must not be given wrong ones. Waits
-    for all ranks. Costs one copy of `data` (two with prepare_fun), some microseconds in Python, and
-    what MPI_Allreduce costs.
+    with the same bits at every rank and in every incarnation.
+
+    Raises TypeError for other data, for a prepare_fun that cannot be used, and ValueError for
+    another op; nothing is sent then. If prepare_fun raises an exception, this function raises it in
+    a world of one. In a larger world the exception is printed and the process ends, because the
+    other ranks wait for the numbers and must not get wrong ones.
+
+    Waits for all ranks. Costs one copy of `data` (two with prepare_fun), some microseconds in
+    Python, and the time of MPI_Allreduce.
     """
     library = _joined("allreduce")
     if op not in range(len(_OPERATION_NAMES)):
@@ -201,12 +207,12 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
 
 
 def allgather(data, *, is_bootstrap=False):
-    """Returns the arrays of all ranks in one: result[r] is that of rank r.
+    """Returns an array of the arrays of all ranks: result[r] is that of rank r.
 
-    data: numpy.ndarray, of the same shape and dtype at every rank, of any dtype that holds no
-    Python objects; or a number. is_bootstrap: as in allreduce().
+    data: a numpy.ndarray of the same shape and dtype at every rank, or a number. The dtype may be
+    any without Python objects or text. is_bootstrap: as in allreduce().
     Returns a new array of shape (get_world_size(), *data.shape), the same bytes at every rank.
-    TypeError for anything else. Waits for all ranks. Costs an allreduce of as many bytes as the
+    Raises TypeError for other data. Waits for all ranks. Costs an allreduce of as many bytes as the
     result has.
     """
     library = _joined("allgather")
@@ -215,7 +221,7 @@ def allgather(data, *, is_bootstrap=False):
         raise TypeError(f"rabit.allgather takes arrays of numbers, not {_values.kind(data)}")
     result = np.zeros((library.RabitGetWorldSize(), *mine.shape), mine.dtype)
     result[library.RabitGetRank()] = mine
-    # Whoever has nothing there has zeros: so bits are combined, whatever they mean.
+    # Every part is zero at all ranks but one, so the bitwise or of the bytes is the gathered array.
     bits = result.reshape(-1).view(np.uint8)
     _announce(library, is_bootstrap)
     library.RabitAllreduce(bits.ctypes.data, bits.size, _values.BYTES, BITOR, _library.PREPARE(), None)
@@ -233,11 +239,12 @@ def barrier():
 def broadcast(data, root, *, is_bootstrap=False):
     """Returns at every rank an object equal to the one that rank `root` passes as `data`.
 
-    data: anything that pickles; ignored at the other ranks. A part that is referenced twice comes
-    back as two equal parts. The root gets `data` itself.
+    data: an object that can be pickled; ignored at the other ranks. At these, a part that is
+    referenced twice becomes two equal parts. The root gets `data` itself.
     is_bootstrap: as in allreduce().
-    ValueError for a root that is no rank; at the root, before anything is sent, what pickle raises.
-    Waits for the root. Costs pickling, two MPI_Bcast (the length and the bytes) and unpickling.
+    Raises ValueError if root is no rank. At the root it raises the exceptions of pickle before it
+    sends anything. Waits for the root. Costs pickling, two MPI_Bcast (the length and the bytes) and
+    unpickling.
     """
     library = _joined("broadcast")
     if not 0 <= root < library.RabitGetWorldSize():
@@ -255,14 +262,15 @@ def broadcast(data, root, *, is_bootstrap=False):
 
 
 def load_checkpoint(with_local=False):
-    """Returns where to go on: (version, global model), or (version, global model, local model).
+    """Returns the state to go on from: (version, global model).
 
-    with_local: whether the local model is wanted as well. version: of the newest checkpoint, if ranks
-    go back to checkpoints; else of the one that ftrun --resume gave. 0 if there is none; then the
-    models are None. A local model that was not given to checkpoint() is None.
+    with_local: return (version, global model, local model) instead.
+    The version is that of the newest checkpoint if ranks go back to checkpoints; otherwise it is
+    the one with which ftrun --resume has started the job. It is 0 if there is none, and the models
+    are then None. A local model that was not passed to checkpoint() is None.
 
-    To be called once, before the first checkpoint; RuntimeError when it is called again. Never
-    waits. ValueError for a model that cannot be unpickled. Costs unpickling.
+    Must be called once, before the first checkpoint. Raises RuntimeError when it is called again,
+    and ValueError for a model that cannot be unpickled. Never waits. Costs unpickling.
     """
     global _has_loaded
     library = _joined("load_checkpoint")
@@ -285,15 +293,15 @@ def load_checkpoint(with_local=False):
 
 
 def checkpoint(global_model, local_model=None):
-    """Keeps the models in memory: everything that happened before is in them.
+    """Makes a checkpoint of the models, which must contain all that later iterations need.
 
-    global_model: anything that pickles, equal at every rank; kept once. local_model: anything that
-    pickles, this rank's own; None if there is none. A local model is also copied to other places,
-    so prefer the global one. Parts that are referenced twice come back as two equal parts.
+    global_model: an object that can be pickled, equal at every rank; stored once. local_model: this
+    rank's own object that can be pickled, or None. A local model is also copied to other places, so
+    prefer the global one. Parts that are referenced twice become two equal parts.
 
-    Flushes sys.stdout and sys.stderr first: a rank that goes on after the checkpoint does not print
-    again what it had printed before. Waits for all ranks. Raises what pickle raises,
-    before the others are told anything. Costs pickling and a copy.
+    Flushes sys.stdout and sys.stderr first, so that a rank that goes on at the checkpoint does not
+    print again what it had printed before. Waits for all ranks. Raises the exceptions of pickle
+    before it communicates with other ranks. Costs pickling and a copy.
     """
     library = _joined("checkpoint")
     global_bytes = _models.dump(global_model)
@@ -304,14 +312,15 @@ def checkpoint(global_model, local_model=None):
 
 
 def lazy_checkpoint(global_model):
-    """Keeps a global model, pickling it only when it is worth it; else a checkpoint is a number.
+    """Makes a checkpoint for which the global model is pickled only if that is worth its cost.
 
-    A rank that goes back to checkpoints goes on from the newest model that was pickled, and replays
-    what came after it: for models that are large beside what an iteration computes. The library decides when, at rank 0:
-    so that pickling costs a fiftieth of the time, or when the journal has grown. There is no local
-    model. What pickle raises then ends the job, since the others have been told already.
+    This is for models whose pickling is expensive compared with an iteration. A rank that goes back
+    to checkpoints goes on from the newest model that was pickled, and replays the iterations after
+    it. The library decides at rank 0 when to pickle: so often that it costs a fiftieth of the time,
+    or when the journal has grown. There is no local model. An exception of pickle ends the job,
+    because the other ranks know of the checkpoint already.
 
-    Flushes as checkpoint() does.
+    Flushes as checkpoint() does. Waits for all ranks.
     """
     library = _joined("lazy_checkpoint")
 
@@ -319,7 +328,7 @@ def lazy_checkpoint(global_model):
         try:
             model = _models.dump(global_model)
             library.RabitStreamWrite(stream, model, len(model))
-        except BaseException:  # none passes through the library, which would keep half a model
+        except BaseException:  # ctypes would drop it, and the library would store half a model
             traceback.print_exc()
             _flush()
             os._exit(1)
@@ -330,7 +339,7 @@ def lazy_checkpoint(global_model):
 
 
 def version_number():
-    """Returns the version of the newest checkpoint: how many there have been, over all incarnations."""
+    """Returns the version of the newest checkpoint, which is their number over all incarnations."""
     return _joined("version_number").RabitVersionNumber()
 
 
@@ -338,7 +347,7 @@ def version_number():
 
 
 def _joined(name):
-    """The library; RuntimeError if this process has not joined a job."""
+    """Returns the library. Raises RuntimeError if this process has not joined a job."""
     if _lib is None:
         when = "after rabit.finalize()" if _is_finalized else "before rabit.init()"
         raise RuntimeError(f"rabit.{name} was called {when}")
@@ -352,7 +361,7 @@ def _text(text):
 
 
 def _announce(library, is_bootstrap=False):
-    """Tells the library which line of the program the next operation comes from, and marks it."""
+    """Gives the library the line that calls the next operation, and its bootstrap mark."""
     frame = sys._getframe(2)
     code = frame.f_code
     library.rejoin_call_site(_text(code.co_filename), frame.f_lineno, _text(code.co_name))
@@ -367,7 +376,7 @@ def _flush():
 
 
 def _end_process(what):
-    """Ends the process because of the exception that is being handled, which goes no further."""
+    """Prints the exception that is being handled, and ends the process."""
     traceback.print_exc()
     sys.stderr.write(f"rabit: {what} failed; this rank ends, before the others get its numbers\n")
     _flush()

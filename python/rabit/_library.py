@@ -1,11 +1,12 @@
-"""Finds librabit.so, loads it, and says what its functions take and return."""
+"""Finds librabit.so, loads it, and declares its functions' parameters and results."""
 
 import ctypes
 import os
 import shutil
 
 NAME = "librabit.so"
-# Names of the ancestor's builds. Here all of them are the same library: mock failures always work.
+# Names of the ancestor's builds. Here all of them mean the same library, in which mock failures
+# work.
 ANCESTORS_NAMES = ("standard", "mock", "mpi")
 
 PREPARE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -52,11 +53,11 @@ _SIGNATURES = {
 
 
 def _candidates():
-    """Paths to try, best first. A bare name is looked for by the dynamic linker.
+    """Returns the paths to try, best first. The dynamic linker looks for a bare name.
 
-    The linker comes before the build tree: ftrun puts the directory of its own libraries first in
-    LD_LIBRARY_PATH, and its library is the one that fits it. A program that runs alone finds the
-    library beside the ftrun in PATH.
+    The linker comes before the build tree because ftrun puts the directory of its own libraries
+    first in LD_LIBRARY_PATH, and only its own library fits it. A program that runs without ftrun
+    finds the library beside the ftrun in PATH.
     """
     directory = os.environ.get("REJOIN_LIBRARY_DIR")
     if directory:
@@ -74,8 +75,8 @@ def load(lib=None):
     """Returns the library as a ctypes.CDLL whose functions are declared.
 
     lib: the path of a library, a ctypes.CDLL, or None (or one of ANCESTORS_NAMES) to look for it.
-    OSError if there is none that can be loaded, with every place that was tried; or if what was
-    found is not Rejoin's.
+    Raises OSError with every place that was tried if no library can be loaded, or if a library that
+    was found is not Rejoin's.
     """
     if isinstance(lib, ctypes.CDLL):
         return _declare(lib)

@@ -8,13 +8,13 @@ _PROTOCOL = 4
 
 
 def dump(value):
-    """Returns bytes from which load() makes an equal object; the same for equal objects.
+    """Returns bytes from which load() makes an equal object; the same bytes for equal objects.
 
-    An ordinary pickle also says which of the object's parts are one and the same thing, and that
-    is not the same in a rank that has just loaded its model as in one that has built it. So this
-    leaves it out: a part that is referenced twice comes back as two parts. Only objects that
-    contain themselves cannot do without, and are written as an ordinary pickle. Takes the time of
-    one to two copies of the object's arrays. Raises what pickle raises.
+    An ordinary pickle also records which parts of the object are identical. A rank that has just
+    loaded its model differs in that from a rank that has built it. This function leaves it out: a
+    part that is referenced twice becomes two parts. Objects that contain themselves need it, and
+    are written as an ordinary pickle. Takes the time of one to two copies of the object's arrays.
+    Raises the exceptions of pickle.
     """
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=_PROTOCOL)
@@ -27,9 +27,10 @@ def dump(value):
 
 
 def load(data, what):
-    """Returns the object that dump() wrote into `data`, a bytes-like object that is not kept.
+    """Returns the object that dump() wrote into `data`, a bytes-like object that is not retained.
 
-    what: its name, for the ValueError if it is not the whole pickle of an object.
+    what: the object's name for the message. Raises ValueError if `data` is not the whole pickle of
+    an object.
     """
     try:
         return pickle.loads(data)

@@ -1,4 +1,4 @@
-"""What allreduce() takes, as the arrays that the library combines."""
+"""Converts the data that allreduce() accepts to arrays that the library combines."""
 
 import typing
 
@@ -11,7 +11,7 @@ BYTES = _TYPES["u1"]
 
 
 class Operand(typing.NamedTuple):
-    """An array of a type that the library knows, and how its result becomes what was asked for."""
+    """An array of a type that the library combines. restored(result) converts the result back."""
 
     array: np.ndarray
     type_number: int
@@ -23,7 +23,10 @@ def kind(value):
 
 
 def operand(data, of_bits, is_sum):
-    """of_bits: the operation is BITOR; is_sum: SUM. TypeError for what cannot be combined so."""
+    """Returns the Operand for `data`. Raises TypeError for data that cannot be combined.
+
+    of_bits: whether the operation is BITOR; is_sum: whether it is SUM.
+    """
     if isinstance(data, np.ndarray):
         return _of_array(data, of_bits, is_sum)
     if isinstance(data, (bool, int, float, np.number, np.bool_)):

@@ -1,4 +1,4 @@
-// Memory that the user of this room provides, and arrays in it.
+// Memory that the user of this folder provides, and arrays in it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace rejoin::datatypes {
 
-// Neither may fail. Must outlive everything that was made with it.
+// The user's allocator. Neither function may fail. It must outlive everything that was made with
+// it.
 struct Memory {
   void* (*allocate)(std::size_t bytes);
   void (*release)(void* memory, std::size_t bytes);
@@ -24,7 +25,7 @@ void destroy(const Memory& memory, T* object) {
   memory.release(object, sizeof(T));
 }
 
-// Grows at the end.
+// An array that grows at its end.
 template <class T>
 class Array {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -6,7 +6,7 @@
 namespace rejoin::datatypes {
 namespace {
 
-__extension__ typedef __int128 Sum;  // of what fits 64 bits
+__extension__ typedef __int128 Sum;  // a sum of 64-bit values
 
 constexpr Sum kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -16,7 +16,7 @@ struct Span {
   Sum lower, upper;
 };
 
-// What the values of `piece` reach over if one reaches over `of`.
+// Returns the span of the values of `piece` if one value has the bounds `of`.
 Span span_of(const Piece& piece, const Bounds& of) {
   const Sum in_block = Sum{piece.type->extent()} * (Sum{piece.block} - 1);
   const Sum blocks = Sum{piece.stride} * (Sum{piece.blocks} - 1);
@@ -49,7 +49,8 @@ void Maker::add(const Piece& piece) {
   type_->alignment_ = std::max(type_->alignment_, part.alignment_);
 }
 
-// The data's bounds count only where the program has set no bound in any part of the type.
+// Widens the type's bounds by a piece. The bounds of data count only if the program has not set
+// that bound in any part of the type.
 void Maker::widen(const Piece& piece) {
   const Type& part = *piece.type;
   const Span all = span_of(piece, part.bounds_), data = span_of(piece, part.true_bounds_);
@@ -93,7 +94,7 @@ void Maker::set_bounds(std::int64_t lower, std::int64_t upper) {
   type_->lower_set_ = type_->upper_set_ = true;
 }
 
-// The extent is a multiple of the strictest alignment.
+// Rounds the extent up to a multiple of the strictest alignment.
 void Maker::align() {
   if (type_->upper_set_ || type_->plan_.bytes == 0) return;
   const auto unit = static_cast<std::int64_t>(type_->alignment_);

@@ -1,4 +1,4 @@
-// Every way to make a type. What they return is released by destroy(memory, type), before the types
+// The constructors of types. The caller releases a type by destroy(memory, type), before the types
 // that it was made of. Null: the type would be larger than 2^63 - 1 bytes, or reach beyond the
 // address space. Arguments are not checked otherwise; displacements and strides are in bytes.
 #pragma once
@@ -22,7 +22,7 @@ class Maker {
   void add_block(std::int64_t offset, std::uint64_t block, const Type& type) {
     add({offset, 1, 0, block, &type});
   }
-  // The type takes `part` over. Null: the whole is too large.
+  // Makes the type the owner of `part`. Null: the type as a whole is too large.
   void own(Type* part);
   // Sets an end of the type explicitly (MPI_LB and MPI_UB of MPI 1).
   void mark_lower(std::int64_t at) { mark(at, &type_->bounds_.lower, &type_->lower_set_, true); }
@@ -50,11 +50,11 @@ Type* make_basic(const Memory& memory, const Basic& basic);
 Type* make_contiguous(const Memory& memory, std::uint64_t count, const Type& old);
 Type* make_vector(const Memory& memory, std::uint64_t count, std::uint64_t block,
                   std::int64_t stride, const Type& old);
-// The lower bound and the extent are given explicitly.
+// Makes a type with explicit lower bound and extent.
 Type* make_resized(const Memory& memory, const Type& old, std::int64_t lower, std::int64_t extent);
 Type* make_dup(const Memory& memory, const Type& old);
 
-// The part of an array of `dimensions` that begins at start[] and has subsize[] elements.
+// Makes the part of an array of `dimensions` that begins at start[] and has subsize[] elements.
 // row_major: the last dimension varies fastest (MPI_ORDER_C).
 Type* make_subarray(const Memory& memory, int dimensions, const int size[], const int subsize[],
                     const int start[], bool row_major, const Type& old);

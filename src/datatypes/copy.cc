@@ -8,13 +8,13 @@
 namespace rejoin::datatypes {
 namespace {
 
-// A run over the plan of a type. kPack: from its places into packed memory, else the other way.
+// Copies data by the plan of a type. kPack: from its places into packed memory, else the other way.
 template <bool kPack>
 class Copier {
  public:
   explicit Copier(std::byte* packed) : packed_(packed) {}
 
-  // Bytes [skip, skip + bytes) of a node's data; that of the type lies at `base`.
+  // Copies bytes [skip, skip + bytes) of a node's data. `base`: the address of the type.
   void copy(const Node& node, std::byte* base, std::uint64_t skip, std::uint64_t bytes) {
     if (bytes == 0) return;
     base += node.offset;
@@ -37,7 +37,7 @@ class Copier {
     return base + static_cast<std::int64_t>(turn) * node.stride;
   }
 
-  // Handles one turn.
+  // Copies a part of one turn.
   void copy_part(const Node& node, std::byte* base, std::uint64_t skip, std::uint64_t bytes) {
     if (node.body == nullptr) {
       copy_piece(base + skip, bytes);
@@ -76,7 +76,7 @@ class Copier {
     packed_ += bytes;
   }
 
-  // A size that the compiler knows: one move instead of a call.
+  // Copies turns of a size that the compiler knows, by one move instead of a call.
   template <std::size_t kBytes>
   void copy_known(std::byte* data, std::uint64_t count, std::int64_t stride) {
     std::byte* packed = packed_;

@@ -1,16 +1,16 @@
-// Subarrays and distributed arrays: dimension by dimension, the fastest first. Every dimension is a
-// type of its own whose extent is that of the whole dimension.
+// Subarrays and distributed arrays, which are made dimension by dimension, the fastest first. Every
+// dimension is a type whose extent is that of the whole dimension.
 #include "datatypes/constructors.h"
 
 namespace rejoin::datatypes {
 namespace {
 
-// The dimension that varies `rank`-th fastest.
+// Returns the dimension that varies `rank`-th fastest.
 int dimension_of(int rank, int dimensions, bool row_major) {
   return row_major ? dimensions - 1 - rank : rank;
 }
 
-// Elements [begin, begin + count) of a dimension of `size`.
+// Makes a type of elements [begin, begin + count) of a dimension of `size`.
 Type* slice(const Memory& memory, int begin, int count, int size, const Type& old) {
   std::int64_t offset, whole;
   if (__builtin_mul_overflow(old.extent(), begin, &offset)) return nullptr;
@@ -21,10 +21,10 @@ Type* slice(const Memory& memory, int begin, int count, int size, const Type& ol
   return maker.finish();
 }
 
-// The standard's cyclic(): the elements of a dimension that one process has.
+// Makes the standard's cyclic(): the elements of a dimension that belong to one process.
 Type* deal(const Memory& memory, const Distribution& d, const Type& old) {
   const std::int64_t block = d.block, round = block * d.processes, first = block * d.process;
-  const std::int64_t left = d.size - first;  // elements from this process's first block on
+  const std::int64_t left = d.size - first;  // the elements from this process's first block on
   const std::int64_t whole = left > 0 ? left / round + (left % round >= block ? 1 : 0) : 0;
   const std::int64_t rest = left > 0 && left % round < block ? left % round : 0;
   std::int64_t at, stride, last, size;

@@ -20,7 +20,7 @@ std::int64_t load(const std::byte* from, std::size_t bytes, bool is_signed) {
   return static_cast<std::int64_t>(value << unused) >> unused;
 }
 
-// One number of a basic element.
+// Writes one number of a basic element. False: it does not fit.
 bool write(const Basic& basic, const std::byte* from, std::size_t bytes, std::byte* to,
            std::size_t external_bytes) {
   switch (basic.external) {
@@ -60,14 +60,14 @@ void read(const Basic& basic, const std::byte* from, std::size_t external_bytes,
     std::memcpy(&quad, kept, sizeof quad);
     const auto value = static_cast<long double>(quad);
     std::memset(to, 0, bytes);
-    std::memcpy(to, &value, 10);  // what follows is padding
+    std::memcpy(to, &value, 10);  // the other bytes are padding
   } else {
     const std::int64_t value = load(kept, external_bytes, basic.external == External::kSigned);
     std::memcpy(to, &value, bytes);
   }
 }
 
-// Both ways: `place` is where the value lies, `external` moves on.
+// Writes the value at `place` to *external, or reads it from there, and advances *external.
 template <bool kPack>
 bool convert(const Type& type, std::byte* place, std::byte** external) {
   if (type.is_basic()) {

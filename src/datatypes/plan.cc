@@ -3,9 +3,9 @@
 namespace rejoin::datatypes {
 namespace {
 
-constexpr std::size_t kInlined = 8;  // nodes that a list takes over from a part of it
+constexpr std::size_t kInlined = 8;  // a part with at most this many nodes is copied into the list
 
-// Makes of `node` `times` turns of it at `stride`. false: that is not one node.
+// Repeats `node` `times` times at `stride`. False: the result is not one node.
 bool repeat(Node* node, std::uint64_t times, std::int64_t stride) {
   if (times == 1) return true;
   if (node->count == 1) {
@@ -17,13 +17,13 @@ bool repeat(Node* node, std::uint64_t times, std::int64_t stride) {
     }
     return true;
   }
-  std::int64_t next;  // turn, if they went on
+  std::int64_t next;  // where the turn after the last one would be
   if (__builtin_mul_overflow(node->count, node->stride, &next) || next != stride) return false;
   node->count *= times;
   return true;
 }
 
-// Makes `next` a further turn of `last`.
+// Makes `next` another turn of `last`. False: it does not fit.
 bool join_turns(Node* last, const Node& next) {
   if (next.count != 1 || next.body != last->body || next.bytes != last->bytes) return false;
   if (last->count == 1) {
@@ -81,7 +81,7 @@ void Plan::append(const Node& node) {
   nodes.push(node);
 }
 
-// Only now, since a piece that is made longer is no turn of a loop.
+// Joins turns only here, because append() may still have made a piece longer.
 void Plan::finish() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {

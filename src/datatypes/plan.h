@@ -1,10 +1,12 @@
-// How the data of a type is copied: a list of nodes, each a piece of memory or a loop.
+// The plan by which the data of a type is copied: a list of nodes, each a piece of memory or a
+// loop.
 //
 //     vector(3, 2, 4, MPI_INT)                   one node: 3 turns of 8 bytes, stride 16
 //     a row of that vector and a double behind   two nodes
 //     vector of a struct with a gap              one node: a loop over the plan of the struct
 //
-// Adjacent pieces are one; a loop over a loop whose turns follow at the inner stride is one loop.
+// Adjacent pieces are merged, and so is a loop over a loop whose turns continue at the inner
+// stride.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +20,10 @@ struct Plan;
 
 struct Node {
   std::int64_t offset;          // from the address of the type to the first turn
-  std::int64_t stride;          // from turn to turn; meaningless if there is one
-  std::uint64_t count;          // of turns; at least 1
-  std::uint64_t bytes;          // of data in one turn; at least 1
-  const Plan* body;             // of one turn; null: its bytes are one piece of memory
+  std::int64_t stride;          // from turn to turn; unused if there is one
+  std::uint64_t count;          // the number of turns, at least 1
+  std::uint64_t bytes;          // the data of one turn, at least 1 byte
+  const Plan* body;             // the plan of one turn; null: a turn is one piece of memory
   std::uint64_t packed_at = 0;  // where its data begins in the packed data of the list
 
   std::uint64_t all_bytes() const { return count * bytes; }
@@ -35,25 +37,25 @@ struct Plan {
   }
 
   // Appends `blocks` blocks of data at `stride`, the first at `offset`; a block is `block` times
-  // `of` at `extent`. `of` must outlive this plan. Before finish().
+  // `of` at `extent`. `of` must outlive this plan. Must be called before finish().
   void append(const Plan& of, std::int64_t offset, std::uint64_t blocks, std::int64_t stride,
               std::uint64_t block, std::int64_t extent);
   void append_piece(std::int64_t offset, std::uint64_t piece_bytes);
   // Called after the last append.
   void finish();
 
-  // The data of `count` values at `extent`, as one node; it refers to this plan. REQUIRES bytes >
-  // 0, count > 0.
+  // Returns the data of `count` values at `extent` as one node, which may refer to this plan.
+  // REQUIRES bytes > 0 and count > 0.
   Node repeated(std::uint64_t count, std::int64_t extent) const;
 
   const Memory& memory;
   Array<Node> nodes;
-  std::uint64_t bytes = 0;  // of data
+  std::uint64_t bytes = 0;  // the size of the data
 
  private:
   void append(const Node& node);
 
-  Array<const Plan*> owned;  // bodies
+  Array<const Plan*> owned;  // plans of turns that belong to this plan
 };
 
 }  // namespace rejoin::datatypes

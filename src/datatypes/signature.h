@@ -1,9 +1,9 @@
 // The signature of a type: the sequence of its basic elements, as a hash that depends on that
 // sequence alone, not on how the type was made.
 //
-// The hash is that of a polynomial: elements e1 ... en give e1 x^(n-1) + ... + en modulo 2^61 - 1.
-// The hash of two sequences one after the other, and of one that is repeated, therefore follow from
-// those of the parts: a type is hashed in time proportional to its description.
+// The hash is the value of a polynomial: elements e1 ... en give e1 x^(n-1) + ... + en modulo
+// 2^61 - 1. The hash of a concatenation or a repetition of sequences therefore follows from those
+// of the parts, and a type is hashed in time proportional to its description.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ constexpr std::uint64_t multiply(std::uint64_t a, std::uint64_t b) {
 }
 
 constexpr Signature signature_of(std::uint8_t element) {
-  // Far apart, so that sequences of few elements do not give neighbouring hashes.
+  // The values are far apart, so that sequences of few elements do not have neighbouring hashes.
   return {multiply(element + 1u, 0x1234567890abcdef), kSignatureBase % kSignaturePrime};
 }
 
-// First `a`, then `b`.
+// Returns the signature of `a` followed by `b`.
 constexpr Signature concatenate(const Signature& a, const Signature& b) {
   return {(multiply(a.hash, b.power) + b.hash) % kSignaturePrime, multiply(a.power, b.power)};
 }
 
-// `times` times `a`. Logarithmic.
+// Returns the signature of `times` repetitions of `a`, in logarithmic time.
 constexpr Signature repeat(Signature a, std::uint64_t times) {
   Signature result;
   for (; times > 0; times >>= 1, a = concatenate(a, a)) {

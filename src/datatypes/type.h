@@ -1,8 +1,8 @@
 // A datatype: a type map (MPI 3.1, 4.1), described by the pieces that it was made of.
 //
 // Size, bounds, signature and plan are computed once, when the type is made, in time proportional
-// to its pieces, however many elements those stand for. A type refers to the types that it was made
-// of; they must outlive it. It never changes, but for its bounds while it is being made.
+// to its pieces and independent of the number of elements. A type refers to the types that it was
+// made of, which must outlive it. It never changes after it was made.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace rejoin::datatypes {
 
-// How external32 (MPI 3.1, 13.5.2) writes a basic element. All of it is big-endian.
+// The form of a basic element in external32 (MPI 3.1, 13.5.2), which is big-endian.
 enum class External : std::uint8_t {
-  kSame,      // as wide as here
-  kSigned,    // narrower: the value must fit
-  kUnsigned,  // likewise
+  kSame,      // as wide as in memory
+  kSigned,    // narrower, so the value must fit; signed
+  kUnsigned,  // likewise, unsigned
   kQuad,      // long double: IEEE binary128
 };
 
 struct Basic {
-  std::uint8_t id;     // elements with the same one have the same signature
-  std::uint8_t bytes;  // here
+  std::uint8_t id;     // elements with the same id have the same signature
+  std::uint8_t bytes;  // the size in memory
   std::uint8_t alignment;
-  std::uint8_t parts;           // numbers in it: 2 in a complex one
-  std::uint8_t external_bytes;  // of all parts
+  std::uint8_t parts;           // the numbers in an element: 2 in a complex one
+  std::uint8_t external_bytes;  // the size of all parts in external32
   External external;
 };
 
@@ -35,7 +35,7 @@ class Type;
 
 // `blocks` blocks at `stride`, each of `block` times `type` at its extent.
 struct Piece {
-  std::int64_t offset;  // of the first
+  std::int64_t offset;  // of the first block
   std::uint64_t blocks;
   std::int64_t stride;
   std::uint64_t block;
@@ -52,13 +52,13 @@ struct Bounds {
 
 class Type {
  public:
-  // Made by the functions of constructors.h.
+  // Only the functions of constructors.h call these.
   Type(const Memory& memory, const Basic& basic);
   explicit Type(const Memory& memory);
   ~Type();
 
   std::uint64_t size_bytes() const { return plan_.bytes; }
-  std::uint64_t elements() const { return elements_; }  // basic ones
+  std::uint64_t elements() const { return elements_; }  // basic elements
   std::uint64_t external_bytes() const { return external_bytes_; }
   std::uint64_t alignment() const { return alignment_; }
   const Bounds& bounds() const { return bounds_; }
@@ -66,19 +66,20 @@ class Type {
   std::int64_t extent() const { return bounds_.extent(); }
   const Signature& signature() const { return signature_; }
   const Plan& plan() const { return plan_; }
-  const Array<Piece>& pieces() const { return pieces_; }  // of a basic type: none
-  const Basic& basic() const { return basic_; }           // bytes: 0 if it is not
+  const Array<Piece>& pieces() const { return pieces_; }  // a basic type has none
+  const Basic& basic() const { return basic_; }           // bytes is 0 if the type is not basic
   bool is_basic() const { return basic_.bytes > 0; }
 
-  // The data of any number of values is one piece of memory, from true_bounds().lower on.
+  // Whether the data of any number of values is one piece of memory, from true_bounds().lower on.
   bool is_contiguous() const {
     return size_bytes() == 0 || (plan_.nodes.size() == 1 && plan_.nodes[0].is_piece() &&
                                  static_cast<std::int64_t>(size_bytes()) == extent());
   }
 
-  // Basic elements in the first `bytes` of the packed data of many values; -1: they end within one.
+  // Returns the basic elements in the first `bytes` of the packed data of many values; -1: these
+  // end within an element.
   std::int64_t elements_in(std::uint64_t bytes) const;
-  // Bytes of the first `elements` basic elements of it.
+  // Returns the bytes of the first `elements` basic elements in the packed data.
   std::uint64_t bytes_in(std::uint64_t elements) const;
 
  private:
@@ -87,14 +88,14 @@ class Type {
   const Memory& memory_;
   Basic basic_ = {};
   Array<Piece> pieces_;
-  Array<Type*> owned_;  // that only this one uses
+  Array<Type*> owned_;  // types that only this one uses
   Plan plan_;
   Signature signature_;
   std::uint64_t elements_ = 0;
   std::uint64_t external_bytes_ = 0;
   std::uint64_t alignment_ = 1;
   Bounds bounds_, true_bounds_;
-  bool lower_set_ = false, upper_set_ = false;  // by the program, not by the data
+  bool lower_set_ = false, upper_set_ = false;  // whether the program has set the bound
 };
 
 }  // namespace rejoin::datatypes

@@ -2,11 +2,13 @@
 // loop indices are data members. A Port has
 //
 //     size(), me()                                   members, and this rank's number
-//     Progress send(peer, data, bytes)               pending only while the journal is full
+//     Progress send(peer, data, bytes)
 //     Progress receive(peer, max_bytes, &data, &bytes)
 //
-// Buffers are contiguous bytes, and must not change until the collective is done. A collective ends
-// with kFailed as soon as a receive does.
+// send() is pending while flow control stops the sender, because receivers are too far behind.
+// receive() is pending until the message is there. Either can fail, and the collective then fails.
+//
+// Buffers are contiguous bytes, and must not change until the collective is done.
 //     n  members    S  bytes of a block
 #pragma once
 
@@ -22,7 +24,8 @@
 
 namespace rejoin::engine {
 
-// What a Place returns has these members. `put` need not be a plain copy.
+// The memory of one member's block. A Place (below) is a callable that maps a member's number to
+// it; any type with these members will do, and its `put` may unpack a datatype instead of copying.
 struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
@@ -30,16 +33,19 @@ struct Block {
   void put(const std::byte* from, std::size_t size) const { copy_payload(data, from, size); }
 };
 
-inline constexpr std::size_t kPieceBytes = 256 * 1024;  // of a vector, in messages of one size
+// Reduce and Scan send a vector in pieces of this size, each a message of its own, so that one
+// member reduces a piece while others store the next. Journal::kPieceBytes is another constant: how
+// far the payload of a single message advances between two stores of `written`.
+inline constexpr std::size_t kPieceBytes = 256 * 1024;
 
-// Bytes of one piece: whole elements, at least one.
+// Returns the bytes of one piece: whole elements, at least one.
 constexpr std::size_t piece_bytes(std::size_t element_bytes) {
   const std::size_t elements = kPieceBytes / element_bytes;
   return (elements > 0 ? elements : 1) * element_bytes;
 }
 
 // Root receives block i from member i, into place(i). 1 step, (n-1) S bytes to the root.
-// own: the root's contribution; null: it lies in place already.
+// own: this member's contribution; null at the root: it lies in place already.
 template <class Place>
 class Gather {
  public:
@@ -71,7 +77,8 @@ class Gather {
 };
 
 // Root sends block i, at place(i), to member i. 1 step, (n-1) S bytes from the root.
-// own: where a member's block goes, a Block; null at the root: its block stays in place.
+// own: where this member's block goes, with the members of Block; its data is null at the root if
+// the root's block stays in place.
 template <class Own, class Place>
 class Scatter {
  public:

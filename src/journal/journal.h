@@ -100,6 +100,7 @@ class Journal {
   // --- Channels
 
   // Bytes of a message that become visible together. Larger messages are read while being written.
+  // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
 
   // The number of messages between two looks at how many the receiver has consumed. Used when the

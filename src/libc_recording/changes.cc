@@ -45,15 +45,16 @@ REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);
 
-// What the file log records of a change, if it is in use: before() is called in front of the
-// change, and after() behind it, with whether it has succeeded.
+// Classes like this one log a change of the file system, if the file log is in use: before() is
+// called before the change, and after() when it has been tried, with whether it has succeeded. This
+// one logs nothing.
 class NoLog {
  public:
   void before() {}
   void after(bool) {}
 };
 
-// `path` is removed.
+// Logs that `path` is removed.
 class LoggedRemoval : public NoLog {
  public:
   LoggedRemoval(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
@@ -75,7 +76,7 @@ class LoggedRemoval : public NoLog {
   const char* const path_;
 };
 
-// `path` is made.
+// Logs that `path` is made, if nothing is there.
 class LoggedMaking : public NoLog {
  public:
   LoggedMaking(int dirfd, const char* path) : dirfd_(dirfd), path_(path) {}
@@ -109,7 +110,7 @@ class LoggedRenaming : public NoLog {
       c.change = FileChange::kExchanged;
     } else if (there.there && there.file.file != moved.file.file) {
       if (!there.directory()) c.lost = to;
-      if (there.directory()) c.flags = there.mode & 07777;  // it is empty
+      if (there.directory()) c.flags = there.mode & 07777;  // the directory is empty
       c.lost_bytes = there.file.size_bytes;
     }
     rejoin_libc_changes(&c);
@@ -123,7 +124,8 @@ class LoggedRenaming : public NoLog {
   const unsigned flags_;
 };
 
-// `really` makes the change; `settle` makes it for ghosts.
+// Asks the journal, and makes the change by `really` if it has no answer. Otherwise settle() makes
+// it for ghosts. Returns 0, or -1 with errno set.
 template <class Really, class Settle, class Log>
 int change(Event e, int dirfd, const char* watched, Really really, Settle settle, Log log) {
   const Answer answer = ask_once(e, dirfd, watched);
@@ -187,9 +189,9 @@ int rename_at(const void* caller, int from_dir, const char* from, int to_dir, co
     if (moves_ghost && (!there.there || is_ghost(there))) {
       about_to_place_ghost(moved, to_dir, to);
       really();
-    } else if (moves_ghost) {  // its first copy is where it belongs
+    } else if (moves_ghost) {  // the file that was moved the first time is where it belongs
       remove_at(from_dir, from);
-    } else if (is_ghost(there)) {  // so is what has taken its place
+    } else if (is_ghost(there)) {  // what has replaced it is where it belongs
       remove_at(to_dir, to);
     }
   };
@@ -227,7 +229,7 @@ int symlink_at(const void* caller, const char* target, int dirfd, const char* pa
 
 // --- mkstemp
 
-constexpr std::size_t kLetters = 6;  // that replace the X of a template
+constexpr std::size_t kLetters = 6;  // random letters that replace the X of a template
 
 // Chooses random letters, such that nothing lies at `path` with them in place of `letters`.
 void choose_letters(const char* path, char* letters) {
@@ -271,7 +273,8 @@ int make_temporary(char* path, char* letters, Make make, Again again) {
     errno = e.error;
     return -1;
   }
-  const Found left = look(AT_FDCWD, path, false);  // by an incarnation that died before its record
+  // An incarnation that died before it wrote the record may have left the file.
+  const Found left = look(AT_FDCWD, path, false);
   const bool logs = !left.there && rejoin_libc_logs_changes() != 0;
   if (logs) rejoin::libc_recording::log_making(AT_FDCWD, path);
   const int result = left.there ? again(left.file) : make();

@@ -114,7 +114,9 @@ clockid_t clock_of_timer(int fd) {
   return found != nullptr ? atoi(found + strlen("clockid:")) : -1;
 }
 
-// The clocks of the newest POSIX timers, in a ring. The kernel does not report a timer's clock.
+// The clocks of the POSIX timers that the main thread has created last, in a ring. The kernel does
+// not report a timer's clock. A timer that is older than the last kTimers ones, deleted ones
+// included, has no known clock here: timer_settime() then passes its absolute times on unconverted.
 struct MadeTimer {
   timer_t timer;
   clockid_t clock;
@@ -123,6 +125,7 @@ constexpr unsigned kTimers = 64;
 constinit MadeTimer made[kTimers] = {};
 constinit unsigned timers = 0;
 
+// Returns the clock of a POSIX timer; -1: not known.
 clockid_t clock_of_timer(timer_t timer) {
   for (unsigned i = 1; i <= std::min(timers, kTimers); ++i) {
     const MadeTimer& m = made[(timers - i) % kTimers];

@@ -39,7 +39,7 @@ int lifeline() {
 // The protected descriptors in ascending order; -1 for none.
 struct Kept {
   int fd[2] = {kNone, kNone};
-  int pid = 0;  // of the rank, as the kernel has it
+  int pid = 0;  // the rank's process id in the kernel
   bool is_this_process() const { return system_call(SYS_getpid) == pid; }
 };
 

@@ -25,7 +25,7 @@ REJOIN_REAL(closedir);
 struct Listing {
   Listing* next;
   DIR* stream;
-  std::uint32_t room, bytes;  // of entries
+  std::uint32_t room, bytes;  // space for entries, and how much of it they use
   std::uint32_t position;
 
   char* entries() { return reinterpret_cast<char*>(this + 1); }
@@ -91,7 +91,7 @@ Listing* read_all(DIR* stream) {
   return l;
 }
 
-// `open` returns the stream.
+// Opens a directory with its recorded entries, or reads and records them. open() opens the stream.
 template <class Open>
 DIR* open_listed(const char* path, Open open) {
   Event e{ObservationKind::kDirectory, 0, path};

@@ -63,7 +63,7 @@ bool FileFacts::written_in_place(std::uint32_t file) const {
 }
 
 void FileFacts::set_rewritten(std::uint32_t file, const char* path) {
-  char known[4096];  // no path is longer
+  char known[4096];  // PATH_MAX
   if (rewritten(file, known, sizeof known) && std::strcmp(known, path) == 0) return;
   char* kept = memory_.make_array<char>(std::strlen(path) + 1);
   std::strcpy(kept, path);

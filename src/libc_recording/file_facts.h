@@ -61,8 +61,8 @@ class FileFacts {
   LibcHead& head_;
   engine::LogWriter<std::uint64_t, engine::ShmHost> files_writer_;
   ByteWriter ghosts_writer_;
-  Set written_;            // file << 2 | how, of this rank
-  Set written_by_others_;  // likewise
+  Set written_;            // file << 2 | how this rank has opened it (file_facts.cc)
+  Set written_by_others_;  // likewise, for all other ranks
   Set rewritten_;          // file << 32 | index into paths_
   Array<char*> paths_;
   Set ghosts_;

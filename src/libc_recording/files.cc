@@ -299,12 +299,13 @@ void Opening::prepare() {
   const bool untouched =
       now.file.file == then_.file && same_size && now.file.modified == then_.modified;
   if (untouched || (same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
-  if (!now.there) return;  // it will fail
+  if (!now.there) return;  // opening it will fail
   if (writes()) prepare_growth(now);
   if (reads()) untrue(path_, "is not what the first execution read there");
 }
 
-// It may lie under another name now: it has been moved since, and comes back when the rank is live.
+// Finds a file that this replay has filled again and that lies under another name: a recorded
+// rename has moved it since.
 bool Opening::find_where_it_was_rewritten(Found* now) {
   if (!rejoin_libc_rewritten(then_.file, instead_, sizeof instead_)) return false;
   const Found there = look(AT_FDCWD, instead_, true);
@@ -316,7 +317,8 @@ bool Opening::find_where_it_was_rewritten(Found* now) {
   return false;
 }
 
-// The program has removed or replaced the file since, and the file log has a second name for it.
+// Returns whether the file log has a second name for the file, which the program has removed or
+// replaced since.
 bool Opening::find_kept() {
   if (!rejoin_libc_kept(then_.file, instead_, sizeof instead_)) return false;
   const Found kept = look(AT_FDCWD, instead_, false);
@@ -334,7 +336,7 @@ void Opening::prepare_absent() {
   if (!creates() || keeps_contents) set_size(O_CREAT);
 }
 
-// The file is not emptied if other ranks have written to it, because they do not write again.
+// Lets the file be emptied, unless other ranks have written to it: they do not write again.
 void Opening::prepare_truncation(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, 0)) {
     flags_ &= ~O_TRUNC;
@@ -344,8 +346,9 @@ void Opening::prepare_truncation(const Found& now) {
   }
 }
 
-// The file is truncated to its former size, so that what is appended lands where it landed before.
-// Ranks that have emptied the file did so before this one appended: their data lies in front.
+// Truncates the file to its former size, so that what is appended lands where it landed before.
+// Assumes that ranks that have emptied the file did so before this one appended: their data lies in
+// front.
 void Opening::prepare_growth(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, then_.size_bytes > 0 || appends())) {
     tell(path_, appends() ? "is written by other ranks too: what the replay appends is there twice"
@@ -370,8 +373,9 @@ void Opening::set_size(int flags) {
   errno = saved;
 }
 
-// Another file lies there, which this replay must not touch. What the replay writes may be large,
-// so it goes to an unnamed file of the same file system, or to memory where there are none.
+// Called when another file lies there, which this replay must not touch: opens an unnamed file of
+// the same file system instead, because what the replay writes may be large, or memory if the file
+// system has no unnamed files.
 void Opening::open_unnamed() {
   if (then_.size_bytes > 0 && !truncates() && reads()) {
     untrue(path_, "is not what the first execution read there");

@@ -33,11 +33,12 @@ extern "C" {
 
 // Whether the calling thread's view of the system is recorded: this process is a rank (no child of
 // one), this is its main thread, and neither the shim itself nor a user's reduction operator is
-// asking. `caller`: the return address of the libc function. All other hooks REQUIRE it.
-// Cheap.
+// asking. `caller`: the return address of the libc function. All other hooks REQUIRE that this is
+// so, unless they say otherwise. Cheap: called by every replaced function.
 int rejoin_libc_observing(const void* caller) REJOIN_LIBC_HOOK;
 
-// Observations::recall(), record() and next_answer_bytes(). Series values as there.
+// These call Observations::recall(), record() and next_answer_bytes(); values of series are as
+// there.
 int rejoin_libc_recall_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
 void rejoin_libc_record_series(unsigned series, std::int64_t* values) REJOIN_LIBC_HOOK;
 int rejoin_libc_recall(rejoin::libc_recording::Event* event) REJOIN_LIBC_HOOK;
@@ -46,7 +47,7 @@ unsigned rejoin_libc_next_answer_bytes() REJOIN_LIBC_HOOK;
 // Calls Observations::ahead().
 std::int64_t rejoin_libc_ahead(unsigned series, std::int64_t now) REJOIN_LIBC_HOOK;
 
-// The functions of FileFacts with these names.
+// These call the functions of FileFacts with the same names.
 void rejoin_libc_set_rewritten(std::uint32_t file, const char* path) REJOIN_LIBC_HOOK;
 int rejoin_libc_rewritten(std::uint32_t file, char* path, unsigned room_bytes) REJOIN_LIBC_HOOK;
 void rejoin_libc_note_aside(const char* path) REJOIN_LIBC_HOOK;

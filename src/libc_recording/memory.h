@@ -65,7 +65,7 @@ struct Array {
 // Sorted numbers, each once.
 struct Set : Array<std::uint64_t> {
   bool has(std::uint64_t item) const { return std::binary_search(items, items + size, item); }
-  // The smallest that is not below `item`; 0: there is none.
+  // Returns the smallest element that is not below `item`; 0: there is none.
   std::uint64_t from(std::uint64_t item) const {
     const std::uint64_t* found = std::lower_bound(items, items + size, item);
     return found == items + size ? 0 : *found;

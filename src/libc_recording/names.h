@@ -27,7 +27,7 @@ class NameTable {
   }
   std::uint32_t find(const char* name) const { return find(hash_of(name, std::strlen(name))); }
 
-  std::uint32_t end() const { return end_; }  // the number of the next one
+  std::uint32_t end() const { return end_; }  // the number of the next name
 
   // Adds a name, which is at `position` in the log. Returns its number.
   std::uint32_t add(std::uint64_t hash, std::uint64_t position, std::uint32_t bytes) {

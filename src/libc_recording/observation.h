@@ -63,8 +63,8 @@ constexpr std::size_t fields_of(Series s) {
 
 // The state of a file when it had just been opened (and thus after truncation).
 struct OpenedFile {
-  std::uint32_t file;      // a hash of its identity; odd
-  std::uint32_t modified;  // of the time of its last change
+  std::uint32_t file;      // a hash of the file's identity; odd
+  std::uint32_t modified;  // a hash of the time of its last change
   std::uint64_t size_bytes;
 };
 
@@ -81,13 +81,13 @@ struct Event {
   std::uint32_t detail = 0;
   const char* name = nullptr;   // the first path
   const char* other = nullptr;  // the second. recall(): nullptr fits any
-  int error = 0;                // of the answer: an errno, or 0
-  void* data = nullptr;         // of the answer: room_bytes of the caller's memory
+  int error = 0;                // in the answer: an errno, or 0
+  void* data = nullptr;         // the answer's bytes, in room_bytes of the caller's memory
   std::uint32_t room_bytes = 0;
-  std::uint32_t data_bytes = 0;  // of it: what the answer has
+  std::uint32_t data_bytes = 0;  // how many bytes the answer has
 };
 
-// "gettimeofday", "open"; for messages.
+// Returns a name for messages, such as "gettimeofday" or "open".
 const char* name_of(ObservationKind kind);
 const char* name_of(Series series);
 

@@ -8,9 +8,9 @@
 //                                     four bytes, little endian, at a position that is a multiple
 //                                     of four; the only bytes below the tail that change
 //     name   := 0x02 LENGTH BYTE*     the text of the next name; names are numbered from 1
-//     base   := 0x04 DELTA*           what the rest of the log rests on, should all before it be
-//                                     truncated: the last values of every series, in the order of
-//                                     their numbers. Names are numbered from 1 again
+//     base   := 0x04 DELTA*           all that a reader needs to begin here, when what lies before
+//                                     is truncated: the last values of every series, in the order
+//                                     of their numbers. Names are numbered from 1 again
 //     event  := KIND NAME NAME DETAIL ERROR LENGTH BYTE*
 //                                     KIND is 0x08 to 0x3f: what was asked. NAME 0 is none. ERROR:
 //                                     an errno, or 0. BYTE*: the answer; see observation.h
@@ -46,10 +46,10 @@ namespace rejoin::libc_recording {
 // What lies beside the log, and is never truncated. The ghosts' log is bytes:
 //
 //     ghosts := note*
-//     note   := FILE LENGTH BYTE*     for the next replay if this one dies: what it must remove
-//                                     first. The path, if FILE lies there; FILE 0: whatever lies
-//                                     there. FILE 0 and no path: the rank is live, ghosts are its
-//                                     files (file_facts.h)
+//     note   := FILE LENGTH BYTE*     a path that the next replay must remove first if this one
+//                                     dies: only if FILE lies there; with FILE 0, whatever lies
+//                                     there. FILE 0 and no path: the rank is live, and its ghosts
+//                                     are its files (file_facts.h)
 struct LibcHead {
   std::uint32_t pid, parent;  // of the first incarnation
   engine::Log files;          // u64: file << 2 | how it was opened for writing (file_facts.cc)
@@ -69,12 +69,12 @@ inline LibcHead* head_of(const journal::LogView<std::byte>& log) {
 // An entry of the log.
 struct Observation {
   ObservationKind kind;
-  std::uint32_t name = 0, other = 0;  // events
+  std::uint32_t name = 0, other = 0;  // of events: the numbers of the names
   std::uint32_t detail = 0;
   int error = 0;
   Series series = Series::kEnd;
-  std::uint32_t repeats = 0;        // kRepeat
-  std::uint64_t data_position = 0;  // events: the answer; else the text
+  std::uint32_t repeats = 0;        // of kRepeat
+  std::uint64_t data_position = 0;  // where an event's answer begins; of a name, its text
   std::uint32_t data_bytes = 0;
 };
 
@@ -88,7 +88,7 @@ class ObservationReader {
     truncated_ = !all;
   }
 
-  // The next entry; pads are skipped. False: that was all.
+  // Reads the next entry; skips pads. False: there are no more.
   bool next(Observation* o) {
     std::uint8_t kind = 0;
     while (kind == 0) {
@@ -116,7 +116,8 @@ class ObservationReader {
     return true;
   }
 
-  // The next note of a ghosts' log; position() is that of its path.
+  // Reads the next note of a ghosts' log; position() is then that of its path. False: there are no
+  // more.
   bool next_note(std::uint32_t* file, std::uint32_t* path_bytes) {
     if (position_ >= end_) return false;
     *file = static_cast<std::uint32_t>(varint());
@@ -126,14 +127,14 @@ class ObservationReader {
 
   bool truncated() const { return truncated_; }
   std::uint64_t end() const { return end_; }
-  // Goes on at a base, up to the log's tail.
+  // Continues at the base at `position`, up to the log's tail.
   void jump(std::uint64_t position) {
     skip(position - position_);
     truncated_ = false;
     end_ = log_.tail();
   }
 
-  // Reads on from `position`, up to the present tail. The values of series stay.
+  // Continues at `position`, up to the present tail. The values of series stay.
   void go_on(std::uint64_t position) { jump(position); }
 
   std::uint64_t position() const { return position_; }

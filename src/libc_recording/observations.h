@@ -30,28 +30,29 @@ namespace rejoin::libc_recording {
 
 class Observations {
  public:
-  // One per rank and incarnation. The first one records the process ids. `rank` outlives it; memory
-  // comes from its arena. REQUIRES that no other thread is inside MPI now.
+  // There is one object for each incarnation of a rank. The first one records the process ids.
+  // `rank` outlives it; memory comes from its arena. REQUIRES that no other thread is inside MPI
+  // now.
   explicit Observations(recovery::Rank& rank);
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
-  // Numbers. record(): `values` holds what the system said and is changed to what the program shall
-  // get: clocks of a new process go on where the old one's stopped, and one that is polled without
-  // pause ticks coarsely (see kPollsFine). [fields_of(series)] values.
+  // For numbers, in values[fields_of(series)]. record(): `values` holds what the system said and is
+  // changed to what the program shall get: clocks of a new process go on where those of the old one
+  // stopped, and one that is polled without pause ticks coarsely (see kPollsFine).
   bool recall(Series series, std::int64_t* values) {
     if (live_) return false;
     return recall_slowly(series, values);
   }
   void record(Series series, std::int64_t* values);
 
-  // Everything else.
+  // For everything else.
   bool recall(Event& event) {
     if (live_) return false;
     return recall_slowly(event);
   }
   void record(const Event& event);
-  // How many bytes the answer has that recall() would give next; 0: it would give none.
+  // Returns how many bytes the answer has that recall() would give next; 0: it would give none.
   std::uint32_t next_answer_bytes() { return !live_ && peek_event() ? current_.data_bytes : 0; }
 
   // This incarnation goes on behind a checkpoint: what was recorded before `position` is not given
@@ -94,7 +95,7 @@ class Observations {
     std::int64_t offset[kMaxFields];
     bool live;                // this incarnation has asked the system
     std::uint32_t polls;      // reads without a pause between them
-    std::int64_t poll_began;  // of the first of them
+    std::int64_t poll_began;  // the value at the first of these reads
     std::int64_t previous;    // what the system said last
     std::int64_t fitted;      // newest interpolated value that was given; 0: none
   };
@@ -137,7 +138,7 @@ class Observations {
   Memory memory_;
   ByteWriter writer_;
   LibcHead& head_;
-  ObservationReader reader_;  // also holds what each series' next difference is to
+  ObservationReader reader_;  // also holds the last value of each series, for the next difference
   FileFacts files_;
   NameTable names_;
   Set told_;  // hashes of paths
@@ -147,22 +148,22 @@ class Observations {
   Observation current_ = {};  // the record that is to be given `left_` times more
   std::uint32_t left_ = 0;
   std::uint64_t given_ = 0;
-  Array<std::uint64_t> bases_;  // where they begin, ascending
-  std::uint64_t marked_ = 0;    // the end of the newest
+  Array<std::uint64_t> bases_;  // where the log's bases begin, ascending
+  std::uint64_t marked_ = 0;    // where the newest base ends
   Clock* clocks_;
 
   // The newest entry, for repeats: an event's first byte and size in the log, or a series.
   std::uint64_t last_event_ = 0;
   std::size_t last_event_bytes_ = 0;
   Series last_series_ = Series::kEnd;
-  std::uint32_t* repeat_word_ = nullptr;  // of a repeat of the newest entry
+  std::uint32_t* repeat_word_ = nullptr;  // COUNT of the newest entry's repeat, if it has one
 };
 
-// These functions of this process's observations; nothing if it has none.
+// These call skip_to(), mark() and truncate() of this process's observations, if it has any.
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
-// Calls is_live() and wake() of them. Main thread only.
+// These call is_live() and wake() of them. Main thread only.
 bool observations_are_live();
 void wake_observations();
 // Called in a clone that takes the place of this process, with the segment where it was.

@@ -116,7 +116,7 @@ constexpr int kDescriptors = 1024;
 bool opened_as_observed[kDescriptors];
 
 ssize_t read_observed(int fd, void* to, std::size_t bytes) {
-  if (!is_observed(fd)) {  // closed since, and its number given to something else
+  if (!is_observed(fd)) {  // the descriptor was closed since, and its number reused
     opened_as_observed[fd] = false;
     return real_read(fd, to, bytes);
   }

@@ -41,7 +41,7 @@ struct Recorder {
 };
 
 Recorder* the_recorder = nullptr;
-bool alone = false;  // a job of one without ftrun: there will be no replay
+bool alone = false;  // this is a job of one without ftrun, in which there will be no replay
 
 enum class Thread : unsigned char { kUnknown, kMain, kOther };
 #define REJOIN_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
@@ -132,8 +132,8 @@ bool observations_are_live() {
 
 void move_observations() {
   if (the_recorder == nullptr) return;
-  *the_recorder->in_rank = 1;  // the clone found it wiped
-  // A process that was restored from a file lacks that advice.
+  *the_recorder->in_rank = 1;  // the kernel has cleared it in the clone
+  // A process that was restored from a file lacks the advice to clear it in children.
   wipe_on_fork(the_recorder->in_rank);
   the_recorder->pids.pid = static_cast<int>(system_call(SYS_getpid));
   the_recorder->pids.parent = static_cast<int>(system_call(SYS_getppid));

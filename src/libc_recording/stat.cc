@@ -24,7 +24,7 @@ REJOIN_REAL(statx);
 REJOIN_REAL(readlink);
 REJOIN_REAL(readlinkat);
 
-// Returns 0, or -1 with errno set, like the functions.
+// Returns 0, or -1 with errno set, like the functions that it implements.
 template <class Really>
 int check(Event& e, void* data, std::uint32_t data_bytes, Really really) {
   e.data = data;

@@ -15,7 +15,7 @@ namespace rejoin::pmpi {
 struct AttributeValue {
   AttributeKind kind;
   MPI_Fint integer;  // kInteger
-  MPI_Aint address;  // kAddress; a kPointer
+  MPI_Aint address;  // of kAddress; the pointer of kPointer
 };
 
 struct Attribute {
@@ -53,13 +53,13 @@ AttributeValue from_integer(MPI_Aint value, AttributeKind kind) {
   return {kind, static_cast<MPI_Fint>(value), value};
 }
 
-// C is given the address of what Fortran has set.
+// Returns what C sees: the address of a value that Fortran has set.
 void* as_pointer(AttributeValue* v) {
   if (v->kind == AttributeKind::kInteger) return &v->integer;
   if (v->kind == AttributeKind::kAddress) return &v->address;
   return reinterpret_cast<void*>(v->address);
 }
-// Fortran is given the pointer that C has set as an integer.
+// Returns what Fortran sees: a pointer that C has set, as an integer.
 MPI_Aint as_integer(const AttributeValue& v) {
   return v.kind == AttributeKind::kInteger ? v.integer : v.address;
 }
@@ -146,7 +146,8 @@ int fail_keyval(const char* function, Kind kind, MPI_Comm comm, int keyval) {
               keyval, kNames[static_cast<int>(kind)]);
 }
 
-// MPI_SUCCESS if `keyval` may be used with the owner's attributes.
+// Returns MPI_SUCCESS if `keyval` may be used with the owner's attributes, else the code of the
+// error that was raised.
 int check_keyval(const char* name, const Owner& owner, int keyval) {
   if (find_keyval(owner.kind, keyval) != nullptr) return MPI_SUCCESS;
   return fail_keyval(name, owner.kind, owner.comm, keyval);
@@ -165,7 +166,8 @@ void add(const Owner& owner, int keyval, const AttributeValue& value) {
   *owner.attributes = a;
 }
 
-// The delete function of one attribute, then the attribute. Returns the function's error.
+// Calls the delete function of one attribute, then drops the attribute. Returns the function's
+// error, with which the attribute stays.
 int remove(const Owner& owner, Attribute** place) {
   Attribute* a = *place;
   const Keyval k = *find_keyval(owner.kind, a->keyval);
@@ -176,7 +178,7 @@ int remove(const Owner& owner, Attribute** place) {
   return MPI_SUCCESS;
 }
 
-// Predefined attributes: pointers to integers. REQUIRES a predefined keyval.
+// Returns a predefined attribute, which is a pointer to an integer. REQUIRES a predefined keyval.
 const int* predefined(int keyval) {
   static const int kTagUpperBound = INT_MAX, kNoHost = MPI_PROC_NULL, kAnyRank = MPI_ANY_SOURCE;
   static const int kLocalClock = 0;
@@ -201,7 +203,8 @@ const int* predefined(int keyval) {
   }
 }
 
-// The functions are those of a communicator's keyval, or cast to them.
+// Creates a keyval. `copy` and `remove_fn`: the functions of a communicator's keyval, or others
+// that are cast to their types.
 int create(const char* name, Kind kind, void* copy, void* remove_fn, int* keyval, void* extra_state,
            AttributeKind language = AttributeKind::kPointer) {
   require_active(name);
@@ -250,7 +253,8 @@ int set(const char* name, const Owner& owner, int keyval, const AttributeValue& 
   return MPI_SUCCESS;
 }
 
-// `value` is given the pointer that C sees, `integer` what Fortran sees; one of them is null.
+// Gets an attribute: *value becomes the pointer that C sees, *integer what Fortran sees. One of the
+// two is null.
 int get(const char* name, const Owner& owner, int keyval, void** value, MPI_Aint* integer,
         int* flag) {
   if (const int code = check_keyval(name, owner, keyval)) return code;
@@ -268,7 +272,8 @@ int delete_one(const char* name, const Owner& owner, int keyval) {
   return *place == nullptr ? MPI_SUCCESS : remove_one(name, owner, place);
 }
 
-// Oldest first, so that the copy's list is in the order of the original's.
+// Copies `a` and the older attributes, oldest first, so that the copy's list is in the order of the
+// original's.
 int copy_from(const Owner& from, const Owner& to, Attribute* a) {
   if (a == nullptr) return MPI_SUCCESS;
   if (const int code = copy_from(from, to, a->next)) return code;
@@ -420,7 +425,8 @@ int copy_value(void* in, void* out, int* flag) {
 }  // namespace
 }  // namespace rejoin::pmpi
 
-// What Fortran calls (mpifh/hooks.h).
+// --- Functions that Fortran's face calls (mpifh/hooks.h)
+
 using rejoin::pmpi::AttributeKind;
 using rejoin::pmpi::Kind;
 namespace {

@@ -74,7 +74,8 @@ inline int check_message_buffer(const char* function, MPI_Comm comm, const char*
   return MPI_SUCCESS;
 }
 
-// MPI_ANY_SOURCE, MPI_ANY_TAG and MPI_PROC_NULL are allowed.
+// Checks the source and tag of a receive. MPI_ANY_SOURCE, MPI_ANY_TAG and MPI_PROC_NULL are
+// allowed.
 int check_source(const char* function, MPI_Comm comm, int source, int tag);
 
 inline int check_root(const char* function, MPI_Comm comm, int root) {
@@ -97,8 +98,8 @@ inline int check_reduction_buffers(const char* function, MPI_Comm comm, const vo
   return MPI_SUCCESS;
 }
 
-// Checks the counts of one buffer of a v-variant, of `comm->size()` blocks. Displacements (may be
-// null: not looked at) need no check: they may be negative.
+// Checks the counts of one buffer of a v-variant, of `comm->size()` blocks. A null `displs` is an
+// error; its values are not checked, because displacements may be negative.
 int check_counts(const char* function, MPI_Comm comm, const char* what, const void* buffer,
                  const int counts[], const int displs[], MPI_Datatype type);
 

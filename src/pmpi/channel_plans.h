@@ -14,7 +14,7 @@ using recovery::OpKind;
 using recovery::Outcome;
 using recovery::Signature;
 
-// A block as the engine wants it.
+// A block of the program's buffer, with the members that engine::Block has.
 struct Block {
   std::byte* data;  // to send: the bytes without gaps; to receive: only whether it is null counts
   std::size_t bytes;
@@ -74,7 +74,7 @@ struct Blocks {
 
 inline void* buffer_of(const void* program_memory) { return const_cast<void*>(program_memory); }
 
-// What a rank sends to itself must fit what it expects of itself.
+// Raises an error if a rank sends more to itself than it receives from itself.
 inline int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
   if (sent <= expected) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_TRUNCATE,
@@ -82,8 +82,8 @@ inline int check_own(const char* name, MPI_Comm comm, std::size_t sent, std::siz
               expected);
 }
 
-// What all plans here share. Sent data is compared message by message, so an operation needs no
-// fingerprint.
+// The base of all plans here. A replay compares what is sent message by message, so an operation
+// needs no fingerprint.
 struct ChannelPlan {
   std::uint32_t members;
   int root = -1;

@@ -11,7 +11,7 @@ struct GatherPlan : ChannelPlan {
   bool in_place;
   const void* send;
   MPI_Datatype send_type = MPI_BYTE;
-  std::size_t send_count = 0, own = 0;  // of what is sent; bytes
+  std::size_t send_count = 0, own = 0;  // of this rank's block: values, bytes
   Blocks places;
 
   int take_own(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,

@@ -1,19 +1,20 @@
 // A collective as an object, and the ways to run one: blocking, nonblocking, persistent.
 //
-// A *plan* is what a collective is made of: its arguments, checked, and what follows from them. It
-// stays where it was checked.
+// A *plan* holds the arguments of a collective, checked, and what follows from them. It must not be
+// moved after check(). Its members are:
 //
-//     int check(const char* name, MPI_Comm comm, ARGUMENTS...)   once; raises what is wrong
-//     void keep(Kept& kept)                    copies arrays of the program's, holds its datatypes
+//     int check(const char* name, MPI_Comm comm, ARGUMENTS...)   called once; raises errors
+//     void keep(Kept& kept)                    copies arrays of the program, holds its datatypes
 //     Signature signature(OpKind kind) const
-//     Run                                      one execution: the contribution packed, room for the
-//         explicit Run(const Plan&)            result; made when it begins
-//         ReplicatedSpec spec                  all members are given the same; or else
-//         input, input_bytes, algorithm        for the fingerprint; of engine/collectives.h
-//         void deliver(const Outcome&)         to the program's buffers
-//         const char* wrong_counts() const     after that, if a Run has it: an error; null: none
-//     Inter                                    the plan of the same arguments on an
-//                                              intercommunicator, if it works on one
+//     Run                                      one execution: the packed contribution and room for
+//         explicit Run(const Plan&)            the result; made when the execution begins
+//         ReplicatedSpec spec                  of a replicated-result operation; a channel
+//         input, input_bytes, algorithm        operation has these instead: the bytes for the
+//                                              fingerprint, and a class of engine/collectives.h
+//         void deliver(const Outcome&)         puts the result into the program's buffers
+//         const char* wrong_counts() const     optional, after deliver(): an error; null: none
+//     Inter                                    the plan for the same arguments on an
+//                                              intercommunicator, if the collective works on one
 #pragma once
 
 #include <optional>
@@ -37,7 +38,7 @@ class Kept {
   Kept& operator=(const Kept&) = delete;
 
   void hold(MPI_Datatype type);  // null is allowed
-  // *array := a copy of it. Null stays null.
+  // Replaces *array, of `count` elements, by a copy of it. Null stays null.
   template <class T>
   void copy(const T** array, std::size_t count) {
     if (*array != nullptr) *array = static_cast<const T*>(copy_bytes(*array, count * sizeof(T)));
@@ -50,8 +51,8 @@ class Kept {
     MPI_Datatype type;
     Type* next;
   };
-  struct alignas(16) Copy {  // the bytes lie behind it
-    std::size_t bytes;       // with this
+  struct alignas(16) Copy {  // followed by the bytes
+    std::size_t bytes;       // including this header
     Copy* next;
   };
   Type* types_ = nullptr;
@@ -70,7 +71,7 @@ class Collective : public recovery::Nonblocking {
   // this in the same order. `function`: for messages.
   void separate(const char* function);
 
-  // Requires: the operation is over. Returns MPI_SUCCESS, or the class of an error that was not
+  // REQUIRES that the operation is over. Returns MPI_SUCCESS, or the class of an error that was not
   // raised yet.
   int code() const { return code_; }
   // Raises that error.
@@ -98,7 +99,7 @@ class Collective : public recovery::Nonblocking {
   MPI_Comm own_ = nullptr;  // hidden duplicate of comm_; null: not persistent
   recovery::Hint hint_;
   int code_ = MPI_SUCCESS;
-  char* text_ = nullptr;  // of the error
+  char* text_ = nullptr;  // the text of the error, if there is one
 };
 
 template <class Run>
@@ -181,7 +182,7 @@ class PlannedCollective final : public Collective {
 MPI_Request make_collective_request(MPI_Comm comm, OpKind kind, Collective* collective,
                                     bool persistent);
 
-// --- Blocking, nonblocking, persistent. `comm` is usable.
+// --- Blocking, nonblocking, persistent. All REQUIRE that `comm` is usable.
 
 template <class Plan>
 [[gnu::always_inline]] inline int run(const char* name, const void* site, MPI_Comm comm,
@@ -207,7 +208,8 @@ template <class Plan>
   }
 }
 
-// Runs the plan on a handle that is no intracommunicator, or raises the error.
+// Runs the plan's variant for intercommunicators; raises an error if `comm` is not one, or if the
+// plan has no such variant.
 template <class Plan, class... Arguments>
 [[gnu::cold]] int run_on_inter(const char* name, const void* site, MPI_Comm comm, OpKind kind,
                                Arguments... arguments) {

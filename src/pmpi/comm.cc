@@ -103,7 +103,7 @@ void dispose(MPI_Comm c) {
   destroy(c);
 }
 
-// The duplicate that operation `sequence` of comm makes.
+// Makes the duplicate that operation `sequence` of comm creates, with copies of the attributes.
 int make_copy(const char* name, MPI_Comm comm, std::uint64_t sequence, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
   const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence, 0);
@@ -158,7 +158,8 @@ int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, 
   return MPI_SUCCESS;
 }
 
-// MPI_SUCCESS if every member of `group` is one of `comm`.
+// Returns MPI_SUCCESS if every member of `group` is one of `comm`, else the code of the error that
+// was raised.
 int check_subgroup(const char* name, MPI_Comm comm, MPI_Group group) {
   if (!is_group(group)) {
     return fail(name, comm, MPI_ERR_GROUP, "the group is MPI_GROUP_NULL, or it was freed");
@@ -262,7 +263,7 @@ int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newc
   if (o.status != Status::kOk) return fail_status(kName, comm, o.status);
   *newcomm = MPI_COMM_NULL;
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
-  // Disjoint groups may be given by different members, so the group is part of the name.
+  // Different members may pass disjoint groups, so the context's id depends on the group, too.
   const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
                                                   colour_of(ranks_of(group), 0));
   *newcomm = open_child(comm, id, ranks_of(group));
@@ -306,8 +307,8 @@ int comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
     *result = MPI_UNEQUAL;
     return MPI_SUCCESS;
   }
-  // MPI's values grow with the difference. Both groups are the same one but in an
-  // intercommunicator.
+  // MPI's values grow with the difference. In an intracommunicator the two groups of each are the
+  // same.
   static_assert(MPI_IDENT < MPI_SIMILAR && MPI_SIMILAR < MPI_UNEQUAL);
   const int groups = std::max(comparison(ranks_of(comm1), ranks_of(comm2)),
                               comparison(peers_of(comm1), peers_of(comm2)));

@@ -10,15 +10,16 @@ namespace rejoin::pmpi {
 // REQUIRES name and fortran to be set; a null `comm` ends the job.
 void open_comm(MPI_Comm handle, Rank::Comm* comm);
 
-// Every member of `comm` contributes `bytes` of `input` and gets all contributions. `layout`: a
-// hash of what all of them must have been passed alike.
+// Collective: every member of `comm` contributes `bytes` of `input` and gets all contributions.
+// `layout`: a hash of the arguments that must be equal at all members.
 recovery::Outcome meet(const void* site, MPI_Comm comm, recovery::OpKind kind, const void* input,
                        std::size_t bytes, std::uint32_t layout = 0);
 
-// A handle on a new communicator that has nothing of `parent` but its error handler.
+// Returns a handle of the communicator with this context id. It inherits only the error handler
+// from `parent`.
 MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members);
 
-// The program has freed it; what is under way on it goes on.
+// Called when the program frees the communicator. Outstanding operations on it continue.
 void close(MPI_Comm c);
 
 // Returns how often this process has created a communicator or a persistent collective of `comm`
@@ -27,18 +28,18 @@ void close(MPI_Comm c);
 // part of the bootstrap phase, in which all ranks begin at 0.
 std::uint64_t count_creation(const char* name, MPI_Comm comm, std::uint64_t colour);
 
-// The colour of a part of a communicator that is known by its members.
+// Returns the colour, a hash, of a part of a communicator that is identified by its members.
 std::uint64_t colour_of(WorldRanks members, std::uint64_t start);
 
 // --- Intercommunicators
 
-// An intercommunicator of two groups, which both sides name in the same order.
+// Returns a handle of an intercommunicator of two groups, which both sides pass in the same order.
 MPI_Comm open_inter(MPI_Comm parent, std::uint64_t id, WorldRanks first, WorldRanks second);
-// The groups of one, in that order.
+// Return the groups of an intercommunicator, in that order.
 WorldRanks first_group(MPI_Comm inter);
 WorldRanks second_group(MPI_Comm inter);
 
-// MPI_Comm_split and MPI_Comm_create of one, with arguments that were checked.
+// MPI_Comm_split and MPI_Comm_create of an intercommunicator. The arguments were checked.
 int split_inter(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine,
                 MPI_Comm* newcomm);
 int create_inter(const char* name, const void* site, MPI_Comm comm, MPI_Group group,

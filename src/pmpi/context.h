@@ -10,8 +10,8 @@
 
 namespace rejoin::pmpi {
 
-// Fortran sees handles as integers: indices of such tables. A handle enters its table when
-// MPI_X_c2f asks for it.
+// The handles of one kind that Fortran can see. Fortran sees a handle as an integer, its index in
+// the table. A handle enters the table when MPI_X_c2f asks for the integer.
 struct HandleTable {
   int first;  // integer of entry 0; below it are the predefined handles
   void** entries;
@@ -24,11 +24,11 @@ struct HandleTable {
 enum class AttributeKind : std::uint8_t { kPointer, kInteger, kAddress };
 
 struct Keyval {
-  MPI_Comm_copy_attr_function* copy;  // those of another kind are cast
+  MPI_Comm_copy_attr_function* copy;  // functions for other objects or languages are cast
   MPI_Comm_delete_attr_function* remove;
   void* extra_state;
   AttributeKind kind;
-  int references;  // the program's handle, and attributes; 0: freed
+  int references;  // by the program's handle and by attributes; 0: freed
 };
 
 struct F90Type;  // datatype_f90.cc
@@ -39,7 +39,7 @@ struct AddedError {
   char text[MPI_MAX_ERROR_STRING];
 };
 
-// Where the program says that its next operation is called from; null: at the return address.
+// The call site that the program has named for its next operation; null: the return address counts.
 struct NamedSite {
   const char* file;
   const char* function;
@@ -56,7 +56,7 @@ struct Context {
   pthread_t first_thread;
   bool finalized;
 
-  const datatypes::Type** maps;  // of the predefined datatypes; made when they are needed
+  const datatypes::Type** maps;  // maps of predefined datatypes, made when they are needed
   F90Type* f90_types;            // oldest first
 
   HandleTable comms, groups, types, ops, errhandlers, infos, requests, messages;
@@ -68,17 +68,17 @@ struct Context {
   int error_count;
   int error_capacity;
 
-  MPI_Request freed_requests;   // that are still active
-  MPI_Request unused_requests;  // memory for the next ones
-  void* attached;               // MPI_Buffer_attach
+  MPI_Request freed_requests;   // requests that the program has freed and that are still active
+  MPI_Request unused_requests;  // memory for further requests
+  void* attached;               // by MPI_Buffer_attach
   std::size_t attached_bytes;
 
-  // Where predefined attributes point to.
+  // Predefined attributes point to these.
   int universe_size;
-  int program;  // its number in the job
+  int program;  // the number of this process's program in the job
   int last_used_code;
 
-  // The newest failure: MPI_Error_string says more about it than about its class.
+  // The newest failure. MPI_Error_string returns its text instead of the text of its class.
   int last_code;
   char last_text[1024];
 };
@@ -86,22 +86,22 @@ struct Context {
 // The state of the shim. Null until MPI_Init.
 extern Context* context;
 
-// Whether more is to be done around a call than the call itself: several threads may be in here
-// (between MPI_Init_thread, with MPI_THREAD_MULTIPLE, and MPI_Finalize), or it may belong to a
-// replay that is measured. Every call asks, so it is a word of its own.
+// Whether a call needs an Entered object: several threads may be in the library (between
+// MPI_Init_thread, with MPI_THREAD_MULTIPLE, and MPI_Finalize), or the call may belong to a replay
+// that is measured. Every call reads this, so it is a variable of its own.
 extern bool is_watched;
-extern bool is_shared;               // several threads may be in here
+extern bool is_shared;               // several threads may be in the library
 extern bool is_timed;                // a replay is measured, or was just now
-extern std::uint32_t calls_untimed;  // 1: the next call is measured, 0: one is
+extern std::uint32_t calls_untimed;  // 1: the next call is measured, 0: one is being measured
 
-// Returns whether a call that may communicate is watched. To be called once for each call: it
-// counts.
+// Returns whether a call that may communicate needs an Entered object. Must be called once for each
+// call, because it counts calls.
 inline bool is_next_watched() { return is_watched && (is_shared || --calls_untimed == 0); }
 
 inline bool active() { return context != nullptr && !context->finalized; }
 
-// A call of the program, for as long as it lasts. Under MPI_THREAD_MULTIPLE one thread at a time is
-// in the library, and a thread that waits lets others in.
+// Exists while a call of the program lasts. Under MPI_THREAD_MULTIPLE it holds the library's lock:
+// one thread at a time is in the library, and a thread that waits lets others in.
 class Entered {
  public:
   Entered() : shared_(is_shared) {
@@ -133,9 +133,9 @@ void require_active(const char* function);
 
 // --- Texts
 
-// Copies a text, cut to fit, into an array of the program that has `room` bytes according to MPI,
-// and fills the rest with zeros: programs often send such arrays whole, and left-over bytes behind
-// the text would differ in a replay. Returns the length of the text.
+// Copies a text, truncated to fit, into an array of the program that has `room` bytes according to
+// MPI, and fills the rest with zeros: programs often send such arrays whole, and left-over bytes
+// after the text would differ in a replay. Returns the length of the text.
 int give_text(char* to, std::size_t room, const char* text);
 
 // --- Memory
@@ -153,7 +153,7 @@ void destroy(T* object) {
   release(object, sizeof(T));
 }
 
-// Makes room for one more in an array of `capacity` elements that holds `count`.
+// Makes room for one more element in an array of `capacity` elements that holds `count`.
 template <class T>
 void grow(T** array, int count, int* capacity) {
   if (count < *capacity) return;

@@ -1,4 +1,5 @@
-// What the C++ bindings (libmpi_cxx.so.40, and their inline part in programs) need of libmpi.so.40.
+// Functions of libmpi.so.40 for the C++ bindings: libmpi_cxx.so.40, and their inline part in
+// programs.
 #include "api.h"
 #include "pmpi/cxx/hooks.h"
 #include "pmpi/handles.h"

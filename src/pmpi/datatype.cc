@@ -117,7 +117,7 @@ std::size_t bytes_of(const Contents& c) {
          static_cast<std::size_t>(c.integer_count) * sizeof(int);
 }
 
-// What a reduction with a type needs to know.
+// Sets the members of `t` that reductions use.
 void set_reduced(MPI_Datatype t) {
   const Contents& c = *t->contents;
   const bool alike = c.combiner == MPI_COMBINER_DUP || c.combiner == MPI_COMBINER_CONTIGUOUS;
@@ -138,7 +138,7 @@ void set_reduced(MPI_Datatype t) {
     t->reduced_bytes = 0;
   } else if (t->extent_bytes >= span) {
     t->reduced_bytes = static_cast<std::size_t>(t->extent_bytes);
-  } else {  // their data is interleaved, or in falling order
+  } else {  // the data of neighbouring values is interleaved, or in falling order
     t->reduced_bytes = (static_cast<std::size_t>(span) + 15) / 16 * 16;
   }
 }
@@ -168,6 +168,10 @@ bool is_upper_mark(MPI_Datatype t) {
   return is_type(t) && t->predefined && t->fortran == k_ompi_mpi_ub;
 }
 
+// The code of a derived type is 15 bits of a hash of its element sequence. Two sequences have the
+// same code with a probability of 2^-15. Members that pass such types to one reduction then get no
+// error, and each combines the others' bytes as its own type; likewise a replay that passes another
+// type than the record has is then noticed only by its contribution.
 std::uint16_t type_code(MPI_Datatype t) {
   if (t->element != Element::kNone) return static_cast<std::uint16_t>(t->element);
   return static_cast<std::uint16_t>(0x8000 | (t->map->signature().hash & 0x7fff));

@@ -17,25 +17,27 @@ inline std::byte* first_byte(MPI_Datatype type, const void* buffer) {
   return static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte;
 }
 
-// Copies the data of `count` values to `to`, without what lies between; count * size_bytes.
+// Copies the data of `count` values to `to`, without gaps: count * size_bytes.
 void pack(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* to);
-// The other way, from byte `skip` of the packed data on. Both ends may be within a value.
+// Copies `bytes` of packed data, which begin `skip` bytes after the first value's data, into the
+// values at `buffer`. Both ends may be within a value.
 void unpack(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer,
             std::size_t skip = 0);
 
-// A request or another type uses it; it may be freed meanwhile.
+// Called when a request or another type begins to use the type. The program may free its handle
+// meanwhile; drop() ends the use.
 void add_reference(MPI_Datatype type);
 void drop(MPI_Datatype type);
 
-// The type map. REQUIRES has_map(type): some of the predefined names have no values.
+// Returns the type map. REQUIRES has_map(type): some predefined types have no values.
 const datatypes::Type& map_of(MPI_Datatype type);
 inline bool has_map(MPI_Datatype type) {
   return !type->predefined || type->element != engine::Element::kNone;
 }
-// MPI 1's MPI_LB and MPI_UB: bounds of a type that the program sets.
+// Whether this is MPI_LB or MPI_UB of MPI 1: bounds of a type that the program sets.
 bool is_lower_mark(MPI_Datatype type);
 bool is_upper_mark(MPI_Datatype type);
-// One of MPI_Type_create_f90_*, which counts as predefined.
+// Whether MPI_Type_create_f90_* has made the type, which then counts as predefined.
 bool is_f90(MPI_Datatype type);
 // Returns the type's code in the signature of a reduction.
 std::uint16_t type_code(MPI_Datatype type);
@@ -46,7 +48,7 @@ struct Contents {
   int integer_count, address_count, type_count;
   int* integers;
   MPI_Aint* addresses;
-  MPI_Datatype* types;  // each of them is referred to
+  MPI_Datatype* types;  // with a reference to each
 };
 
 inline constexpr datatypes::Memory kTypeMemory = {allocate, release};

@@ -46,7 +46,7 @@ int type_get_contents(MPI_Datatype mtype, int max_integers, int max_addresses, i
     MPI_Datatype t = c.types[i];
     array_of_datatypes[i] = t;
     if (t->predefined) continue;
-    t->magic = Magic::kType;  // a handle of its own, that the program frees
+    t->magic = Magic::kType;  // a separate handle, which the program frees
     ++t->handles;
     ++t->references;
   }

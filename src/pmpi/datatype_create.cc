@@ -1,5 +1,5 @@
-// The functions that make a datatype of others: their arguments are checked, kept for
-// MPI_Type_get_contents, and put into bytes.
+// The functions that make a datatype from others. They check their arguments, store them for
+// MPI_Type_get_contents, and convert them to bytes.
 #include <limits.h>
 
 #include "api.h"
@@ -17,14 +17,14 @@ int fail_argument(const char* name, const char* what, int value) {
   return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "the %s is %d; it must be 0 or more", what, value);
 }
 
-// A type that another one may be made of.
+// Raises an error if `type` cannot be a part of another type.
 int check_part(const char* name, MPI_Datatype type) {
   if (!is_type(type)) return fail_no_type(name);
   if (has_map(type)) return MPI_SUCCESS;
   return fail(name, MPI_COMM_WORLD, MPI_ERR_TYPE, "%s has no values", type->name);
 }
 
-// Checks the arguments that most of them have. Arrays may be null if count is 0.
+// Checks the arguments that most of these functions have.
 int check_old(const char* name, int count, MPI_Datatype old) {
   require_active(name);
   if (count < 0) {
@@ -47,7 +47,7 @@ int check_lengths(const char* name, int count, const int lengths[]) {
   return MPI_SUCCESS;
 }
 
-// Fills the integers of some contents, one after the other.
+// Fills the integers of `contents` one after the other.
 class Integers {
  public:
   explicit Integers(Contents* c) : next_(c->integers) {}
@@ -98,7 +98,8 @@ int make_vector(const char* name, int combiner, int count, int block, MPI_Aint s
   return make_type(name, map, c, newtype);
 }
 
-// The indexed types: `length(i)` and `displacement(i)`, in bytes, say the blocks.
+// Makes an indexed type. Block i has length(i) values. displacement(i, &at) gives its place in
+// bytes; false: it is too large.
 template <class Length, class Displacement>
 datatypes::Type* make_indexed(int count, MPI_Datatype old, Length length,
                               Displacement displacement) {
@@ -170,7 +171,7 @@ int check_dimensions(const char* name, int dimensions) {
               dimensions);
 }
 
-// Dimension `d` of a distributed array, as its arguments say it.
+// Checks the arguments for dimension `d` of a distributed array.
 int check_distribution(const char* name, int d, int size, int kind, int argument, int processes) {
   const auto wrong = [&](const char* what) {
     return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG, "dimension %d: %s", d, what);
@@ -357,7 +358,7 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
   }
   Scratch memory(plain(ndims) * sizeof(datatypes::Distribution));
   auto* dealt = memory.as<datatypes::Distribution>();
-  int place = rank;  // in the grid of processes; its last dimension varies fastest
+  int place = rank;  // the number in the grid of processes, whose last dimension varies fastest
   for (int d = ndims - 1; d >= 0; --d) {
     dealt[d] = {gsize_array[d],
                 block_of(gsize_array[d], distrib_array[d], darg_array[d], psize_array[d]),

@@ -24,7 +24,7 @@ bool is_f90(MPI_Datatype type) {
 
 namespace {
 
-// A kind of number, and decimal digits and exponents that all its values have.
+// A kind of number, with the decimal digits and the decimal exponent that it is sure to represent.
 struct Kind {
   int precision, range;
   MPI_Datatype real, complex;
@@ -37,7 +37,7 @@ const Kind* find_kind(int precision, int range) {
       {LDBL_DIG, LDBL_MAX_10_EXP, MPI_LONG_DOUBLE, MPI_C_LONG_DOUBLE_COMPLEX},
       {33, LDBL_MAX_10_EXP, MPI_REAL16, MPI_COMPLEX32},
   };
-  // The smallest values that are not denormal reach one power of ten less far on one side.
+  // Normal values near zero reach one power of ten less far than those near the maximum.
   const auto reaches = [&](const Kind& k) {
     return (precision == MPI_UNDEFINED || precision <= k.precision) &&
            (range == MPI_UNDEFINED || range <= k.range - 1);
@@ -48,7 +48,8 @@ const Kind* find_kind(int precision, int range) {
   return nullptr;
 }
 
-// `precision` is not an argument of integers.
+// Returns the type with these arguments; makes it at the first call. `precision` is not used for
+// integers, which have no such argument.
 int create(const char* name, int combiner, int precision, int range, MPI_Datatype base,
            MPI_Datatype* newtype) {
   F90Type** place = &context->f90_types;

@@ -10,7 +10,8 @@
 namespace rejoin::pmpi {
 namespace {
 
-// `count` values of which each takes `each` bytes, at `position` of `room` bytes.
+// Checks that `count` values of `each` bytes fit at *position of a buffer of `room` bytes. *bytes
+// becomes their size.
 template <class Integer>
 int check_room(const char* name, MPI_Comm comm, const void* packed, std::size_t each, int count,
                Integer room, const Integer* position, std::size_t* bytes) {

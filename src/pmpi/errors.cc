@@ -185,7 +185,7 @@ bool has_agent() {
 }
 
 void put_call_site(char* to, std::size_t bytes) {
-  const NamedSite named = std::exchange(context->site, {});  // it was this call's
+  const NamedSite named = std::exchange(context->site, {});  // a name holds for one call
   recovery::Call call = {{}, named.function != nullptr ? named.file : program_site()};
   call.function = named.function;
   call.line = named.line;
@@ -320,13 +320,14 @@ int unsupported_of_file(const char* function, MPI_Comm comm) {
 int fail_null(const char* function, MPI_Comm comm, int code, const char* name) {
   constexpr const char* kWhat = "the argument %s is a null pointer";
   if (active()) return fail(function, comm, code, kWhat, name);
-  char what[200], text[300];  // reached only by functions that may be called before MPI_Init
+  // Only functions that may be called before MPI_Init get here.
+  char what[200], text[300];
   snprintf(what, sizeof what, kWhat, name);
   snprintf(text, sizeof text, "%s: %s", function, what);
   end_job(code, text);
 }
 
-// Takes the first " at {...}" out of a text. False: there is none.
+// Removes the first " at {...}" from a text. False: there is none.
 static bool drop_place(char* text) {
   char* brace = strchr(text, '{');
   char* end = brace == nullptr ? nullptr : strchr(brace, '}');
@@ -356,11 +357,11 @@ int error_string(int errorcode, char* string, int* resultlen) {
   }
   char text[1600], whole[1600];
   text_of(errorcode, text, sizeof text);
-  if (added(errorcode) != nullptr) {  // the program's own words
+  if (added(errorcode) != nullptr) {  // the program has set the text
     *resultlen = give_text(string, MPI_MAX_ERROR_STRING, text);
   } else {
     context->rank->copy_text(text, whole, sizeof whole);
-    // The reason is worth more than the place.
+    // If the text is too long, the call site is left out, because the reason matters more.
     if (strlen(whole) >= MPI_MAX_ERROR_STRING && drop_place(text)) {
       context->rank->copy_text(text, whole, sizeof whole);
     }

@@ -1,4 +1,4 @@
-// How a call of MPI fails: through the error handler of a communicator.
+// Errors of MPI calls, which are raised through the error handler of a communicator.
 #pragma once
 
 #include "pmpi/handles.h"
@@ -12,21 +12,21 @@ namespace rejoin::pmpi {
                                                                  MPI_Comm comm, int code,
                                                                  const char* format, ...);
 
-// An unusable communicator: MPI is not initialised, MPI_COMM_NULL, one that was freed, or one of
-// the kind that the function does not work on.
+// Raises the error for an unusable communicator: MPI is not initialised, or the communicator is
+// MPI_COMM_NULL, was freed, or is of a kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);
 
 // As fail(), with the error handler of MPI_FILE_NULL.
 [[gnu::cold, gnu::noinline]] int fail_file(const char* function, int code, const char* what);
 
-// The error class of how an operation of the recovery layer has ended.
+// Returns the error class for the status of an operation of the recovery layer.
 int class_of(recovery::Status status);
-// An operation of the recovery layer that did not end in kOk.
+// Raises the error of an operation of the recovery layer that did not end in kOk.
 [[gnu::cold, gnu::noinline]] int fail_status(const char* function, MPI_Comm comm,
                                              recovery::Status status);
 
-// Where the program has called MPI, as texts name call sites: as it has named the place, or as its
-// stack says; empty: not known.
+// Gives the place where the program has called MPI, in the form that texts use: as the program has
+// named it, or else from the stack. Empty: it is not known.
 void put_call_site(char* to, std::size_t bytes);
 // Whether this process is a rank of a job; else it is a world of one.
 bool has_agent();

@@ -26,7 +26,7 @@ MPI_Message const kMessages[] = {MPI_MESSAGE_NULL,
                                  OMPI_PREDEFINED_GLOBAL(MPI_Message, ompi_message_no_proc)};
 MPI_Info const kInfos[] = {MPI_INFO_NULL, MPI_INFO_ENV};
 
-// What is no usable handle becomes the integer of the null handle.
+// Returns a handle's integer; for an unusable handle that of the null handle.
 template <class Handle>
 MPI_Fint to_fortran(HandleTable Context::*member, Handle handle, bool usable, int null) {
   if (!usable) return null;
@@ -42,7 +42,8 @@ MPI_Fint to_fortran(HandleTable Context::*member, Handle handle, bool usable, in
   return handle->fortran = table->first + i;
 }
 
-// nullptr for what is no handle: the functions that are given it answer with the right error class.
+// Returns the handle of an integer; nullptr if there is none. MPI functions then raise the right
+// error class.
 template <class Handle, std::size_t kPredefined>
 Handle to_c(HandleTable Context::*member, const Handle (&predefined)[kPredefined],
             MPI_Fint fortran) {

@@ -1,4 +1,4 @@
-// Handles as Fortran's integers.
+// The integers by which Fortran knows handles.
 #pragma once
 
 #include "pmpi/context.h"
@@ -8,7 +8,8 @@ namespace rejoin::pmpi {
 // Integers of handles that a program makes begin after the predefined ones of Open MPI's mpif.h.
 void init_fortran_tables(Context* c);
 
-// Forgets the integer of a handle that is being freed (kNoFortranHandle: none was given out).
+// Removes the integer of a handle that is being freed from its table. kNoFortranHandle: the handle
+// has none.
 void forget(HandleTable* table, int fortran);
 
 }  // namespace rejoin::pmpi

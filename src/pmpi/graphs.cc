@@ -58,7 +58,7 @@ int check_degree(const char* name, MPI_Comm comm, int degree) {
               degree);
 }
 
-// `count` edges of this rank, that end at `ranks`.
+// Checks `count` edges of this rank, which end at `ranks`.
 int check_edges(const char* name, MPI_Comm comm, int count, const int ranks[],
                 const int weights[]) {
   if (const int code = check_degree(name, comm, count)) return code;
@@ -83,7 +83,7 @@ int check_info(const char* name, MPI_Comm comm, MPI_Info info) {
   return fail(name, comm, MPI_ERR_INFO, "the info object is invalid, or it was freed");
 }
 
-// All ranks together, so all of them fail or none does.
+// Checks the union of the weights of all ranks, so either all ranks fail or none does.
 int check_weights(const char* name, MPI_Comm comm, std::uint32_t weights) {
   if ((weights & kUnweighted) == 0 || (weights & kWeighted) == 0) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_ARG,
@@ -110,7 +110,7 @@ struct Given {
   std::uint64_t ends;  // see sum_of_ends()
 };
 
-// A second operation of the same call: marked as the first one is.
+// Returns the call of a second operation within one MPI call, with the same bootstrap mark.
 recovery::Call second_of(recovery::Call call, recovery::Hint* hint, std::size_t bytes,
                          std::uint32_t layout) {
   call.signature.bytes = bytes;

@@ -1,7 +1,8 @@
-// Generalized requests: the program begins, completes and describes an operation of its own; the
-// functions that complete requests complete it, too. Whether one was over when the program asked is
-// recorded like that of any other request; that it is over in a replay follows from the program's
-// own calls, unless they are those of a second thread: such a rank cannot be rejoined anyway.
+// Generalized requests: the program begins, completes and describes an operation of its own, and
+// the functions that complete requests complete it, too. Answers of Test and the like about it are
+// recorded as for any other request. In a replay it is over when the program has called
+// MPI_Grequest_complete again. If a second thread makes that call, the rank cannot be restarted in
+// any case.
 #include "api.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
@@ -11,13 +12,13 @@
 namespace rejoin::pmpi {
 
 struct Generalized {
-  MPI_Grequest_query_function* query;  // Fortran's are cast
+  MPI_Grequest_query_function* query;  // functions of Fortran are cast
   MPI_Grequest_free_function* free;
   MPI_Grequest_cancel_function* cancel;
   void* extra_state;
   bool fortran;
   bool complete;
-  bool freed;  // by MPI_Request_free, and not completed
+  bool freed;  // by MPI_Request_free, before it was complete
 };
 
 namespace {
@@ -34,7 +35,8 @@ int call_fortran(C* program, void* extra_state, Arguments... arguments) {
   return error;
 }
 
-// The request is over for the program: it forbids no checkpoint any more.
+// Calls the program's free function. The request is then over for the program, and no longer
+// prevents checkpoints.
 int call_free(const Generalized& g) {
   messages().close();
   return g.fortran ? call_fortran<FortranFree>(g.free, g.extra_state) : g.free(g.extra_state);
@@ -112,7 +114,7 @@ int grequest_complete(MPI_Request request) {
   return request->generalized->freed ? free_generalized(kName, &request) : MPI_SUCCESS;
 }
 
-// --- What such a program says in a status
+// --- Functions with which the program fills in a status
 
 int test_cancelled(const MPI_Status* status, int* flag) {
   *flag = status->_cancelled != 0;

@@ -16,10 +16,10 @@ inline WorldRanks peers_of(MPI_Comm c) {
   return {c->comm->members.world + c->peer_first, c->peer_count};
 }
 
-// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+// Returns MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
 int comparison(WorldRanks a, WorldRanks b);
 
-// A copy of world ranks as a new handle; MPI_GROUP_EMPTY if there are none.
+// Returns a new handle with a copy of the world ranks; MPI_GROUP_EMPTY if there are none.
 MPI_Group make_group(const std::uint32_t* members, int size);
 
 }  // namespace rejoin::pmpi

@@ -52,9 +52,9 @@ int expand_ranges(int size, int n, const int (*ranges)[3], int* out) {
     const auto [first, last, stride] = ranges[i];
     if (stride == 0 || first < 0 || first >= size || last < 0 || last >= size) return -1;
     for (int r = first; stride > 0 ? r <= last : r >= last; r += stride) {
-      if (count == size) return -1;  // more than all of them: some twice
+      if (count == size) return -1;  // some rank is there twice
       out[count++] = r;
-      if (stride >= size || -stride >= size) break;  // the next one would be outside
+      if (stride >= size || -stride >= size) break;  // the next rank would be outside [0, size)
     }
   }
   return are_distinct_ranks(size, count, out) ? count : -1;

@@ -33,8 +33,8 @@ class Positions {
 enum class GroupOrder { kIdent, kSimilar, kUnequal };
 GroupOrder compare_groups(WorldRanks a, WorldRanks b);
 
-// The set operations of MPI 3.1 section 6.3.2. They return the size of the result; the order is
-// that of `a`, then (union) that of `b`.
+// The set operations of MPI 3.1 section 6.3.2. They return the size of the result, whose order is
+// that of `a`, followed in a union by that of `b`.
 int unite(WorldRanks a, WorldRanks b, std::uint32_t* out);
 int intersect(WorldRanks a, WorldRanks b, std::uint32_t* out);
 int subtract(WorldRanks a, WorldRanks b, std::uint32_t* out);
@@ -42,11 +42,12 @@ int subtract(WorldRanks a, WorldRanks b, std::uint32_t* out);
 // Whether ranks[0..n) are different from each other and lie in [0, size).
 bool are_distinct_ranks(int size, int n, const int* ranks);
 
-// The ranks of triplets (first, last, stride), in [0, size) and all different: the number of them,
-// or -1. `out` has room for `size`.
+// Lists the ranks of triplets (first, last, stride) in `out`, which has room for `size`. Returns
+// their number; -1: they are not different from each other, or not all in [0, size).
 int expand_ranges(int size, int n, const int (*ranges)[3], int* out);
 
-// `group` without its elements number ranks[0..n). REQUIRES are_distinct_ranks.
+// Puts `group` without its elements number ranks[0..n) into `out`. Returns the size. REQUIRES
+// are_distinct_ranks.
 int exclude(WorldRanks group, int n, const int* ranks, std::uint32_t* out);
 
 // What each member of a communicator gives to MPI_Comm_split.
@@ -54,8 +55,8 @@ struct ColourAndKey {
   std::int32_t colour;
   std::int32_t key;
 };
-// Members of the part with `colour`: indices into `given`, by key and then by index. Returns how
-// many.
+// Lists the members of the part with `colour`: indices into `given`, ordered by key and then by
+// index. Returns their number.
 int members_of_part(std::span<const ColourAndKey> given, int colour, std::uint32_t* out);
 
 }  // namespace rejoin::pmpi

@@ -64,8 +64,8 @@ struct GroupCreations {
 
 }  // namespace rejoin::pmpi
 
-// An intercommunicator is one context over both groups, one behind the other: so it recovers by the
-// same rules. Both groups see the same members of `comm`, each from its own side.
+// An intercommunicator is one context whose members are those of the first group, followed by those
+// of the second. It therefore recovers by the same rules as an intracommunicator.
 struct ompi_communicator_t {
   rejoin::pmpi::Magic magic;
   rejoin::pmpi::Rank::Comm* comm;
@@ -73,7 +73,7 @@ struct ompi_communicator_t {
   rejoin::pmpi::Attribute* attributes;  // newest first
   rejoin::pmpi::GroupCreations* creations;
   rejoin::pmpi::Topology* topology;  // null: none
-  int references;                    // the program's handle, and requests
+  int references;                    // by the program's handle and by requests
   int fortran;
   bool predefined;
   char name[MPI_MAX_OBJECT_NAME];
@@ -100,16 +100,16 @@ struct ompi_group_t {
 
 struct ompi_datatype_t {
   rejoin::pmpi::Magic magic;
-  std::size_t size_bytes;               // of its data
-  std::ptrdiff_t extent_bytes;          // from one to the next
-  std::ptrdiff_t first_byte;            // of the data: the true lower bound
-  std::size_t reduced_bytes;            // from one to the next in the operands of a reduction
-  std::size_t elements;                 // of `element` in one
+  std::size_t size_bytes;               // the data of one value
+  std::ptrdiff_t extent_bytes;          // the distance between values
+  std::ptrdiff_t first_byte;            // where the data begins: the true lower bound
+  std::size_t reduced_bytes;            // the distance between operands of a reduction
+  std::size_t elements;                 // the number of `element` in a value
   const rejoin::datatypes::Type* map;   // null if predefined: see map_of()
   rejoin::pmpi::Contents* contents;     // what it was made of; null if predefined
   rejoin::pmpi::Attribute* attributes;  // newest first
-  int handles;                          // that the program holds
-  int references;                       // those, requests, and types made of it
+  int handles;                          // handles that the program holds
+  int references;                       // by handles, by requests, and by types made of it
   int fortran;
   rejoin::engine::Element element;  // canonical: MPI_INT and MPI_INTEGER are the same. kNone: the
                                     // elements are of several kinds, or lie apart
@@ -125,7 +125,7 @@ struct ompi_op_t {
   rejoin::pmpi::Magic magic;
   MPI_User_function* function;      // null if predefined
   MPI_User_function* cxx_callback;  // fifth argument of `function`; null: it has four
-  std::uint32_t classes;            // bit per TypeClass that it is defined for
+  std::uint32_t classes;            // a bit for each TypeClass that it is defined for
   rejoin::engine::Operator op;      // kUser if not predefined
   bool commutative;
   int fortran;
@@ -133,8 +133,8 @@ struct ompi_op_t {
 
 struct ompi_errhandler_t {
   rejoin::pmpi::Magic magic;
-  MPI_Comm_errhandler_function* function;  // kUser; kFortran: given integers
-  int references;                          // handles and communicators
+  MPI_Comm_errhandler_function* function;  // of kUser; that of kFortran takes integers
+  int references;                          // by handles and communicators
   int fortran;
   rejoin::pmpi::ErrhandlerKind kind;
   bool predefined;
@@ -150,10 +150,10 @@ struct ompi_info_t {
 
 namespace rejoin::pmpi {
 
-// An intracommunicator; most functions allow no other.
+// Whether this is an intracommunicator; most functions allow no other.
 inline bool is_comm(MPI_Comm c) { return c != nullptr && c->magic == Magic::kComm; }
 inline bool is_inter(MPI_Comm c) { return c != nullptr && c->magic == Magic::kInter; }
-// An intracommunicator or an intercommunicator.
+// Whether this is an intracommunicator or an intercommunicator.
 inline bool is_any_comm(MPI_Comm c) {
   constexpr auto kEither = static_cast<std::uint64_t>(Magic::kInter);
   constexpr auto kDifference = kEither ^ static_cast<std::uint64_t>(Magic::kComm);

@@ -36,7 +36,7 @@ int check_key(const char* name, MPI_Info info, const char* key) {
               MPI_MAX_INFO_KEY);
 }
 
-// Where the pointer to the entry with `key` is, or would be.
+// Returns the pointer that points to the entry with `key`, or to which it would be appended.
 InfoEntry** find(MPI_Info info, const char* key) {
   InfoEntry** e = &info->first;
   while (*e != nullptr && strcmp((*e)->key, key) != 0) e = &(*e)->next;

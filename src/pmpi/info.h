@@ -5,7 +5,7 @@
 
 namespace rejoin::pmpi {
 
-// An empty one.
+// Returns a new, empty object.
 MPI_Info make_info();
 
 }  // namespace rejoin::pmpi

@@ -39,7 +39,7 @@ std::uint64_t cpu_ns() {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-// What a pair of readings measures that has nothing between them.
+// Returns the processor time between two readings of the clock with nothing between them.
 std::uint64_t reading_cpu_ns() {
   std::uint64_t least_ns = UINT64_MAX;
   for (int i = 0; i < 16; ++i) {
@@ -68,7 +68,8 @@ void open_world(Rank& rank) {
   open_comm(MPI_COMM_SELF, rank.make_comm(engine::self_context(me), &me, 1));
 }
 
-// The order in which threads have called MPI is not recorded.
+// Ends the job if several threads of a former incarnation have called MPI, because the order of
+// their calls is not recorded.
 void refuse_several_threads(Rank& rank) {
   if (rank.control().several_threads_before.load(std::memory_order_relaxed) == 0) return;
   char text[256];
@@ -146,7 +147,7 @@ void Entered::enter() {
 
 void Entered::begin_timing() {
   recovery::ReplayClock& clock = context->rank->replay_clock();
-  // The wrapper has counted already, unless it has not looked.
+  // is_next_watched() has counted this call, unless the function does not call it.
   if (clock.is_measuring() || (calls_untimed != 0 && --calls_untimed != 0)) return;
   if (!clock.is_running()) {  // the rank is live
     is_timed = false;

@@ -220,7 +220,7 @@ int ReduceScatterPlan::check(const char* name, MPI_Comm comm, const void* sendbu
   return fold_for_all(name, comm, sendbuf, recvbuf);
 }
 
-// The groups' counts differ where their sizes do; their sums are the same.
+// The groups pass different counts if their sizes differ; the sums of the counts are equal.
 int ReduceScatterPlan::check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
                              const int recvcounts[], MPI_Datatype datatype, MPI_Op op) {
   if (const int code = bind_all(name, comm, 0, datatype, op)) return code;

@@ -1,11 +1,11 @@
 // Collectives of an intercommunicator, as plans (collective.h): what a group contributes goes to
-// the other one. check() REQUIRES is_inter(comm) and takes the arguments of the C function; in
-// those with a root, the root passes MPI_ROOT, the others of its group MPI_PROC_NULL, and the other
-// group the root's rank.
+// the other group. check() REQUIRES is_inter(comm) and takes the arguments of the C function. Where
+// there is a root, the root passes MPI_ROOT, the other ranks of its group pass MPI_PROC_NULL, and
+// the ranks of the other group pass the root's rank.
 //
-// Everything is an exchange of messages between the groups: block i of a buffer belongs to rank i
-// of the other group. Reductions fold what has come in the order of those ranks. All that is sent
-// is sent before anything has come, so a plan may be run as a nonblocking operation.
+// All of them are exchanges of messages between the groups: block i of a buffer belongs to rank i
+// of the other group. Reductions fold received vectors in the order of those ranks. What a rank
+// sends does not depend on what it receives, so a plan may be run as a nonblocking operation.
 #pragma once
 
 #include <string.h>
@@ -27,7 +27,7 @@ using recovery::OpKind;
 using recovery::Outcome;
 using recovery::Signature;
 
-// Members of the context.
+// Numbers of members of the context.
 using Ranks = std::span<const std::uint32_t>;
 
 // The blocks of one buffer.
@@ -58,8 +58,8 @@ struct Blocks {
   }
 };
 
-// Sent data as engine::Exchange reads it. Each message is copied when it is sent, so one place to
-// pack is enough.
+// The blocks to send, for engine::Exchange. Each message is copied when it is sent, so memory for
+// one packed block is enough.
 class Outgoing {
  public:
   Outgoing(const Blocks& blocks, std::size_t count) : blocks_(blocks) {
@@ -121,7 +121,7 @@ class Fold {
     std::swap(result_, next_);
   }
   const std::byte* result() const { return result_; }
-  bool too_short() const { return too_short_; }  // some of the vectors
+  bool too_short() const { return too_short_; }  // whether a vector was too short
 
  private:
   const engine::Reduction& op_;
@@ -143,7 +143,8 @@ class Members {
   Ranks all_;
 };
 
-// How engine::Exchange is given what is not copied.
+// A copyable reference to an object that engine::Exchange, which copies its arguments, must not
+// copy.
 template <class Body>
 struct By {
   Body* body;
@@ -154,11 +155,11 @@ struct By {
   }
 };
 
-// Counts, types and roots are no part of the signature, because the groups may pass different ones;
-// the messages are compared instead.
+// Returns the signature. It does not contain counts, types and roots, because the groups may pass
+// different ones; the messages are compared instead.
 inline Signature signature_between(OpKind kind) { return signature_of(kind, -1, 0); }
 
-// Blocks go to some ranks of the other group, and come from some.
+// Sends blocks to ranks of the other group, and receives blocks from them.
 struct MovePlan {
   Members members;
   Ranks to, from;
@@ -184,7 +185,7 @@ struct MovePlan {
  protected:
   // Every rank sends to all ranks of the other group, and receives from all of them.
   int all_to_all(const char* name, MPI_Comm comm, const Blocks& sent, const Blocks& received);
-  // The other group's blocks come together at the root, at `received`.
+  // The root receives the blocks of the other group's ranks in `received`.
   int to_root(const char* name, MPI_Comm comm, int root, const Blocks& sent,
               const Blocks& received);
   // The root's blocks go to the ranks of the other group.
@@ -192,14 +193,14 @@ struct MovePlan {
                 const Blocks& received);
 };
 
-// Vectors go to some ranks of the other group; those that come are folded.
+// Sends a vector to ranks of the other group, and folds the vectors that it receives from them.
 struct FoldPlan {
-  BoundReduction bound;  // of those that send or receive
+  BoundReduction bound;  // set if this rank sends or receives
   const void* send = nullptr;
   void* receive = nullptr;
   MPI_Datatype type = nullptr;
-  std::size_t count = 0;            // of each vector
-  std::size_t first = 0, kept = 0;  // what this rank is given of the result
+  std::size_t count = 0;            // values in a vector
+  std::size_t first = 0, kept = 0;  // this rank gets values [first, first + kept) of the result
   Members members;
   Ranks to, from;
 

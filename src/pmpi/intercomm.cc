@@ -18,13 +18,13 @@ using recovery::Status;
 
 namespace {
 
-// What a leader says of its group to the other leader, and of the other group to its own; the
+// The description of a group that leaders exchange, and that each then gives to its own group. The
 // members follow, with room for all ranks of the job.
 struct Side {
-  std::uint64_t id;     // of the intercommunicator; 0: there will be none
-  std::int32_t code;    // why not
-  std::uint32_t size;   // members
-  std::uint32_t after;  // the members behind this: the group is named second
+  std::uint64_t id;     // the intercommunicator's context; 0: there will be none
+  std::int32_t code;    // the error, if there will be none
+  std::uint32_t size;   // number of members
+  std::uint32_t after;  // whether the group is the second one of the context
 
   std::uint32_t* members() { return reinterpret_cast<std::uint32_t*>(this + 1); }
   const std::uint32_t* members() const { return reinterpret_cast<const std::uint32_t*>(this + 1); }
@@ -32,12 +32,12 @@ struct Side {
 
 std::size_t side_bytes() { return sizeof(Side) + context->rank->size() * sizeof(std::uint32_t); }
 
-// The same for both leaders of a pair and a tag, and for nothing else.
+// Returns the same colour at both leaders of a pair, and different ones for other pairs or tags.
 std::uint64_t colour_of_pair(WorldRanks pair, int tag) {
   return colour_of(pair, std::uint64_t{2} << 32 | static_cast<std::uint32_t>(tag));
 }
 
-// A second operation of the same call: marked as the first one is.
+// Returns the call of a second operation within one MPI call, with the same bootstrap mark.
 recovery::Call second_of(recovery::Call call, recovery::Hint* hint) {
   if (call.hint == nullptr) return call;
   *hint = {call.hint->bootstrap, call.hint->key == 0 ? 0 : engine::mix(call.hint->key) | 1};
@@ -50,8 +50,8 @@ bool have_common_member(WorldRanks a, WorldRanks b) {
   return std::ranges::any_of(b, [&](std::uint32_t r) { return in_a.has(r); });
 }
 
-// The leaders meet in a communicator of the two of them, which is known by its members and the tag
-// and which only they make. *got: the other group, or why there is none.
+// Exchanges the groups between the leaders, in a communicator of these two that is identified by
+// its members and the tag. *got: the other group, or the error.
 void introduce(const recovery::Call& call, MPI_Comm local, MPI_Comm peer, int remote_leader,
                int tag, Side* got) {
   got->id = 0;
@@ -135,7 +135,7 @@ WorldRanks second_group(MPI_Comm inter) {
   return inter->own_first == 0 ? peers_of(inter) : ranks_of(inter);
 }
 
-// Those of one colour on both sides make a new one.
+// Makes a new intercommunicator from the members of both groups that pass the same colour.
 int split_inter(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine,
                 MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
@@ -161,8 +161,8 @@ int split_inter(const char* name, const void* site, MPI_Comm comm, ColourAndKey 
   return MPI_SUCCESS;
 }
 
-// Each side brings a group of its own. A member says its rank in that, so that both sides know
-// both.
+// Each side passes a group of its own. Each member contributes its rank in that group, so that both
+// sides know both groups.
 int create_inter(const char* name, const void* site, MPI_Comm comm, MPI_Group group,
                  MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
@@ -218,7 +218,7 @@ int intercomm_create(const void* site, MPI_Comm local_comm, int local_leader, MP
     introduce(call, local_comm, bridge_comm, remote_leader, tag, memory.as<Side>());
     call = second_of(call, &hint);
   }
-  // All members are given what the leader has learnt.
+  // The leader gives all members of its group the description of the other group.
   const std::uint32_t n = local_comm->comm->members.size;
   Scratch offsets((n + 1) * sizeof(std::size_t));
   auto* begin = offsets.as<std::size_t>();

@@ -17,7 +17,7 @@ int alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
   constexpr const char* kName = "MPI_Alloc_mem";
   require_active(kName);
   if (size < 0) return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "the size is negative");
-  // The size class is needed again: it is in the cache line before the memory.
+  // MPI_Free_mem needs the size, which is in the cache line before the memory.
   const std::size_t bytes = static_cast<std::size_t>(size) + engine::kLine;
   void* memory = context->rank->arena().allocate(bytes);
   if (memory == nullptr) {

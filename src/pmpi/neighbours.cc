@@ -20,14 +20,14 @@ using recovery::OpKind;
 using recovery::Outcome;
 using recovery::Signature;
 
-// Where the blocks of one buffer lie. Null lists are those that the function does not have.
+// Describes the blocks of one buffer. Lists that the function does not have are null.
 struct Layout {
   const void* buffer;
   MPI_Datatype type;
   int count;                              // of each block, if counts is null
-  const int* counts = nullptr;            // in elements
-  const int* displs = nullptr;            // in elements
-  const MPI_Aint* byte_displs = nullptr;  // with types
+  const int* counts = nullptr;            // in values
+  const int* displs = nullptr;            // in extents
+  const MPI_Aint* byte_displs = nullptr;  // in bytes, if types is not null
   const MPI_Datatype* types = nullptr;
   bool one = false;  // the same block for all
 
@@ -55,8 +55,8 @@ struct Layout {
   }
 };
 
-// The neighbours of this rank in the order in which messages are sent or received, and the block of
-// each. Those at MPI_PROC_NULL are left out.
+// The neighbours of this rank in the order in which messages are sent or received, and the index of
+// the block for each. Neighbours at MPI_PROC_NULL are left out.
 class Side {
  public:
   void reserve(std::size_t most) {  // once
@@ -89,9 +89,10 @@ std::size_t destination_count(const Topology& t, int rank) {
   return t.kind == MPI_DIST_GRAPH ? t.destinations().size() : source_count(t, rank);
 }
 
-// Block 2d of a grid is that of the neighbour before this rank in dimension d, block 2d+1 that of
-// the one behind it. Both may be the same rank; what that sends forwards then comes from before.
-// The message forwards is therefore sent first, and the one from before is received first.
+// Lists the neighbours in a topology. In a grid, block 2d belongs to the neighbour before this rank
+// in dimension d, and block 2d+1 to the neighbour behind it. Both may be the same rank, and two
+// messages then go each way in one channel. Every rank therefore sends to the neighbour behind it
+// first, and receives from the neighbour before it first.
 void list_neighbours(const Topology& t, int rank, Side* to, Side* from) {
   if (t.kind == MPI_CART) {
     for (int d = 0; d < t.ndims(); ++d) {
@@ -127,7 +128,7 @@ int check_layout(const char* name, MPI_Comm comm, const char* what, const Layout
     return fail(name, comm, MPI_ERR_ARG, "the %s counts, displacements or types are a null pointer",
                 what);
   }
-  // Without neighbours there may be no buffer, but the type and the count are looked at.
+  // Without neighbours the buffer may be null, but the type and the count are checked.
   if (!v) {
     const void* buffer = blocks > 0 ? layout.buffer : what;
     return check_message_buffer(name, comm, what, buffer, layout.count, layout.type);
@@ -142,7 +143,7 @@ int check_layout(const char* name, MPI_Comm comm, const char* what, const Layout
   return w || is_committed(layout.type) ? MPI_SUCCESS : fail_type(name, comm, layout.type);
 }
 
-// What a rank sends to itself must fit what it expects of itself.
+// Raises an error if a rank sends more to itself than it receives from itself.
 int check_own(const char* name, MPI_Comm comm, const Side& to, const Layout& out, const Side& from,
               const Layout& in) {
   const auto me = comm->comm->members.rank;
@@ -161,7 +162,7 @@ int check_own(const char* name, MPI_Comm comm, const Side& to, const Layout& out
   return MPI_SUCCESS;
 }
 
-// Blocks as bytes in one piece, packed if their type is not contiguous.
+// The blocks to send, as contiguous bytes: packed if their type is not contiguous.
 class Outgoing {
  public:
   Outgoing(const Side& side, const Layout& layout, std::byte* packed)
@@ -211,7 +212,7 @@ std::size_t packed_bytes(const Side& side, const Layout& layout) {
   return most;
 }
 
-// v: the blocks differ; w: their types do.
+// The plan of all these collectives. v: block sizes differ; w: types differ, too.
 struct NeighbourPlan {
   Layout out, in;
   std::size_t destinations, sources;

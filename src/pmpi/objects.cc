@@ -10,7 +10,7 @@ using rejoin::pmpi::kNoFortranHandle;
 using rejoin::pmpi::Magic;
 using rejoin::pmpi::TypeClass;
 
-// `nm -DS libmpi.so.40`.
+// Pads an object to its size in Open MPI's library, as `nm -DS libmpi.so.40` prints it.
 template <class Body, std::size_t kBytes>
 struct Padded {
   Body body;
@@ -115,7 +115,7 @@ enum Fortran {
 #pragma GCC visibility push(default)
 extern "C" {
 
-// Filled in by MPI_Init.
+// MPI_Init fills in the rest.
 constinit ompi_predefined_communicator_t ompi_mpi_comm_world = {
     {{Magic::kNone, nullptr, nullptr, nullptr, nullptr, nullptr, 1, 0, true, "MPI_COMM_WORLD"},
      {}}};
@@ -172,7 +172,7 @@ constinit ompi_predefined_message_t ompi_message_no_proc = {};
 constinit ompi_predefined_win_t ompi_mpi_win_null = {};
 constinit ompi_predefined_file_t ompi_mpi_file_null = {};
 
-// Named by libmpi_cxx.so.40 alone.
+// Used by libmpi_cxx.so.40 alone.
 constinit ompi_predefined_errhandler_t ompi_mpi_errors_throw_exceptions =
     predefined(ErrhandlerKind::kFatal, Magic::kErrhandler, kNoFortranHandle);
 
@@ -183,7 +183,7 @@ constinit ompi_predefined_errhandler_t ompi_mpi_errors_abort =
 extern ompi_predefined_instance_t ompi_mpi_instance_null;
 constinit ompi_predefined_instance_t ompi_mpi_instance_null = {};
 
-// What Fortran's named constants are: common blocks, recognised by their addresses.
+// Fortran's named constants, which are common blocks that are recognised by their addresses.
 #define REJOIN_SENTINEL(name, type) \
   extern type name;                 \
   constinit type name = 0;
@@ -200,7 +200,7 @@ REJOIN_SENTINEL(mpi_fortran_weights_empty_, int)
 MPI_Fint* MPI_F_STATUS_IGNORE = reinterpret_cast<MPI_Fint*>(&mpi_fortran_status_ignore_);
 MPI_Fint* MPI_F_STATUSES_IGNORE = reinterpret_cast<MPI_Fint*>(&mpi_fortran_statuses_ignore_);
 
-// How Open MPI's Fortran modules name the objects.
+// The names by which Open MPI's Fortran modules refer to the objects.
 #define REJOIN_ADDRESS(object) \
   extern void* object##_addr;  \
   void* object##_addr = &object;

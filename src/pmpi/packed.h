@@ -1,5 +1,5 @@
-// How collectives see the program's buffers: data without gaps. Where a type is contiguous that is
-// the buffer itself, at no cost.
+// Access to the program's buffers as data without gaps, for collectives. If a type is contiguous,
+// the data is the buffer itself, at no cost.
 #pragma once
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 namespace rejoin::pmpi {
 
-// The data of `count` values that is sent.
+// The data of `count` values to send: in the buffer, or a packed copy.
 class PackedInput {
  public:
   PackedInput(MPI_Datatype type, const void* buffer, std::size_t count) {
@@ -32,7 +32,7 @@ class PackedInput {
   Scratch copy_;
 };
 
-// Puts `bytes` of received data where the values at `buffer` are; `from` may be there already.
+// Copies `bytes` of received data into the values at `buffer`, unless `from` is their own data.
 inline void put_values(MPI_Datatype type, const std::byte* from, std::size_t bytes, void* buffer) {
   if (!is_contiguous(type)) {
     unpack(type, from, bytes, buffer);
@@ -58,8 +58,8 @@ inline bool is_at_extent(MPI_Datatype type) {
 inline std::ptrdiff_t operand_offset(MPI_Datatype type) {
   return is_spread(type) ? type->first_byte & -16 : type->first_byte;
 }
-// REQUIRES is_spread(type). Gaps are set to 0 in the operands, and not touched in the program's
-// buffer.
+// Convert `count` values to operands, and back. REQUIRES is_spread(type). Gaps are set to 0 in the
+// operands, and not touched in the program's buffer.
 void read_operands(MPI_Datatype type, const void* buffer, std::size_t count, std::byte* operands);
 void write_operands(MPI_Datatype type, const std::byte* operands, std::size_t count, void* buffer);
 

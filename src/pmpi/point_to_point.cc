@@ -87,7 +87,7 @@ int send(const char* name, const void* site, OpKind kind, const void* buffer, in
   return MPI_SUCCESS;
 }
 
-// A request that is not begun.
+// Makes a request that is not begun.
 MPI_Request make_request(OpKind kind, const void* buffer, int count, MPI_Datatype type, int peer,
                          int tag, MPI_Comm comm, bool persistent) {
   MPI_Request r = new_request(kind, comm, persistent);
@@ -185,7 +185,7 @@ MPI_Status proc_null_status() { return {MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS,
 
 MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e) {
   const WorldRanks peers = peers_of(comm);
-  // Most often a rank of a communicator is the world's.
+  // The number of a rank in a communicator is often its number in MPI_COMM_WORLD.
   std::size_t source = e.from < peers.size() && peers[e.from] == e.from ? e.from : 0;
   while (source < peers.size() && peers[source] != e.from) ++source;
   return {static_cast<int>(source), e.tag, MPI_SUCCESS, 0, e.bytes};
@@ -399,8 +399,8 @@ int recv_init(void* buf, int count, MPI_Datatype datatype, int source, int tag, 
   return MPI_SUCCESS;
 }
 
-// --- The buffer of buffered sends. Every send is buffered here, in the journal; but a program that
-// does not give enough of one is told so.
+// --- The buffer of buffered sends. It is not used, because every send is buffered in the journal;
+// but MPI_Bsend raises an error if the program's buffer is too small.
 
 int buffer_attach(void* buffer, int size) {
   constexpr const char* kName = "MPI_Buffer_attach";

@@ -1,4 +1,4 @@
-// Probes, and messages that were matched by one.
+// Probes, and messages that a probe has matched.
 #include "api.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -91,7 +91,7 @@ int iprobe(const void*, int source, int tag, MPI_Comm comm, int* flag, MPI_Statu
   return MPI_SUCCESS;
 }
 
-// A matched probe is a receive; its message is copied later.
+// MPI_Mprobe: a receive whose message is copied later.
 int mprobe(const void* site, int source, int tag, MPI_Comm comm, MPI_Message* message,
            MPI_Status* status) {
   constexpr const char* kName = "MPI_Mprobe";

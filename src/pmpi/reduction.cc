@@ -19,8 +19,8 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
   const auto* bound = static_cast<const BoundReduction*>(self.context);
   if (out != b) copy_payload(out, b, count * self.element_bytes);
   if (count == 0) return;
-  // The program's function expects values at their extent, and addresses to which their bounds are
-  // relative.
+  // The program's function expects values at a distance of their extent, and addresses to which
+  // their bounds are relative.
   MPI_Datatype type = bound->type_;
   const bool at_once = is_at_extent(type) || count == 1;
   const int length = at_once ? static_cast<int>(count) : 1;
@@ -68,7 +68,7 @@ using recovery::Outcome;
 using recovery::ReplicatedSpec;
 using recovery::Signature;
 
-// Operands and where the result goes, as all reductions have them.
+// The base of all plans here: the operands, and where the result goes.
 struct ReductionPlan {
   BoundReduction bound;
   const void* send;
@@ -84,7 +84,8 @@ struct ReductionPlan {
     op = operation->op;
     return MPI_SUCCESS;
   }
-  // The same, of a reduction to all: a value is never split, and others read it in staging buffers.
+  // bind_all() for a reduction to all members. A value is never split: it must fit a staging
+  // buffer.
   int bind_staged(const char* name, MPI_Comm comm, int count, MPI_Datatype datatype,
                   MPI_Op operation) {
     if (const int code = bind_all(name, comm, count, datatype, operation)) return code;
@@ -96,7 +97,7 @@ struct ReductionPlan {
                 "MPI_Reduce and MPI_Bcast know no such limit",
                 value_bytes, journal::kStageBytes);
   }
-  // Buffers of `all` bytes of operands. Whatever may be MPI_IN_PLACE is resolved.
+  // Checks and sets the buffers, which hold `all` bytes of operands. Resolves MPI_IN_PLACE.
   int take_buffers(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
                    std::size_t all) {
     if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, type, all)) {
@@ -142,8 +143,8 @@ struct AllreducePlan : ReductionPlan {
   };
 };
 
-// Reduce_scatter and Reduce_scatter_block: every member has the whole vector reduced, and takes a
-// part.
+// Reduce_scatter and Reduce_scatter_block: the whole vector is reduced for every member, which then
+// copies its part.
 struct ScatteredPlan : ReductionPlan {
   using Inter = inter::ReduceScatterPlan;
 
@@ -151,7 +152,7 @@ struct ScatteredPlan : ReductionPlan {
   std::size_t before, my_count;  // of this rank's part
   std::uint32_t layout = 0;
 
-  // The parts are equal (Reduce_scatter_block).
+  // Reduce_scatter_block: all parts have `recvcount` values.
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int recvcount,
             MPI_Datatype datatype, MPI_Op operation) {
     if (const int code = bind_staged(name, comm, recvcount, datatype, operation)) return code;
@@ -257,7 +258,7 @@ struct ScanPlan : ReductionPlan {
     return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
   }
 
-  // `Algorithm`: engine::Scan, or one like it, that wants memory for two times memory_bytes().
+  // Algorithm: engine::Scan or engine::ScanAtOnce. It gets two times memory_bytes() of memory.
   template <class Algorithm>
   struct RunOf {
     explicit RunOf(const ScanPlan& p)
@@ -284,7 +285,7 @@ struct ScanPlan : ReductionPlan {
   };
   using Run = RunOf<engine::Scan>;
 };
-// What a nonblocking operation sends must not depend on what it receives.
+// A nonblocking scan: what a nonblocking operation sends must not depend on what it receives.
 struct IscanPlan : ScanPlan {
   using Run = RunOf<engine::ScanAtOnce>;
 };
@@ -460,7 +461,7 @@ int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype data
           check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, datatype, bytes)) {
     return code;
   }
-  // Values that lie as the operation expects them are combined in place; gaps do no harm here.
+  // Values in the layout that the operation expects are combined in place; gaps do no harm here.
   const auto values = static_cast<std::size_t>(count);
   if (!is_spread(datatype)) {
     bound.get().combine(bound.get(), first_byte(datatype, inbuf), first_byte(datatype, inoutbuf),

@@ -1,4 +1,4 @@
-// The arguments of a reduction: checked, and as the engine wants them.
+// The arguments of a reduction: checks, and their conversion for the engine.
 #pragma once
 
 #include "copy/copy.h"
@@ -11,8 +11,9 @@
 
 namespace rejoin::pmpi {
 
-// A reduction with (type, op). REQUIRES is_committed(type), is_op(op). Cheap. false: MPI does not
-// define `op` for `type`. The object must outlive its uses by the engine.
+// A reduction with a type and an operation. bind() REQUIRES is_committed(type) and is_op(op), and
+// is cheap; false: MPI does not define the operation for the type. The object must outlive its uses
+// by the engine.
 class BoundReduction {
  public:
   bool bind(MPI_Datatype type, MPI_Op op) {
@@ -45,12 +46,12 @@ class BoundReduction {
   MPI_User_function* cxx_callback_;
 };
 
-// Raises the error for what bind() found wrong.
+// Raises the error for arguments that bind() has refused.
 [[gnu::cold]] int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype type,
                                MPI_Op op);
 
-// Checks count, datatype and operation of a reduction over `comm` (usable), and binds them.
-// MPI_SUCCESS, or the code of the error that was raised.
+// Checks count, datatype and operation of a reduction over `comm`, which is usable, and binds them.
+// Returns MPI_SUCCESS, or the code of the error that was raised.
 inline int bind(const char* function, MPI_Comm comm, int count, MPI_Datatype type, MPI_Op op,
                 BoundReduction* bound) {
   if (is_op(op) && is_committed(type) && count >= 0 && bound->bind(type, op)) [[likely]] {
@@ -59,7 +60,7 @@ inline int bind(const char* function, MPI_Comm comm, int count, MPI_Datatype typ
   return explain_bind(function, comm, count, type, op);
 }
 
-// What a reduction sends: the program's buffer, or a copy without the garbage in its gaps.
+// The operands that a reduction sends: the program's buffer, or a copy whose gaps are cleared.
 class Contribution {
  public:
   Contribution(MPI_Datatype type, const void* buffer, std::size_t count)
@@ -89,19 +90,19 @@ class Result {
  public:
   Result(MPI_Datatype type, void* buffer) : type_(type), buffer_(buffer) {}
 
-  // The place for the operands in the program's own buffer; null if they are laid out otherwise
-  // there.
+  // Returns the place for the operands in the program's own buffer; null: the values there have
+  // another layout.
   std::byte* place() const { return is_spread(type_) ? nullptr : first_byte(type_, buffer_); }
-  // That, or memory for `count` operands.
+  // Returns that place, or memory for `count` operands.
   std::byte* place_or_copy(std::size_t count) {
     std::byte* own = place();
     return own != nullptr ? own : copy_.reserve(count * type_->reduced_bytes);
   }
-  // What place_or_copy() gave holds the result.
+  // Called when place_or_copy() holds the result: copies it to the buffer if it is not there.
   void deliver(std::size_t count) const {
     if (copy_.data() != nullptr) write_operands(type_, copy_.data(), count, buffer_);
   }
-  // It lies elsewhere, or in the buffer already.
+  // Called when `operands` hold the result: copies it to the buffer if it is not there.
   void deliver(const std::byte* operands, std::size_t count) const {
     const std::size_t bytes = count * type_->reduced_bytes;
     if (is_spread(type_)) {

@@ -19,7 +19,7 @@
 #include "recovery/checkpoint_policy.h"
 #include "recovery/hash.h"
 
-// Where a lazily written model is collected.
+// Collects a model that is written lazily.
 struct rejoin_stream {
   std::byte* data;
   std::size_t bytes;
@@ -36,9 +36,9 @@ struct {
   char error[1024];
   rejoin_stream stream;
   std::uint64_t written_version;  // the newest checkpoint that this process has chosen to write
-  double written_s;               // when
-  double write_cost_s;            // how long that took, with the meeting of all ranks
-  std::uint64_t journal_bytes;    // then
+  double written_s;               // when it did so
+  double write_cost_s;            // how long that took, including the wait for all ranks
+  std::uint64_t journal_bytes;    // the size of the journal then
 } state;
 
 int refuse(int code, const char* text) {
@@ -77,7 +77,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const recovery::Call call = call_of(site, OpKind::kCheckpoint, -1, 0);
   rank.begin_log(call);
   rank.log().set_model_bytes(models.global_bytes + models.local_bytes);
-  // A mark of output in a job of images would take the place of an image's.
+  // In a job of images this mark would replace the mark of an image.
   const bool may_begin_here = rank.may_begin_at_version();
   if (may_begin_here && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));
@@ -89,7 +89,7 @@ int checkpoint(const void* site, const recovery::Models& models) {
   if (status != Status::kOk) return refuse(status);
   if (may_begin_here) libc_recording::truncate_observations(rank.observations_mark());
   const auto* header = journal::job_of(rank.host());
-  // A former incarnation that has prepared a later one has reported this one.
+  // A former incarnation that has prepared a later version has reported this one already.
   if (rank.rank() == 0 && header->tell_committed != 0 && !rank.is_prepared()) {
     const bool kept = rank.keeps_models() && rank.is_written(rank.version());
     rank.host().tell(wire::MessageType::kCommitted, kept, rank.version(), nullptr, 0);
@@ -101,8 +101,8 @@ bool wrong_model(const void* data, std::size_t bytes) { return data == nullptr &
 
 std::uint64_t journal_bytes() { return journal::PeerView(context->rank->host()).backed_bytes(0); }
 
-// Rank 0 is about to write checkpoint `v`, which costs about write_cost_s: the version that is
-// written next.
+// Called at rank 0 when it is about to write checkpoint `v`, which costs about write_cost_s.
+// Returns the version that will be written next.
 std::uint64_t next_written(std::uint64_t v, double write_cost_s) {
   const auto* header = journal::job_of(context->rank->host());
   const double now = now_s();
@@ -167,11 +167,10 @@ int rejoin_checkpoint(const void* global, size_t global_bytes, const void* local
   Models m{global, global_bytes, local, local_bytes};
   Rank& rank = *context->rank;
   const std::uint64_t v = rank.version() + 1;
-  // A job of images keeps models only for files: as often as that costs next to nothing.
+  // A job of images stores models only in files, and only as often as that costs next to nothing.
   const bool chooses = rank.rank() == 0 && !rank.is_prepared() && rank.in_job_of_images() &&
                        rank.keeps_models() && rank.is_written(v);
-  // Only the copy is a cost: ranks meet at every checkpoint, and may wait for each other long
-  // there.
+  // Only the copy counts as cost: ranks wait for each other at every checkpoint, perhaps for long.
   if (chooses) m.next = next_written(v, 1e-9 * static_cast<double>(rank.copy_ns()));
   return checkpoint(site, m);
 }

@@ -15,7 +15,7 @@ using recovery::Outcome;
 using recovery::ReplicatedSpec;
 using recovery::Signature;
 
-// What a rank sends must be what the others expect of it.
+// Raises an error if a rank sends another number of bytes than it says that each rank receives.
 int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t expected) {
   if (sent == expected) return MPI_SUCCESS;
   return fail(name, comm, sent > expected ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
@@ -24,7 +24,7 @@ int check_block(const char* name, MPI_Comm comm, std::size_t sent, std::size_t e
 }
 
 struct BarrierPlan {
-  using Inter = BarrierPlan;  // its context has the members of both groups
+  using Inter = BarrierPlan;  // an intercommunicator's context has the members of both groups
 
   int check(const char*, MPI_Comm) { return MPI_SUCCESS; }
   void keep(Kept&) {}
@@ -94,7 +94,7 @@ struct AllgatherPlan {
   void* receive;
   MPI_Datatype type;
   std::size_t block, all;  // bytes
-  std::size_t before;      // of the blocks before this rank's
+  std::size_t before;      // bytes of the blocks before this rank's
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, int sendcount,
             MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
@@ -152,7 +152,7 @@ struct AllgathervPlan {
   MPI_Datatype type;
   const int* displs;
   std::uint32_t members, me;
-  Scratch offsets;  // of the members' blocks in the packed result, [members + 1]
+  Scratch offsets;  // offsets of the members' blocks in the packed result, [members + 1]
 
   std::size_t* begin() const { return offsets.as<std::size_t>(); }
   std::byte* place(std::uint32_t i) const { return value_at(receive, type, displs[i]); }

@@ -9,7 +9,7 @@ namespace rejoin::pmpi {
 
 using recovery::OpKind;
 
-// Where a message is put.
+// The buffer of a message.
 struct Destination {
   void* buffer;
   int count;
@@ -17,7 +17,7 @@ struct Destination {
 };
 
 enum class RequestKind : std::uint8_t {
-  kSend,         // over at once: the message lies in the journal
+  kSend,         // over at once: the message is in the journal
   kSynchronous,  // over when a receive has matched it
   kReceive,
   kNothing,  // to or from MPI_PROC_NULL: over at once
@@ -36,19 +36,19 @@ struct ompi_request_t {
   bool persistent;
   bool active;  // begun and not completed
   MPI_Comm comm;
-  rejoin::pmpi::Destination buffer;  // or where a send takes it from
+  rejoin::pmpi::Destination buffer;  // of a receive, or of a send
   // One of these, by kind; set when it is begun.
   rejoin::recovery::Receive receive;
   rejoin::recovery::SentMessage sent;
   rejoin::pmpi::Collective* collective;
   rejoin::pmpi::Generalized* generalized;
-  MPI_Status status;  // but of a receive
-  // What MPI_Start begins.
+  MPI_Status status;  // set at the beginning, except for a receive
+  // The operation that MPI_Start begins.
   rejoin::pmpi::OpKind call;
   int peer;
   int tag;
   int fortran;
-  ompi_request_t* next;  // of those that the program has freed, or of memory for others
+  ompi_request_t* next;  // in context->freed_requests or context->unused_requests
 };
 
 struct ompi_message_t {
@@ -65,9 +65,9 @@ inline bool is_message(MPI_Message m) { return m != nullptr && m->magic == Magic
 
 inline recovery::PointToPoint<engine::ShmHost>& messages() { return context->rank->messages(); }
 
-// What is known of a message that was sent to this rank, in terms of a communicator.
+// Returns the status for a message that was sent to this rank, in terms of a communicator.
 MPI_Status status_of(MPI_Comm comm, const recovery::Envelope& e);
-// The statuses of a null or inactive request, and of a message from MPI_PROC_NULL.
+// Return the status of a null or inactive request, and that of a message from MPI_PROC_NULL.
 MPI_Status empty_status();
 MPI_Status proc_null_status();
 inline void put_status(MPI_Status* to, const MPI_Status& status) {
@@ -77,40 +77,44 @@ inline void put_status(MPI_Status* to, const MPI_Status& status) {
   to->MPI_ERROR = error;
 }
 
-// Copies the message of a receive that has one, and consumes it. The code is that of an error that
-// was not raised yet: MPI_ERR_TRUNCATE, with what fits copied.
+// Copies the message of a receive that has one, and consumes it. Returns MPI_SUCCESS, or
+// MPI_ERR_TRUNCATE, which is not raised yet; the part that fits is copied then.
 int take_message(MPI_Comm comm, recovery::Receive& receive, const Destination& to,
                  MPI_Status* status);
 // Raises the error of take_message().
 int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
                    const Destination& to);
 
-// A request that is not begun, its kind and what it is about still to be set.
+// Returns a request that is not begun. The caller sets its kind, buffer, peer and tag.
 MPI_Request new_request(OpKind call, MPI_Comm comm, bool persistent);
 
 // Begins an inactive request of a collective, called from `site`.
 void start_collective(MPI_Request r, const void* site);
-// Begins what an inactive request of a message stands for. The operation is begun
+// Begins the send or receive of an inactive request. REQUIRES that the operation has begun
 // (PointToPoint::begin).
 void start_request(MPI_Request r, std::uint32_t call);
-// An active request for a message that a probe has matched; null: for none, from MPI_PROC_NULL.
+// Returns an active request for a message that a probe has matched. Null: a message from
+// MPI_PROC_NULL.
 MPI_Request make_receive_request(MPI_Comm comm, const Destination& to, MPI_Message message);
-// An active request that the program has no more: it is completed when it is over, its error lost.
+// Called when the program has freed an active request. The request completes later, and an error of
+// it is lost.
 void give_away(MPI_Request* request);
-// Those that were given away: messages of receives are copied when they are there.
+// Completes the freed requests that are over: copies messages of receives that have arrived.
 void complete_freed_requests();
 
 // Releases the request and what it holds.
 void dispose(MPI_Request r);
 
-// --- Generalized requests. The codes are those of the program's functions, not raised yet.
+// --- Generalized requests. The first functions return the codes of the program's functions, which
+// are not raised yet.
 bool is_complete(const Generalized& g);
 int query(const Generalized& g, MPI_Status* status);
 int query_and_free(const Generalized& g, MPI_Status* status);
 void destroy_generalized(MPI_Request r);
-// Raises such an error.
+// Raises the error that such a code stands for.
 int fail_generalized(const char* name, int code);
-// MPI_Cancel, and MPI_Request_free: the program's function is called when the request is complete.
+// MPI_Cancel and MPI_Request_free of a generalized request. MPI_Request_free calls the program's
+// free function when the request is complete.
 int cancel_generalized(const char* name, MPI_Request r);
 int free_generalized(const char* name, MPI_Request* request);
 

@@ -1,5 +1,5 @@
-// Completion of requests. What depends on when the program asks - Test, Waitany and the like - is
-// recorded, so that a new incarnation gets the same answers.
+// Completion of requests. Answers that depend on when the program asks (Test, Waitany and the like)
+// are recorded, so that a new incarnation gets the same answers.
 #include <limits.h>
 
 #include "api.h"
@@ -68,8 +68,8 @@ void wait_for(MPI_Request r) {
   });
 }
 
-// An active request is over: gives its status and makes it inactive. Returns the code of an error
-// that was not raised yet.
+// Gives the status of an active request that is over, and makes it inactive. Returns the code of an
+// error that was not raised yet.
 int complete(MPI_Request r, MPI_Status* status) {
   int code = MPI_SUCCESS;
   *status = r->status;
@@ -174,7 +174,7 @@ bool are_all_over(int count, MPI_Request requests[], bool thorough) {
   return all;
 }
 
-// A request that a recorded answer says is over.
+// Waits for a request that is over according to a recorded answer.
 void await_recorded(int count, MPI_Request requests[], int i) {
   if (i < 0 || i >= count || !is_active(requests[i])) {
     context->rank->diverged(
@@ -482,7 +482,7 @@ int start_all(const char* name, const void* site, OpKind kind, int count, MPI_Re
     }
     messages().end();
   }
-  for (int i = 0; i < count; ++i) {  // each of them is an operation
+  for (int i = 0; i < count; ++i) {  // each collective is an operation of its own
     if (requests[i]->kind == RequestKind::kCollective) start_collective(requests[i], site);
   }
   return MPI_SUCCESS;

@@ -1,5 +1,6 @@
-// MPI_T_*: the engine's counters, for tools. There are no control variables: settings are options
-// of ftrun. Works before MPI_Init and after MPI_Finalize; then everything is 0.
+// MPI_T_*: the engine's counters, for tools. There are no control variables, because settings are
+// options of ftrun. The functions work before MPI_Init and after MPI_Finalize, where all counters
+// are 0.
 #include <string.h>
 
 #include "api.h"
@@ -39,7 +40,8 @@ constexpr int kCounterCount = sizeof kCounters / sizeof kCounters[0];
 constexpr const char* kCategory = "rejoin";
 constexpr const char* kCategoryText = "recovery: operations, messages and the journal";
 
-// Tools may use all this without MPI_Init, when the library has no other memory.
+// These objects are static, because tools may use them without MPI_Init, when the library has no
+// other memory.
 struct Session {
   bool used;
 };
@@ -72,7 +74,8 @@ Handle* handle_of(MPI_T_pvar_handle handle, const Session* session) {
 
 bool is_initialized() { return tool.initialized > 0; }
 
-// Copies what fits; *length becomes what the whole text needs. Both may be null.
+// Copies the part of a text that fits. *length becomes what the whole text needs. `to` and `length`
+// may be null.
 void give_text(const char* text, char* to, int* length) {
   if (length == nullptr) return;
   if (to != nullptr && *length > 0) {
@@ -94,7 +97,7 @@ int check(int index, int count) {
 int not_there(int code) { return is_initialized() ? code : MPI_T_ERR_NOT_INITIALIZED; }
 
 // Checks the arguments of a function that changes a counter, or all of a session. Returns `code`
-// for one counter: counters cannot be changed, they run by themselves.
+// for one counter, because the program cannot change, start or stop counters.
 int refuse(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int code) {
   if (!is_initialized()) return MPI_T_ERR_NOT_INITIALIZED;
   const Session* s = session_of(session);

@@ -94,7 +94,7 @@ int check_dimension(const char* name, MPI_Comm comm, int dimension) {
               dimension, n);
 }
 
-// The arguments of a grid on a communicator.
+// Checks the arguments of a grid on a communicator.
 int check_grid(const char* name, MPI_Comm comm, int ndims, const int dims[], const int periods[]) {
   if (!is_comm(comm)) return fail_comm(name, comm);
   if (ndims < 0) {
@@ -167,7 +167,7 @@ int dims_create(int nnodes, int ndims, int dims[]) {
               ndims);
 }
 
-// The ranks keep their order: all of them share one machine's memory.
+// The ranks keep their order, because all of them share one machine's memory.
 int cart_create(const void* site, MPI_Comm old_comm, int ndims, const int dims[],
                 const int periods[], int reorder, MPI_Comm* comm_cart) {
   constexpr const char* kName = "MPI_Cart_create";

@@ -1,4 +1,4 @@
-// The topology of a communicator, and what its functions share.
+// The topology of a communicator, and helpers of the functions that use it.
 #pragma once
 
 #include <initializer_list>
@@ -10,10 +10,10 @@
 
 namespace rejoin::pmpi {
 
-// Never changes. Duplicates of a communicator have the same one.
+// A topology. It never changes, and duplicates of a communicator share it.
 struct Topology {
   int kind;        // MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH
-  int references;  // of communicators
+  int references;  // by communicators
   bool weighted;   // MPI_DIST_GRAPH
   // MPI_CART: dimensions, periods. MPI_GRAPH: index, edges. MPI_DIST_GRAPH: sources, their weights,
   // destinations, their weights.
@@ -39,7 +39,7 @@ void release_topology(Topology* topology);
 inline int null_or_rank(int rank) { return rank == kNowhere ? MPI_PROC_NULL : rank; }
 inline Ints ints(const int* first, int count) { return {first, static_cast<std::size_t>(count)}; }
 
-// A hash of all of a list.
+// Returns a hash of a whole list.
 inline std::uint32_t digest(std::uint32_t start, Ints list) {
   std::uint64_t h = engine::mix(start + list.size());
   for (const int v : list) h = engine::mix(h + static_cast<std::uint32_t>(v));
@@ -52,20 +52,20 @@ int create_with_topology(const char* function, const void* site, MPI_Comm comm,
                          recovery::OpKind kind, std::uint32_t layout, int members, int topology,
                          std::initializer_list<Ints> lists, MPI_Comm* newcomm);
 
-// The following return MPI_SUCCESS, or the code of the error that was raised.
+// --- Checks. They return MPI_SUCCESS, or the code of the error that was raised.
 
-// A communicator with a topology of that kind.
+// Checks that the communicator has a topology of that kind.
 int check_topology(const char* function, MPI_Comm comm, int kind);
 int check_rank(const char* function, MPI_Comm comm, int rank);
 int check_pointers(const char* function, MPI_Comm comm,
                    std::initializer_list<const void*> pointers);
-// The same, of lists of `elements`: they may be null if there are none.
+// Checks pointers to lists of `elements`, which may be null if there are no elements.
 template <class Count>
 int check_lists(const char* function, MPI_Comm comm, Count elements,
                 std::initializer_list<const void*> lists) {
   return elements == 0 ? MPI_SUCCESS : check_pointers(function, comm, lists);
 }
-// How much room the program says that it has.
+// Checks the size of an array as the program gives it.
 int check_room(const char* function, MPI_Comm comm, int room);
 
 }  // namespace rejoin::pmpi

@@ -8,14 +8,15 @@
 namespace rejoin::pmpi {
 namespace {
 
-// How far apart in rank two neighbours in a dimension are.
+// Returns the difference between the ranks of two neighbours in a dimension.
 int stride_of(Ints dims, std::size_t dimension) {
   int stride = 1;
   for (std::size_t i = dimension + 1; i < dims.size(); ++i) stride *= dims[i];
   return stride;
 }
 
-// The coordinate brought into [0, extent), or kNowhere.
+// Returns the coordinate reduced to [0, extent); kNowhere: it is outside of a dimension that is not
+// periodic.
 int wrap(std::int64_t coordinate, int extent, bool periodic) {
   if (coordinate >= 0 && coordinate < extent) return static_cast<int>(coordinate);
   if (!periodic) return kNowhere;
@@ -90,7 +91,7 @@ bool balance_dims(int nodes, std::span<int> dims) {
     if (d > 0) nodes /= d;
   }
   if (unset == 0) return nodes == 1;
-  // No more of them than there are prime factors become larger than 1.
+  // At most as many dimensions as there are prime factors become larger than 1.
   std::array<int, kMostFactors> balanced;
   balanced.fill(1);
   const auto end = balanced.begin() + static_cast<std::ptrdiff_t>(std::min(unset, kMostFactors));

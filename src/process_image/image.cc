@@ -56,14 +56,14 @@ struct Kernel {
   sigset_t signals;
   void* robust_list;
   std::size_t robust_bytes;
-  int* thread_id;  // where the C library has it
+  int* thread_id;  // where the C library stores this thread's id
   int nice;
 };
 
 void write_text(const char* path, const char* text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
-  if (write(fd, text, strlen(text)) < 0) errno = 0;  // as before, then
+  if (write(fd, text, strlen(text)) < 0) errno = 0;  // the former value stays
   close(fd);
 }
 
@@ -229,7 +229,8 @@ class Freezer final : public engine::ProcessImage {
     return MayFreeze::kNo;
   }
 
-  // Adds what the former snapshot has cost since, and this one so far, and begins a new count.
+  // Adds to the total what the former snapshot has cost since it was made, and what this one has
+  // cost so far; then begins a new count.
   void count_cost() {
     auto& control = rank_.control();
     const std::uint64_t faults = page_faults();
@@ -263,8 +264,8 @@ class Freezer final : public engine::ProcessImage {
                before == 0 ? now_ns : (3 * before + now_ns) / 4);
   }
 
-  // The rank goes on in a clone that is the agent's child, and this process becomes its keeper.
-  // Returns in the clone; false: in this process, which still is the rank.
+  // Moves the rank into a clone that is the agent's child; this process becomes its keeper. Returns
+  // true in the clone, and false in this process if it is still the rank.
   bool move(char* why, std::size_t size) {
     int news[2] = {-1, -1};
     if (cannot_move_ || pipe2(news, O_CLOEXEC) != 0) return say_cannot_move(why, size);
@@ -331,8 +332,9 @@ class Freezer final : public engine::ProcessImage {
     for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
   }
 
-  // What this process has printed so far is in its pipes: the agent reads it, and learns the
-  // position in the rank's input. False: this process still has to print what its predecessor did.
+  // Asks the agent to read what this process has printed so far, which is in its pipes, and gives
+  // it the position in the rank's input. False: this process still has to print what its
+  // predecessor has printed.
   bool mark_output(std::uint64_t number) {
     const std::uint64_t value = number | wire::kMarkOfImage;
     auto& host = rank_.host();
@@ -360,7 +362,7 @@ class Freezer final : public engine::ProcessImage {
     return error_;
   }
 
-  // Runs beside this process, which waits until it has ended.
+  // Runs in the helper, a process that shares this one's memory; this process waits for its end.
   static int help(void* freezer) {
     auto& self = *static_cast<Freezer*>(freezer);
     self.helper_ = static_cast<pid_t>(syscall(SYS_getpid));
@@ -477,15 +479,15 @@ class Freezer final : public engine::ProcessImage {
     become_rank(given_.incarnation, given_.pipes, why);
   }
 
-  // Touches nothing that other processes see before the agent has admitted this one. `reason`: why
-  // it cannot go on; the agent then refuses it.
+  // Makes this process the rank. Touches nothing that other processes see before the agent has
+  // admitted it. `reason`: why it cannot go on; the agent then refuses it.
   void become_rank(std::uint32_t incarnation, const int* pipes, const char* reason = "") {
     close(agent_);
     begin_clone(kernel_);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, kernel_.name);
     write_text(kOomScore, kernel_.oom_score_adj);
-    // Lowering the nice value may be refused; the current one is then kept.
+    // The kernel may refuse to lower the nice value, which then stays as it is.
     if (getpriority(PRIO_PROCESS, 0) != kernel_.nice) setpriority(PRIO_PROCESS, 0, kernel_.nice);
     hold_lifeline();
     char why[400];
@@ -517,14 +519,14 @@ class Freezer final : public engine::ProcessImage {
   std::byte* const helper_stack_;
   std::byte* const probe_;  // kProbePages pages; null: no memory, so the cost is not measured
   Kernel kernel_ = {};
-  int thread_id_ = 0;  // as the C library has it, when the newest clone was asked for
+  int thread_id_ = 0;  // *kernel_.thread_id, when the newest clone was asked for
   jmp_buf image_;
   std::uint64_t number_ = 0;
   std::uint32_t incarnation_ = 0;
   std::size_t segment_bytes_ = 0;
   bool cannot_move_ = false;
   std::uint64_t begun_ns_ = 0;  // when the newest clone was asked for, in this process's time
-  std::uint64_t clone_ns_ = 0;  // the time that it has taken, of this process and its helper
+  std::uint64_t clone_ns_ = 0;  // the processor time that it took this process and its helper
   pid_t helper_ = 0;
   int error_ = 0;
   int agent_ = -1;  // the image's connection

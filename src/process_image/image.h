@@ -1,10 +1,11 @@
-// Frozen images of this process: made at the entry of an MPI operation, woken by the agent when the
-// rank has died. docs/snapshots.md.
+// Images of this process: made at the entry of an MPI operation, woken by the agent when the rank
+// has died (docs/snapshots.md).
 //
-// An image is a clone, made by a clone that shares this process's memory and ends at once: so it is
-// the agent's child, and the program knows nothing of it. It sleeps in a read from its own
-// connection to the agent; whenever it is asked to, it clones itself once more, and that clone goes
-// on as the rank's next incarnation, behind freeze(). The image stays as it is.
+// An image is a clone of this process, made by a helper: a clone that shares this process's memory
+// and ends at once. The image is therefore a child of the agent, and the program does not see it.
+// It sleeps in a read from its own connection to the agent. Whenever the agent asks, the image
+// clones itself once more, and that clone goes on as the rank's next incarnation, behind freeze().
+// The image stays as it is.
 #pragma once
 
 #include "recovery/attach.h"

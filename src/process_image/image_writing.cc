@@ -78,8 +78,8 @@ class ImageWriter {
     if (error_ == 0) error_ = error;
   }
 
-  // The file gets the process as it is when it is read: meanwhile the process writes only to its
-  // stack, below the frame at which it goes on.
+  // Writes each mapping of `maps`, as it is when it is read. Meanwhile this process writes only to
+  // its stack, below the frame at which the restored process goes on, and to this object.
   void each_line(int maps) {
     std::size_t there = 0;
     for (ssize_t n; (n = read(maps, lines_ + there, sizeof lines_ - 1 - there)) > 0;) {
@@ -117,7 +117,8 @@ class ImageWriter {
     } else {
       head.kind = is_there(line) ? Kind::kFile : Kind::kMemory;
     }
-    // Writable memory that it shares is an obstacle to freezing, except for the journal.
+    // Writable memory that is shared with other processes is an obstacle to freezing, except for
+    // the journal.
     if (head.shared != 0 && head.kind != Kind::kFile) return fail(EPERM);
     if (head.kind == Kind::kFile) head.offset = line.offset;
     const bool named = head.kind != Kind::kMemory;

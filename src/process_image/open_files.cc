@@ -58,8 +58,8 @@ bool hash_contents(int fd, std::uint64_t bytes, std::uint64_t* hash) {
 constexpr unsigned kMemory = 1;  // null, zero, random
 bool is_memory(dev_t device) { return major(device) == kMemory; }
 
-// The other end does not belong to ftrun, but for instance to a script that has started the program
-// and reads its output.
+// Returns false; `why` says that the other end of a standard stream does not belong to ftrun. It
+// may belong to a script that has started the program and reads its output.
 bool refuse_standard(int fd, char* why, std::size_t size) {
   constexpr const char* kNames[] = {"standard input", "standard output", "standard error"};
   char name[256];
@@ -120,7 +120,7 @@ bool OpenFiles::is_locked(int fd, char* why, std::size_t size) {
   const bool whole = n > 0 && n < static_cast<ssize_t>(sizeof text - 1);
   text[n > 0 ? n : 0] = '\0';
   if (whole && strstr(text, " FLOCK ") == nullptr && strstr(text, " OFDLCK ") == nullptr) {
-    return false;  // else there are more locks than can be looked at
+    return false;  // a text that is not whole has more locks than can be looked at
   }
   char name[256];
   name_of(fd, name, sizeof name);
@@ -181,7 +181,8 @@ bool OpenFiles::note_regular(File& f, char* why, std::size_t size) {
   return true;
 }
 
-// Finds the same file, unchanged since the last time: its hash need not be computed again.
+// Returns what note() found last time for the same file, if it is unchanged, so that its hash need
+// not be computed again; else nullptr.
 const OpenFiles::File* OpenFiles::known(const File& f) const {
   for (std::size_t i = 0; i < before_count_; ++i) {
     const File& b = before_[i];
@@ -286,7 +287,7 @@ bool OpenFiles::name_one(int fd, char* why, std::size_t size) {
   if (is_piped(fd) || fstat(fd, &s) != 0 || fcntl(fd, F_GETSIG) == SIGKILL) return true;
   const bool opens = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ||
                      (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev));
-  if (!opens) return true;  // it came with the process, and the next process has its own
+  if (!opens) return true;  // it was inherited, and the new process inherits its own
   char path[PATH_MAX];
   name_of(fd, path, sizeof path);
   if (stat(path, &found) != 0 || found.st_dev != s.st_dev || found.st_ino != s.st_ino) {

@@ -1,5 +1,5 @@
-// The open files of an image. The image shares their offsets with the process that it is a clone
-// of; that process moves the offsets on, writes more, and dies.
+// The open files of an image. The image shares their offsets with the process that it was cloned
+// from. That process moves the offsets and writes more before it dies, so they must be restored.
 #pragma once
 
 #include <sys/types.h>
@@ -51,16 +51,16 @@ class OpenFiles {
     dev_t device;
     ino_t number;
     std::int64_t modified_ns;
-    std::uint64_t hash;  // of the contents, if the program may read what it has written
+    std::uint64_t hash;  // hash of the contents, if the program may read what it has written
   };
 
   // What a new process opens by a name.
   struct Name {
     int fd;
-    int flags;                  // of open()
-    bool inherited;             // over exec
+    int flags;                  // for open()
+    bool inherited;             // stays open over exec
     int same_as;                // descriptor of the same open file; -1: none
-    std::uint64_t least_bytes;  // of a file that is only read
+    std::uint64_t least_bytes;  // the least size of a file that is only read
     char* path;
   };
 
@@ -79,7 +79,7 @@ class OpenFiles {
   File* files_ = nullptr;
   std::size_t count_ = 0;
   std::size_t room_ = 0;
-  File* before_ = nullptr;  // those of the last time
+  File* before_ = nullptr;  // what the note() before the newest has found
   std::size_t before_count_ = 0;
   std::size_t before_room_ = 0;
   bool found_lock_ = false;

@@ -1,5 +1,5 @@
-// Turns a fresh process into a rank's written image: before any other library is initialised, it
-// unmaps all that is mapped and maps what the image contains (written_image.h).
+// Turns a fresh process into a rank's written image: before any other library is initialised, the
+// restorer unmaps all that is mapped and maps what the image contains (written_image.h).
 //
 // It has two halves. The first checks, and can still refuse, while the process is whole. The second
 // runs from a copy of this text at kRestorerAddress, on a stack there, uses nothing that lies
@@ -254,7 +254,7 @@ bool starts_with(const char* text, const char* begin) {
   return true;
 }
 
-// Tells the agent why this process cannot be the rank, and ends.
+// Reports to the agent why this process cannot be the rank, and exits.
 [[noreturn]] void refuse(const Surroundings& s, uint32_t incarnation, const char* why) {
   sockaddr_un to = {};
   to.sun_family = AF_UNIX;

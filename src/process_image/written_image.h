@@ -1,11 +1,12 @@
-// An image of a rank's process in a file, and what a process is given that goes on from it.
+// The file of a written image of a rank's process, and the input of the process restored from it.
 //
 //     File    := ImageHead Mapping{until one with no bytes}
 //     Mapping := MappingHead path Piece{until one with no bytes}
 //     Piece   := Extent page{of the extent}
 //
-// Written by a clone of a frozen image (image_writing.h), read by the restorer (restorer.cc), which
-// knows no library, and by ftrun, which compares the files that are mapped with those of today.
+// The file is written by a clone of an image (image_writing.h). It is read by the restorer
+// (restorer.cc), which uses no library, and by ftrun, which compares the files that were mapped
+// with those that are there now.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,9 @@ inline constexpr std::uint64_t kAddressesEnd = 0x7ffffffff000;
 // The argument of ImageHead::entry in a restored process. Lies at kRestorerAddress.
 struct Restored {
   std::uint32_t incarnation;
-  std::int32_t pipes[3];  // that are to be its standard input, output and error
-  char socket[112];  // of its agent, and the job's secret: as in the environment (wire/messages.h)
+  std::int32_t pipes[3];  // descriptors that become its standard input, output and error
+  // The agent's socket and the job's secret, as in the environment (wire/messages.h).
+  char socket[112];
   char secret[48];
   char file_log[4096];  // the directory of wire/file_log.h
 };
@@ -54,12 +56,12 @@ struct MappingHead {
     kKernel,  // vdso and its data: where they were
   };
   Kind kind;
-  std::uint32_t path_bytes;  // with its NUL; of kKernel, the name in /proc/PID/maps
+  std::uint32_t path_bytes;  // with the NUL. The path of kKernel is its name in /proc/PID/maps
   std::uint64_t begin;
   std::uint64_t end;
   std::uint64_t offset;  // in the file
   std::uint32_t protection;
-  std::uint32_t shared;  // read-only, with other processes that map it
+  std::uint32_t shared;  // a read-only mapping that is shared with other processes
 };
 
 struct Extent {

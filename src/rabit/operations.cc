@@ -1,4 +1,5 @@
-// Broadcast, Allgather and Allreduce on MPI. Without a job they are those of a world of one.
+// Broadcast, Allgather and Allreduce, implemented with MPI. Without a job they are those of a world
+// of one.
 #include <limits.h>
 #include <mpi.h>
 
@@ -15,10 +16,10 @@ namespace {
 using engine::mpi::DataType;
 using engine::mpi::OpType;
 
-// The most elements of one MPI call, which counts in int.
+// The most elements in one MPI call, whose counts are int.
 constexpr std::size_t kMostElements = INT_MAX;
 
-// Elements that MPI has no type for: some bytes.
+// A datatype of `size` bytes, for elements that MPI has no type for.
 class ElementType {
  public:
   explicit ElementType(std::size_t size) {
@@ -35,8 +36,8 @@ class ElementType {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// An operation calls this with the reduction of the Allreduce that is under way; there is one at a
-// time, and MPI hands a user function no argument of its own.
+// The user's reduction of the Allreduce that is under way. MPI passes no argument of the user to
+// the function of an operation, so it is in a variable; one Allreduce runs at a time.
 struct UserReduction {
   ReduceFunction function;
   std::size_t element_size;
@@ -99,7 +100,7 @@ MPI_Op mpi_operation(OpType operation) {
 void allreduce_in_place(void* data, std::size_t element_size, std::size_t count, MPI_Datatype type,
                         MPI_Op reduction, Prepare prepare, const Operation& operation) {
   if (prepare.function != nullptr && count > kMostElements) {
-    // The reduction is made in pieces. A replacement may find the first piece in the journal and
+    // The reduction is made in pieces. A restarted rank may find the first piece in the journal and
     // not the second, when it is too late to prepare.
     prepare.function(prepare.argument);
     prepare.function = nullptr;
@@ -118,7 +119,7 @@ void allreduce_in_place(void* data, std::size_t element_size, std::size_t count,
 struct Slice {
   std::size_t begin;
   std::size_t size;
-  std::size_t previous_size;  // as the rank passed it
+  std::size_t previous_size;  // the size of the slice before, as this rank's caller passed it
 };
 
 void check_slices(const std::vector<Slice>& slices, std::size_t total) {

@@ -26,7 +26,7 @@ std::optional<bool> read_switch(std::string_view text) {
   return std::nullopt;
 }
 
-// Bytes: 4096, 128K, 256MB, 1G.
+// Reads a size in bytes: 4096, 128K, 256MB, 1G.
 std::optional<std::uint64_t> read_size(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = read_number(text.substr(0, digits));
@@ -59,7 +59,7 @@ std::optional<Mock> read_mock(std::string_view text) {
   return mock;
 }
 
-// The parameters that are checked and have no effect.
+// A parameter that is checked and has no effect.
 struct CheckedOnly {
   std::string_view name;
   bool (*is_right)(std::string_view value);

@@ -1,4 +1,4 @@
-// The parameters of a program, name=value; rabit.h has the list.
+// The parameters of a program, name=value. rabit.h lists them.
 #pragma once
 
 #include <compare>
@@ -12,9 +12,9 @@ namespace rabit::internal {
 // The place at which a rank is to be killed.
 struct Mock {
   int rank;
-  int version;  // checkpoints made
-  int seq;      // operations since
-  int death;    // the incarnation it happens in, from 0
+  int version;  // the number of checkpoints that were made
+  int seq;      // the number of operations since the newest one
+  int death;    // the incarnation in which it fires, from 0
 
   auto operator<=>(const Mock&) const = default;
 };
@@ -24,12 +24,13 @@ struct Parameters {
   std::vector<Mock> mocks;  // sorted
 };
 
-// One name=value; false: it is none of ours. `error` is one line if the value has the wrong form.
+// Reads one name=value. False: it is no parameter of the library. `error` becomes one line if the
+// value has the wrong form.
 bool read_parameter(std::string_view name, std::string_view value, Parameters& parameters,
                     std::string& error);
 
-// All of argv and of `environment` (null-terminated, as environ), or nothing and one line in
-// `error`.
+// Reads the parameters in argv and in `environment` (null-terminated, like environ). Returns none,
+// and puts one line into `error`, if a value has the wrong form.
 std::optional<Parameters> read_parameters(int argc, const char* const* argv,
                                           const char* const* environment, std::string& error);
 

@@ -1,4 +1,4 @@
-// What librabit.so knows of its process.
+// The state of librabit.so in this process.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct State {
   bool owns_mpi = false;   // Init called MPI_Init, so Finalize ends it
   int rank = 0;
   int world_size = 1;
-  int version = 0;     // checkpoints made
-  int seq = 0;         // operations since
+  int version = 0;     // the number of checkpoints that were made
+  int seq = 0;         // the number of operations since the newest one
   bool debug = false;  // print every operation
   MockDeaths mocks;
 };
@@ -26,7 +26,7 @@ extern State state;
 // to MPI, and counts it.
 class Operation {
  public:
-  // name: as mocks and rabit_debug print it.
+  // name: the name that mocks and rabit_debug print.
   Operation(const char* name, std::size_t element_size, std::size_t count, const Caller& caller);
   ~Operation();
   Operation(const Operation&) = delete;
@@ -45,7 +45,8 @@ class Operation {
 
 // Kills this process if a mock of this rank and incarnation fires at this version and seq.
 void die_if_mocked(const char* before);
-// The same before a call that has no seq of its own: only for a place that a snapshot has passed.
+// The same before a call that has no seq of its own, and only for a mock whose place a snapshot has
+// passed.
 void die_if_mock_is_behind(const char* before);
 
 }  // namespace rabit::internal

@@ -1,4 +1,4 @@
-// Element types and operators, which the C face has as plain numbers.
+// Element types and operators, which are plain numbers in the C interface.
 #pragma once
 
 #include <cstddef>

@@ -64,8 +64,9 @@ class ChannelOp {
   std::uint32_t size() const { return c_.members.size; }
   std::uint32_t me() const { return c_.members.rank; }
 
-  // Posts one message. `peer`: rank in the communicator, not this rank's. Pending only while the
-  // journal is full and the receiver is many operations behind.
+  // Posts one message. `peer`: rank in the communicator, not this rank's. Pending while flow
+  // control stops this rank (is_near), which stops a nonblocking operation only when the journal is
+  // full. Failed: another member is in a different operation; outcome() has the reason.
   Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
     const std::uint32_t to = c_.members.world[peer];
     auto& channel = r_.journal.channel(to);
@@ -132,9 +133,10 @@ class ChannelOp {
   }
 
  private:
-  // Whether a member is near enough to be sent this many bytes. The distance counts operations, not
-  // messages, because messages may lie there for any time between two calls. A member that was too
-  // far has to halve the distance, so that its position is not read for every operation afterwards.
+  // Returns whether flow control lets this rank send this many bytes to a member: the member is not
+  // more operations behind than operations_ahead(). The distance counts operations, not messages,
+  // because messages may lie there for any time between two calls. A member that was too far behind
+  // has to halve the distance, so that its position is not read for every operation afterwards.
   bool is_near(std::uint32_t peer, std::size_t bytes) {
     const bool wraps = r_.journal.region().recycling();
     if (nonblocking_ && !wraps) return true;
@@ -165,7 +167,9 @@ class ChannelOp {
 
   // Records the disagreement once all earlier operations of the context have their records.
   Progress settle() {
-    if (e_.record != nullptr) {  // it was over once: what it was given then is gone or another
+    // A replay: the operation has its record, but a message that it received then is gone, or is
+    // another one now.
+    if (e_.record != nullptr) {
       r_.diagnostics.recorded_mismatch();
       outcome_.status = Status::kMismatch;
       return Progress::kFailed;
@@ -176,7 +180,7 @@ class ChannelOp {
     return Progress::kFailed;
   }
 
-  // Messages that a former incarnation has sent in this operation, before it was told of the
+  // Messages that a former incarnation has sent in this operation, before it learned of the
   // disagreement, are not sent again.
   void pass_over_sent() {
     if (engine::breaks(r_.host, Rule::kMismatchNotRepeated)) return;

@@ -1,17 +1,18 @@
-// The log of the files that a rank opens to write into what is there, makes, removes and renames,
-// for jobs that go on from written images (docs/snapshots.md): the journal of such a job ends
-// before its processes did, so the file system is ahead of it.
+// The log of files that a rank makes, removes, renames, or opens to write into existing contents.
+// It is for jobs that go on from written images (docs/snapshots.md): the journal of such a job ends
+// earlier than its processes did, so the file system is ahead of it.
 //
 //     Log   := LogHead Entry*
 //     Entry := EntryHead text       path NUL other NUL kept NUL; each may be empty
 //
-// in DIRECTORY/rank-RANK-image-NUMBER: what has happened since the image with that number. The rank
-// writes each entry with one write(): for an opening before the program can write, for a change
-// before it, and for a creation before and after it. Read by ftrun before ranks go on from a set
-// (launcher/agent/file_changes.h), then by the rank. Removed by ftrun when no set needs it. The
-// last entry may be cut off, if its process was killed; ftrun then removes that part.
+// The log is in DIRECTORY/rank-RANK-image-NUMBER, and contains what has happened since the image
+// with that number. The rank writes each entry with one write(): for an opening before the program
+// can write, for a change before it, and for a creation before and after it. ftrun reads the log
+// before ranks go on from a set (launcher/agent/file_changes.h), then the rank does. ftrun removes
+// it when no set needs it. The last entry may be truncated, if its process was killed; ftrun then
+// removes it.
 //
-// A file that would be gone keeps a second name: DIRECTORY/kept-RANK-NUMBER-COUNT, `kept`.
+// A file that would be lost gets a second name: DIRECTORY/kept-RANK-NUMBER-COUNT, `kept`.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ struct FileLogHead {
   std::uint64_t image;
   std::uint32_t rank;
   std::uint32_t reserved;
-  std::uint64_t sum;  // XXH3 of what is in front of it
+  std::uint64_t sum;  // XXH3 of the fields before it
 };
 
 enum class FileChange : std::uint32_t {
@@ -53,16 +54,16 @@ enum class FileChange : std::uint32_t {
 struct FileEntryHead {
   FileChange change;
   std::uint32_t text_bytes;
-  std::uint64_t order;       // among all entries of the rank, from 1
-  std::uint64_t position;    // elements of the rank's observation log then
-  std::uint64_t time_ns;     // CLOCK_REALTIME: the order among ranks
-  std::uint64_t size_bytes;  // of the file, or of the one that would be gone
+  std::uint64_t order;       // the number among all entries of the rank, from 1
+  std::uint64_t position;    // the elements of the rank's observation log at that time
+  std::uint64_t time_ns;     // CLOCK_REALTIME, for the order among ranks
+  std::uint64_t size_bytes;  // of the file, or of the one that would be lost
   std::uint32_t file;        // identities as in libc_recording/identity.h; 0 = none
   std::uint32_t other_file;
   std::uint32_t modified;
   std::uint32_t flags;     // of open(), or a mode
-  std::uint64_t text_sum;  // XXH3
-  std::uint64_t sum;       // XXH3 of what is in front of it
+  std::uint64_t text_sum;  // XXH3 of the text
+  std::uint64_t sum;       // XXH3 of the fields before it
 };
 
 template <class Head>
@@ -72,7 +73,8 @@ std::uint64_t sum_of_head(const Head& head) {
 
 inline constexpr std::size_t kMostFileEntryText = 3 * 4096;
 
-// Puts an entry together, with its sums. Returns its size. `to`: sizeof head + kMostFileEntryText.
+// Writes an entry with its sums to `to`, which has sizeof head + kMostFileEntryText bytes. Returns
+// its size.
 inline std::size_t put_file_entry(FileEntryHead head, const char* path, const char* other,
                                   const char* kept, char* to) {
   std::size_t bytes = sizeof head;
@@ -106,8 +108,8 @@ class FileLogReader {
            head.sum == sum_of_head(head) && head.rank == rank && head.image == image;
   }
 
-  // kEntry: head(), path() and the others are those of the next entry. Else at() is where the whole
-  // entries end.
+  // Reads the next entry. kEntry: head(), path() and the others are those of this entry. Otherwise
+  // at() is where the complete entries end.
   Found next() {
     const std::size_t left = size_ - at_;
     if (left == 0) return Found::kEnd;

@@ -1,9 +1,9 @@
-// What a rank and its agent send each other over the agent's unix socket (SOCK_SEQPACKET, abstract
-// name). One datagram a message; texts are UTF-8, not terminated.
+// The messages between a rank and its agent over the agent's unix socket (SOCK_SEQPACKET, abstract
+// name). Each message is one datagram; texts are UTF-8, not terminated.
 //
 // The first datagram of a connection is kRegister, kImage, kWoken, kMoves or kForeignAbi, and its
-// text begins with the job's secret (kSecretBytes). Without it the answer is kRefused, and nothing
-// else happens.
+// text begins with the job's secret (kSecretBytes). Without the secret the answer is kRefused, and
+// the message has no other effect.
 //
 //   kRegister     rank -> agent  at load when the program itself is linked against libmpi.so.40,
 //                                else in MPI_Init
@@ -126,14 +126,14 @@ struct Message {
   std::uint32_t text_bytes;
   char text[kMaxText];
 };
-inline constexpr std::uint32_t kMessageHeadBytes = 28;  // a datagram is this and text_bytes more
+inline constexpr std::uint32_t kMessageHeadBytes = 28;  // a datagram has text_bytes more
 static_assert(offsetof(Message, text) == kMessageHeadBytes);
 
-// Environment of a rank. Same bytes in every incarnation.
+// The environment of a rank, which is the same in every incarnation.
 inline constexpr const char* kEnvSocket = "REJOIN_SOCKET";  // abstract name, without its NUL
 inline constexpr const char* kEnvRank = "REJOIN_RANK";
 inline constexpr const char* kEnvSecret = "REJOIN_SECRET";
-inline constexpr const char* kEnvProgram = "REJOIN_PROGRAM";  // its number, see MPI_APPNUM
+inline constexpr const char* kEnvProgram = "REJOIN_PROGRAM";  // the program's number (MPI_APPNUM)
 inline constexpr const char* kEnvLibcRecording =
     "REJOIN_LIBC_RECORDING";  // "off": no observations of libc
 // Set for a process that is to become a written image (process_image/restorer.cc): "INCARNATION

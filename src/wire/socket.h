@@ -58,8 +58,8 @@ inline bool send_datagram(int socket, const void* data, std::size_t bytes,
 
 // Receives one datagram, and the descriptors that came with it, which are closed on exec. `flags`:
 // MSG_DONTWAIT, or 0 to wait for one. Returns the datagram's size, which is larger than `bytes` if
-// its end was cut off; 0: the connection has ended; -1: an error, in errno. With `with` null,
-// descriptors that come are closed.
+// the datagram was truncated; 0: the connection has ended; -1: an error, in errno. If `with` is
+// null, received descriptors are closed.
 inline ssize_t receive_datagram(int socket, void* data, std::size_t bytes,
                                 Descriptors* with = nullptr, int flags = 0) {
   iovec piece = {data, bytes};
@@ -69,7 +69,7 @@ inline ssize_t receive_datagram(int socket, void* data, std::size_t bytes,
   header.msg_iovlen = 1;
   if (with != nullptr) {
     *with = {};
-    header.msg_control = control;  // the kernel closes what has no room here
+    header.msg_control = control;  // the kernel closes descriptors that have no room here
     header.msg_controllen = sizeof control;
   }
   ssize_t got;
@@ -84,7 +84,7 @@ inline ssize_t receive_datagram(int socket, void* data, std::size_t bytes,
   return got;
 }
 
-// A socket's abstract address: `name`, without its NUL. A longer name than fits is cut off.
+// A socket's abstract address: `name`, without its NUL. A name that does not fit is truncated.
 struct Address {
   sockaddr_un address = {};
   socklen_t bytes = 0;
@@ -118,7 +118,7 @@ inline void begin_message(Message& m, MessageType type, std::uint32_t rank) {
   m.rank = rank;
 }
 
-// Copies the text into the message, cut off at kMaxText.
+// Copies the text into the message, truncated to kMaxText.
 inline void set_text(Message& m, const char* text, std::size_t bytes) {
   m.text_bytes = static_cast<std::uint32_t>(bytes < kMaxText ? bytes : kMaxText);
   if (m.text_bytes > 0) memcpy(m.text, text, m.text_bytes);
@@ -132,8 +132,8 @@ inline bool send_message(int socket, const Message& m, const Descriptors& with =
 
 enum class Received {
   kMessage,
-  kNothing,  // with MSG_DONTWAIT: none has come
-  kEnd,      // of the connection; a malformed message, after which no other is read, counts as it
+  kNothing,  // with MSG_DONTWAIT: there is no message
+  kEnd,      // the connection has ended; also after a malformed message, since no other is read
 };
 
 // Receives one message. `with` and `flags` as in receive_datagram().

@@ -8,7 +8,7 @@
 
 typedef struct {
   int copied, deleted;
-  int keyval;  // that the newest call was given
+  int keyval;  // the argument of the newest call
   MPI_Datatype type;
   void* value;
   void* extra;
@@ -62,7 +62,7 @@ static void check_attribute(const char* what, MPI_Datatype type, int keyval, con
   if (flag) check_true(what, value == expected);
 }
 
-/** One attribute: set, got, set again, deleted. */
+/** Sets an attribute, gets it, sets it again and deletes it. */
 static void test_values(MPI_Datatype type) {
   int key = MPI_KEYVAL_INVALID;
   OK(MPI_Type_create_keyval(copy_next, delete_noted, &key, state));
@@ -84,7 +84,7 @@ static void test_values(MPI_Datatype type) {
   check_i64("a freed keyval", MPI_KEYVAL_INVALID, key);
 }
 
-/** Copies: with the program's function, with none, with MPI's two. */
+/** Copies attributes with the program's function, with none, and with the two that MPI defines. */
 static void test_copies(void) {
   int next, null, same;
   MPI_Datatype type, copy;
@@ -104,14 +104,14 @@ static void test_copies(void) {
   check_attribute("MPI_TYPE_NULL_COPY_FN", copy, null, NULL);
   check_attribute("MPI_TYPE_DUP_FN", copy, same, text);
   check_attribute("the original's", type, next, text);
-  // A type made in another way has none.
+  // A type that is not a duplicate has no attributes.
   MPI_Datatype larger;
   OK(MPI_Type_contiguous(2, copy, &larger));
   check_attribute("a type made of it", larger, same, NULL);
   OK(MPI_Type_free(&larger));
   check_i64("nothing deleted yet", 0, calls.deleted);
 
-  // The keyvals live on while attributes have them.
+  // Freed keyvals exist as long as attributes use them.
   int freed = next;
   OK(MPI_Type_free_keyval(&freed));
   MPI_Datatype handle = copy;
@@ -125,7 +125,7 @@ static void test_copies(void) {
   OK(MPI_Type_free_keyval(&same));
 }
 
-/** The newest attribute goes first. */
+/** MPI_Type_free deletes the newest attribute first. */
 static void test_order(void) {
   int keys[3];
   MPI_Datatype type;
@@ -141,7 +141,7 @@ static void test_order(void) {
   for (int i = 0; i < 3; ++i) OK(MPI_Type_free_keyval(&keys[i]));
 }
 
-/** A type with attributes in a message. */
+/** Sends a message of a type with attributes. */
 static void test_use(void) {
   int key;
   int in[4] = {-1, -1, -1, -1};
@@ -163,7 +163,7 @@ static void test_use(void) {
   OK(MPI_Type_free_keyval(&key));
 }
 
-/** The program's functions fail. */
+/** The program's copy and delete functions return errors. */
 static void test_errors(void) {
   int key, other, windows;
   MPI_Datatype type, copy = MPI_DATATYPE_NULL;
@@ -171,7 +171,7 @@ static void test_errors(void) {
   OK(MPI_Type_contiguous(3, MPI_INT, &type));
   OK(MPI_Type_create_keyval(copy_refused, delete_refused, &key, NULL));
   OK(MPI_Type_set_attr(type, key, text));
-  // Open MPI gives another code than the function's.
+  // Open MPI returns another code than the function.
   check_true("a copy function that fails", MPI_Type_dup(type, &copy) != MPI_SUCCESS);
   deletes_refused = 1;
   check_true("a delete function that fails", MPI_Type_delete_attr(type, key) != MPI_SUCCESS);

@@ -1,12 +1,12 @@
 #pragma once
 
-// The bookkeeping every conformance program shares: checks that cannot be silent.
+// The checks of all conformance programs.
 //
-// A program compares each value it receives with one it computes itself. A wrong value prints
-// `FAIL what expected got` and ends the job through MPI_Abort(1). Every value that was compared
-// also enters a digest; rank 0 prints the digest of all ranks at the end of each section and as
-// the last line, so that a check which did not run, or saw other values, changes the output.
-// Only rank 0 writes, and every digest is the same under any correct MPI.
+// A program compares each value that it receives with one that it computes itself. For a wrong
+// value it prints `FAIL what expected got` and ends the job by MPI_Abort(1). Every value that was
+// compared also enters a digest. Rank 0 prints the digest of all ranks at the end of each section
+// and as the last line, so a check that did not run, or saw other values, changes the output. Only
+// rank 0 prints, and every digest is the same under any correct MPI.
 
 #include <mpi.h>
 #include <stdarg.h>
@@ -26,19 +26,19 @@ typedef struct {
 
 static CheckState check_state;
 
-/** One step of a 64-bit hash: the digest after `value` was appended to `digest`. */
+/** Returns a 64-bit hash of `digest` and `value`: the digest after `value` was appended. */
 static inline uint64_t hash_step(uint64_t digest, uint64_t value) {
   uint64_t h = ((digest ^ value) + 1) * UINT64_C(0x9e3779b97f4a7c15);
   return h ^ (h >> 29);
 }
 
-/** A reproducible value in [-1000, 1000] for element `index` that `source` has for `dest`. */
+/** Returns element `index` of what `source` has for `dest`: a fixed value in [-1000, 1000]. */
 static inline int pattern(int source, int dest, int index) {
   uint64_t h = hash_step(hash_step((uint64_t)source + 1, (uint64_t)dest), (uint64_t)index);
   return (int)(hash_step(h, 7) % 2001) - 1000;
 }
 
-/** Names what the following checks are about, for the FAIL line. printf format. */
+/** Describes the following checks, for the FAIL line. printf format. */
 __attribute__((format(printf, 1, 2))) static inline void check_context(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -72,7 +72,7 @@ static inline void check_i64(const char* what, long long expected, long long got
   check_state.digest = hash_step(check_state.digest, (uint64_t)got);
 }
 
-/** Requires `condition` to be non-zero; for what is portable only as a yes or no. */
+/** Requires `condition` to be non-zero. For values that differ between MPI libraries. */
 static inline void check_true(const char* what, int condition) {
   check_i64(what, 1, condition != 0);
 }
@@ -102,7 +102,7 @@ static inline void check_ints(const char* what, const int* expected, const int* 
 /** Requires an MPI call to return MPI_SUCCESS; the call's text names it. */
 #define OK(call) check_i64(#call, MPI_SUCCESS, (call))
 
-/** `count` zeroed ints (0 is valid), released with free; ends the job rather than return NULL. */
+/** Returns `count` zeroed ints, which free() releases; 0 is valid. Ends the job if it cannot. */
 static inline int* new_ints(int count) {
   int* memory = (int*)calloc((size_t)count + 1, sizeof(int));
   if (!memory) check_fail("memory", "some", "none");
@@ -114,13 +114,13 @@ static inline void set_ints(int* buffer, int count, int value) {
   for (int i = 0; i < count; ++i) buffer[i] = value;
 }
 
-/** Learns rank and size. Call after MPI_Init, before the first section. */
+/** Gets rank and size. Must be called after MPI_Init and before the first section. */
 static inline void check_attach(void) {
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &check_state.rank));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &check_state.size));
 }
 
-/** MPI_Init and check_attach. */
+/** Calls MPI_Init and check_attach. */
 static inline void check_begin(int* argc, char*** argv) {
   OK(MPI_Init(argc, argv));
   check_attach();

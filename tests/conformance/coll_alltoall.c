@@ -1,5 +1,6 @@
-// Conformance of Alltoall, Alltoallv and Alltoallw: in place, blocks of different length for every
-// pair of ranks, none at all for some, gaps, and different types for different partners.
+// Conformance of Alltoall, Alltoallv and Alltoallw: in place, with blocks of different length for
+// every pair of ranks, with none for some pairs, with gaps, and with different types for different
+// partners.
 
 #include <mpi.h>
 
@@ -30,19 +31,18 @@ static void test_alltoall(const TestComm* on, int count) {
   free(expected);
 }
 
-/** The number of ints from one rank to another: different in each direction, zero for some pairs.
- */
+/** Returns the number of ints from one rank to another, which differs by direction and may be 0. */
 static int pair_count(int from, int to, int base) {
   if (base == 0 || (from + 2 * to) % 4 == 3) return 0;
   return base + 2 * from + to;
 }
 
-/** The same, but equal in both directions, as an exchange in place requires. */
+/** Returns such a number that is equal in both directions, as an exchange in place requires. */
 static int symmetric_count(int a, int b, int base) {
   return pair_count(a < b ? a : b, a < b ? b : a, base);
 }
 
-/** The places of the partners' blocks in a rank's send or receive buffer, with gaps between. */
+/** The places of all partners' blocks in a send or receive buffer, with gaps between them. */
 typedef struct {
   int* counts;
   int* displacements;
@@ -65,7 +65,7 @@ static void free_blocks(Blocks* blocks) {
   free(blocks->displacements);
 }
 
-/** The send (or, with `incoming`, the expected receive) buffer that `blocks` describe. */
+/** Returns the send buffer that `blocks` describe; with `incoming`, the expected receive buffer. */
 static int* new_filled(const TestComm* on, const Blocks* blocks, int incoming) {
   int* buffer = new_ints(blocks->total);
   set_ints(buffer, blocks->total, kGap);
@@ -128,14 +128,14 @@ static void test_in_place(const TestComm* on, int base) {
   free_blocks(&blocks);
 }
 
-/** Towards an even rank ints travel in pairs, as a contiguous type; towards an odd one singly. */
+/** Sends pairs of ints, a contiguous type, to even ranks, and single ints to odd ranks. */
 static void test_alltoallw(const TestComm* on, int base) {
   check_context("alltoallw around %d ints on %s", base, on->name);
   MPI_Datatype couple = MPI_DATATYPE_NULL;
   OK(MPI_Type_contiguous(2, MPI_INT, &couple));
   OK(MPI_Type_commit(&couple));
-  // No gap before the first block: with one rank, Open MPI 4.1 takes the displacement, which is in
-  // bytes, for one in elements.
+  // There is no gap before the first block, because with one rank Open MPI 4.1 reads the
+  // displacement, which is in bytes, as a number of elements.
   Blocks sending = new_blocks(on->size, 0);
   Blocks receiving = new_blocks(on->size, 0);
   MPI_Datatype* send_types = malloc((size_t)on->size * sizeof *send_types);
@@ -152,7 +152,7 @@ static void test_alltoallw(const TestComm* on, int base) {
     int paired = p % 2 == 0;
     send_types[p] = paired ? couple : MPI_INT;
     if (paired) sending.counts[p] /= 2;
-    // The receiver may name the same ints by another type than the sender.
+    // The receiver uses another type than the sender for the same ints.
     receive_types[p] = paired ? MPI_INT : couple;
     if (!paired) receiving.counts[p] /= 2;
     sending.displacements[p] *= (int)sizeof(int);
@@ -171,7 +171,7 @@ static void test_alltoallw(const TestComm* on, int base) {
   OK(MPI_Type_free(&couple));
 }
 
-/** Every partner gets another basic type: its rank modulo three decides. */
+/** Sends each partner one of three basic types, by its rank modulo three. */
 static void test_mixed_types(const TestComm* on) {
   check_context("alltoallw of mixed types on %s", on->name);
   const MPI_Datatype kinds[] = {MPI_DOUBLE, MPI_INT, MPI_SHORT};

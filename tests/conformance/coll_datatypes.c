@@ -1,5 +1,5 @@
-// Conformance of collectives between derived types of one signature: every collective, in place
-// too, and operations of the program's own on values that are not contiguous.
+// Conformance of collectives between derived types of one signature: every collective, in place as
+// well, and user-defined operations on values that are not contiguous.
 
 #include <mpi.h>
 
@@ -10,10 +10,11 @@ enum { kMostRanks = 8 };
 
 static MadeTypes made_types;
 
-/** Int `i` of the block that `source` has for `dest`. */
+/** Returns int `i` of the block that `source` has for `dest`. */
 static int block_int(int source, int dest, int i) { return pattern(source, dest, i); }
 
-/** Values of `is`, one for each rank, at `first(r)` extents, each from rank r for this one. */
+/** Expects values of type `is`: that of rank r for `dest` lies at at[r] extents, or r if `at` is
+ * null. */
 static void expect_blocks(Area* area, const MadeType* is, int dest, const int* at) {
   for (int r = 0; r < check_state.size; ++r) {
     for (int i = 0; i < kInts; ++i) {
@@ -69,7 +70,7 @@ static void test_replicated(const MadeType* as, const MadeType* is) {
   done("allgather in place", from, to, is);
 }
 
-/** Places of the blocks in extents: in falling order. */
+/** Fills `places` with the blocks' places in extents, in falling order, and `ones` with 1. */
 static void fill_places(int* ones, int* places) {
   for (int r = 0; r < check_state.size; ++r) {
     ones[r] = 1;
@@ -168,7 +169,7 @@ static void test_channels(const MadeType* as, const MadeType* is) {
 
 static const MadeType* reduced;
 
-/** MPI_User_function: composes affine maps x -> a x + b modulo a prime, six to a value. */
+/** MPI_User_function: composes affine maps x -> a x + b modulo a prime; a value has six of them. */
 static void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
   enum { kPrime = 10007 };
   if (*type != reduced->type) check_fail("type in a user function", "the call's", "another");
@@ -255,7 +256,7 @@ static void test_reductions(const MadeType* made, int values) {
   free(result);
 }
 
-/** Vectors that are longer than what travels in one piece. */
+/** Reduces vectors that are longer than a message piece. */
 static void test_large(void) {
   enum { kRows = 30000 };
   check_context("large vectors");

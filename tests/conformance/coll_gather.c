@@ -1,6 +1,6 @@
-// Conformance of Gather, Gatherv, Scatter, Scatterv, Allgather and Allgatherv: in place, all
-// roots, blocks of different length at displacements with gaps, in any order. Gaps stay as they
-// were; what is not significant at a rank is passed as garbage.
+// Conformance of Gather, Gatherv, Scatter, Scatterv, Allgather and Allgatherv: in place, with all
+// roots, with blocks of different length at displacements in any order and with gaps. Gaps must not
+// change. Arguments that are not significant at a rank have invalid values there.
 
 #include <mpi.h>
 
@@ -10,7 +10,7 @@
 enum { kGap = -7777777 };
 static const int kCounts[] = {0, 1, 3, 64, 1000, 20000};
 
-/** The place of each rank's block in a gathered buffer: the last rank first, with gaps between. */
+/** The places of all ranks' blocks in a gathered buffer: the last rank first, with gaps between. */
 typedef struct {
   int* counts;
   int* displacements;
@@ -32,7 +32,7 @@ static void free_layout(Layout* layout) {
   free(layout->displacements);
 }
 
-/** A buffer of the layout's size: every rank's block as `dest` is to see it, gaps between. */
+/** Returns a buffer of the layout with every rank's block for `dest`, and gaps between them. */
 static int* new_laid_out(const TestComm* on, const Layout* layout, int dest) {
   int* buffer = new_ints(layout->total);
   set_ints(buffer, layout->total, kGap);

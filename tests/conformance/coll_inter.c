@@ -1,6 +1,6 @@
 // Conformance of the collectives of intercommunicators, with every root and lengths from 0 on.
 //
-// coll_inter [nonblocking | persistent]: in that form instead of the blocking one.
+// coll_inter [nonblocking | persistent]: tests that form instead of the blocking one.
 
 #include <mpi.h>
 // clang-format off: mpi-ext.h needs mpi.h
@@ -13,7 +13,7 @@
 enum { kBlocking, kNonblocking, kPersistent };
 static int form = kBlocking;
 
-/** Runs MPI_`name` in the form that is tested; a persistent one twice. */
+/** Runs MPI_`name` in the form that is tested, in the persistent form twice. */
 #define RUN(name, nonblocking, ...)                                 \
   do {                                                              \
     MPI_Request request = MPI_REQUEST_NULL;                         \
@@ -32,13 +32,13 @@ static int form = kBlocking;
     }                                                               \
   } while (0)
 
-/** The root argument at this rank if rank `root` of the first or second group is the root. */
+/** Returns this rank's root argument if rank `root` of the first or second group is the root. */
 static int root_argument(const Inter* x, int in_first, int root) {
   if (x->in_first != in_first) return root;
   return x->me == root ? MPI_ROOT : MPI_PROC_NULL;
 }
 
-/** World rank of the root, where `argument` is no MPI_PROC_NULL. */
+/** Returns the root's world rank. Requires that `argument` is not MPI_PROC_NULL. */
 static int world_root(const Inter* x, int argument) {
   return argument == MPI_ROOT ? check_state.rank : x->peer[argument];
 }
@@ -112,7 +112,7 @@ static void test_one_root(const Inter* x, int root, int count) {
   free(expected);
 }
 
-/** left, then right: associative, but not commutative. */
+/** MPI_User_function: appends digits, left and then right: associative, but not commutative. */
 static void take_digits(void* left, void* right, int* count, MPI_Datatype* type) {
   (void)type;
   const long long* a = (const long long*)left;
@@ -188,7 +188,7 @@ static void test_all_to_all(const Inter* x, int count) {
   check_i64("in the order of ranks", in_order, all);
   OK(MPI_Op_free(&digits));
 
-  // As many elements in both groups: one for each pair.
+  // Both groups have the same number of elements: one for each pair of ranks.
   const int total = x->own_count * x->peer_count;
   int* long_a = new_ints(total);
   for (int k = 0; k < total; ++k) long_a[k] = pattern(check_state.rank, 6, k);

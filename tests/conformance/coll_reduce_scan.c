@@ -1,5 +1,5 @@
-// Conformance of Reduce, Scan, Exscan, Reduce_scatter, Reduce_scatter_block and Reduce_local: all
-// roots, in place, with a predefined operation and with one that does not commute.
+// Conformance of Reduce, Scan, Exscan, Reduce_scatter, Reduce_scatter_block and Reduce_local: with
+// all roots, in place, with a predefined operation and with one that does not commute.
 
 #include <mpi.h>
 
@@ -10,7 +10,7 @@
 enum { kGap = -7777777 };
 static const int kCounts[] = {0, 1, 3, 64, 1000, 10000};
 
-/** A type, an operation on it, and the same in C; an element is `width` ints. */
+/** A type, an operation on it, and that operation in C. An element has `width` ints. */
 typedef struct {
   const char* name;
   MPI_Datatype type;
@@ -32,7 +32,7 @@ static int* new_contribution(const TestComm* on, const Algebra* by, int rank, in
   return buffer;
 }
 
-/** The contributions of ranks 0 .. ranks - 1, combined in order; ranks is at least 1. */
+/** Returns the contributions of ranks 0 .. ranks - 1, combined in order; ranks is at least 1. */
 static int* new_reduced(const TestComm* on, const Algebra* by, int ranks, int count) {
   int* acc = new_contribution(on, by, 0, count);
   for (int r = 1; r < ranks; ++r) {
@@ -81,7 +81,7 @@ static void test_scan(const TestComm* on, const Algebra* by, int count) {
   free(out);
 }
 
-/** Rank 0's receive buffer is undefined after an exclusive scan and is not looked at. */
+/** Does not check rank 0's receive buffer, which is undefined after an exclusive scan. */
 static void test_exscan(const TestComm* on, const Algebra* by, int count) {
   check_context("exscan of %d (%s) on %s", count, by->name, on->name);
   int ints = count * by->width;

@@ -1,5 +1,5 @@
-// Conformance of Allreduce, Bcast and Barrier: counts from 0 to a million, in place, all roots,
-// several types, on communicators of every shape.
+// Conformance of Allreduce, Bcast and Barrier: with counts from 0 to a million, in place, with all
+// roots and several types, on communicators of every shape.
 
 #include <mpi.h>
 #include <time.h>
@@ -35,7 +35,7 @@ static void test_allreduce_int(const TestComm* on, int count) {
   free(expected);
 }
 
-/** Allreduce of another type: values are small ints, so that every result is a whole number. */
+/** Allreduce of another type. The values are small integers, so that every result is exact. */
 #define DEFINE_ALLREDUCE(function, c_type, mpi_type)                                      \
   static void function(const TestComm* on, int count) {                                   \
     check_context("allreduce of %d " #c_type " on %s", count, on->name);                  \
@@ -102,7 +102,7 @@ static long long now_ns(void) {
   return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/** No rank may leave a barrier before all ranks have entered it; all ranks share one clock. */
+/** No rank may leave a barrier before all ranks have entered it. All ranks have the same clock. */
 static void test_barrier(const TestComm* on) {
   for (int round = 0; round < 20; ++round) {
     check_context("barrier %d on %s", round, on->name);

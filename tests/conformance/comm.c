@@ -1,5 +1,5 @@
-// Conformance of communicators: made in every way, compared, named, used for collectives, nested,
-// and made and freed by the thousand.
+// Conformance of communicators, which are created in every way, compared, named, used for
+// collectives, nested, and created and freed a thousand times.
 
 #include <mpi.h>
 
@@ -23,7 +23,7 @@ static int compare(MPI_Comm a, MPI_Comm b) {
   return result;
 }
 
-/** The world ranks in `comm` must be the `size` ones of `expected`, in this order. */
+/** Requires that the world ranks in `comm` are the `size` ones of `expected`, in this order. */
 static void check_members(const char* what, MPI_Comm comm, const int* expected, int size) {
   check_i64(what, size, size_of(comm));
   int* got = new_ints(size);
@@ -83,7 +83,7 @@ static void test_dup(void) {
   check_section("dup");
 }
 
-/** Splits the world with colour rank % colors and the given keys; colour `skip` is undefined. */
+/** Splits the world by colour rank % colors, with key key_sign * rank, but without `skip`. */
 static void test_one_split(int colors, int skip, int key_sign) {
   check_context("split colors=%d skip=%d key=%d", colors, skip, key_sign);
   int n = check_state.size;
@@ -140,7 +140,7 @@ static void test_split_type(void) {
   check_section("split_type");
 }
 
-/** Splits in halves again and again until every rank is alone. */
+/** Splits communicators in halves until every rank is alone. */
 static void test_nested(void) {
   check_context("nested splits");
   MPI_Comm levels[16] = {MPI_COMM_WORLD};
@@ -205,7 +205,7 @@ static int refuse_to_copy(MPI_Comm comm, int key, void* extra, void* in, void* o
   return MPI_ERR_OTHER;
 }
 
-/** A copy whose attribute does not copy is no communicator. */
+/** A duplicate is MPI_COMM_NULL if the copy function of an attribute fails. */
 static void test_failing_dup(void) {
   check_context("failing dup");
   MPI_Comm comm = MPI_COMM_NULL;
@@ -233,7 +233,7 @@ static void test_failing_dup(void) {
   check_section("failing dup");
 }
 
-/** Info keys that mean nothing to the library are dropped. */
+/** Communicators drop info keys that the library does not know. */
 static void test_info(void) {
   check_context("info");
   MPI_Info info = MPI_INFO_NULL, used = MPI_INFO_NULL;
@@ -297,7 +297,7 @@ static void test_names(void) {
   check_section("names");
 }
 
-/** Every rank is in two communicators of at most two members, which chain all ranks together. */
+/** Every rank is in two communicators of at most two members, which form a chain of all ranks. */
 static void test_overlapping(void) {
   check_context("overlapping communicators");
   int n = check_state.size;

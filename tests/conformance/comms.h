@@ -1,13 +1,13 @@
 #pragma once
 
-// The communicators on which the collective programs repeat every test: the world, the same
+// The communicators on which the programs for collectives repeat every test: the world, the same
 // group in another context and in another order, disjoint halves, and one rank alone.
 
 #include "check.h"
 
 enum { kTestComms = 5 };
 
-/** A communicator and this rank's place in it. `salt` distinguishes disjoint siblings. */
+/** A communicator, and this rank's number in it. `salt` differs between disjoint communicators. */
 typedef struct {
   const char* name;
   MPI_Comm comm;
@@ -16,7 +16,7 @@ typedef struct {
   int salt;
 } TestComm;
 
-/** The element that `source` (a rank of `on`) contributes for `dest`; differs in every sibling. */
+/** Returns the element that `source`, a rank of `on`, has for `dest`. It depends on the salt. */
 static inline int test_value(const TestComm* on, int source, int dest, int index) {
   return pattern(on->salt + source, dest, index);
 }
@@ -38,7 +38,7 @@ static inline void describe_test_comm(TestComm* out, const char* name, MPI_Comm 
   out->salt = (index * 64 + first_in_world) * 1024;
 }
 
-/** Fills `out`, kTestComms long. Collective over the world. */
+/** Fills `out`, which has kTestComms elements. Collective over the world. */
 static inline void make_test_comms(TestComm* out) {
   MPI_Comm duplicate = MPI_COMM_NULL;
   MPI_Comm reversed = MPI_COMM_NULL;
@@ -53,7 +53,7 @@ static inline void make_test_comms(TestComm* out) {
   describe_test_comm(&out[4], "self", MPI_COMM_SELF, 4);
 }
 
-/** Frees what make_test_comms made. */
+/** Frees the communicators that make_test_comms has made. */
 static inline void free_test_comms(TestComm* comms) {
   for (int c = 1; c < kTestComms - 1; ++c) OK(MPI_Comm_free(&comms[c].comm));
 }

@@ -1,5 +1,6 @@
-// Conformance of C++ programs: the C interface called with std::vector from a program linked by
-// mpicxx, which also needs libmpi_cxx.so.40; constructors and destructors run around main.
+// Conformance of C++ programs: calls the C interface with std::vector, in a program linked by
+// mpicxx, which also needs libmpi_cxx.so.40. Constructors and destructors of static objects call
+// MPI, too.
 
 #include <mpi.h>
 
@@ -14,7 +15,7 @@
 
 namespace {
 
-/** A communicator with the lifetime of an object. */
+/** An object that owns a communicator. */
 class OwnedComm {
  public:
   OwnedComm(MPI_Comm parent, int color) {
@@ -29,7 +30,8 @@ class OwnedComm {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/** Asks before MPI_Init and after MPI_Finalize, as a static object's constructor may. */
+/** Calls MPI_Initialized and the like before MPI_Init and after MPI_Finalize, as static objects
+ * may. */
 struct StaticObserver {
   StaticObserver() { MPI_Initialized(&initialized_before_main); }
   int initialized_before_main = -1;
@@ -65,7 +67,7 @@ void test_bool() {
   check_section("bool");
 }
 
-/** Strings of different length, gathered at all ranks and sorted. */
+/** Gathers strings of different length at all ranks, and sorts them. */
 void test_strings() {
   check_context("strings");
   std::string mine = "rank " + std::string(static_cast<std::size_t>(check_state.rank), '*');
@@ -85,7 +87,7 @@ void test_strings() {
   check_section("strings");
 }
 
-/** An exception that unwinds past MPI objects leaves MPI usable. */
+/** MPI is usable after an exception has destroyed objects that own MPI handles. */
 void test_exception() {
   check_context("exception");
   int caught = 0;

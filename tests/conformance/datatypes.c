@@ -35,7 +35,7 @@ static void test_shapes(void) {
   check_section("shapes");
 }
 
-/** A struct ends where the alignment of its parts says. */
+/** The extent of a struct type follows the alignment of its parts. */
 static void test_alignment(void) {
   check_context("alignment");
   const int lengths[] = {1, 1, 3};
@@ -77,7 +77,7 @@ static void test_pack(const MadeType* made, int count) {
   free(packed);
 }
 
-/** `ints` ints, two values or less, are sent as one type and received as two values of another. */
+/** Sends `ints` ints, at most two values, as one type, and receives two values of another type. */
 static void test_message(const MadeType* as, const MadeType* is, int ints) {
   check_context("%d ints from %s to %s", ints, as->name, is->name);
   const int n = check_state.size, me = check_state.rank;
@@ -126,7 +126,7 @@ static void test_moves(void) {
   check_section("packing and messages");
 }
 
-/** Elements of several kinds: a message may end after any of them. */
+/** Sends types with elements of several kinds. A message may end after any element. */
 static void test_elements(void) {
   const int lengths[] = {1, 2, 1};
   const MPI_Aint at[] = {0, 8, 24};
@@ -190,7 +190,7 @@ static void test_contents(void) {
     check_context("contents of %s", made->name);
     check_envelope(made->type, kEnvelopes[t].combiner, kEnvelopes[t].integers,
                    kEnvelopes[t].addresses, kEnvelopes[t].types);
-    // Open MPI looks at as many types as there is room for.
+    // Open MPI reads as many types as the array has room for.
     OK(MPI_Type_get_contents(made->type, kEnvelopes[t].integers, kEnvelopes[t].addresses,
                              kEnvelopes[t].types, integers, addresses, types));
     for (int i = 0; i < kEnvelopes[t].integers; ++i) {
@@ -246,7 +246,7 @@ static void test_external(void) {
   check_section("external32");
 }
 
-/** A type that is freed stays what it was in types made of it, and in requests. */
+/** A freed type does not change in the types that were made of it, nor in requests. */
 static void test_freed(void) {
   check_context("freed types");
   MPI_Datatype vector = MPI_DATATYPE_NULL, outer = MPI_DATATYPE_NULL;
@@ -271,7 +271,7 @@ static void test_freed(void) {
   check_section("freed types");
 }
 
-/** An address in the type, and none in the call. */
+/** The type contains the address, and the call passes MPI_BOTTOM. */
 static void test_bottom(void) {
   check_context("MPI_BOTTOM");
   int out[6], in[6], expected[6] = {-1, 1, 2, -1, 4, -1};
@@ -297,7 +297,7 @@ static void test_bottom(void) {
   check_section("bottom");
 }
 
-/** Open MPI takes some arguments that MPI says are wrong; what is checked of it is less. */
+/** Returns whether this is Open MPI, which accepts some wrong arguments. */
 static int is_open_mpi(void) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

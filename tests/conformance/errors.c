@@ -1,5 +1,5 @@
-// Conformance of errors: handlers of every kind, and the error class of wrong arguments. All
-// wrong calls are refused before anything is communicated; every rank makes all of them.
+// Conformance of errors: handlers of every kind, and the error classes of wrong arguments. Every
+// rank makes all wrong calls, and they must be refused before anything is communicated.
 
 #include <mpi.h>
 
@@ -83,7 +83,7 @@ static const char* class_name(int code) {
   return "another class";
 }
 
-/** The call must return an error of this class. */
+/** Requires that the call returns an error of this class. */
 #define REFUSED(class, call) check_text(#call, #class, class_name(call))
 
 static void check_either(const char* what, const char* one, const char* other, int code) {
@@ -91,10 +91,10 @@ static void check_either(const char* what, const char* one, const char* other, i
   check_true(what, strcmp(got, one) == 0 || strcmp(got, other) == 0);
 }
 
-/** The call must return an error of one of two classes, where MPI leaves the choice. */
+/** Requires that the call returns an error of one of two classes, where MPI allows both. */
 #define EITHER(one, other, call) check_either(#call, #one, #other, call)
 
-/** An aliased or misplaced buffer may be called a wrong argument or a wrong buffer. */
+/** For an aliased or misplaced buffer a library may return either class. */
 #define REFUSED_BUFFER(call) EITHER(MPI_ERR_ARG, MPI_ERR_BUFFER, call)
 
 static void test_classes(void) {
@@ -199,7 +199,7 @@ static void count_file_error(MPI_File* file, int* code, ...) {
   file_handler_calls += *file == MPI_FILE_NULL && *code != MPI_SUCCESS;
 }
 
-/** The handler of MPI_FILE_NULL is that of files which are opened later. */
+/** The handler of MPI_FILE_NULL becomes that of files that are opened later. */
 static void test_file_handlers(void) {
   check_context("handlers of files");
   MPI_Errhandler mine = MPI_ERRHANDLER_NULL;

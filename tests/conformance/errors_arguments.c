@@ -1,9 +1,9 @@
-// Conformance of argument errors beside collectives: messages, requests, probes, types, groups,
+// Conformance of argument errors outside of collectives: messages, requests, probes, types, groups,
 // communicators, operations, info objects, attributes. Each wrong call returns an error of the
-// class that MPI 3.1 names, and the job goes on.
+// class that MPI 3.1 names, and the job continues.
 //
-// errors_arguments [all]: with `all` also the calls that Open MPI does not check, crashes in, or
-// gives another class: wrapped in HERE, they are for the library that this is the test of.
+// errors_arguments [all]: `all` adds calls, marked by HERE, that Open MPI does not check, crashes
+// in, or refuses with another class. They are tested with Rejoin's library only.
 
 #include <mpi.h>
 
@@ -22,7 +22,7 @@ static void check_class(const char* what, int expected, int code) {
   check_i64(what, expected, got);
 }
 
-/** The arguments that all sends have in common, each wrong in turn. */
+/** Passes wrong values for each of the arguments that all sends have in common. */
 #define WRONG_SENDS_BUT_BUFFERS(f, ...)                                                \
   do {                                                                                 \
     REFUSED(MPI_ERR_COUNT, f(&x, -1, MPI_INT, 0, 0, world, ##__VA_ARGS__));            \
@@ -42,7 +42,7 @@ static void check_class(const char* what, int expected, int code) {
     REFUSED(MPI_ERR_BUFFER, f(NULL, 1, MPI_INT, 0, 0, world, ##__VA_ARGS__)); \
   } while (0)
 
-/** Open MPI looks at the buffers of these when they are started. */
+/** Open MPI checks the buffers of persistent sends only when they are started. */
 #define WRONG_INITS(f)                                          \
   do {                                                          \
     WRONG_SENDS_BUT_BUFFERS(f, &r);                             \
@@ -147,7 +147,8 @@ static void test_receives(void) {
   check_section("receives");
 }
 
-/** After a receive of one element of `x` into `y`. Open MPI differs in what is received then. */
+/** Must be called after a receive of one element of `x` into `y`. Receives messages that are too
+ * long. */
 static void test_truncated_requests(const int* x, int* y) {
   const MPI_Comm self = MPI_COMM_SELF;
   MPI_Status statuses[2];
@@ -225,7 +226,7 @@ static int refuse_to_copy(MPI_Datatype type, int keyval, void* extra, void* in, 
   return MPI_ERR_OTHER;
 }
 
-/** The keyvals of datatypes, and those of other objects in their place. */
+/** Passes freed keyvals of datatypes, and keyvals of other objects. */
 static void test_type_attributes(void) {
   check_context("attributes of types");
   const MPI_Datatype null_type = MPI_DATATYPE_NULL;
@@ -379,7 +380,7 @@ static void test_communicators(void) {
   check_section("communicators");
 }
 
-/** Nonblocking collectives between two groups, of which the first is rank 0. */
+/** Calls collectives of an intercommunicator whose first group is rank 0. */
 static void test_between_groups(void) {
   check_context("between groups");
   const int mine = check_state.rank == 0;
@@ -399,7 +400,8 @@ static void test_between_groups(void) {
   REFUSED(MPI_ERR_COMM, MPI_Iscan(in, out, 1, MPI_INT, MPI_SUM, inter, &r));
   REFUSED(MPI_ERR_ARG, MPI_Ibarrier(inter, NULL));
   check_true("no request was made", r == MPI_REQUEST_NULL);
-  // The groups' counts differ: what one is sent is too long, and the other too short.
+  // The groups pass different counts, so one receives vectors that are too long, the other too
+  // short.
   const int count = mine ? 1 : 2;
   const int expected = mine ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT;
   REFUSED(expected, MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, inter));

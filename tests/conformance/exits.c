@@ -1,13 +1,13 @@
-// Conformance of ends: `exits abort CODE` (the last rank aborts), `exits return CODE` (every rank
-// leaves main with CODE), `exits fatal` (a wrong root under MPI_ERRORS_ARE_FATAL). The runner
-// compares the exit code of the whole job and what was printed before the end.
+// Conformance of the ends of a job: `exits abort CODE` (the last rank aborts), `exits return CODE`
+// (every rank returns CODE from main), `exits fatal` (a wrong root under MPI_ERRORS_ARE_FATAL).
+// run.sh compares the exit code of the job, and what was printed before the end.
 
 #include <mpi.h>
 #include <time.h>
 
 #include "check.h"
 
-/** Lets the launcher forward what has been printed: an abort may overtake output in flight. */
+/** Waits until the launcher has forwarded the output, of which an abort may lose the end. */
 static void let_output_drain(void) {
   struct timespec pause = {.tv_sec = 0, .tv_nsec = 100 * 1000 * 1000};
   nanosleep(&pause, NULL);

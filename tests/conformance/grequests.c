@@ -1,5 +1,6 @@
-// Conformance of generalized requests: which functions of the program are called, when and with
-// what, alone and among messages, by every function that completes requests.
+// Conformance of generalized requests: which functions of the program are called, when, and with
+// which arguments. They are completed alone and among messages, by every function that completes
+// requests.
 
 #include <mpi.h>
 
@@ -8,7 +9,7 @@
 /** The counters of a request, and the return values of its functions. */
 typedef struct {
   int queried, freed, cancelled;
-  int complete;  // that the cancel function was given
+  int complete;  // the argument of the cancel function
   int elements;
   int code;
   MPI_Request* completes;  // the cancel function completes it
@@ -157,7 +158,7 @@ static void test_status(void) {
   check_section("status");
 }
 
-/** Two of them among messages, completed by `how`. */
+/** Completes two generalized requests among messages, in way `how`. */
 static void test_among_messages(int how) {
   enum { kRequests = 4 };
   const int n = check_state.size;
@@ -189,7 +190,7 @@ static void test_among_messages(int how) {
     case 1:
       for (; left > 0; --left) OK(MPI_Waitany(kRequests, r, &index, &statuses[0]));
       break;
-    default:  // how often they are called is not the same every time
+    default:  // the number of calls is not the same every time
       for (; left > 0; left -= count) {
         const int code = how == 2 ? MPI_Waitsome(kRequests, r, &count, indices, statuses)
                                   : MPI_Testsome(kRequests, r, &count, indices, statuses);
@@ -201,7 +202,7 @@ static void test_among_messages(int how) {
   check_i64("message", pattern((check_state.rank + n - 1) % n, how, 0), got);
 }
 
-/** A query function that fails: in the end its request is gone, too. */
+/** The request of a query function that fails is released, too. */
 static void test_errors(void) {
   MPI_Request r;
   Work w = begin(0, &r);

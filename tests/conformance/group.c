@@ -1,5 +1,5 @@
-// Conformance of groups: every function on groups of the world, also beyond this rank's own
-// membership. Groups are local: all ranks compute the same things.
+// Conformance of groups: every function on groups of the world, including groups without this rank.
+// Groups are local, and all ranks make the same calls.
 
 #include <mpi.h>
 
@@ -19,7 +19,7 @@ static int compare(MPI_Group a, MPI_Group b) {
   return result;
 }
 
-/** `group` must consist of these world ranks in this order; it is freed. */
+/** Requires that `group` consists of these world ranks in this order, and frees it. */
 static void expect_and_free(const char* what, MPI_Group group, const int* expected, int count) {
   int size = -1;
   int rank = -1;
@@ -112,7 +112,7 @@ static void test_ranges(void) {
   check_section("ranges");
 }
 
-/** Union, intersection and difference of a = {n-1, .., lo} and b = {0, .., hi - 1}. */
+/** Tests union, intersection and difference of a = {n-1, .., lo} and b = {0, .., hi - 1}. */
 static void test_one_algebra(int lo, int hi) {
   check_context("algebra lo=%d hi=%d", lo, hi);
   int n = check_state.size;
@@ -183,7 +183,7 @@ static void test_compare(void) {
 static void test_translate(void) {
   check_context("translate");
   int n = check_state.size;
-  // Open MPI 4.1 answers MPI_UNDEFINED, not MPI_PROC_NULL, when the target group is empty.
+  // Open MPI 4.1 returns MPI_UNDEFINED instead of MPI_PROC_NULL if the target group is empty.
   int count = n > 1 ? n + 1 : n;
   int* ranks = new_ints(n + 1);
   int* expected = new_ints(n + 1);

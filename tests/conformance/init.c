@@ -1,5 +1,6 @@
-// Conformance of initialisation: `init MODE`, MODE one of plain, args, single, funneled,
-// serialized, multiple. Everything that may be called before MPI_Init and after MPI_Finalize is.
+// Conformance of initialisation: `init MODE`, where MODE is one of plain, args, single, funneled,
+// serialized, multiple. The program calls all functions that may be called before MPI_Init and
+// after MPI_Finalize.
 
 #include <mpi.h>
 #include <pthread.h>
@@ -38,7 +39,7 @@ static void check_versions(void) {
   check_true("library version is not empty", length > 0);
 }
 
-/** Initialises as `mode` says; returns the thread level asked for, or -1 for plain MPI_Init. */
+/** Initialises MPI as `mode` says. Returns the requested thread level, or -1 for MPI_Init. */
 static int initialize(const char* mode, int* argc, char*** argv) {
   for (size_t m = 0; m < sizeof kThreadModes / sizeof *kThreadModes; ++m) {
     if (strcmp(mode, kThreadModes[m].name) != 0) continue;
@@ -64,7 +65,7 @@ static int initialize(const char* mode, int* argc, char*** argv) {
   return -1;
 }
 
-/** The findings of another thread; it must not abort the job itself at thread level FUNNELED. */
+/** The results of another thread, which must not abort the job itself at thread level FUNNELED. */
 typedef struct {
   int serialized;
   int is_main;

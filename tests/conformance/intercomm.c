@@ -1,5 +1,5 @@
-// Conformance of intercommunicators: made of groups of several shapes, asked for what they are,
-// used for messages and for every collective, copied, split, taken apart and merged.
+// Conformance of intercommunicators, which are created from groups of several shapes, queried, used
+// for messages and for every collective, duplicated, split and merged.
 
 #include <mpi.h>
 
@@ -12,7 +12,7 @@ static int compare(MPI_Comm a, MPI_Comm b) {
   return result;
 }
 
-/** A group must consist of these world ranks, in this order. */
+/** Requires that a group consists of these world ranks, in this order. */
 static void check_group(const char* what, MPI_Group group, const int* expected, int count) {
   MPI_Group world;
   int size = -1;
@@ -52,7 +52,7 @@ static void check_what_it_is(const Inter* x, MPI_Comm comm) {
 // --- Messages
 
 static void test_blocking(const Inter* x) {
-  // From every rank of the first group to every rank of the second, and an answer.
+  // Every rank of the first group sends to every rank of the second, and gets an answer.
   for (int i = 0; i < x->peer_count; ++i) {
     MPI_Status status;
     int got = -1;
@@ -105,7 +105,8 @@ static void test_requests(const Inter* x) {
   int mine = check_state.rank;
   int flag = 0;
   MPI_Status status;
-  // A persistent receive of each partner, and one to which no rank sends.
+  // A persistent receive is started for each partner; another receive gets no message and is
+  // cancelled.
   int from = 0;
   for (int i = 0; i < x->peer_count; ++i) from += i % x->own_count == x->me;
   MPI_Request receive;
@@ -135,7 +136,7 @@ static void test_requests(const Inter* x) {
 }
 
 static void test_sendrecv(const Inter* x) {
-  // The first ranks of both sides in pairs; the others have no partner.
+  // Ranks with the same number in both groups are partners; the others have none.
   const int partner = x->me < x->peer_count ? x->me : MPI_PROC_NULL;
   int mine = 100 + check_state.rank;
   int got = -7;
@@ -159,7 +160,7 @@ static void test_sendrecv(const Inter* x) {
   }
 }
 
-// --- Communicators made of them
+// --- Communicators made from intercommunicators
 
 static int copied;
 static int copy_counted(MPI_Comm comm, int keyval, void* extra, void* in, void* out, int* flag) {
@@ -196,7 +197,7 @@ static void test_dup(const Inter* x, int nonblocking) {
   check_i64("itself", MPI_IDENT, compare(x->comm, x->comm));
   check_i64("against the world", MPI_UNEQUAL, compare(x->comm, MPI_COMM_WORLD));
   check_what_it_is(x, copy);
-  // Messages in a copy are messages of their own.
+  // Messages in a duplicate do not match those in the original.
   const int partner = x->me < x->peer_count ? x->me : MPI_PROC_NULL;
   int mine[2] = {1 + check_state.rank, 1000 + check_state.rank};
   int got[2] = {-1, -1};
@@ -236,7 +237,7 @@ static void test_merge(const Inter* x, int first_high) {
   free(expected);
 }
 
-/** Those of each side whose rank in it is even, or odd; the other sides' order is reversed. */
+/** Splits each group into even and odd ranks, in reverse order. */
 static void test_split(const Inter* x) {
   MPI_Comm part;
   OK(MPI_Comm_split(x->comm, x->me % 2, -x->me, &part));
@@ -262,7 +263,7 @@ static void test_split(const Inter* x) {
   free(expected);
 }
 
-/** The last rank of each side is left out, if there are others. */
+/** Creates communicators without the last rank of each group that has others. */
 static void test_create(const Inter* x) {
   MPI_Group all;
   MPI_Group some;
@@ -346,9 +347,7 @@ static void test(const char* name, Side* side, int descending, int leaders_last)
   check_section(name);
 }
 
-/** Two of the same leaders at a time, distinguished by the tag; the peer communicator is another
- * one.
- */
+/** The same leaders create two intercommunicators at once, distinguished by the tag. */
 static void test_two_at_once(void) {
   check_context("two at once");
   MPI_Comm peer;

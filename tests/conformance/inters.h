@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-/** An intercommunicator with what this rank must find in it. Ranks of groups are world ranks. */
+/** An intercommunicator, and its properties at this rank. Members of groups are world ranks. */
 typedef struct {
   MPI_Comm comm;
   MPI_Comm local;
@@ -15,16 +15,16 @@ typedef struct {
   int own_count;
   int peer_count;
   int me;
-  int in_first;  // the group that holds world rank 0
+  int in_first;  // whether this rank is in the first group, that of world rank 0
 } Inter;
 
-/** The division of the world: rank r is in the first group unless this says otherwise. */
+/** Returns 0 if a world rank is in the first group, else 1. */
 typedef int Side(int rank);
 static inline int by_half(int rank) { return rank >= (check_state.size + 1) / 2; }
 static inline int by_parity(int rank) { return rank % 2; }
 static inline int one_against_all(int rank) { return rank != 0; }
 
-/** Makes one. `descending`: ranks in the second group are in the order of falling world ranks. */
+/** Creates an intercommunicator. `descending`: the second group has falling world ranks. */
 static inline Inter open_inter(Side* side, int descending, int leaders_last) {
   Inter x;
   const int n = check_state.size;

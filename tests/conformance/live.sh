@@ -1,8 +1,9 @@
 #!/bin/bash
 # live.sh BUILD [--record]
 #
-# Runs every conformance test with Open MPI's mpirun beside ftrun, and requires that mpirun still does
-# what expected/ says. With --record, expected/ is written anew instead. Environment: as of run.sh.
+# Runs every conformance test with Open MPI's mpirun and with ftrun, and requires that mpirun still has
+# the output and exit codes of expected/. With --record, writes expected/ instead. Environment: that of
+# run.sh.
 
 set -u
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Types of twelve ints each, made in every way that MPI has; beside each, where its ints lie, which
-// is computed here without MPI. All of them have the same signature.
+// Types of twelve ints, made by every constructor of MPI, each with the places of its ints, which
+// are computed without MPI. All types have the same signature.
 
 #include "check.h"
 
@@ -19,7 +19,7 @@ typedef struct {
   MadeType types[kMostTypes];
 } MadeTypes;
 
-/** Bounds of a type that has none of its own. */
+/** Sets the bounds of a type without explicit bounds. */
 static inline void set_natural_bounds(MadeType* made) {
   MPI_Aint lower = made->at[0];
   MPI_Aint upper = made->at[0];
@@ -37,7 +37,7 @@ static inline MadeType* add_made(MadeTypes* all, const char* name) {
   return made;
 }
 
-/** Blocks of `length[i]` ints at `at[i]` bytes. */
+/** Sets the places of the ints: block i has length[i] ints at at[i] bytes. */
 static inline void set_blocks(MadeType* made, int blocks, const int* length, const MPI_Aint* at) {
   int k = 0;
   for (int i = 0; i < blocks; ++i) {
@@ -182,7 +182,7 @@ static inline void free_types(MadeTypes* all) {
   for (int i = 0; i < all->count; ++i) OK(MPI_Type_free(&all->types[i].type));
 }
 
-// --- Memory in which values lie. What is no int of them must stay as it was.
+// --- Memory that contains values. All bytes that belong to no int of a value must not change.
 
 typedef struct {
   char bytes[kAreaBytes];
@@ -199,7 +199,7 @@ static inline Area* new_area(void) {
 
 static inline char* buffer_of(Area* area) { return area->bytes + kOrigin; }
 
-/** Int `i` of the values of a type that begin at `first` extents, in `bytes`. */
+/** Returns the address of int `i` of the values that begin at `first` extents in `bytes`. */
 static inline char* int_at(char* bytes, const MadeType* made, int first, int i) {
   return bytes + kOrigin + (first + i / kInts) * made->extent + made->at[i % kInts];
 }
@@ -212,7 +212,7 @@ static inline int get_int(char* bytes, const MadeType* made, int first, int i) {
   return value;
 }
 
-/** Both what is there and what is expected to be. */
+/** Sets the present and the expected contents of an int. */
 static inline void preset_int(Area* area, const MadeType* made, int first, int i, int value) {
   put_int(area->bytes, made, first, i, value);
   put_int(area->expected, made, first, i, value);

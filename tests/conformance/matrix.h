@@ -1,13 +1,13 @@
 #pragma once
 
-// 2x2 matrices over the integers modulo a prime: associative, exact, and not commutative, so
-// that a reduction which changes the order of the ranks gives another result.
+// 2x2 matrices over the integers modulo a prime. Their product is associative, exact and not
+// commutative, so a reduction that changes the order of ranks gives another result.
 
 #include "check.h"
 
 enum { kMatrixInts = 4, kMatrixPrime = 10007 };
 
-/** left = left x right, over `count` matrices of kMatrixInts ints each. */
+/** Computes left = left x right for `count` matrices of kMatrixInts ints each. */
 static inline void matrix_multiply_right(int* left, const int* right, int count) {
   for (int m = 0; m < count; ++m, left += kMatrixInts, right += kMatrixInts) {
     int a = (left[0] * right[0] + left[1] * right[2]) % kMatrixPrime;
@@ -21,7 +21,7 @@ static inline void matrix_multiply_right(int* left, const int* right, int count)
   }
 }
 
-/** MPI_User_function: inout = in x inout, one element being one matrix. */
+/** MPI_User_function: inout = in x inout. An element is a matrix. */
 static inline void matrix_user_function(void* in, void* inout, int* count, MPI_Datatype* type) {
   (void)type;
   const int* left = (const int*)in;
@@ -34,12 +34,12 @@ static inline void matrix_user_function(void* in, void* inout, int* count, MPI_D
   }
 }
 
-/** The entry at `index` (counted in ints) of the matrices that `source` contributes. */
+/** Returns int `index` of the matrices that `source` contributes. */
 static inline int matrix_entry(int source, int index) {
   return (pattern(source, 77, index) + 1000) % kMatrixPrime;
 }
 
-/** A committed type of one matrix. The caller frees it. */
+/** Returns a committed type of one matrix, which the caller frees. */
 static inline MPI_Datatype new_matrix_type(void) {
   MPI_Datatype type = MPI_DATATYPE_NULL;
   OK(MPI_Type_contiguous(kMatrixInts, MPI_INT, &type));

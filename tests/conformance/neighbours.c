@@ -5,13 +5,13 @@
 #include "check.h"
 #include "topologies.h"
 
-/** The neighbours of a communicator, by the queries; MPI_PROC_NULL where there is none. */
+/** This rank's neighbours in a communicator, as MPI's queries return them. */
 typedef struct {
   int in;
   int out;
   int sources[64];
   int destinations[64];
-  int crossed;  // block i of mine goes into block i^1 of the neighbour
+  int crossed;  // whether this rank's block i becomes block i^1 of the neighbour, as in a grid
 } Around;
 
 static Around around(MPI_Comm comm) {
@@ -40,7 +40,7 @@ static Around around(MPI_Comm comm) {
   return a;
 }
 
-/** Which of the blocks that `to` was sent by `from` this is, and how many ints it has. */
+/** Returns how many earlier blocks have the same neighbour as this block. */
 static int which(const int* ranks, int block) {
   int before = 0;
   for (int i = 0; i < block; ++i) before += ranks[i] == ranks[block];
@@ -52,7 +52,7 @@ static int edge_of(const Around* a, const int* ranks, int block, int receiving) 
 }
 static int length_of(int from, int to, int edge) { return (3 * from + 5 * to + edge) % 4; }
 
-enum { kGap = 5 };  // of displacements
+enum { kGap = 5 };  // ints between the displacements of blocks
 
 static void test_neighbours(MPI_Comm comm, int count) {
   check_context("%d ints to the neighbours", count);
@@ -103,7 +103,7 @@ static void test_neighbours(MPI_Comm comm, int count) {
   free(in);
 }
 
-/** Blocks of different lengths, ints in alltoallv, ints and doubles in alltoallw. */
+/** Sends blocks of different lengths: ints in alltoallv, ints and doubles in alltoallw. */
 static void test_neighbours_v(MPI_Comm comm) {
   check_context("alltoallv and alltoallw to the neighbours");
   const Around a = around(comm);
@@ -152,7 +152,7 @@ static void test_neighbours_v(MPI_Comm comm) {
   free(buffers[1]);
 }
 
-/** A type with a gap inside: {double, int}. */
+/** Sends a type with a gap: {double, int}. */
 static void test_gaps(MPI_Comm comm) {
   check_context("values with gaps");
   struct Pair {
@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
       MPI_Comm graph = make_dist_graph(how, weighted);
       const uint64_t before = check_state.digest;
       test_neighbourhoods(graph);
-      // MPI leaves the order of neighbours open if others say what they are.
+      // MPI does not define the order of neighbours if other ranks pass the edges.
       if (how < 2) check_state.digest = hash_step(before, (uint64_t)check_state.checks);
       check_section("distributed graph");
       OK(MPI_Comm_free(&graph));

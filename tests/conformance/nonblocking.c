@@ -1,5 +1,5 @@
-// Conformance of the nonblocking collectives: every function, completed by every function that
-// completes requests, many at once, in several communicators, and mixed with messages.
+// Conformance of the nonblocking collectives: every function is completed by every function that
+// completes requests. Many are outstanding at once, in several communicators, and with messages.
 
 #include "nonblocking.h"
 
@@ -10,7 +10,7 @@
 
 enum { kForms = 9, kMessages = 3 };
 
-/** Completes all, by one of the ways that MPI has. Null requests are left alone. */
+/** Completes all requests by one of MPI's functions. Requests may be null. */
 static void complete(int form, int count, MPI_Request* requests) {
   int left = count;
   int index = -1;
@@ -80,7 +80,7 @@ static void complete(int form, int count, MPI_Request* requests) {
   for (int i = 0; i < count; ++i) check_true("null", requests[i] == MPI_REQUEST_NULL);
 }
 
-/** All functions outstanding at once on one communicator. */
+/** All functions are outstanding at once on one communicator. */
 static void test_all_at_once(const TestComm* on, int count, int form, int in_place) {
   MPI_Request requests[kFunctions];
   Begun begun[kFunctions];
@@ -91,13 +91,13 @@ static void test_all_at_once(const TestComm* on, int count, int form, int in_pla
   for (int f = 0; f < kFunctions; ++f) finish(&begun[f]);
 }
 
-/** On several communicators, which the members of one enter in different orders. */
+/** Collectives on several communicators, which ranks begin in different orders. */
 static void test_crossed(const TestComm* comms, int count, int form) {
   enum { kEach = 4, kAll = kEach * (kTestComms - 1) };
   MPI_Request requests[kAll];
   Begun begun[kAll];
   for (int i = 0; i < kAll; ++i) {
-    // Odd ranks go through the communicators backwards; within each the order is the same.
+    // Odd ranks use the communicators in reverse order. In each communicator the order is the same.
     const int turn = i / (kTestComms - 1);
     const int c =
         check_state.rank % 2 == 0 ? i % (kTestComms - 1) : kTestComms - 2 - i % (kTestComms - 1);
@@ -108,7 +108,7 @@ static void test_crossed(const TestComm* comms, int count, int form) {
   for (int i = 0; i < kAll; ++i) finish(&begun[i]);
 }
 
-/** Messages and collectives in one array of requests. */
+/** One array of requests contains messages and collectives. */
 static void test_with_messages(const TestComm* on, int form) {
   const int next = (on->rank + 1) % on->size;
   const int before = (on->rank + on->size - 1) % on->size;
@@ -139,7 +139,7 @@ static void test_with_messages(const TestComm* on, int form) {
   finish(&second);
 }
 
-/** A rank that waits for something else lets what is outstanding go on. */
+/** A rank that waits for another operation advances its outstanding ones. */
 static void test_progress(const TestComm* on) {
   check_context("progress");
   MPI_Request request = MPI_REQUEST_NULL;
@@ -154,7 +154,8 @@ static void test_progress(const TestComm* on) {
   }
   OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
   finish(&b);
-  // In a blocking collective, and with a receive that a synchronous send waits for.
+  // The rank waits in a blocking collective, and then has a receive that a synchronous send waits
+  // for.
   b = begin(7, on, 900, 0, 0, &request);
   int got = -1;
   if (on->rank == 0) {
@@ -174,9 +175,9 @@ static void test_progress(const TestComm* on) {
   finish(&b);
 }
 
-// --- Handles that are freed meanwhile; types with gaps; operations of the program's own
+// --- Handles that are freed meanwhile; types with gaps; user-defined operations
 
-/** Not commutative: the composition of x -> a x + b, in 16 bits. */
+/** MPI_User_function: the composition of x -> a x + b, in 16 bits, which is not commutative. */
 static void compose(void* in, void* inout, int* length, MPI_Datatype* type) {
   (void)type;
   const unsigned* left = (const unsigned*)in;
@@ -229,7 +230,7 @@ static void test_freed(const TestComm* on, int form) {
   OK(MPI_Type_free(&sparse));
   complete(form, 5, requests);
   OK(MPI_Op_free(&op));
-  // Not before: Open MPI 4.1 would crash.
+  // Open MPI 4.1 would crash if this was freed before.
   OK(MPI_Comm_free(&comm));
 
   unsigned expected[2 * kPairs];
@@ -299,7 +300,7 @@ static void test_idup(const TestComm* on) {
     OK(MPI_Comm_get_attr(made[i], key, &got, &flag));
     check_true("attribute", flag && got == &value);
   }
-  // They are communicators of their own.
+  // Operations on the duplicates do not disturb each other.
   for (int i = 2; i >= 0; --i) {
     int mine = on->rank + i;
     int sum = 0;
@@ -312,7 +313,8 @@ static void test_idup(const TestComm* on) {
   OK(MPI_Comm_free_keyval(&key));
 }
 
-// --- Neighbours: a ring that is a grid, blocks 2d and 2d+1 before and behind
+// --- Neighbours, in a ring that is a grid: block 2d is for the rank before, 2d+1 for the one
+// behind
 
 static void test_neighbours(int form) {
   check_context("neighbours, form %d", form);
@@ -351,7 +353,7 @@ static void test_neighbours(int form) {
   for (int block = 0; block < 2; ++block) {
     for (int i = 0; i < 3; ++i) {
       const int from = around[block];
-      const int their = block ^ 1;  // what they send towards me
+      const int their = block ^ 1;  // the neighbour's block for this rank
       check_i64("allgather", pattern(from, 0, i), out[0][3 * block + i]);
       check_i64("allgatherv", pattern(from, 1, i), out[1][displs[block] + i]);
       check_i64("alltoall", pattern(from, 2, 3 * their + i), out[2][3 * block + i]);
@@ -389,7 +391,7 @@ static void test_errors(void) {
   expect("root", MPI_ERR_ROOT, MPI_Ireduce(in, out, 1, MPI_INT, MPI_SUM, -1, comm, &r));
   expect("type", MPI_ERR_TYPE, MPI_Ialltoall(in, 1, MPI_INT, out, 1, MPI_DATATYPE_NULL, comm, &r));
   expect("root", MPI_ERR_ROOT, MPI_Igather(in, 1, MPI_INT, out, 1, MPI_INT, -5, comm, &r));
-  // They took no part in the order of operations.
+  // Refused calls do not count in the order of operations.
   OK(MPI_Iallreduce(in, out, 4, MPI_INT, MPI_MAX, comm, &r));
   OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
   check_ints("result", in, out, 4);
@@ -418,7 +420,7 @@ int main(int argc, char** argv) {
   check_section("freed");
   for (int c = 0; c < kTestComms - 1; ++c) test_idup(&comms[c]);
   check_section("idup");
-  // Where both neighbours are the same rank, Open MPI 4.1 exchanges the two blocks.
+  // If both neighbours are the same rank, Open MPI 4.1 exchanges the two blocks.
   for (int form = 0; form < 4 && check_state.size > 2; ++form) test_neighbours(form);
   check_section("neighbours");
   test_errors();

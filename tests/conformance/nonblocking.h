@@ -1,13 +1,14 @@
 #pragma once
 
-// Every nonblocking collective, begun and later checked: a Begun identifies what is outstanding.
+// Functions that begin each nonblocking collective and later check it. A Begun is an outstanding
+// one.
 
 #include "check.h"
 #include "comms.h"
 
 enum { kFunctions = 17, kMostCount = 1500 };
 
-/** A collective that was begun on `on`: what it was given, and where its result will be. */
+/** A collective that was begun on `on`: its arguments, and the place of its result. */
 typedef struct {
   int function;
   const TestComm* on;
@@ -18,7 +19,7 @@ typedef struct {
   int* in;
   int* out;
   int* counts;
-  int* sent;  // counts of an all-to-all, where others are received
+  int* sent;  // the send counts of an all-to-all, which differ from the receive counts
   int* displs;
   MPI_Datatype* types;
   int length;  // ints in `out`
@@ -44,15 +45,15 @@ static const char* const kNames[kFunctions] = {"Ibarrier",
 
 enum { kUntouched = -77777 };
 
-/** Element `i` of what member `from` has for member `to`. */
+/** Returns element `i` of what member `from` has for member `to`. */
 static inline int begun_value(const Begun* b, int from, int to, int i) {
   return test_value(b->on, from, to + 64 * b->salt, i);
 }
-/** Elements of member `i`'s block in the forms whose blocks differ. */
+/** Returns the elements of member `i`'s block in functions whose blocks differ in size. */
 static inline int block_of(const Begun* b, int i) {
   return b->count > 0 ? b->count + i % 3 : i % 2;
 }
-/** Its place, with gaps. */
+/** Returns the place of that block. There are gaps between blocks. */
 static inline int block_at(const Begun* b, int i) { return i * (b->count + 5); }
 
 static inline int folded(const Begun* b, int first, int end, int to, int i) {
@@ -61,8 +62,9 @@ static inline int folded(const Begun* b, int first, int end, int to, int i) {
   return sum;
 }
 
-/** Begins collective `function` of ints, where it is possible with MPI_IN_PLACE at the root or
- * everywhere; counts, displacements and types are b's own. */
+/** Begins collective `function` of ints. in_place: MPI_IN_PLACE is passed at the root or
+ * everywhere, if the function allows that. Counts, displacements and types are arrays in the
+ * result. */
 static inline Begun begin(int function, const TestComm* on, int count, int salt, int in_place,
                           MPI_Request* request) {
   const int n = on->size;
@@ -82,7 +84,7 @@ static inline Begun begin(int function, const TestComm* on, int count, int salt,
     b.displs[i] = block_at(&b, i);
     b.types[i] = MPI_INT;
   }
-  // One vector for all, or a block for each member.
+  // The input is one vector for all members, or a block for each.
   for (int i = 0; i < n * (count + 5); ++i) b.in[i] = begun_value(&b, me, 0, i);
   void* in = b.in;
   switch (function) {
@@ -200,7 +202,7 @@ static inline void check_block(const Begun* b, int at, int from, int to, int len
   }
 }
 
-/** Called when it is complete: checks all its results. */
+/** Checks all results of a collective. Requires that it is complete. */
 static inline void check_result(const Begun* b) {
   const int n = b->on->size;
   const int me = b->on->rank;
@@ -280,7 +282,7 @@ static inline void release(Begun* b) {
   free(b->types);
 }
 
-/** Checks it, and releases it. */
+/** Checks a collective, and releases its memory. */
 static inline void finish(Begun* b) {
   check_result(b);
   release(b);

@@ -1,7 +1,7 @@
-// Conformance of null pointers where MPI writes a result: an error of the class that Open MPI
-// gives, through the communicator's error handler, and the job goes on.
+// Conformance of null pointers for results of MPI. A call with one raises an error of the class
+// that Open MPI uses, through the communicator's error handler, and the job continues.
 //
-// null_arguments [all]: `all` adds the calls that Open MPI does not check; they are marked by HERE.
+// null_arguments [all]: `all` adds calls, marked by HERE, that Open MPI does not check.
 
 #include <mpi.h>
 
@@ -83,7 +83,7 @@ static void test_communicators(void) {
   HERE(MPI_ERR_ARG, MPI_Group_translate_ranks(world, 1, y, world, NULL));
   OK(MPI_Group_translate_ranks(world, 0, y, world, NULL));
   OK(MPI_Group_free(&world));
-  // The handler of the communicator that is given is asked, not that of the world.
+  // The library calls the handler of the communicator argument, not that of the world.
   OK(MPI_Comm_dup(kWorld, &copy));
   OK(MPI_Comm_set_errhandler(kWorld, MPI_ERRORS_ARE_FATAL));
   OK(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));

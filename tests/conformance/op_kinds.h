@@ -1,9 +1,8 @@
 #pragma once
 
-// Reference arithmetic for the predefined operations: for each kind of C type, how to make a
-// rank's contribution, how to combine two in C, and how to compare. Contributions are small
-// integers in every type, so that results are exact whatever the order of a reduction, for up to
-// 16 ranks.
+// Reference arithmetic for the predefined operations: for each kind of C type there are functions
+// that make a rank's contribution, combine two, and compare. Contributions are small integers in
+// every type, so that results are exact in any order of a reduction, for up to 16 ranks.
 
 #include <complex.h>
 #include <stdbool.h>
@@ -24,7 +23,7 @@ typedef enum {
   kOpCount
 } OpId;
 
-/** A contribution for element `index`; for a product mostly 1, so that 16 of them fit a byte. */
+/** Returns a rank's element `index`. For products it is mostly 1, so that 16 factors fit a byte. */
 static inline int op_sample(OpId op, int rank, int index) {
   int h = pattern(rank, 3, index) + 1000;
   switch (op) {
@@ -40,13 +39,13 @@ static inline int op_sample(OpId op, int rank, int index) {
   }
 }
 
-/** The same without wrapping an unsigned type: Open MPI 4.1 saturates small unsigned sums. */
+/** op_sample() for sums that do not wrap, because Open MPI 4.1 saturates small unsigned sums. */
 static inline int op_sample_unsigned(OpId op, int rank, int index) {
   int value = op_sample(op, rank, index);
   return op == kSum || op == kProd ? abs(value) : value;
 }
 
-/** The functions of one kind: make a contribution, fold `acc = acc op in`, compare, and hash. */
+/** The functions of a kind: make a contribution, fold `acc = acc op in`, compare, and hash. */
 typedef struct {
   size_t size_bytes;
   void (*make)(void* out, OpId op, int rank, int count);
@@ -130,7 +129,7 @@ typedef struct {
   DEFINE_KIND(kind, c_type, op_sample(op, rank, i) != 0, LOGICAL_FOLDS, a[i])
 #define BYTE_KIND(kind, c_type) DEFINE_KIND(kind, c_type, pattern(rank, 4, i), BIT_FOLDS, a[i])
 
-// A product's factors are units of the Gaussian integers, times 1 + i at every third place.
+// Factors of a product are units of the Gaussian integers, times 1 + i at every third place.
 #define COMPLEX_SAMPLE                                                            \
   op == kProd ? ((rank + i) % 3 == 0 ? 1 + 1 * I : ((rank + i) % 2 ? 1 * I : -1)) \
               : op_sample(op, rank, i) + op_sample(op, rank, i + 5000) * I

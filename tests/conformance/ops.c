@@ -1,6 +1,7 @@
-// Conformance of the predefined operations: each with every type for which MPI-3.1, section
-// 5.9.2, defines it, through Allreduce, Reduce and Reduce_local, against the same operation in C;
-// and the combinations that MPI does not define, which must be refused.
+// Conformance of the predefined operations, with every type for which MPI 3.1, section 5.9.2,
+// defines
+// them: Allreduce, Reduce and Reduce_local are compared with the same operation in C. Combinations
+// that MPI does not define must be refused.
 
 #include <mpi.h>
 
@@ -37,8 +38,8 @@ COMPLEX_KIND(kFloatComplex, float complex)
 COMPLEX_KIND(kDoubleComplex, double complex)
 COMPLEX_KIND(kLongDoubleComplex, long double complex)
 
-// Open MPI 4.1 orders MPI_UNSIGNED_LONG as if it had a sign and MPI_OFFSET as if it had none: both
-// get only values for which this is the same.
+// Open MPI 4.1 compares MPI_UNSIGNED_LONG as a signed type and MPI_OFFSET as an unsigned one. Both
+// get only values for which that makes no difference.
 NON_NEGATIVE_KIND(kUnsignedLong, unsigned long)
 NON_NEGATIVE_KIND(kOffset, MPI_Offset)
 
@@ -62,9 +63,9 @@ typedef struct {
   unsigned extended_ops;
 } OpType;
 
-// `extended_ops` are not defined by MPI, but Open MPI 4.1 has them: they may be refused or not.
-// MPI_REAL16 and MPI_COMPLEX32 are missing: Open MPI 4.1 reduces them as C long doubles, which are
-// not what a Fortran compiler means by them.
+// `extended_ops` are operations that MPI does not define and Open MPI 4.1 has; they may be refused
+// or not. MPI_REAL16 and MPI_COMPLEX32 are left out, because Open MPI 4.1 reduces them as C long
+// doubles, which differ from the types of a Fortran compiler.
 #define TYPE(type, kind, ops) \
   { #type, type, &kind, ops, 0 }
 #define TYPE_EXTENDED(type, kind, ops, extended_ops) \
@@ -151,7 +152,7 @@ static Buffer received;
 static Buffer expected;
 static Buffer scratch;
 
-/** `received` must hold `count` elements equal to `expected`, and the guard bytes behind them. */
+/** Requires that `received` has `count` elements equal to `expected`, then the guard bytes. */
 static void check_result(const char* what, const OpType* type, int count) {
   int difference = type->kind->first_difference(expected.bytes, received.bytes, count);
   check_i64(what, -1, difference);
@@ -200,7 +201,7 @@ static void test_type(const OpType* type) {
   check_section(type->name);
 }
 
-/** Operations that MPI does not define for a type must be refused before any communication. */
+/** Requires that operations that MPI does not define for a type fail without communication. */
 static void test_undefined(const OpType* type) {
   for (int op = 0; op < kOpCount; ++op) {
     if ((type->ops | type->extended_ops) & BIT(op)) continue;

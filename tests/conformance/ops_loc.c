@@ -1,5 +1,5 @@
-// Conformance of MPI_MAXLOC and MPI_MINLOC on every pair type, C and Fortran: many equal values,
-// of which the lowest index must win. And what is not defined between pairs and other operations.
+// Conformance of MPI_MAXLOC and MPI_MINLOC on every pair type of C and Fortran. The lowest index of
+// equal values must be the result. Combinations of pairs and other operations must be refused.
 
 #include <mpi.h>
 
@@ -8,8 +8,9 @@
 enum { kMaxCount = 1000 };
 static const int kCounts[] = {0, 1, 3, 17, kMaxCount};
 
-/** Few different values; the index falls with the rank, so that the first rank must not win. */
+/** Returns one of few values, so that many ranks have the same one. */
 static int sample_value(int rank, int i) { return pattern(rank, 11, i) % 4; }
+/** Returns an index that falls with the rank, so that the first rank does not have the lowest. */
 static int sample_index(int rank, int i) { return (40 - rank) * 3 + i % 3; }
 
 typedef struct {

@@ -1,5 +1,5 @@
-// Conformance of user operations: commutative and not, on predefined and contiguous types, through
-// every reduction, and what the user's function is given.
+// Conformance of user-defined operations, commutative and not, on predefined and contiguous types,
+// in every reduction; and of the arguments of the user's function.
 
 #include <complex.h>
 #include <mpi.h>
@@ -10,7 +10,7 @@
 static MPI_Datatype expected_type;
 static long long elements_seen;
 
-/** MPI_User_function: sum modulo a prime; sees that it is given the type of the call. */
+/** MPI_User_function: sum modulo a prime. Checks that its type argument is that of the call. */
 static void modular_sum(void* in, void* inout, int* count, MPI_Datatype* type) {
   const int* a = in;
   int* b = inout;
@@ -19,7 +19,7 @@ static void modular_sum(void* in, void* inout, int* count, MPI_Datatype* type) {
   elements_seen += *count;
 }
 
-/** MPI_User_function: keeps the left operand, the simplest operation that does not commute. */
+/** MPI_User_function: the left operand, the simplest operation that does not commute. */
 static void keep_left(void* in, void* inout, int* count, MPI_Datatype* type) {
   (void)type;
   memcpy(inout, in, (size_t)*count * sizeof(int));
@@ -113,7 +113,7 @@ static void test_keep_left(int count) {
   free(expected);
 }
 
-/** expected = the product of the matrices of `ranks` ranks, in order of rank. */
+/** Computes the product of the matrices of `ranks` ranks, in order of rank. */
 static void multiply_ranks(int* expected, int count, int ranks) {
   int* next = new_ints(count * kMatrixInts);
   for (int i = 0; i < count * kMatrixInts; ++i) expected[i] = matrix_entry(0, i);

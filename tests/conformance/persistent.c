@@ -1,13 +1,15 @@
-// Conformance of the persistent collectives, which Open MPI 4.1 has as extensions: begun again and
-// again with other data, in other orders at each rank, in every order of completion, beside
-// persistent messages. With an argument also what Open MPI crashes in.
+// Conformance of the persistent collectives, which are extensions in Open MPI 4.1. They are started
+// again and again with other data, in different orders at each rank, are completed in every order,
+// and run beside persistent messages. With an argument the program includes calls in which Open MPI
+// crashes.
 
 #include <mpi.h>
 // clang-format off: mpi-ext.h needs mpi.h
 #include <mpi-ext.h>
 // clang-format on
 
-// Collectives that nonblocking.h begins are only created here, and begun by MPI_Start.
+// nonblocking.h begins collectives by these names; here they only create requests, which MPI_Start
+// begins.
 #define MPI_Ibarrier(comm, request) MPIX_Barrier_init(comm, MPI_INFO_NULL, request)
 #define MPI_Ibcast(a, b, c, d, comm, request) \
   MPIX_Bcast_init(a, b, c, d, comm, MPI_INFO_NULL, request)
@@ -46,7 +48,7 @@
 
 enum { kRounds = 4, kMessages = 2, kAll = kFunctions + kMessages };
 
-/** Other values for the next round. */
+/** Fills the buffers with other values for the next round. */
 static void fill_again(Begun* b) {
   const int n = b->on->size;
   const int me = b->on->rank;
@@ -67,7 +69,7 @@ static void start(int round, int count, MPI_Request* requests) {
     OK(MPI_Startall(count, requests));
     return;
   }
-  // Collectives of one communicator, in another order at every rank.
+  // Every rank starts the collectives of one communicator in another order.
   for (int i = 0; i < count; ++i) OK(MPI_Start(&requests[(i + check_state.rank) % count]));
 }
 
@@ -125,7 +127,7 @@ static void test_rounds(const TestComm* on, int count, int first_round) {
   for (int f = 0; f < kFunctions; ++f) release(&begun[f]);
 }
 
-/** A ring: every function gives this rank what its two neighbours have for it. */
+/** In a ring, every function gives this rank the values of its two neighbours. */
 static void test_neighbours(void) {
   enum { kKinds = 5 };
   const int size = check_state.size;
@@ -158,7 +160,7 @@ static void test_neighbours(void) {
     start(round, kKinds, requests);
     complete(round, kKinds, requests);
     for (int kind = 0; kind < kKinds; ++kind) {
-      // To all the same, or what it has for its neighbour behind it and for the one before it.
+      // A neighbour sends the same value to all (allgather), or one for each of its neighbours.
       check_i64("from before", 1000 * round + 10 * before + (kind < 2 ? 0 : 1), in[kind][0]);
       check_i64("from behind", 1000 * round + 10 * behind, in[kind][1]);
     }
@@ -167,8 +169,8 @@ static void test_neighbours(void) {
   OK(MPI_Comm_free(&ring));
 }
 
-/** The program's communicator and datatype are freed before the collective is begun: Open MPI 4.1
- * crashes then. */
+/** The program frees the communicator and the datatype before it starts the collective. Open
+ * MPI 4.1 crashes then. */
 static void test_freed(const TestComm* on) {
   MPI_Comm own;
   MPI_Datatype pairs;
@@ -200,7 +202,7 @@ int main(int argc, char** argv) {
     for (int k = 0; k < 4; ++k) test_rounds(&comms[c], kCounts[k], c + k);
   }
   check_section("rounds");
-  // Where both neighbours are the same rank, Open MPI 4.1 exchanges the two blocks.
+  // If both neighbours are the same rank, Open MPI 4.1 exchanges the two blocks.
   if (check_state.size > 2) test_neighbours();
   check_section("neighbours");
   for (int c = 0; argc > 1 && c < kTestComms; ++c) test_freed(&comms[c]);

@@ -1,6 +1,5 @@
-// Conformance of messages between two ranks: blocking, nonblocking, persistent and matched, in the
-// order that MPI guarantees, from any source and with any tag, to the rank itself and to
-// MPI_PROC_NULL.
+// Conformance of messages: blocking, nonblocking, persistent and matched, in the order that MPI
+// guarantees, from any source and with any tag, to the rank itself and to MPI_PROC_NULL.
 
 #include <mpi.h>
 
@@ -30,7 +29,7 @@ static void check_status(const char* what, const MPI_Status* status, int source,
   check_i64("cancelled", 0, cancelled);
 }
 
-/** The kinds of blocking sends, by number. */
+/** Calls a blocking send, whose kind is given by its number. */
 static void send(int kind, const int* data, int count, int dest, MPI_Comm comm) {
   if (kind == 0) OK(MPI_Send(data, count, MPI_INT, dest, kTag, comm));
   if (kind == 1) OK(MPI_Ssend(data, count, MPI_INT, dest, kTag, comm));
@@ -77,7 +76,7 @@ static void test_sendrecv(const TestComm* on, int count) {
   free(in);
 }
 
-/** Tags in another order than sent, any tag, several of one tag in order. */
+/** Receives by tags in another order than sent, by any tag, and several of one tag in order. */
 static void test_order(const TestComm* on) {
   check_context("order on %s", on->name);
   const int next = (on->rank + 1) % on->size;
@@ -93,7 +92,7 @@ static void test_order(const TestComm* on) {
     int in = 0;
     MPI_Status status;
     const int k = kOrder[i];
-    const int any = i >= 4;  // what is left has come in the order 3, 4
+    const int any = i >= 4;  // the messages that are left were sent in the order 3, 4
     OK(MPI_Recv(&in, 1, MPI_INT, before, any ? MPI_ANY_TAG : k % 3, on->comm, &status));
     check_status("in order", &status, before, k % 3, 1);
     check_i64("value", test_value(on, before, on->rank, k), in);
@@ -102,7 +101,7 @@ static void test_order(const TestComm* on) {
   for (int i = 0; i < 6; ++i) check_true("null", sends[i] == MPI_REQUEST_NULL);
 }
 
-/** Every rank but 0 sends; 0 receives from any source, sums must fit. */
+/** Rank 0 receives from any source what all others send; the sums must be right. */
 static void test_any_source(const TestComm* on) {
   check_context("any source on %s", on->name);
   enum { kEach = 5 };
@@ -132,7 +131,7 @@ static void test_any_source(const TestComm* on) {
 
 enum Completion { kWait, kWaitall, kWaitany, kWaitsome, kTest, kTestall, kTestany, kTestsome };
 
-/** Completes all of `count` requests in the given way. statuses[i] becomes that of request i. */
+/** Completes all `count` requests in the given way. statuses[i] becomes the status of request i. */
 static void complete(enum Completion how, int count, MPI_Request* all, MPI_Status* statuses) {
   int indices[8];
   MPI_Status some[8];
@@ -324,7 +323,8 @@ static void test_ends(const TestComm* on) {
   check_i64("some of none", MPI_UNDEFINED, flag);
 }
 
-/** Under MPI_ERRORS_RETURN: the class, and the program goes on. */
+/** Requires an error of this class. For calls under MPI_ERRORS_RETURN, after which the job
+ * continues. */
 static void expect_class(const char* what, int wanted, int code) {
   int got = -1;
   OK(MPI_Error_class(code, &got));

@@ -1,18 +1,18 @@
 #!/bin/bash
 # run.sh PROG N FTRUN [ARGS...]
 #
-# Runs PROG with N ranks under Open MPI's mpirun and under FTRUN and requires the same standard
-# output and the same exit code. Standard error is free: launchers word their own messages.
-# FTRUN runs once. Where the two differ, mpirun runs up to twice more: Open MPI 4.1.4 itself fails
-# now and then (it hands MPI_COMM_NULL to a Fortran delete function in 2 of 100 runs).
+# Runs PROG with N ranks under Open MPI's mpirun and under FTRUN, and requires the same standard output
+# and the same exit code. Standard error is not compared, because launchers have their own messages.
+# FTRUN runs once. If the two differ, mpirun runs up to twice more: Open MPI 4.1.4 itself fails
+# sometimes (it passes MPI_COMM_NULL to a Fortran delete function in 2 of 100 runs).
 #
-# With EXPECTED in the environment, a file with what mpirun did once, that is compared with, and
-# mpirun runs only where the two differ. The file: "exit code N", then the standard output. With
-# RECORD as well, the file is written when the same came from both.
+# If EXPECTED is set, it names a file with an earlier result of mpirun: "exit code N", then the standard
+# output. FTRUN's result is compared with it, and mpirun runs only if the two differ. If RECORD is set as
+# well, the file is written when mpirun and FTRUN had the same result.
 #
-# Exit code: 0 the same; 1 different, or a check of the program's own failed under both; 2 wrong
-# usage or a missing program; 3 mpirun did not end in time, so that there is nothing to compare with.
-# Environment: MPIRUN, the reference launcher (mpirun.openmpi); LIMIT_S, the time for each of the
+# Exit code: 0: the same; 1: different, or a check of the program failed under both; 2: wrong usage or a
+# missing program; 3: mpirun did not end in time, so there is nothing to compare with.
+# Environment: MPIRUN, the reference launcher (mpirun.openmpi); LIMIT_S, the time limit of each of the
 # two runs (25 s); EXPECTED and RECORD.
 
 set -u
@@ -40,7 +40,7 @@ command -v "$mpirun" >/dev/null || fail_usage "$mpirun is missing; apt-get insta
 results=$(mktemp -d) || exit 2
 trap 'rm -rf "$results"' EXIT
 
-# run_bounded NAME COMMAND...: leaves NAME.out, NAME.err and NAME.code.
+# run_bounded NAME COMMAND...: runs the command, and writes NAME.out, NAME.err and NAME.code.
 run_bounded() {
   local name=$1
   shift
@@ -51,11 +51,11 @@ run_bounded() {
 
 run_reference() (
   export OMPI_MCA_rmaps_base_oversubscribe=1
-  # Containers forbid the single-copy mechanism, and Open MPI says so in every run.
+  # Containers forbid the single-copy mechanism, which Open MPI would report in every run.
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
   run_bounded openmpi "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$prog" "$@"
 )
-# Before its end is forced, it prints where every rank is.
+# At its own time limit, which is shorter, ftrun prints where every rank is.
 run_bounded ftrun "$ftrun" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
 code=$(cat "$results/ftrun.code")
 
@@ -91,7 +91,7 @@ for attempt in 1 2 3; do
   echo "run $attempt under mpirun (exit code $reference_code) differs"
 done
 
-# The meaning of the exit codes 124 and 137 of timeout is printed.
+# Prints an exit code, with the meaning of the codes 124 and 137 of timeout.
 show_code() {
   case $1 in
     124 | 137) echo "$1 (no end within $limit_s s)" ;;

@@ -1,6 +1,6 @@
-// Conformance of MPI_THREAD_MULTIPLE: threads that communicate at the same time, each in a
-// communicator of its own, or in one with tags of their own; and one thread that waits for a
-// message that another thread of the same rank sends.
+// Conformance of MPI_THREAD_MULTIPLE: threads communicate at the same time, each in its own
+// communicator, or in one communicator with its own tag; and a thread waits for a message that
+// another thread of the same rank sends.
 
 #include <mpi.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 enum { kThreads = 4, kRounds = 200 };
 
-/** The task of a thread, and the sum of the values that it has received. Threads do not use
+/** The task of a thread, and the sum of the values that it has received. Threads must not use
  * check.h. */
 typedef struct {
   MPI_Comm comm;
@@ -23,7 +23,7 @@ static int next_rank(int by) {
   return (check_state.rank + by + check_state.size) % check_state.size;
 }
 
-/** Collectives and a ring of messages in the thread's own communicator. */
+/** Calls collectives, and sends messages along a ring, in the thread's own communicator. */
 static void* in_own_communicator(void* argument) {
   Work* w = (Work*)argument;
   for (int round = 0; round < kRounds; ++round) {
@@ -39,7 +39,7 @@ static void* in_own_communicator(void* argument) {
   return NULL;
 }
 
-/** Requests in one communicator, distinguished by the thread's number as the tag. */
+/** Uses requests in the common communicator, with the thread's number as the tag. */
 static void* in_common_communicator(void* argument) {
   Work* w = (Work*)argument;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,7 +1,7 @@
-// Conformance of the tool interface: before MPI_Init and inside, what is listed can be asked about,
-// and what is not there is refused. What there is to list is the library's own affair.
+// Conformance of the tool interface, before MPI_Init and after it: listed variables can be queried,
+// and indices without a variable are refused. Each library has its own variables.
 //
-// tool [mine]: with `mine` also the counters of the library that this is the test of.
+// tool [mine]: with `mine` the program also tests the counters of Rejoin's library.
 
 #include <mpi.h>
 
@@ -34,7 +34,7 @@ static void test_lists(void) {
     MPI_T_enum values;
     const int code = MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &values, NULL,
                                          &described, &bind, &readonly, &continuous, &atomic);
-    if (code != MPI_SUCCESS && !mine) continue;  // Open MPI lists some that are gone
+    if (code != MPI_SUCCESS && !mine) continue;  // Open MPI lists some that do not exist
     if (code != MPI_SUCCESS || length < 2 || (int)strlen(name) >= length) {
       check_fail("a performance variable", "its name", "another answer");
     }

@@ -1,10 +1,10 @@
 #pragma once
 
-// The topologies that topology.c asks about and neighbours.c communicates in.
+// The topologies that topology.c queries and in which neighbours.c communicates.
 
 #include "check.h"
 
-// MPI_UNWEIGHTED is no array, whatever the prototypes say of their arguments.
+// MPI_UNWEIGHTED is not an array, although the prototypes declare arrays.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #pragma GCC diagnostic ignored "-Wstringop-overread"
 
@@ -30,7 +30,7 @@ static inline Cart make_cart(int n, int periodic) {
   return c;
 }
 
-/** The star: every rank is a neighbour of 0, and 0 is one of itself. */
+/** Makes a star: every rank is a neighbour of rank 0, which is also its own neighbour. */
 static inline MPI_Comm make_star(void) {
   const int n = check_state.size;
   int* index = new_ints(n);
@@ -64,7 +64,7 @@ static const int kSteps[kOut] = {1, 2, 1};
 
 static inline int weight(int from, int i) { return 10 * from + i; }
 
-/** Every rank says where its edges end, or (everybody_else) where those of the next rank do. */
+/** Makes the graph. Every rank passes its own edges, or (everybody_else) those of the next. */
 static inline MPI_Comm make_by_edges(int weighted, int everybody_else) {
   const int n = check_state.size;
   const int from = (check_state.rank + everybody_else) % n;
@@ -81,7 +81,8 @@ static inline MPI_Comm make_by_edges(int weighted, int everybody_else) {
   return comm;
 }
 
-/** In an order of its own: edges between the same ranks must be in the same order at both. */
+/** Makes the graph: every rank passes the edges at which it ends. Edges between the same two ranks
+ * are in the same order at both. */
 static inline MPI_Comm make_adjacent(int weighted) {
   const int n = check_state.size;
   const int me = check_state.rank;

@@ -1,5 +1,5 @@
-// Conformance of process topologies: Cartesian, graph and distributed graph. neighbours.c has
-// the collectives on them.
+// Conformance of process topologies: Cartesian, graph and distributed graph. neighbours.c tests the
+// collectives on them.
 
 #include <mpi.h>
 
@@ -63,7 +63,7 @@ static void test_dims(void) {
 
 // --- Cartesian
 
-/** The rank at `coords` moved by `by` in dimension d; by this program's own arithmetic. */
+/** Returns the rank at a distance of `by` in dimension d, computed without MPI. */
 static int neighbour(const Cart* c, int d, int by) {
   int rank = 0;
   for (int i = 0; i < c->n; ++i) {
@@ -166,7 +166,7 @@ static void test_cart_sub(int n, int remain_bits) {
   OK(MPI_Comm_free(&c.comm));
 }
 
-/** Smaller than the world, and without dimensions. */
+/** Makes grids that are smaller than the world, and one without dimensions. */
 static void test_small_carts(void) {
   check_context("small grids");
   const int used = (check_state.size + 1) / 2;
@@ -176,7 +176,7 @@ static void test_small_carts(void) {
   int where = -1;
   MPI_Comm comm = MPI_COMM_WORLD;
   OK(MPI_Cart_map(MPI_COMM_WORLD, 1, &used, &period, &where));
-  if (me < used) check_i64("map", me, where);  // Open MPI says no MPI_UNDEFINED to the others
+  if (me < used) check_i64("map", me, where);  // Open MPI does not return MPI_UNDEFINED elsewhere
   OK(MPI_Cart_create(MPI_COMM_WORLD, 1, &used, &period, 0, &comm));
   check_true("member", (comm != MPI_COMM_NULL) == (me < used));
   if (comm != MPI_COMM_NULL) OK(MPI_Comm_free(&comm));
@@ -282,7 +282,7 @@ static void test_graph(void) {
 
 // --- Distributed graphs
 
-/** Requires the neighbours of `comm`, in whatever order, to be these. */
+/** Requires that `comm` has the neighbours of the graph, in any order. */
 static void check_dist_graph(MPI_Comm comm, int weighted) {
   const int n = check_state.size;
   const int me = check_state.rank;
@@ -345,7 +345,7 @@ static void test_dist_graph_errors(void) {
                                            MPI_INFO_NULL, 0, &comm));
 }
 
-/** If no rank has an edge, the weight arguments decide whether the graph is weighted. */
+/** If no rank has an edge, the weight arguments determine whether the graph is weighted. */
 static void test_dist_graphs_without_edges(void) {
   int none[1] = {0};
   int* const given[] = {MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY, none};

@@ -1,5 +1,5 @@
-// Conformance of datatypes: size, extent and name of the predefined ones, contiguous types made
-// of predefined and of contiguous types, their copies, and collectives that move them.
+// Conformance of datatypes: size, extent and name of the predefined ones; contiguous types of
+// predefined and of contiguous types; their duplicates; and collectives with them.
 
 #include <complex.h>
 #include <mpi.h>
@@ -127,7 +127,8 @@ static void check_shape(MPI_Datatype type, size_t size_bytes, size_t extent_byte
   check_i64("extent", (long long)extent_bytes, extent);
 }
 
-/** Synonyms share one handle, so that each of these has one name by which MPI may know it. */
+/** Returns whether a type has one name only: synonyms may share a handle, which has one of the
+ * names. */
 static int has_one_name(const char* name) {
   static const char* const kSynonyms[] = {"MPI_LONG_LONG", "MPI_LONG_LONG_INT"};
   for (size_t i = 0; i < sizeof kSynonyms / sizeof *kSynonyms; ++i) {
@@ -176,7 +177,7 @@ static void test_contiguous(void) {
   check_section("contiguous types");
 }
 
-/** Moves blocks of `ints` ints; the sender names them as one type, the receiver as another. */
+/** Moves blocks of `ints` ints from one type at the sender to another at the receiver. */
 static void move_blocks(MPI_Datatype send_type, int send_count, MPI_Datatype receive_type,
                         int receive_count, int ints) {
   int n = check_state.size;
@@ -241,7 +242,7 @@ static void test_moves(void) {
   check_section("moves");
 }
 
-/** Pair types have holes; a move must keep both fields. */
+/** Moves pair types, which have gaps. Both fields must arrive. */
 static void test_pairs(void) {
   check_context("pairs");
   int n = check_state.size;

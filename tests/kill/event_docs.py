@@ -1,4 +1,4 @@
-"""Whether what ftrun writes to its event log is what docs/ftrun.md says."""
+"""Checks that docs/ftrun.md describes all that ftrun writes to its event log."""
 
 import functools
 import os
@@ -7,7 +7,7 @@ import re
 
 @functools.cache
 def documented_events():
-    """The names of fields, and those of events, in the table of docs/ftrun.md."""
+    """Returns the names of fields, and those of events, in the table of docs/ftrun.md."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "ftrun.md")
     with open(path, encoding="utf-8") as page:
         section = page.read().split("\n## Events\n")[1].split("\n## ")[0]
@@ -20,7 +20,7 @@ def documented_events():
 
 
 def undocumented(event):
-    """Names of the event, its fields and its position's that the table does not have."""
+    """Returns the names in an event, its fields and its position that the table does not have."""
     fields, events = documented_events()
     unknown = [name for name in (*event, *event.get("position", ())) if name not in fields]
     return unknown + ([event["event"]] if event["event"] not in events else [])

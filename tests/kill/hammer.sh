@@ -1,7 +1,7 @@
 #!/bin/bash
 # hammer.sh NAME N [BUILD]: runs the scenario NAME of kill_test.py N times, each time with another
-# seed, and counts. What failed is printed as it happens. BUILD (default: build) is the directory of
-# the build. Exits with 0 only if all passed.
+# seed, prints failures at once, and counts them. BUILD (default: build) is the directory of the
+# build. Exits with 0 only if all runs have passed.
 set -u
 
 if [ $# -lt 2 ]; then

@@ -1,9 +1,9 @@
-"""Runs MPI programs under ftrun, kills their ranks, and judges what came out.
+"""Runs MPI programs under ftrun, kills their ranks, and checks the results.
 
 A scenario is a function of a Test, registered with @scenario. It starts jobs, interferes, and
-compares with an undisturbed run of the same program. For every job the harness requires an
-end in bounded time, and that nothing is left of it, no process and no file. A job that does not end
-is reported with the stack and the journal position of every rank.
+compares their results with a run of the same program without deaths. The harness requires that
+every job ends in bounded time and leaves no process and no file. A job that does not end is
+reported with the stack and the journal position of every rank.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from results import (  # noqa: F401, for scenarios
     Failure, Result, Skip, check_deaths, check_returns, describe, require, require_mostly,
     returns_by_kind)
 
-LIMIT_S = 60  # of one job, unless the scenario says otherwise: machines are busy
-POLL_INTERVAL_S = 0.0005  # where a moment in the job is awaited
-READ_INTERVAL_S = 0.02  # of events, where only the end is awaited
-GRACE_S = 2  # until the kernel has taken away what ftrun ended
+LIMIT_S = 60  # for one job, unless the scenario sets another limit: machines are busy
+POLL_INTERVAL_S = 0.0005  # between polls for a moment in the job
+READ_INTERVAL_S = 0.02  # between reads of events while only the end is awaited
+GRACE_S = 2  # until the kernel has removed the processes that ftrun has ended
 
 # The recovery points of a program with checkpoints, and the options of ftrun that choose them.
 POINTS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.01"]}
@@ -51,9 +51,9 @@ class Scenario:
 def scenario(limit_s=90, labels=(), sweeps=False, **variants):
     """Registers a function of a Test under its name.
 
-    sweeps: it tries much more in a long run (Test.long). variants: keywords with lists of values,
-    each of which makes a scenario: @scenario(n=[2, 3]) on f(t, n) gives f.2 and f.3; of several
-    keywords, all combinations.
+    sweeps: whether a long run (Test.long) tries much more. variants: keywords with lists of values,
+    each of which makes a scenario: @scenario(n=[2, 3]) on f(t, n) makes f.2 and f.3. Several
+    keywords make all combinations.
     """
 
     def register(function):
@@ -70,7 +70,7 @@ def scenario(limit_s=90, labels=(), sweeps=False, **variants):
 
 
 class Job:
-    """A running ftrun. As a context manager: an exception ends the job."""
+    """A running ftrun. As a context manager, it ends the job after an exception."""
 
     def __init__(self, command, directory, limit_s):
         self.command, self.directory, self.limit_s = command, directory, limit_s
@@ -111,7 +111,7 @@ class Job:
         return os.pread(self._err.fileno(), 1 << 30, 0).decode(errors="replace")
 
     def poll(self):
-        """Takes note of what has happened. False: the job has ended."""
+        """Reads new events. False: the job has ended."""
         ended = self.process.poll() is not None
         self._read_events()
         if not ended and time.monotonic() - self._start_s > self.limit_s:
@@ -151,7 +151,7 @@ class Job:
             self._wait_for_end(min(left_s, READ_INTERVAL_S))
 
     def signal(self, rank, number):
-        """Sends a signal to the process that is the rank; False if there is none now."""
+        """Sends a signal to the rank's present process; False if there is none."""
         try:
             os.kill(self.pids[rank], number)
         except (KeyError, ProcessLookupError):
@@ -159,20 +159,20 @@ class Job:
         return True
 
     def kill(self, *ranks):
-        """SIGKILL from outside, to all of them before the death of one can be noticed."""
+        """Sends SIGKILL to all of these ranks before ftrun can see the death of one."""
         for rank in ranks:
             if self.signal(rank, signal.SIGKILL):
                 self.killed.append(rank)
 
     def processes(self, rank=None):
-        """Processes of this job, or only those of the rank's tree."""
+        """Returns the processes of this job, or only those of the rank's tree."""
         if rank is not None:
             return processes_with(self._mark, f"REJOIN_RANK={rank}")
         # A rank that was restored has the environment of the job that wrote its image.
         return list(set(processes_with(self._mark)) | set(descendants(self.process.pid)))
 
     def finish(self, leaves=()):
-        """Waits for the end. Nothing may be left but files named in `leaves`: Result.files."""
+        """Waits for the end. Only the files named in `leaves` may be left: Result.files."""
         while self.poll():
             self._wait_for_end(READ_INTERVAL_S)
         for name in leaves:
@@ -218,7 +218,7 @@ class Job:
         self.process.send_signal(signal.SIGUSR1)
         end_s = time.monotonic() + REPORT_S
         ranks = {f"rank {event['rank']} " for event in self.events if "rank" in event}
-        # A process of its own writes it.
+        # Another process writes the report.
         while time.monotonic() < end_s and self.process.poll() is None:
             if all(rank in self.err()[said:] for rank in ranks) and before >= set(self.processes()):
                 break
@@ -226,7 +226,7 @@ class Job:
         return "\n".join([*lines, "--- where every rank stands, says ftrun", self.err()[said:]])
 
     def _end_all(self):
-        """Kills what this job started, by process id."""
+        """Kills the processes of this job, by process id."""
         self.process.kill()
         self.process.wait()
         end_s = time.monotonic() + GRACE_S
@@ -246,7 +246,7 @@ class Job:
 
 
 class Test:
-    """One scenario being run: its random numbers, its programs and its jobs."""
+    """A run of a scenario: its random numbers, its programs and its jobs."""
 
     def __init__(self, name, ftrun, programs, seed, long):
         self.name, self.long = name, long
@@ -264,7 +264,7 @@ class Test:
         return f"{self._programs}/{name}"
 
     def script(self, name, text):
-        """An executable file beside the jobs' directories."""
+        """Makes an executable file beside the jobs' directories, and returns its path."""
         path = f"{self._directory}/{name}"
         with open(path, "w") as file:
             file.write(text)
@@ -272,23 +272,23 @@ class Test:
         return path
 
     def next_work_directory(self):
-        """The working directory of the job that is started next."""
+        """Returns the working directory of the next job."""
         directory = f"{self._directory}/{self.jobs}/work"
         os.makedirs(directory, exist_ok=True)
         return directory
 
     def start(self, ranks, *command, kills=(), flags=(), prefix=(), limit_s=LIMIT_S):
-        """Starts a program under ftrun: the name of one of ours, or a path, and its arguments.
+        """Starts a program under ftrun: the name of a test program, or a path, and its arguments.
 
-        prefix: a command that prepares something and then becomes the rest of its arguments.
+        prefix: a command that prepares something and then executes the rest of its arguments.
         """
         directory = os.path.dirname(self.next_work_directory())
         self.jobs += 1
         flags = [*flags, "--events", f"{directory}/events"]
         later = any(kill.incarnation > 0 for kill in kills)
         if (later or "--journal-limit" in flags) and "--snapshots" not in flags:
-            # A later incarnation that begins at an image may begin behind the place of its death;
-            # and a journal that is truncated behind images does not come to its limit.
+            # A later incarnation that begins at an image may begin after the place of its death,
+            # and a journal that images truncate does not reach its limit.
             flags += ["--snapshots", "off"]
         for kill in kills:
             flags += ["--kill", kill]
@@ -311,7 +311,7 @@ class Test:
         return result
 
     def undisturbed(self, ranks, *command, flags=()):
-        """The result of a run without deaths. Made once."""
+        """Returns the result of a run without deaths, which is made once."""
         key = (ranks, command, tuple(flags))
         if key not in self._undisturbed:
             result = self.run(ranks, *command, flags=flags)
@@ -321,17 +321,17 @@ class Test:
         return self._undisturbed[key]
 
     def runs(self, few, many, seen):
-        """`few` runs (`many` in the long mode), then up to ten times as many until seen()."""
+        """Yields `few` runs (`many` in the long mode), then up to ten times as many until seen()."""
         count = many if self.long else few
         for run in range(10 * count):
             if run < count or not seen():
                 yield run
 
     def recovers(self, ranks, *command, kills=(), flags=(), ordered=True, **named):
-        """Runs a program, kills ranks in it, and requires the output of an undisturbed run.
+        """Runs a program, kills ranks in it, and requires the output of a run without deaths.
 
-        Also exit code 0, that every kill that was ordered happened, that no other rank died, and that
-        every rank that died came back. ordered: only one rank prints.
+        Also requires exit code 0, that all ordered kills have happened and no other deaths, and that
+        every rank that died came back. ordered: whether only one rank prints.
         """
         expected = self.undisturbed(ranks, *command, flags=flags)
         result = self.run(ranks, *command, kills=kills, flags=flags, **named)
@@ -345,10 +345,10 @@ class Test:
         return result
 
     def recovers_anywhere(self, ranks, *command, several, again):
-        """Deaths at every operation of one rank (long mode: of all, at each moment), then of several.
+        """Kills one rank at every operation (long mode: all ranks, at each moment), then several.
 
-        several: ranks that die together at places of chance, at most; some times. again: one of
-        them once more, before the place of its first death.
+        several: the most ranks that die together at random places, some times. again: whether one
+        of them dies once more, before the place of its first death.
         """
         last = self.undisturbed(ranks, *command)
         places = [(r, k) for r in range(ranks) for k in range(1, last.operations(r) + 1)]
@@ -374,7 +374,7 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
 def run_scenario(name, options, prepare):
-    """Runs one scenario; True unless it failed."""
+    """Runs a scenario. Returns True unless it has failed."""
     test = Test(name, options.ftrun, options.programs, options.seed, options.long)
     prepare(test, options)
     start_s = time.monotonic()
@@ -395,10 +395,10 @@ def run_scenario(name, options, prepare):
 
 
 def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_: None):
-    """The command line of a file of scenarios; returns the exit code.
+    """Runs the command line of a file of scenarios. Returns the exit code.
 
-    programs: where they are unless --programs says. add_arguments(parser): options of its own.
-    prepare(test, options): before each scenario.
+    programs: the default of --programs. add_arguments(parser) adds options. prepare(test, options)
+    is called before each scenario.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -418,7 +418,7 @@ def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_:
     unknown = [name for name in options.names if name not in SCENARIOS]
     if unknown or not options.names:
         parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
-    # SIGTERM to the test ends its job as well.
+    # If the test gets SIGTERM, it ends its job as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         return 0 if all([run_scenario(name, options, prepare) for name in options.names]) else 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The harness itself: a job that hangs is ended in time, with a report of what every rank does.
+"""Tests the harness: it ends a job that hangs in time, and reports what every rank does.
 
 harness_test.py --ftrun FTRUN --fake FAKE_RANK
 """
@@ -19,7 +19,7 @@ from processes import NoEnd, processes_with, run_ftrun, standing  # noqa: E402
 RANKS = 2
 HANGS = ("init", "op:3", "hang")
 LIMIT_S = 1
-END_S = 30  # of the report and all
+END_S = 30  # the limit, including the report
 OPTIONS = argparse.Namespace()
 
 
@@ -29,7 +29,7 @@ class JobThatHangs(unittest.TestCase):
         where = standing(text)
         for rank in range(RANKS):
             self.assertTrue(where.get(rank, ("", ""))[0].startswith("after operation #3"), text)
-            # Frames, or what the kernel says where there is no debugger.
+            # Frames of a stack, or without a debugger the state that the kernel reports.
             self.assertRegex(where[rank][1], r"#\d|Thread|TID|wchan|syscall")
 
     def setUp(self):

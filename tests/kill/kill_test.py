@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real processes under the real ftrun, really killed.
+"""Runs scenarios in which real processes under ftrun are killed.
 
 kill_test.py --ftrun FTRUN --programs DIR [--seed S] [--long] NAME...    runs scenarios
 kill_test.py --list                                                      names, limits, labels

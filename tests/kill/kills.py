@@ -1,6 +1,7 @@
 """Deaths that ftrun --kill orders."""
 
-# How ftrun reports a death by SIGKILL; the second one where only the rank's parent, a shell, knows the signal.
+# The causes by which ftrun reports a death by SIGKILL. The second one is for a rank whose parent is a
+# shell, which alone knows the signal.
 KILLED = ("signal 9 (Killed)", "a cause that only its parent process knows")
 MOMENTS = ("before", "inside", "after")
 
@@ -15,7 +16,7 @@ class Kill:
         return f"{self.rank}@{self.point}.{self.moment}#{self.incarnation}"
 
     def is_death(self, death):
-        """Whether an event of the log is the death that this orders."""
+        """Returns whether an event of the log is the death that this kill orders."""
         if (death["rank"], death["incarnation"]) != (self.rank, self.incarnation):
             return False
         ordinal = death["position"]["ordinal"]

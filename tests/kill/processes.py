@@ -1,4 +1,4 @@
-"""Processes and files that a job has, or has left behind, as the system shows them."""
+"""Finds the processes and files of a job, and those that it has left."""
 
 import glob
 import os
@@ -8,16 +8,16 @@ import signal
 import subprocess
 import tempfile
 
-REPORT_S = 6  # that ftrun may take to report where every rank is
-GRACE_S = 3  # that it may take to end its ranks
+REPORT_S = 6  # the time that ftrun may take to report where every rank is
+GRACE_S = 3  # the time that it may take to end its ranks
 
 
 class NoEnd(Exception):
-    """A job did not end in time; the text has where every rank is."""
+    """Raised if a job does not end in time. The text describes where every rank is."""
 
 
 class FtrunProcess(subprocess.Popen):
-    """An ftrun. If it does not end in time, it reports what every rank does, and the job is ended."""
+    """An ftrun process. If it does not end in time, it reports the state of every rank and is ended."""
 
     def communicate(self, input=None, timeout=None):
         try:
@@ -36,7 +36,7 @@ class FtrunProcess(subprocess.Popen):
         return f"--- ftrun's own stack\n{stack}\n--- what it has said\n{said[-20000:]}"
 
     def _hear(self, limit_s):
-        """The output so far, until the end or the limit; of both streams."""
+        """Returns the output of both streams, until the end or the limit."""
         try:
             streams = super().communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as expired:
@@ -46,7 +46,7 @@ class FtrunProcess(subprocess.Popen):
 
 
 def run_ftrun(command, timeout, input=None, **named):
-    """As subprocess.run with its output captured, but see FtrunProcess."""
+    """Runs ftrun like subprocess.run with captured output, but as a FtrunProcess."""
     pipe = subprocess.PIPE
     stdin = subprocess.DEVNULL if input is None else pipe
     with FtrunProcess(command, stdin=stdin, stdout=pipe, stderr=pipe, **named) as process:
@@ -55,7 +55,7 @@ def run_ftrun(command, timeout, input=None, **named):
 
 
 def processes_with(*entries):
-    """All processes with all these NAME=VALUE in their environment."""
+    """Returns all processes with all of these NAME=VALUE in their environment."""
     wanted = {entry.encode() for entry in entries}
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):
@@ -69,7 +69,7 @@ def processes_with(*entries):
 
 
 def descendants(pid):
-    """Children of a process, theirs, and so on."""
+    """Returns all descendants of a process."""
     children = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -85,7 +85,7 @@ def descendants(pid):
 
 
 def is_alive(pid):
-    """Whether the process runs; one that is dead and only not reaped yet does not."""
+    """Returns whether the process runs. A zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -94,7 +94,7 @@ def is_alive(pid):
 
 
 def images(job, rank=None):
-    """Frozen images of a job's ranks, or of one rank, that the agent knows of."""
+    """Returns the images of a job's ranks, or of one rank, that have registered with the agent."""
     return [pid for pid in job.processes(rank) if proc_text(pid, "comm") == "rejoin-image"]
 
 
@@ -107,7 +107,7 @@ def proc_text(pid, name):
 
 
 def stack_of(pid):
-    """Stacks of all threads by gdb, or what the kernel says about where the process is."""
+    """Returns the stacks of all threads by gdb, or else the state that the kernel reports."""
     if shutil.which("gdb"):
         command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 24"]
         try:
@@ -122,7 +122,7 @@ def stack_of(pid):
 
 
 def rejoin_files():
-    """Files that a job could have left outside its own directory."""
+    """Returns the files that a job may have left outside its own directory."""
     found = set()
     for directory in ("/dev/shm", tempfile.gettempdir()):
         with os.scandir(directory) as entries:
@@ -133,7 +133,7 @@ def rejoin_files():
 
 
 def standing(text):
-    """{rank: (where it is, the first line of its stack)} of all reports in what ftrun said."""
+    """Returns {rank: (position, first line of its stack)} from all reports in ftrun's output."""
     found = {}
     heading = r"^rejoin: ranks? ([\d, -]+) \(process(?:es)? [^)]*\) (?:is|are) (.*)\n(?: +(.*))?"
     for ranks, where, line in re.findall(heading, text, re.MULTILINE):

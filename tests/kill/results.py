@@ -11,11 +11,11 @@ RETURNS = ("main", "snapshot", "written", "checkpoint")
 
 
 class Failure(Exception):
-    """A job did not do what it must."""
+    """Raised if a job does not do what it must."""
 
 
 class Skip(Exception):
-    """This machine does not allow the scenario."""
+    """Raised if this machine does not allow the scenario."""
 
 
 class Result:
@@ -28,16 +28,16 @@ class Result:
         self.files = job.files
 
     def named(self, name, rank=None):
-        """The events of that name, of that rank if one is given."""
+        """Returns the events of that name, and of that rank if one is given."""
         return [e for e in self.events if e["event"] == name and rank in (None, e.get("rank"))]
 
     def operations(self, rank):
-        """The number of MPI operations of the rank in its last incarnation."""
+        """Returns the number of MPI operations of the rank in its last incarnation."""
         return self.named("exit", rank)[-1]["position"]["ordinal"]
 
 
 def describe(job):
-    """For a failure: how to run a job (or a Result) again, and what was seen of it."""
+    """Describes a job (or a Result) for a failure: the command to run it again, and its output."""
     out, err = (job.out, job.err) if isinstance(job, Result) else (job.out(), job.err())
     shown = job.events[-80:]
     lines = [f"the job: {shlex.join(job.command)}"]
@@ -54,7 +54,7 @@ def require(condition, text, result):
 
 
 def returns_by_kind(result):
-    """The number of times that a dead rank went on from "main", from an "image", and from a "version".
+    """Counts how often a rank that died went on from "main", from an "image", or from a "version".
 
     A rank that dies again before it is back has not returned.
     """
@@ -67,13 +67,13 @@ def returns_by_kind(result):
 
 
 def require_mostly(kinds, kind):
-    """At least half of the returns are of the kind that the scenario is for."""
+    """Requires that at least half of the returns are of the kind that the scenario is for."""
     if 2 * kinds[kind] < kinds.total() or not kinds[kind]:
         raise Failure(f"too few returns from '{kind}': {dict(kinds)}")
 
 
 def check_deaths(result, kills):
-    """Each kill that was ordered happened, and every other death was caused from outside."""
+    """Requires that each ordered kill has happened, and that other deaths were caused from outside."""
     deaths = result.named("death")
     for kill in kills:
         found = [death for death in deaths if kill.is_death(death)]
@@ -82,13 +82,13 @@ def check_deaths(result, kills):
         deaths.remove(found[0])
     for rank in result.killed:
         found = [death for death in deaths if death["rank"] == rank]
-        if found:  # else the signal came when the rank had ended
+        if found:  # otherwise the rank had ended before the signal
             deaths.remove(found[0])
     require(not deaths, f"unexpected deaths: {deaths}", result)
 
 
 def check_returns(result, ranks):
-    """Every death was followed by the next incarnation, and every rank ended well."""
+    """Requires that the next incarnation followed every death, and that every rank ended well."""
     for death in result.named("death"):
         after = result.events[result.events.index(death) + 1 :]
         rank, incarnation = death["rank"], death["incarnation"]
@@ -107,7 +107,7 @@ def check_returns(result, ranks):
 
 
 def check_told(result):
-    """The parts of each return are its time, and the summary counts every death."""
+    """Requires that the parts of each return sum up to its time, and that the summary has every death."""
     for back in (e for e in result.events if "took_ms" in e):
         parts = [back[part] for part in ("start_ms", "computing_ms", "replay_ms")]
         require(min(parts) >= 0, f"{back}", result)

@@ -1,4 +1,4 @@
-// rabit.h and c_api.h in a world of one. What needs more ranks is in schedules.py.
+// Tests rabit.h and c_api.h in a world of one. schedules.py tests what needs more ranks.
 #include <gtest/gtest.h>
 #include <rabit/c_api.h>
 #include <rabit/rabit.h>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Joins the job, once in a process.
+// Joins the job, which a process can do once.
 bool init(std::vector<std::string> arguments = {}) {
   arguments.insert(arguments.begin(), "program");
   std::vector<char*> argv;
@@ -16,8 +16,8 @@ bool init(std::vector<std::string> arguments = {}) {
   return rabit::Init(static_cast<int>(argv.size()), argv.data());
 }
 
-// A process can join a job only once, so a test that does has one of its own. `printed`: on
-// standard error.
+// Runs `body` in a process of its own, because a process can join a job only once. `printed`: the
+// expected standard error.
 template <typename Body>
 void in_own_process(Body body, const std::string& printed = "^$") {
   const auto run = [&] {
@@ -50,7 +50,7 @@ struct Words {
   }
 };
 
-// The same calls are made without a job and in a job of one.
+// Makes the calls that tests make without a job and in a job of one.
 void use_everything() {
   EXPECT_EQ(rabit::GetRank(), 0);
   EXPECT_EQ(rabit::GetWorldSize(), 1);
@@ -209,7 +209,7 @@ TEST(ApiDeathTest, MocksKill) {
   }
 }
 
-// Loading is tested without a checkpoint: only a rank that died has one to load.
+// Tests loading without a checkpoint, because only a restarted rank has one to load.
 TEST(Models, Load) {
   Model model;
   model.values = {4, 5, 6};
@@ -222,7 +222,7 @@ TEST(Models, Load) {
   EXPECT_EQ(writer.take(nullptr).size, 0u);
 }
 
-// As a program does that keeps no count of what it wrote.
+// Some programs do not store the length of their model, and read until a short read.
 TEST(Models, LoadReadsUntilAShortRead) {
   struct Bytes : rabit::Serializable {
     std::string text;

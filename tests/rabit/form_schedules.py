@@ -1,7 +1,7 @@
-"""Deaths in programs of every form: model, set-up, call; and in a program that learns.
+"""Schedules of deaths for programs of every form of model, set-up and call, and for one that learns.
 
-programs/forms.cc and programs/boost.cc say what the forms are. In a job of images every form
-survives every death; in one of versions those whose set-up is before the load, or marked.
+programs/forms.cc and programs/boost.cc describe the forms. In a job of images every form survives
+every death. In a job of versions those survive whose set-up is before the load, or is marked.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from mock_deaths import MOST, WAYS, split_way, with_ways
 
 MODELS = ["global", "local", "lazy"]
 LINES = ["1", "2"]
-SETUPS = [("before", "none"), ("behind", "all"), ("behind", "keys")]  # each may return to versions
+SETUPS = [("before", "none"), ("behind", "all"), ("behind", "keys")]  # these may return to versions
 UNMARKED = [("behind", "none"), ("first", "none")]
 ROUNDS = 8
 CHECKPOINT = 5  # its seq in a round
@@ -26,7 +26,7 @@ def forms(way):
 
 
 def place(t, form):
-    """A version and a seq that the form has, behind the first rounds."""
+    """Returns a random version and seq of the form, after the first rounds."""
     return t.rng.randrange(2, ROUNDS), t.rng.randrange(CHECKPOINT + 1)
 
 
@@ -35,13 +35,13 @@ def single(t, ranks, form):
 
 
 def again(t, ranks, form):
-    """One rank twice, the second time at the same place, or wherever it may be."""
+    """One rank dies twice, the second time at the same place or at any other."""
     rank, first = t.rng.randrange(ranks), place(t, form)
     return [(rank, *first, 0), (rank, *t.rng.choice([first, place(t, form)]), 1)]
 
 
 def again_ahead(t, ranks, form):
-    """One rank twice, the second time not before the first."""
+    """One rank dies twice, the second time not before the first place."""
     rank, places = t.rng.randrange(ranks), sorted([place(t, form), place(t, form)])
     return [(rank, *places[0], 0), (rank, *places[1], 1)]
 
@@ -57,20 +57,20 @@ def everyone(t, ranks, form):
 
 
 def apart(t, ranks, form):
-    """Some ranks, each anywhere."""
+    """Some ranks die, each at a random place."""
     some = t.rng.sample(range(ranks), t.rng.randint(2, ranks))
     return [(rank, *place(t, form), 0) for rank in some]
 
 
 def deaths(way):
-    """A second place that a version is behind is never reached."""
+    """Returns the kinds of deaths. A place before the version that a rank loads is never reached."""
     return [single, again_ahead if way == "versions" else again, together, everyone, apart]
 
 
 @scenario(limit_s=180, sweeps=True, way=list(WAYS))
 @counts_returns
 def every_form(t, way):
-    """One kind of death for some of the forms, in turn; --long: for all, all kinds, six times."""
+    """Tests one kind of death for each of some forms; --long: all kinds for all forms, six times."""
     kinds, chosen = deaths(way), list(forms(way))
     for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, 12)):
         for kind in kinds * 6 if t.long else [kinds[number % len(kinds)]]:
@@ -80,7 +80,7 @@ def every_form(t, way):
 @scenario(limit_s=180, sweeps=True, way=list(WAYS))
 @counts_returns
 def many_ranks(t, way):
-    """The same of ten ranks, for some of the forms."""
+    """The same with ten ranks, for some of the forms."""
     chosen = list(forms(way))
     kinds = deaths(way)
     for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, len(kinds))):
@@ -90,7 +90,7 @@ def many_ranks(t, way):
 
 @scenario(limit_s=180, sweeps=True, name=with_ways(["3", "10"]))
 def from_outside(t, name):
-    """SIGKILL to one rank, some or all of them, whenever it comes."""
+    """Sends SIGKILL to one rank, to some or to all, at random times."""
     ranks, way = split_way(name)
     chosen = list(forms(way))
     for form in chosen if t.long else t.rng.sample(chosen, 3):
@@ -98,16 +98,17 @@ def from_outside(t, name):
             many = 6 if int(ranks) == 3 else 3
             command = [*form, "rounds=400" if way == "versions" else "rounds=60"]
             is_killed_at_random(t, int(ranks), *command, way=way, deaths=many, within_s=0.2)
-    # Many of them come before there is anything to go back to.
+    # Many deaths come before there is a recovery point besides main.
     check_kinds(t.returns, way, [*MOST[way], *(["main"] if way == "versions" else [])])
 
 
 @scenario(limit_s=60, way=["auto", "images"])
 @counts_returns
 def place_that_does_not_exist(t, way):
-    """A mock fires at its place, or in an incarnation that begins behind it; if there is none, never.
+    """A mock fires at its place, or in an incarnation from a snapshot that begins after it.
 
-    An incarnation from a snapshot that begins behind a place cannot know whether it was there.
+    If the place does not exist, the mock never fires in other incarnations. An incarnation from a
+    snapshot that begins after the place cannot know whether it exists.
     """
     form = ["forms", "model=global", "setup=behind"]
     if way == "auto":
@@ -121,7 +122,8 @@ def place_that_does_not_exist(t, way):
     require(result.late_mocks == 1, "it is not said that it is behind its place", result)
 
 
-# ----------------------------------------------------------------------------- a program that learns
+# ----------------------------------------------------------------------------- a program that
+# learns
 
 
 BOOST = ["boost", "rounds=100"]
@@ -140,7 +142,7 @@ def boost(t, way, kills=()):
 @scenario(limit_s=240, sweeps=True, way=["auto", "images"])
 @counts_returns
 def learning(t, way):
-    """A death in every k-th operation of a rank; --long: of every rank, k being small."""
+    """A rank dies in every k-th operation; --long: every rank does, and k is small."""
     last = t.undisturbed(3, *BOOST).operations(0)
     step = max(1, last // (150 if t.long else 2))
     for rank in range(3):
@@ -160,7 +162,7 @@ def learning_from_outside(t, way):
 
 @scenario(limit_s=60)
 def learning_from_versions(t):
-    """Without snapshots its unmarked set-up cannot be distinguished from its rounds: the job says so."""
+    """Without snapshots its unmarked set-up cannot be told from its rounds: the job ends with a line."""
     last = t.undisturbed(3, *BOOST).operations(0)
     flags = [*WAYS["versions"], "--max-restarts", 3]
     result = t.run(3, *BOOST, kills=[Kill(1, last // 2)], flags=flags)

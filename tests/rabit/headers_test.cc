@@ -1,4 +1,4 @@
-// The headers that the ancestor's programs include besides rabit.h.
+// Tests the headers that the ancestor's programs include besides rabit.h.
 #include <dmlc/io.h>
 #include <gtest/gtest.h>
 #include <rabit/internal/socket.h>
@@ -18,7 +18,7 @@ using rabit::utils::TCPSocket;
 static_assert(std::is_same<dmlc::Stream, rabit::Stream>::value, "one type");
 static_assert(std::is_same<dmlc::Serializable, rabit::Serializable>::value, "one type");
 
-// Two ends of a connection within this machine.
+// The two ends of a connection within this machine.
 struct Connection {
   TCPSocket one, other;
   Connection() {

@@ -1,7 +1,7 @@
-"""Shared by schedules of mock deaths: running them, and checking their results.
+"""Runs schedules of mock deaths, and checks their results.
 
-A way is what ranks are to go back to: "versions" is a job without snapshots, "auto" one with the
-default ones, which for most of so short a program come too late, "images" one with a snapshot every
+A way is the recovery point to which ranks should go back. "versions" is a job without snapshots.
+"auto" has the default snapshots, of which a short program has few. "images" has a snapshot every
 10 ms.
 """
 
@@ -18,7 +18,8 @@ WAYS = {
     "auto": [],
     "images": ["--snapshots", "0.01"],
 }
-# The recovery point of at least half of the returns, and the one that none may be from.
+# At least half of the returns must be from recovery points of the kinds in MOST, and none may be
+# from the kind in NONE.
 MOST = {"versions": ["version"], "auto": ["main", "image"], "images": ["image"]}
 NONE = {"versions": "image", "auto": "version", "images": "version"}
 REST = "rest_ms=25"  # makes a round long enough for images
@@ -33,16 +34,16 @@ def sorted_lines(text):
 
 
 def check_kinds(counted, way, most=None):
-    """At least half of the returns were from where they should be, `most` if that is given."""
+    """Requires that at least half of the returns were from the right kinds, `most` if it is given."""
     wanted = sum(counted[kind] for kind in most or MOST[way])
     if not counted or 2 * wanted < counted.total() or counted[NONE[way]]:
         raise harness.Failure(f"returns of a schedule for {way}: {dict(counted)}")
 
 
 def counts_returns(function):
-    """A schedule of a Test and a way whose returns must be of the way's kind.
+    """Decorates a schedule of a Test and a way, whose returns must be of the way's kind.
 
-    It may itself return the kinds that most of them must be of.
+    The schedule may return the kinds that most of the returns must be of.
     """
 
     @functools.wraps(function)
@@ -53,20 +54,21 @@ def counts_returns(function):
 
 
 def with_ways(names, ways=("versions", "auto", "images")):
-    """Variants: the names alone are of versions, the others have the way behind them."""
+    """Returns names of variants: a plain name is for versions, others end with the way."""
     return [name if way == "versions" else f"{name}_{way}" for way in ways for name in names]
 
 
 def split_way(name):
-    """(name, way) of what with_ways() made."""
+    """Returns (name, way) of a name that with_ways() has made."""
     head, _, way = name.rpartition("_")
     return (head, way) if way in WAYS else (name, "versions")
 
 
 def check_mocks(result, mocks):
-    """Every mock killed its rank, in its incarnation, once, and no other rank died.
+    """Requires that every mock has killed its rank in its incarnation, once, and no other rank died.
 
-    Where it says, unless the incarnation goes on from a snapshot. Returns how many fired later.
+    The place must be that of the mock, unless the incarnation goes on from a snapshot. Returns how
+    many mocks fired later.
     """
     deaths = sorted((d["rank"], d["incarnation"]) for d in result.named("death"))
     wanted = sorted((rank, incarnation) for rank, _, _, incarnation in mocks)
@@ -82,7 +84,7 @@ def check_mocks(result, mocks):
 
 
 def judge(t, ranks, expected, result):
-    """The output, the exit code, the returns."""
+    """Checks the output, the exit code and the returns."""
     require(result.code == 0, f"exit code {result.code}", result)
     same = sorted_lines(result.out) == sorted_lines(expected.out)
     require(same, f"the output is not\n{expected.out[-2000:]}", result)
@@ -90,7 +92,7 @@ def judge(t, ranks, expected, result):
 
 
 def survives(t, ranks, *command, mocks=(), way="versions", flags=(), limit_s=harness.LIMIT_S):
-    """Runs a program with deaths, and compares it with a run without. Returns its result."""
+    """Runs a program with deaths, and compares it with a run without deaths. Returns its result."""
     if way == "images":
         command = (*command, REST)
     expected = t.undisturbed(ranks, *command)
@@ -106,9 +108,9 @@ def survives(t, ranks, *command, mocks=(), way="versions", flags=(), limit_s=har
 
 
 def is_killed_at_random(t, ranks, *command, way, deaths, within_s, flags=()):
-    """SIGKILL from outside, to one rank, some, or all, `deaths` times, each within `within_s` after the last.
+    """Sends SIGKILL to one rank, to some or to all, `deaths` times, at most `within_s` apart.
 
-    Where ranks are to return to images, none dies before each rank has one. Returns how many ranks
+    If ranks should return to images, none dies before each rank has one. Returns how many ranks
     died.
     """
     if way != "versions":

@@ -1,4 +1,4 @@
-// Where mock deaths fire, in every kind of incarnation.
+// Tests where mock deaths fire, in every kind of incarnation.
 #include "rabit/mocks.h"
 
 #include <gtest/gtest.h>
@@ -8,28 +8,28 @@ namespace {
 using rabit::internal::Mock;
 using rabit::internal::MockDeaths;
 
-// A process of rank 1 whose program loads behind two operations and does three in each version.
+// A process of rank 1, whose program loads after two operations and has three in each version.
 class Process {
  public:
   explicit Process(std::vector<Mock> mocks, int incarnation = 0)
       : mocks_(std::move(mocks), 1, incarnation), incarnation_(incarnation) {}
 
-  // The same process a moment later, or its clone as another incarnation.
+  // Returns this process a moment later, or its clone as another incarnation.
   Process woken_as(int incarnation) const {
     Process clone = *this;
     clone.incarnation_ = incarnation;
     return clone;
   }
 
-  // Goes on until the given place; true if it dies on its way, at place(). Calls that
-  // are done are those before the place.
+  // Makes all calls before the given place. Returns true if the process dies before one of them, at
+  // place().
   bool dies_before(int version, int seq, bool has_loaded = true) {
     while (std::tuple(version_, has_loaded_, seq_) < std::tuple(version, has_loaded, seq)) {
       if (call()) return true;
     }
     return false;
   }
-  // To the end, Finalize included.
+  // Makes all calls to the end, including Finalize. Returns true if the process dies.
   bool dies() {
     return dies_before(kVersions, 0) || mocks_.due_behind(version_, seq_, incarnation_) != nullptr;
   }
@@ -140,7 +140,7 @@ TEST(MockDeaths, BehindTheLoadPlacesBeforeItArePassed) {
     ASSERT_TRUE(image.has_loaded());
     Process clone = image.woken_as(1);
     ASSERT_TRUE(clone.dies());
-    // Operations 0 and 1 and the load itself were before; only 3 is still to come.
+    // The clone is after operations 0 and 1 and the load; only operation 3 is still to come.
     EXPECT_EQ(clone.place(), seq <= 2 ? Place(0, 1) : Place(0, 3)) << seq;
   }
 }

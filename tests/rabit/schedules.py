@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The ancestor's schedules of deaths, and more, on programs written for rabit.
+"""Runs the ancestor's schedules of deaths, and more, with programs written for rabit.
 
 schedules.py --ftrun FTRUN --programs DIR [--long] NAME...    runs schedules
 schedules.py --list                                           names, limits, whether they sweep
 
 A schedule runs a program under ftrun with mock=RANK,VERSION,SEQ,NDEATH arguments, each of which is
-one death. It requires that every one of them happened exactly once and no other, that all ranks
-came back, and that each prints what it prints without deaths.
+a death. It requires that exactly these deaths have happened, once each, that all ranks came back,
+and that each rank has printed what it prints without deaths.
 """
 
 import os
@@ -23,7 +23,7 @@ from harness import require, scenario  # noqa: E402
 from mock_deaths import (  # noqa: E402
     WAYS, check_kinds, check_mocks, counts_returns, split_way, survives, with_ways)
 
-# They register themselves.
+# These schedules register themselves.
 import form_schedules  # noqa: E402, F401
 
 RANKS = 10
@@ -32,7 +32,7 @@ ROUNDS = 3  # of the recover programs
 
 
 def operations(ranks, program="model_recover"):
-    """Operations of a round: its CheckPoint has this seq. As in the programs."""
+    """Returns the number of operations in a round of the programs, which is the seq of CheckPoint."""
     roots = len(range(0, ranks, max(ranks // 3, 1)))
     return {"model_recover": 3, "local_recover": 2}[program] + 2 * roots
 
@@ -96,7 +96,7 @@ def all_at_once(t, name):
 @scenario(limit_s=120, way=list(WAYS))
 @counts_returns
 def cache(t, way):
-    """A restarted rank is given the column count and the histogram that the others have long had."""
+    """A restarted rank gets the column count and the histogram, which the others got long ago."""
 
     def dies(*mocks, ranks=3):
         survives(t, ranks, "cache", mocks=mocks, way=way)
@@ -107,8 +107,8 @@ def cache(t, way):
     dies((0, 2, 0, 0))  # the rank that broadcast the cuts
     dies((1, 2, 1, 0), (1, 0, 0, 1))  # again before the column count
     dies((1, 2, 1, 0), (1, 0, 1, 1))  # at LoadCheckPoint
-    for seq in range(bootstrap + 3):  # in the bootstrap phase after it, and in the round
-        if way == "versions" or seq < 3:  # elsewhere there is no more in version 2
+    for seq in range(bootstrap + 3):  # in the bootstrap phase after the load, and in the round
+        if way == "versions" or seq < 3:  # other ways have only 3 operations in version 2
             dies((1, 2, 1, 0), (1, 2, seq, 1))
     dies((1, 2, 1, 0), (2, 2, 1, 0))
 
@@ -116,7 +116,7 @@ def cache(t, way):
 @scenario(limit_s=120, way=list(WAYS))
 @counts_returns
 def cache_together(t, way):
-    """Two ranks die, or all, and are given what is marked although others are in it, too."""
+    """Two ranks or all die, and get the recorded results of marked operations at the same time."""
     survives(t, 3, "cache", mocks=[(0, 2, 0, 0), (1, 2, 0, 0)], way=way)
     survives(t, 3, "cache", mocks=[(rank, 3, 0, 0) for rank in range(3)], way=way)
 
@@ -133,7 +133,7 @@ def cache_before_checkpoint(t, way):
 
 @scenario(limit_s=60)
 def cache_unmarked(t):
-    """A job of versions ends in one line if nothing is marked of what follows the load."""
+    """A job of versions ends with one line if operations after the load are not marked."""
     for rank in range(3):
         result = t.run(3, "cache", "unmarked=1", f"mock={rank},2,1,0", flags=WAYS["versions"])
         require(result.code not in (0, 137), f"exit code {result.code}", result)
@@ -146,7 +146,7 @@ def cache_unmarked(t):
 @scenario(limit_s=60, way=["auto", "images"])
 @counts_returns
 def cache_unmarked_survives(t, way):
-    """In a job of images nothing need be marked."""
+    """In a job of images no operation need be marked."""
     for rank in range(3):
         survives(t, 3, "cache", "unmarked=1", mocks=[(rank, 2, 1, 0)], way=way)
     survives(t, 3, "cache", "unmarked=1", mocks=[(r, 3, 0, 0) for r in range(3)], way=way)
@@ -154,10 +154,11 @@ def cache_unmarked_survives(t, way):
 
 @scenario(limit_s=240, cached=["0", "1"])
 def again(t, cached):
-    """The iterations do what the bootstrap phase does, from the same places, at once or later.
+    """The iterations call what the bootstrap phase calls, from the same places, at once or later.
 
-    The workers call the broadcast of round 3 from a line that they called in round 0 alone, and its
-    root calls from another one. Since the program marks its set-up, that is none, whichever rank dies.
+    The workers call the broadcast of round 3 from a line from which they have called only in round
+    0, and its root calls from another line. Because the program marks its set-up, these calls do
+    not count as set-up, whichever rank dies.
     """
     command = ["again", f"rabit_bootstrap_cache={cached}"]
     for version in range(5):
@@ -187,7 +188,7 @@ def again_survives(t, way):
 @scenario(limit_s=120, way=["versions", "auto"])
 @counts_returns
 def kinds(t, way):
-    """All operators and types, Reducer and SerializeReducer, at sizes that are no power of two."""
+    """All operators and types, Reducer and SerializeReducer, with sizes that are no power of two."""
     for ranks in (1, 2, 3, 7):
         mocks = [(ranks - 1, 0, 20, 0), (0, 1, 45, 0)][: min(ranks, 2)]
         survives(t, ranks, "kinds", mocks=mocks, way=way)
@@ -207,7 +208,7 @@ def c_api(t, way):
 @scenario(limit_s=120, way=["versions", "auto"])
 @counts_returns
 def load_in_pieces(t, way):
-    """A Load that reads until a short read, at every version: the model is longer each time."""
+    """A Load reads until a short read, at every version: the model is longer each time."""
     for version in range(1, 4):
         for rank in range(3):
             survives(t, 3, "loads", "pieces", mocks=[(rank, version, 0, 0)], way=way)
@@ -215,7 +216,7 @@ def load_in_pieces(t, way):
 
 @scenario(limit_s=60)
 def load_that_throws(t):
-    """A model that does not load ends the job, with its rank and version."""
+    """A model whose Load throws ends the job with a line that names its rank and version."""
     result = t.run(3, "loads", "throws", "mock=1,2,0,0", flags=WAYS["versions"])
     require(result.code == 1, f"exit code {result.code}", result)
     line = "[1] rabit: LoadCheckPoint: the global model of version 2"
@@ -228,7 +229,7 @@ def load_that_throws(t):
 @scenario(limit_s=60, way=["auto"])
 @counts_returns
 def load_that_would_throw(t, way):
-    """A job of images has nothing to load."""
+    """In a job of images no model is loaded."""
     survives(t, 3, "loads", "throws", mocks=[(1, 2, 0, 0)], way=way)
 
 
@@ -241,7 +242,7 @@ CALLERS = {
 
 @scenario(limit_s=60)
 def log_ops(t):
-    """--log-ops names the places where the program calls rabit; and so does every other report."""
+    """--log-ops and all other reports name the places where the program calls rabit."""
     mock, command = (1, 2, 1, 0), ["cache", "mock=1,2,1,0"]
     with tempfile.TemporaryDirectory() as directory:
         flags = [*WAYS["versions"], "--log-ops", "--keep", "--journal-dir", directory]
@@ -271,7 +272,7 @@ def log_ops(t):
 
 @scenario(limit_s=60)
 def log_ops_from_main(t):
-    """The same of a rank that goes back to main: its load answers as it did the first time."""
+    """A rank that goes back to main: its load returns what it returned the first time."""
     result = t.run(3, "cache", "mock=1,2,1,0", flags=["--log-ops"])
     require(result.code == 0, f"exit code {result.code}", result)
     check_mocks(result, [(1, 2, 1, 0)])
@@ -300,10 +301,10 @@ def bad_parameters(t):
 
 @scenario(limit_s=300, sweeps=True, name=with_ways(["model", "local", "lazy"]))
 def sweep(t, name):
-    """Every rank before every operation and at every checkpoint; and its replacement at its load.
+    """Kills every rank before every operation and at every checkpoint, and its successor at its load.
 
-    With snapshots: one in ten of these places. --long: all, also the replacement where its
-    predecessor died, and another rank at the same point.
+    With snapshots only a tenth of these places is tested. --long: all of them, as well as the
+    successor at the place where its predecessor died, and another rank at the same place.
     """
     name, way = split_way(name)
     ranks = 3
@@ -315,7 +316,7 @@ def sweep(t, name):
     for version, seq, rank in places:
         first = (rank, version, seq, 0)
         survives(t, ranks, *command, mocks=[first], way=way)
-        # The replacement loads before anything else.
+        # The successor loads before it calls anything else.
         survives(t, ranks, *command, mocks=[first, (rank, 0, 0, 1)], way=way)
         if t.long:
             survives(t, ranks, *command, mocks=[first, (rank, version, seq, 1)], way=way)

@@ -29,7 +29,7 @@ void expect_same_after_round_trip(const T& value) {
   EXPECT_EQ(mark, 0xabcd);
   EXPECT_TRUE(in.AtEnd());
 
-  // Every shorter stream is noticed.
+  // Reading fails for every shorter stream.
   for (std::size_t size = 0; size + sizeof mark < bytes.size(); ++size) {
     std::string part = bytes.substr(0, size);
     MemoryBufferStream cut(&part);

@@ -1,5 +1,5 @@
-// The interface between the headers and librabit.so: everything that crosses it is here, and all of
-// it is plain memory, numbers and functions. Programs use rabit.h.
+// The interface between the headers and librabit.so. It consists only of plain memory, numbers and
+// functions. Programs use rabit.h.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct Bytes {
   std::size_t size;
 };
 
-// Where a lazily written checkpoint goes.
+// The destination of a checkpoint that is written lazily.
 struct LazyTarget;
 
 RABIT_API bool init(int argc, char** argv);
@@ -64,7 +64,7 @@ RABIT_API int version();
 // Valid until the process ends.
 RABIT_API const char* processor_name();
 RABIT_API void tracker_print(const char* text);
-// Says what is wrong, with this rank's number before it, and ends the job with exit code 1.
+// Prints an error after this rank's number, and ends the job with exit code 1.
 [[noreturn]] RABIT_API void fail(const char* format, ...);
 
 RABIT_API void broadcast(void* data, std::size_t size, int root, const Caller& caller);

@@ -15,8 +15,8 @@ namespace utils {
 
 typedef dmlc::SeekStream SeekStream;
 
-// A stream over memory of fixed size that the caller owns. Reads at its end are short; to write
-// past it is an error of the program: utils::Assert.
+// A stream over memory of fixed size that the caller owns. Reads at its end are short. A write past
+// it is an error of the program, for which utils::Assert ends the process.
 struct MemoryFixSizeBuffer : public SeekStream {
  public:
   // Seek(SeekEnd) goes to the end.

@@ -14,7 +14,8 @@
 namespace rabit {
 namespace internal {
 
-// Reads a model. Reads at the end are short, as of any stream: many a Load reads until then.
+// Reads a model. Reads at the end are short, as for any stream; many Load functions read until
+// then.
 class ModelReader : public dmlc::Stream {
  public:
   explicit ModelReader(Bytes bytes) : bytes_(bytes), position_(0) {}
@@ -33,8 +34,8 @@ class ModelReader : public dmlc::Stream {
   std::size_t position_;
 };
 
-// Collects a model. Its memory is used again for the next one: new pages would cost more than the
-// copy.
+// Collects a model. Its memory is reused for the next one, because new pages would cost more than
+// the copy.
 class ModelWriter : public dmlc::Stream {
  public:
   ModelWriter() : data_(nullptr), size_(0), capacity_(0) {}
@@ -51,7 +52,7 @@ class ModelWriter : public dmlc::Stream {
     std::memcpy(data_ + size_, data, size);
     size_ += size;
   }
-  // The serialised model, valid until the next call; no model: no bytes.
+  // Returns the serialised model, valid until the next call. A null model has no bytes.
   Bytes take(const dmlc::Serializable* model) {
     size_ = 0;
     if (model != nullptr) model->Save(this);
@@ -89,7 +90,7 @@ inline void save_lazily(const void* model, LazyTarget* target) {
   static_cast<const dmlc::Serializable*>(model)->Save(&writer);
 }
 
-// Ends the job if Load throws; `which` names the model.
+// Loads a model. Ends the job if Load throws; `which` names the model.
 inline void load_model(dmlc::Serializable* model, Bytes bytes, int version, const char* which) {
   if (model == nullptr) return;
   ModelReader reader(bytes);

@@ -1,4 +1,4 @@
-// Bodies of rabit.h.
+// The implementation of rabit.h.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ void allreduce_as(DType* data, std::size_t count, Prepare prepare, const Caller&
   allreduce(data, count, TypeOf<DType>::value, OperationOf<OP>::value, prepare, caller);
 }
 
-// A vector or a string: first its length, then what is in it.
+// Broadcasts a vector or a string: first its length, then its elements.
 template <typename Container>
 void broadcast_container(Container* data, int root, const Caller& caller) {
   std::uint64_t length = data->size();
@@ -81,7 +81,7 @@ void reduce_elements(const void* source, void* target, int count, std::size_t) {
 
 template <typename DType>
 void reduce_serialized(const void* source, void* target, int count, std::size_t element_size) {
-  // The stream has one kind for reading and writing; the source is only read.
+  // MemoryFixSizeBuffer is for reading and writing; the source is only read.
   char* from = static_cast<char*>(const_cast<void*>(source));
   char* to = static_cast<char*>(target);
   for (int i = 0; i < count; ++i, from += element_size, to += element_size) {

@@ -1,4 +1,4 @@
-// How values lie in a dmlc::Stream; included by rabit/serializable.h.
+// The format of values in a dmlc::Stream; included by rabit/serializable.h.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ inline void write_length(Stream* to, std::size_t length) {
   Handler<std::uint64_t>::write(to, length);
 }
 
-// std::string and vectors of bytes: all elements at once.
+// Writes and reads all elements at once, for std::string and vectors of plain values.
 template <typename Container>
 struct Contiguous {
   typedef typename Container::value_type Value;
@@ -137,8 +137,8 @@ template <typename K, typename V, typename C, typename A>
 struct Handler<std::map<K, V, C, A>> : Elementwise<std::map<K, V, C, A>> {};
 template <typename K, typename V, typename C, typename A>
 struct Handler<std::multimap<K, V, C, A>> : Elementwise<std::multimap<K, V, C, A>> {};
-// Unordered: what is written depends on the library and on the order of insertion, so that ranks
-// may write different bytes for equal sets. Do not put them into a global model.
+// The order of elements depends on the library and on the order of insertion, so ranks may write
+// different bytes for equal unordered sets and maps. They must not be in a global model.
 template <typename K, typename H, typename E, typename A>
 struct Handler<std::unordered_set<K, H, E, A>> : Elementwise<std::unordered_set<K, H, E, A>> {};
 template <typename K, typename V, typename H, typename E, typename A>

@@ -1,6 +1,6 @@
-// TCP over IPv4, as the ancestor's programs and trackers use it. Rejoin itself does not.
+// TCP over IPv4, for the ancestor's programs and trackers. Rejoin itself does not use it.
 //
-// What the ancestor treats as fatal is fatal here: utils::Check ends the process.
+// Errors that are fatal in the ancestor are fatal here: utils::Check ends the process.
 #pragma once
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ struct SockAddr {
   SockAddr() : addr() {}
   SockAddr(const char* host, int port) : addr() { Set(host, port); }
 
-  // This machine's name.
+  // Returns this machine's name.
   static std::string GetHostName() {
     char name[256] = "";
     Check(gethostname(name, sizeof name - 1) == 0, "this machine's name: %s", std::strerror(errno));
@@ -51,7 +51,7 @@ struct SockAddr {
     freeaddrinfo(found);
   }
   int port() const { return ntohs(addr.sin_port); }
-  // Four numbers.
+  // Returns the address as four numbers.
   std::string AddrStr() const {
     char text[INET_ADDRSTRLEN];
     Check(inet_ntop(AF_INET, &addr.sin_addr, text, sizeof text) != nullptr,
@@ -60,7 +60,7 @@ struct SockAddr {
   }
 };
 
-// A descriptor. Copies are the same socket, and only Close() closes it.
+// A descriptor. Copies refer to the same socket, which only Close() closes.
 class Socket {
  public:
   SOCKET sockfd;
@@ -71,7 +71,7 @@ class Socket {
   static void Finalize() {}
   static int GetLastError() { return errno; }
   static bool LastErrorWouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
-  // Ends the process with the newest error.
+  // Prints the newest error and ends the process.
   static void Error(const char* what) {
     utils::Error("socket, %s: %s", what, std::strerror(errno));
   }
@@ -133,7 +133,7 @@ class TCPSocket : public Socket {
     const int on = keep_alive;
     if (setsockopt(sockfd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) Error("SetKeepAlive");
   }
-  // Close() waits that long for what was not sent yet.
+  // Sets how long Close() waits for data that was not sent yet.
   void SetLinger(int seconds) {
     linger option;
     option.l_onoff = 1;
@@ -151,7 +151,7 @@ class TCPSocket : public Socket {
   bool Connect(const SockAddr& to) {
     return connect(sockfd, reinterpret_cast<const sockaddr*>(&to.addr), sizeof to.addr) == 0;
   }
-  // 1: at out-of-band data; 0: not; -1: an error.
+  // Returns 1 at out-of-band data, 0 elsewhere, -1 for an error.
   int AtMark() const {
     int is_there = 0;
     return ioctl(sockfd, SIOCATMARK, &is_there) == -1 ? -1 : is_there;
@@ -164,8 +164,8 @@ class TCPSocket : public Socket {
   ssize_t Recv(void* data, std::size_t size, int flags = 0) {
     return recv(sockfd, data, size, flags);
   }
-  // Return how many bytes went: fewer than `size` if a non-blocking socket would have to wait, or
-  // (RecvAll) at the end of the stream.
+  // Return the number of bytes that were transferred: fewer than `size` if a non-blocking socket
+  // would have to wait, or, for RecvAll, at the end of the stream.
   std::size_t SendAll(const void* data, std::size_t size) {
     std::size_t done = 0;
     while (done < size) {
@@ -186,7 +186,7 @@ class TCPSocket : public Socket {
     }
     return done;
   }
-  // A string as its length, an int, and its bytes.
+  // Sends a string as its length, an int, and its bytes.
   void SendStr(const std::string& text) {
     const int length = static_cast<int>(text.size());
     Assert(SendAll(&length, sizeof length) == sizeof length &&
@@ -203,7 +203,7 @@ class TCPSocket : public Socket {
   }
 };
 
-// Waits for several sockets: watch them, Poll(), then check what they are ready for.
+// Waits for several sockets: watch them, call Poll(), then check what they are ready for.
 struct PollHelper {
  public:
   void WatchRead(SOCKET socket) { watch(socket, POLLIN); }
@@ -213,8 +213,8 @@ struct PollHelper {
   bool CheckWrite(SOCKET socket) const { return is_ready(socket, POLLOUT); }
   bool CheckExcept(SOCKET socket) const { return is_ready(socket, POLLPRI); }
 
-  // Waits at most timeout_ms (negative: without limit) until a socket is ready. What was watched
-  // must be watched again for the next Poll.
+  // Waits at most timeout_ms (negative: without limit) until a socket is ready. Sockets must be
+  // watched again before the next Poll.
   void Poll(long timeout_ms = -1) {
     std::vector<pollfd> list;
     for (const auto& one : watched_) {
@@ -229,7 +229,7 @@ struct PollHelper {
       if (ready != 0) watched_[one.fd] = ready;
     }
   }
-  // 1: out-of-band data came; 0: timeout_ms passed; -1: an error.
+  // Returns 1 when out-of-band data has arrived, 0 after timeout_ms, -1 for an error.
   static int WaitExcept(SOCKET socket, long timeout_ms = -1) {
     pollfd one = pollfd();
     one.fd = socket;
@@ -247,7 +247,7 @@ struct PollHelper {
     return found != watched_.end() && (found->second & event) != 0;
   }
 
-  std::map<SOCKET, short> watched_;  // before Poll(): wanted; after it: ready
+  std::map<SOCKET, short> watched_;  // events: before Poll() the wanted ones, then the ready ones
 };
 
 }  // namespace utils

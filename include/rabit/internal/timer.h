@@ -6,7 +6,7 @@
 namespace rabit {
 namespace utils {
 
-// Seconds since an arbitrary moment.
+// Returns the seconds since an arbitrary moment.
 inline double GetTime() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -62,7 +62,7 @@ inline void Check(bool condition, const char* format, ...) {
   internal::stop("", format, arguments);
 }
 
-// fopen that checks its result.
+// Opens a file by fopen, and checks the result.
 inline std::FILE* FopenCheck(const char* name, const char* mode) {
   std::FILE* file = std::fopen(name, mode);
   Check(file != nullptr, "cannot open file \"%s\"", name);
@@ -71,7 +71,7 @@ inline std::FILE* FopenCheck(const char* name, const char* mode) {
 
 }  // namespace utils
 
-// Where the elements begin; null if there are none.
+// Returns the address of the elements; null if there are none.
 template <typename T>
 inline T* BeginPtr(std::vector<T>& values) {
   return values.empty() ? nullptr : &values[0];

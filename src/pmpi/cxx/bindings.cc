@@ -1,8 +1,8 @@
 // libmpi_cxx.so.40: what mpicxx links into every C++ program, whether or not it uses the C++
-// bindings that MPI 3 removed. They are classes over the C interface, almost wholly inline in Open
-// MPI's mpicxx.h; here is the rest: the constants, and the functions that are not inline. Callbacks
-// of C++ types work for operations; for attributes, error handlers and files they answer with an
-// error.
+// bindings that MPI 3 removed. The bindings are classes over the C interface, almost wholly inline
+// in Open MPI's mpicxx.h. This file has the rest: the constants, and the functions that are not
+// inline. Callbacks of C++ types work for operations. For attributes, error handlers and files they
+// return an error.
 #include <mpi.h>
 
 #include "pmpi/cxx/hooks.h"

@@ -1,4 +1,4 @@
-// What libmpi_cxx.so.40 asks libmpi.so.40 besides MPI.
+// What libmpi_cxx.so.40 uses of libmpi.so.40 besides MPI.
 #pragma once
 
 struct ompi_predefined_errhandler_t;

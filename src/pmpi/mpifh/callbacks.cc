@@ -1,9 +1,10 @@
-// Functions of a Fortran program that MPI calls: of operations, error handlers and attributes.
+// The functions that register callbacks of a Fortran program: for operations, error handlers,
+// generalized requests and attributes.
 #include "pmpi/mpifh/convert.h"
 #include "pmpi/mpifh/hooks.h"
 #include "pmpi/mpifh/names.h"
 
-// mpi.h's macros for C's functions of these names.
+// mpi.h has macros with these names for the functions of C.
 #undef MPI_NULL_COPY_FN
 #undef MPI_NULL_DELETE_FN
 #undef MPI_DUP_FN

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Checks what libmpi_mpifh.so.40 shows: every name that Open MPI's has, what Open MPI's libraries of
-# the Fortran modules ask for, and nothing that is not MPI's.
+# Checks which names libmpi_mpifh.so.40 exports: every name that Open MPI's library has, those that
+# Open MPI's libraries for the Fortran modules need, and none that does not belong to MPI.
 set -eu -o pipefail
 
 if [ $# -ne 2 ]; then
@@ -28,7 +28,7 @@ needed=$(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }' |
 
 directory=/usr/lib/$(uname -m)-linux-gnu
 if [ -e "$directory/libmpi_mpifh.so.40" ]; then
-  # The two that are left out are its own insides.
+  # The two names that are left out are internal to that library.
   missing=$(comm -13 <(defined "$library") <(defined "$directory/libmpi_mpifh.so.40") |
     grep -vxE 'mpiext_pcollreq_mpifh_dummy|ompi_intercept_extra_state_t_class' || true)
   [ -z "$missing" ] || complain "lacks names that Open MPI's has" "$missing"

@@ -1,6 +1,6 @@
 // Converts arguments between Fortran and C. Fortran passes addresses; handles are integers,
-// logicals are 0 and 1, indices begin at 1, text has a length and blanks at its end. An argument
-// that the function may change is an object, which writes back when the function returns.
+// logicals are 0 and 1, indices begin at 1, text has a length and blanks at its end. For an
+// argument that the function may change there is an object whose destructor writes it back.
 #pragma once
 
 #include <stdlib.h>
@@ -63,7 +63,7 @@ REJOIN_HANDLE(MPI_Request, Request)
 REJOIN_HANDLE(MPI_Win, Win)
 #undef REJOIN_HANDLE
 
-// A handle that the function gives, frees or completes.
+// A handle that the function returns, frees or completes.
 template <class H>
 struct Handle {
   explicit Handle(MPI_Fint* to) : handle(to_c<H>(to)), before(handle), fortran(to) {}
@@ -77,7 +77,8 @@ struct Handle {
   MPI_Fint* fortran;
 };
 
-// Memory of `count` elements for one call. A negative count is the function's to complain about.
+// Memory of `count` elements for one call. A negative count means none; the MPI function raises the
+// error.
 template <class T>
 class Array {
  public:
@@ -121,7 +122,7 @@ class Handles {
   Array<H> handles_, before_;
 };
 
-// Number of types in the lists of MPI_Alltoallw; 0 for what is no communicator.
+// Returns the number of types in the lists of MPI_Alltoallw; 0: `comm` is no communicator.
 int members_of(const MPI_Fint* comm, bool sent);
 // The same for MPI_Neighbor_alltoallw.
 int neighbours_of(const MPI_Fint* comm, bool sent);
@@ -148,7 +149,8 @@ struct Index {
   MPI_Fint* fortran;
 };
 
-// The first `*count` of `indices`, after the call; a function that fails may not set the count.
+// Converts the first `*count` of `indices` after the call. A function that fails may not set the
+// count.
 class Indices {
  public:
   Indices(MPI_Fint* indices, MPI_Fint* count) : indices_(indices), count_(count) {
@@ -238,14 +240,14 @@ class InfoText : public Text {
   }
 };
 
-// `from` in `length` characters: cut off, or padded with blanks.
+// Copies `from` to `length` characters: truncated, or padded with blanks.
 inline void put_text(const char* from, char* fortran, int length) {
   const int characters = static_cast<int>(strnlen(from, static_cast<std::size_t>(length)));
   memcpy(fortran, from, static_cast<std::size_t>(characters));
   memset(fortran + characters, ' ', static_cast<std::size_t>(length - characters));
 }
 
-// Text that the function gives, if it gives any.
+// Text that the function returns, if it returns any.
 class TextOut {
  public:
   TextOut(char* fortran, int length) : fortran_(fortran), length_(length) { text_[0] = kUntouched; }
@@ -260,7 +262,7 @@ class TextOut {
   static constexpr char kUntouched = '\x7f';
   char* fortran_;
   int length_;
-  char text_[MPI_MAX_PORT_NAME + 1];  // the longest of all
+  char text_[MPI_MAX_PORT_NAME + 1];  // MPI's longest text
 };
 
 }  // namespace rejoin::mpifh

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the Fortran face of the functions in ../functions.txt: generate.py FILE
+"""Generates the Fortran face of the functions in ../functions.txt: generate.py FILE
 
-Every function becomes ompi_X_f, the name by which Open MPI's Fortran modules call it, with all the
-names that compilers make of MPI_X. Its parameters are those of C by reference, then the error code
-and the lengths of strings. A parameter's C type, and sometimes its name, says how it is converted
-(convert.h); functions that need more than that are written by hand (BY_HAND).
+Every function MPI_X becomes ompi_X_f, the name by which Open MPI's Fortran modules call it, with all
+the names that compilers make of MPI_X as aliases. Its parameters are those of C by reference, then
+the error code and the lengths of strings. A parameter's C type, and sometimes its name, determines
+how it is converted (convert.h). Functions that need more than that are written by hand (BY_HAND).
 """
 import pathlib
 import re
@@ -13,7 +13,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from generate import TABLE, parse  # noqa: E402
 
-# Other parameters than C's, callbacks, attributes, text whose length is an argument.
+# Functions with other parameters than in C, with callbacks, with attributes, or with text whose
+# length is an argument.
 BY_HAND = """
     MPI_Init MPI_Init_thread MPI_Pcontrol MPI_Wtick MPI_Wtime MPI_Aint_add MPI_Aint_diff
     MPI_Buffer_detach MPI_Info_get MPI_Address MPI_Type_extent MPI_Type_lb MPI_Type_ub MPI_Type_hvector MPI_Type_hindexed MPI_Type_struct
@@ -30,7 +31,7 @@ NOT_IN_FORTRAN = re.compile(
 
 HANDLES = "Comm Datatype Errhandler File Group Info Message Op Request Win".split()
 NUMBERS = "int|MPI_Aint|MPI_Count|MPI_Offset"
-LOGICALS = "flag inflag commute weighted".split()  # results; as arguments C takes any non-zero
+LOGICALS = "flag inflag commute weighted".split()  # results. As arguments, C accepts any non-zero
 WEIGHTS = "sourceweights destweights weights".split()
 TOPOLOGY_NEIGHBOURS = re.compile(r"MPIX?_I?neighbor_", re.IGNORECASE)
 
@@ -95,7 +96,7 @@ class Wrapper:
             sys.exit(f"{function}: no rule for the parameter {base}{stars} {name}")
 
     def count_of(self, name):
-        """How many elements an array of handles or statuses has."""
+        """The C++ expression for the number of elements of an array of handles or statuses."""
         function = self.function.name
         if name in ("sendtypes", "recvtypes"):
             of = "neighbours_of" if TOPOLOGY_NEIGHBOURS.match(function) else "members_of"
@@ -121,7 +122,7 @@ class Wrapper:
 
 
 def unsupported(f):
-    """Only the communicator is used: C's function asks its error handler."""
+    """A function that is not supported. C's function gets the communicator, for its error handler."""
     comms = [p.split()[-1] for p in f.parameters if re.fullmatch(r"MPI_Comm \w+", p)]
     parameters, arguments = [], []
     for p in f.parameters:

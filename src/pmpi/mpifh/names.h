@@ -6,7 +6,7 @@
 #define REJOIN_NAME(function, name) \
   extern decltype(function) name __attribute__((weak, alias(#function)));
 
-// REJOIN_NAMES(mpi, MPI, send, Send, SEND): names of ompi_send_f.
+// REJOIN_NAMES(mpi, MPI, send, Send, SEND) defines the names of ompi_send_f.
 #define REJOIN_NAMES(mpi, MPI, lower, Mixed, UPPER)                    \
   REJOIN_NAMES_OF(o##mpi##_##lower##_f, mpi, MPI, lower, Mixed, UPPER) \
   REJOIN_NAMES_OF(o##mpi##_##lower##_f, p##mpi, P##MPI, lower, Mixed, UPPER)

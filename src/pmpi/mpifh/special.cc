@@ -62,7 +62,8 @@ void ompi_init_thread_f(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* ierr) 
 }
 REJOIN_NAMES(mpi, MPI, init_thread, Init_thread, INIT_THREAD)
 
-// Fortran has no further arguments. Those of rejoin.h's levels can be given to its functions.
+// MPI_Pcontrol of Fortran has only the level. A program can call the functions of rejoin.h for what
+// the further arguments of a level mean in C.
 void ompi_pcontrol_f(MPI_Fint* level) {
   if (*level >= REJOIN_PCONTROL_LOAD && *level <= REJOIN_PCONTROL_BOOTSTRAP) {
     rejoin_unsupported("MPI_PCONTROL with a level of rejoin.h in Fortran");
@@ -77,11 +78,11 @@ REJOIN_NAMES(mpi, MPI, wtime, Wtime, WTIME)
 double ompi_wtick_f() { return PMPI_Wtick(); }
 REJOIN_NAMES(mpi, MPI, wtick, Wtick, WTICK)
 
-// Keeps a compiler from moving accesses to `buf` over the call.
+// MPI_F_SYNC_REG: keeps a compiler from moving accesses to `buf` across the call.
 void ompi_f_sync_reg_f(void*) {}
 REJOIN_NAMES(mpi, MPI, f_sync_reg, F_sync_reg, F_SYNC_REG)
 
-// The attached buffer's address is of no use to Fortran and not returned.
+// Does not return the address of the buffer, which Fortran cannot use.
 void ompi_buffer_detach_f(void*, MPI_Fint* size, MPI_Fint* ierr) {
   void* attached = nullptr;
   give(ierr, PMPI_Buffer_detach(&attached, size));
@@ -107,7 +108,7 @@ REJOIN_NAMES(mpi, MPI, aint_add, Aint_add, AINT_ADD)
 MPI_Aint ompi_aint_diff_f(MPI_Aint* addr1, MPI_Aint* addr2) { return *addr1 - *addr2; }
 REJOIN_NAMES(mpi, MPI, aint_diff, Aint_diff, AINT_DIFF)
 
-// MPI 1's INTEGER has no room for an address. Its lower half will do for differences.
+// MPI 1's INTEGER has no room for an address. Its lower half is enough to compute differences.
 void ompi_address_f(void* location, MPI_Fint* address, MPI_Fint* ierr) {
   MPI_Aint whole = 0;
   give(ierr, PMPI_Get_address(choice(location), &whole));
@@ -115,7 +116,7 @@ void ompi_address_f(void* location, MPI_Fint* address, MPI_Fint* ierr) {
 }
 REJOIN_NAMES(mpi, MPI, address, Address, ADDRESS)
 
-// A bound that INTEGER has no room for is an error.
+// Returns the code of the call. A bound that INTEGER has no room for is an error.
 static int give_bound(int code, MPI_Aint bound, MPI_Fint* to) {
   if (code != MPI_SUCCESS) return code;
   if (bound < INT_MIN || bound > INT_MAX) {

@@ -1,5 +1,5 @@
-! Functions of a Fortran program that MPI calls, with mpif.h or (USE_MPI) the module mpi: operations,
-! copy and delete functions of attributes in the manner of MPI 1 and MPI 2, error handlers.
+! Conformance of callbacks in Fortran, with mpif.h or (USE_MPI) the module mpi: operations, copy and
+! delete functions of attributes in the forms of MPI 1 and MPI 2, error handlers.
 module callback_functions
 #ifdef USE_MPI
   use mpi
@@ -14,7 +14,7 @@ module callback_functions
 
 contains
 
-  ! Associative and not commutative: (a, b) * (c, d) = (a * c, b * c + d).
+  ! An operation that is associative and not commutative: (a, b) * (c, d) = (a * c, b * c + d).
   subroutine compose(in, inout, length, type)
     integer :: length, type, i
     integer(address) :: in(2, length), inout(2, length)
@@ -180,7 +180,7 @@ contains
     call MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, dup, 0_address, error)
     call MPI_Comm_get_attr(MPI_COMM_WORLD, keyval, value, flag, error)
     call expect(.not. flag, 'an attribute that was not set')
-    ! Does not fit into INTEGER.
+    ! This value does not fit into INTEGER.
     call MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, 5000000000_address, error)
     call MPI_Comm_set_attr(MPI_COMM_WORLD, none, 17_address, error)
     call MPI_Comm_set_attr(MPI_COMM_WORLD, dup, -18_address, error)
@@ -295,7 +295,7 @@ contains
     call MPI_Keyval_free(dup, error)
   end subroutine
 
-  ! What is set in one manner is seen in the other.
+  ! Values that are set by the functions of MPI 1 are visible to those of MPI 2, and vice versa.
   subroutine both_manners()
     integer :: keyval, value
     integer(address) :: wide

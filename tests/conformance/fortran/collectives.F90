@@ -1,6 +1,7 @@
-! Nonblocking collectives, persistent collectives and persistent messages, many at once and on two
-! communicators, completed in several ways; with mpif.h, (USE_MPI) the module mpi or (USE_F08) the
-! module mpi_f08. The last line is a digest of all that was received.
+! Conformance of nonblocking collectives, persistent collectives and persistent messages in Fortran,
+! with mpif.h, (USE_MPI) the module mpi or (USE_F08) the module mpi_f08. Many are outstanding at once,
+! on two communicators, and are completed in several ways. The last line is a digest of all that was
+! received.
 #ifdef USE_F08
 #define HANDLE(kind) type(kind)
 #else
@@ -22,7 +23,7 @@ program collectives
   integer, parameter :: most = 8, length = 3 * most, functions = 17, rounds = 5
   integer, parameter :: wide = selected_int_kind(18)
   integer, parameter :: bcast = 2, exscan = 17  ! as begin() numbers them
-  ! What each function is given and gives, for each of the two communicators.
+  ! The input and output of each function, for each of the two communicators.
   integer, asynchronous :: in(length, functions, 2), out(length, functions, 2)
   integer :: counts(most), places(most), bytes(most), same(most, 2)
   HANDLE(MPI_Datatype) :: types(most)
@@ -56,13 +57,13 @@ contains
 
   include 'expect.inc'
 
-  ! Element `i` of what member `from` gives function `f`.
+  ! Returns element `i` of what member `from` passes to function `f`.
   integer elemental function value(from, i, f)
     integer, intent(in) :: from, i, f
     value = 10000 * round + 1000 * from + 30 * f + i + c
   end function
 
-  ! Chooses communicator `which` for what follows.
+  ! Chooses communicator `which` for the following calls.
   subroutine choose(which)
     integer, intent(in) :: which
     c = which
@@ -86,7 +87,7 @@ contains
     block_sum = sum([(value(r, at, f), r = first, last)])
   end function
 
-  ! Compares all that the functions have written, and the gaps that they have not.
+  ! Compares the output of all functions, and the gaps, which must not have changed.
   subroutine check()
     integer :: wanted(length, functions), i, r, at
     wanted = -1
@@ -113,7 +114,7 @@ contains
       wanted(i, 6) = block_sum(6, 0, size - 1, at + i)
       wanted(i, 12) = value(root, places(me + 1) + i, 12)
     end do
-    if (me == 0) out(:, exscan, c) = wanted(:, exscan)  ! MPI leaves it open
+    if (me == 0) out(:, exscan, c) = wanted(:, exscan)  ! it is undefined
     do i = 1, functions
       if (all(out(:, i, c) == wanted(:, i))) cycle
       print '(3(a,i0))', 'function ', i, ', round ', round, ', communicator ', c
@@ -192,7 +193,7 @@ contains
     end associate
   end subroutine
 
-  ! All of both communicators, in one of several ways.
+  ! Completes all requests of both communicators, in one of several ways.
   subroutine complete(n, all)
     integer, intent(in) :: n
     HANDLE(MPI_Request), intent(inout) :: all(n)
@@ -244,7 +245,7 @@ contains
     end do
   end subroutine
 
-  ! Roots stay as they were when the requests were made.
+  ! A persistent request has the root with which it was created.
   subroutine persistent()
     integer :: which, f, again, first_round
     first_round = rounds + 1
@@ -277,7 +278,7 @@ contains
     end do
   end subroutine
 
-  ! Every kind of persistent message, to the next rank and from the one before.
+  ! Sends every kind of persistent message to the next rank, and receives from the rank before.
   subroutine messages()
     use, intrinsic :: iso_c_binding, only: c_ptr
     integer, parameter :: kinds = 4

@@ -1,4 +1,4 @@
-! Messages, requests and statuses as Fortran sees them, with mpif.h or (USE_MPI) the module mpi:
+! Conformance of messages, requests and statuses in Fortran, with mpif.h or (USE_MPI) the module mpi:
 ! indices from 1, logicals, constants that are recognised by their addresses.
 program messages
 #ifdef USE_MPI
@@ -98,7 +98,7 @@ contains
     call expect(request == MPI_REQUEST_NULL, 'a request that is done')
   end subroutine
 
-  ! More requests than a small array holds.
+  ! Completes more requests than the library's small arrays have room for.
   subroutine completion()
     integer :: requests(2 * many), statuses(MPI_STATUS_SIZE, 2 * many), status(MPI_STATUS_SIZE)
     integer, volatile :: values(many)

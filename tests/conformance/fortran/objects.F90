@@ -1,5 +1,5 @@
-! Groups, communicators, topologies, names and info objects, with mpif.h or (USE_MPI) the module mpi:
-! text with blanks at its end, logicals in arrays, weights of graphs.
+! Conformance of groups, communicators, topologies, names and info objects in Fortran, with mpif.h or
+! (USE_MPI) the module mpi: text with blanks at its end, logicals in arrays, weights of graphs.
 program objects
 #ifdef USE_MPI
   use mpi

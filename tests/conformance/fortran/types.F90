@@ -1,5 +1,5 @@
-! Datatypes, collectives and buffers that are recognised by their addresses, with mpif.h or (USE_MPI)
-! the module mpi.
+! Conformance of datatypes, collectives, and buffers that are recognised by their addresses in
+! Fortran, with mpif.h or (USE_MPI) the module mpi.
 program types
 #ifdef USE_MPI
   use mpi
@@ -49,7 +49,7 @@ contains
     end do
   end subroutine
 
-  ! One of each kind that the compiler has.
+  ! Sends a number of each kind that the compiler has.
   subroutine sizes()
     integer(selected_int_kind(2)) :: i1
     integer(wide) :: i8(3)
@@ -137,7 +137,7 @@ contains
     call MPI_Barrier(MPI_COMM_WORLD, error)
   end subroutine
 
-  ! A window of a matrix, in Fortran's order.
+  ! Sends a part of a matrix, in Fortran's order.
   subroutine derived()
     integer :: window, matrix(6, 5), other(6, 5), i, bytes, status(MPI_STATUS_SIZE), elements
     integer(address) :: lb, extent
@@ -159,7 +159,7 @@ contains
     call expect(window == MPI_DATATYPE_NULL, 'MPI_Type_free')
   end subroutine
 
-  ! Two variables that lie anywhere, by their addresses from MPI_BOTTOM.
+  ! Sends two variables by their addresses from MPI_BOTTOM.
   subroutine absolute()
     integer, volatile :: number
     real(double), volatile :: values(3)
@@ -210,7 +210,7 @@ contains
     call expect(number == rank .and. nint(value * 2) == 5, 'MPI_Unpack')
   end subroutine
 
-  ! Types of a precision and a range, and the sizes that match.
+  ! Makes types by precision and range, and finds types by size.
   subroutine by_kind()
     integer :: type, again, ni, na, nt, combiner, integers(2), bytes(7), i
     integer(address) :: nothing(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ftrun alone: the command line, and kept journals."""
+"""Tests ftrun alone: the command line, and kept journals."""
 
 import glob
 import json
@@ -120,7 +120,7 @@ class CommandLine(LauncherTest):
             self.assertNotEqual(sets[0], sets[1])
 
     def test_binding_by_itself(self):
-        """Ranks that fill the machine get a processor each, others all of them."""
+        """If there are as many ranks as processors, each gets one; otherwise each gets all of them."""
         mine = len(os.sched_getaffinity(0))
         for ranks, alone in ((mine, True), (mine + 1, False)):
             done = self.ftrun("-n", ranks, "sh", "-c", "nproc")
@@ -178,7 +178,7 @@ class CommandLine(LauncherTest):
 
 
 class OtherLaunchers(LauncherTest):
-    """Options of mpirun, mpiexec and srun, and variables that these leave behind."""
+    """Tests options of mpirun, mpiexec and srun, and environment variables that these set."""
 
     def test_several_programs(self):
         done = self.ftrun("-n", 1, "-x", "A=a", "sh", "-c", "echo $PMI_RANK $REJOIN_PROGRAM $A", ":",
@@ -348,7 +348,7 @@ class OtherLaunchers(LauncherTest):
 
 
 class Preflight(LauncherTest):
-    """ftrun check, and what is said at the start because it is certain."""
+    """Tests ftrun check, and the messages at the start of a job that is certain to fail."""
 
     def compile(self, name, text, *flags):
         source = self.write_file(f"{name}.c", text)
@@ -356,7 +356,7 @@ class Preflight(LauncherTest):
         return f"./{name}"
 
     def stand_in(self):
-        """Something that is named as our library is."""
+        """Makes another library with the name of ours."""
         names = ("MPI_Init", "MPI_Put", "MPI_Win_create", "MPI_Win_fence")
         source = self.write_file("library.c", "".join(f"int {name}() {{}}" for name in names))
         subprocess.run(["cc", "-w", "-shared", "-o", self.path("libmpi.so.40"), source,

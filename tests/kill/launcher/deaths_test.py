@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ftrun alone: restarts, how jobs end, and what becomes of process trees."""
+"""Tests ftrun alone: restarts, ends of jobs, and process trees."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ class Restart(LauncherTest):
         live = next(e for e in events if e["event"] == "live" and e["incarnation"] == 1)
         self.assertEqual(live["replayed_ops"], 5)
         self.assertAlmostEqual(live["start_ms"] + live["computing_ms"], live["took_ms"], delta=0.004)
-        self.assertEqual(live["replay_ms"], 0)  # it does not measure
+        self.assertEqual(live["replay_ms"], 0)  # fake_rank does not measure it
         job, summary, end = events[0], events[-2], events[-1]
         self.assertEqual((job["event"], job["ranks"]), ("job", 3))
         self.assertEqual(job["programs"][0]["command"][0], OPTIONS.fake)
@@ -40,7 +40,7 @@ class Restart(LauncherTest):
         self.assertEqual((summary["deaths"], summary["restarts"]), (1, 1))
         self.assertAlmostEqual(summary["lost_ms"], live["took_ms"], delta=0.004)
         self.assertEqual((summary["longest_ms"], summary["longest_rank"]), (summary["lost_ms"], 1))
-        self.assertEqual(summary["journal_peak_bytes"], 0)  # it has none
+        self.assertEqual(summary["journal_peak_bytes"], 0)  # fake_rank has no journal
         self.assertEqual(summary["places"], [{
             "deaths": 1, "ranks": {"1": 1}, "cause": "signal 9 (Killed)",
             "where": "after an operation", "site": ""}])
@@ -49,7 +49,7 @@ class Restart(LauncherTest):
         self.assertGreater(min(times), 0)
 
     def test_wrong_arguments_are_no_deaths(self):
-        """Every rank says what is wrong, and ftrun says so once."""
+        """Every rank prints an error, and ftrun reports the end once."""
         done = self.fake(3, "init", "err:usage", "sleep:20", "exit:2")
         self.assertEqual((done.code, done.out), (2, ""))
         self.assertEqual(sorted(done.err.splitlines())[1:], ["usage"] * 3)
@@ -161,7 +161,7 @@ class Restart(LauncherTest):
         words = ["init", "op", "places", "env:REJOIN_RANK", "env:PYTHONHASHSEED"]
         done = self.fake(1, *words, "kill:9@0", "op", "finalize")
         self.assertEqual(done.code, 0, done.err)
-        # Printed again by the replacement: if it differed ftrun would have said so.
+        # The next incarnation prints it again; ftrun would report a difference.
         self.assertEqual(len(done.out.splitlines()), 3)
         self.assertNotIn("did not print the same", done.err)
 
@@ -282,7 +282,7 @@ class Endings(LauncherTest):
 
     def test_jobs_in_which_a_rank_can_go_on(self):
         for words in (["init", "op", "0/sleep:2500", "1/wait:8"],  # rank 0 computes
-                      ["0/sleep:2500", "init", "1/wait:8"],  # and before MPI_Init
+                      ["0/sleep:2500", "init", "1/wait:8"],  # rank 0 computes before MPI_Init
                       ["init"] + ["wait:1", "op"] * 10):
             with self.subTest(words):
                 done = self.fake(2, *words, "print:done", "finalize")
@@ -330,7 +330,7 @@ class Trees(LauncherTest):
         self.assertEqual((done.code, done.out), (0, "done\ndone\n"), done.err)
 
     def test_the_whole_tree_dies_before_the_next_incarnation(self):
-        # Children that kept running would hold the rank's output open, and with it the job.
+        # Children that still ran would hold the rank's output open, and the job would not end.
         done = self.fake(2, "init", "0/child@0", "0/daemon@0", "op", "0/kill:9@0", "print:done",
                          "finalize")
         self.assertEqual((done.code, done.out), (0, "done\ndone\n"))

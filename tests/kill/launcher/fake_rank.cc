@@ -1,5 +1,5 @@
-// A rank without MPI: speaks wire/messages.h and keeps the words of its control block, so that
-// ftrun can be tested alone. Its arguments are its program:
+// A rank without MPI, with which ftrun can be tested alone: it sends the messages of
+// wire/messages.h and writes the words of its control block. Its arguments are its program:
 //
 //     [RANK/]WORD[:VALUE][@INCARNATION]  only in that rank, only in that incarnation
 //
@@ -82,7 +82,7 @@ void connect_to_agent() {
   connect_over(me.socket);
 }
 
-// True if welcome; false if refused, which is printed.
+// Registers the rank. False: it was refused; prints the reason.
 bool register_here(const char* secret) {
   connect_to_agent();
   tell(MessageType::kRegister, 0, 0, secret);
@@ -106,7 +106,7 @@ bool register_here(const char* secret) {
   return true;
 }
 
-// As ShmHost does it, but without a ring.
+// Sleeps like ShmHost, but is never rung.
 void sleep_often(int times) {
   auto& asleep = header_of(me.base)->asleep[me.rank];
   for (int i = 0; times == 0 || i < times; ++i) {
@@ -128,8 +128,8 @@ void die_if_ordered(PointKind kind, Moment moment) {
   }
 }
 
-// The number of operations of all incarnations is stored in a word of the rank that has no other
-// use here.
+// Executes an operation. The number of operations of all incarnations is stored in a word of the
+// rank's that is not used otherwise here.
 void operate() {
   RankControl* c = me.control();
   auto& done = region_of(me.base, me.rank)->observations.tail;
@@ -186,7 +186,8 @@ void try_second() {
   wait(nullptr);
 }
 
-// The messages of a rank that was killed while it registered, read when its next incarnation runs.
+// Sends the messages of a rank that was killed while it registered, so that the agent reads them
+// when the next incarnation runs.
 void register_as_ghost() {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fork() == 0) {

@@ -1,6 +1,6 @@
-"""Shared by the tests of ftrun alone: they run it, watch it, and check that it leaves nothing behind.
+"""The base of the tests of ftrun alone: runs ftrun, and checks that it leaves no process or file.
 
-Ranks are fake_rank, whose arguments are its program (see fake_rank.cc). Run one theme:
+Ranks are fake_rank, whose arguments are its program (see fake_rank.cc). To run one class of tests:
 deaths_test.py --ftrun FTRUN --fake FAKE_RANK Restart
 """
 
@@ -86,7 +86,7 @@ class LauncherTest(unittest.TestCase):
         self.fail(f"waited {LIMIT_S} s for {what}")
 
     def wait_until_asleep(self, process):
-        """Waits until ftrun waits, and goes on doing so."""
+        """Waits until ftrun is asleep and stays asleep."""
         def switches():
             with open(f"/proc/{process.pid}/status") as file:
                 shown = ("State", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
@@ -100,7 +100,7 @@ class LauncherTest(unittest.TestCase):
         self.wait_for(same_again, "ftrun to wait")
 
     def processes_here(self):
-        """Processes that work in this test's directory, whatever their parents are."""
+        """Returns all processes whose working directory is this test's."""
         found = []
         for link in glob.glob("/proc/[0-9]*/cwd"):
             try:

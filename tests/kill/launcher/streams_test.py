@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ftrun alone: output, standard input and signals."""
+"""Tests ftrun alone: output, standard input and signals."""
 
 import fcntl
 import json
@@ -63,7 +63,7 @@ class Output(LauncherTest):
         script = f"awk -v c=$REJOIN_RANK '{program}'"
         process = self.start("-n", 2, "sh", "-c", script)
         self.wait_until_asleep(process)  # it has stopped reading
-        time.sleep(0.6)  # longer than an unfinished line waits for its end: the subject
+        time.sleep(0.6)  # longer than ftrun waits for the end of an unfinished line
         out, _ = process.communicate(timeout=LIMIT_S)
         whole = [str(rank).encode() * 500 for rank in (0, 1)]
         self.assertEqual([line for line in out.splitlines() if line not in whole], [])
@@ -91,7 +91,7 @@ class Output(LauncherTest):
         self.assertEqual(done.err.splitlines().count(lost), 1, done.err)
 
     def small_fifo(self):
-        """(The path of a fifo of one page, its end to read): open, but not read."""
+        """Returns the path of a fifo of one page, and its open read end, from which no process reads."""
         path = self.path("events")
         os.mkfifo(path)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -163,10 +163,10 @@ class Output(LauncherTest):
 
 
 class Messages(LauncherTest):
-    """ftrun's own, where standard error is a terminal and where it is not."""
+    """Tests ftrun's own messages, with and without a terminal as standard error."""
 
     def shown(self, columns=120, **variables):
-        """The output of a job with a death on a terminal."""
+        """Returns the output of a job with a death on a terminal."""
         child, terminal = pty.fork()
         if child == 0:
             os.environ.update(variables)
@@ -178,7 +178,7 @@ class Messages(LauncherTest):
             while piece := os.read(terminal, 4096):
                 said += piece
         except OSError:
-            pass  # all others have closed it
+            pass  # all other processes have closed it
         os.close(terminal)
         os.waitpid(child, 0)
         return said.decode().replace("\r\n", "\n")
@@ -237,7 +237,7 @@ class StandardInput(LauncherTest):
 
 
 def signal_handled(pid, number):
-    """Whether that signal is not pending any more."""
+    """Returns whether that signal is not pending any more."""
     with open(f"/proc/{pid}/status") as file:
         pending = [line.split()[1] for line in file if line.startswith(("SigPnd", "ShdPnd"))]
     return not any(int(mask, 16) >> (number - 1) & 1 for mask in pending)
@@ -308,7 +308,7 @@ class Signals(LauncherTest):
     def test_sigusr2_is_passed_on(self):
         process = self.start_and_wait(OPTIONS.fake, "ignore:10", "init", "1/ignore:12", "hang")
         process.send_signal(signal.SIGUSR2)
-        # Rank 0 dies of it: a death like any other.
+        # The signal kills rank 0, which is restarted like after any other death.
         self.wait_for(lambda: any(e["event"] == "respawn" for e in self.events()), "a respawn")
         process.send_signal(signal.SIGTERM)
         self.assertIn("rank 0 died (signal 12, User defined signal 2)", self.end(process)[1])

@@ -1,5 +1,5 @@
-// Child processes that append to a file, started in each of the ways that there are: a replay
-// starts them again, and a line says so.
+// Child processes that append to a file, started by every function that starts processes. A replay
+// starts them again, and reports that in a line.
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// Clocks and counters: the replay reads the times of the first execution, and live they go on
-// from there.
+// Clocks and counters. A replay reads the times of the first execution, and the clocks continue
+// from there when the rank is live.
 #define _GNU_SOURCE
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -70,7 +70,7 @@ static void play_all(void) {
   read_all();
 }
 
-// A program repeats its decisions by the time: SAME compares how often the loop turns.
+// A replay repeats decisions that depend on the time: SAME compares the number of iterations.
 static void play_poll(void) {
   for (int i = 0; i < 3; ++i) {
     long turns = 0;
@@ -88,7 +88,7 @@ static void play_poll(void) {
   }
 }
 
-// Before MPI_Init too, and in constructors.
+// A constructor reads a clock, before MPI_Init.
 static struct timespec at_load;
 __attribute__((constructor)) static void read_at_load(void) {
   clock_gettime(CLOCK_REALTIME, &at_load);

@@ -1,4 +1,4 @@
-// Files: the rules (a) to (d) of docs/libc-recording.md.
+// Files: the rules of docs/libc-recording.md.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 
@@ -20,7 +20,7 @@ static void require_contents(const char* path, const char* expected) {
   REQUIRE(fclose(f) == 0);
 }
 
-// As ExaML does: give up if the output is there, then make it.
+// Ends if the output exists already, and creates it otherwise, as ExaML does.
 static void play_missing(void) {
   struct stat s;
   struct statx x;
@@ -70,7 +70,7 @@ static void play_exclusive(void) {
   step();
 }
 
-// "log" is there before the program starts.
+// Appends to "log", which exists before the program starts.
 static void play_append(void) {
   FILE* kept = fopen("log", "a");
   REQUIRE(kept != NULL);
@@ -88,7 +88,7 @@ static void play_append(void) {
   step();
   fclose(kept);
 
-  // The idiom of a header for an empty file, and reading what is there.
+  // Programs often write a header if the file is empty, and otherwise read what is there.
   FILE* csv = fopen("table.csv", "a+");
   REQUIRE(csv != NULL);
   fseek(csv, 0, SEEK_END);
@@ -136,7 +136,7 @@ static void play_truncate(void) {
   step();
 }
 
-// A new version beside the old one, then renamed over it; older versions kept.
+// Writes a new version beside the old one and renames it over that; retains older versions.
 static void play_rename(void) {
   for (int version = 0; version < 4; ++version) {
     char text[32];
@@ -213,7 +213,7 @@ static void play_temporary(void) {
   step();
 }
 
-// Records at the end of a file, by a descriptor that is not opened for appending.
+// Writes records at the end of a file by a descriptor that was not opened for appending.
 static void play_records(void) {
   const int fd = open("records", O_RDWR | O_CREAT, 0644);
   const int older = open("older", O_WRONLY);
@@ -237,7 +237,7 @@ static void play_records(void) {
   step();
 }
 
-// A new version replaces the old one by renaming, and is read back.
+// Replaces a file by renaming a new version, which is then read.
 static void play_read_back(void) {
   for (int version = 0; version < 3; ++version) {
     char text[32];
@@ -249,7 +249,7 @@ static void play_read_back(void) {
   }
 }
 
-// The value that is read decides what is written there: a counter in a file from before.
+// Increments a counter in a file that exists before the program starts.
 static void play_counter(void) {
   for (int i = 0; i < 3; ++i) {
     char text[16] = "";
@@ -262,8 +262,8 @@ static void play_counter(void) {
   }
 }
 
-// "older" is there before the program starts: what is read from it is not restored, and that is
-// said.
+// "older" exists before the program starts. Its former contents are not restored, which a line
+// reports.
 static void play_in_place(void) {
   FILE* f = fopen("older", "r+");
   REQUIRE(f != NULL);
@@ -278,7 +278,7 @@ static void play_in_place(void) {
   step();
 }
 
-// The contents of a file that is replaced afterwards are not restored, and a line says so.
+// Reads a file that is replaced afterwards. Its contents are not restored, which a line reports.
 static void play_read(void) {
   char text[32];
   FILE* f = fopen("older", "r");
@@ -292,7 +292,7 @@ static void play_read(void) {
   step();
 }
 
-// Written directly first, then replaced by renaming, then appended to.
+// Writes a file directly, then replaces it by renaming, then appends to it.
 static void play_replace(void) {
   write_file("final", "w", "old\n");
   step();

@@ -1,8 +1,8 @@
-// A change of the file system that succeeds once, and a death beside it: `before` the change or
-// `after` it, in both cases after it was announced and before it was recorded. No kill from outside
-// can hit that moment, so the kernel is asked to hand the system call over: the rank makes it in
-// another way, or does not, and kills itself. Second argument: before, after, or none for a run
-// without a death.
+// A change of the file system that succeeds only once, and a death `before` or `after` it. In both
+// cases the change was announced and was not recorded. No kill from outside can hit that moment.
+// The kernel therefore delivers the system call to the process as a signal, whose handler makes the
+// change by another system call, or does not, and kills the rank. Second argument: before, after,
+// or none for a run without a death.
 #define _GNU_SOURCE
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -17,7 +17,7 @@
 static const char* moment;
 static uint64_t incarnation;
 
-// The same change by a system call that is not handed over.
+// Makes the same change by a system call that the kernel does not deliver as a signal.
 static void make_change(const greg_t* r) {
   const long a = r[REG_RDI], b = r[REG_RSI], c = r[REG_RDX], d = r[REG_R10];
   switch (r[REG_RAX]) {
@@ -55,7 +55,7 @@ static void on_trap(int signal_number, siginfo_t* info, void* context) {
   for (;;) syscall(SYS_kill, getpid(), SIGKILL);
 }
 
-// The next system call of this number is the last thing that the incarnation of this number does.
+// Lets the incarnation of this number die in its next system call of this number.
 static void die_in(uint64_t number, long system_call) {
   if (incarnation != number || strcmp(moment, "none") == 0) return;
   struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
@@ -148,7 +148,7 @@ static void play_exclusive_stream(void) {
   step();
 }
 
-// The file that was made has the name that the program got, and there is only one.
+// The temporary file has the name that the program got, and there is only one file.
 static void play_temporary(void) {
   char path[] = "file.XXXXXX";
   step();
@@ -166,8 +166,9 @@ static void play_temporary_directory(void) {
   step();
 }
 
-// Names that are no paths from the start directory. The second incarnation dies when it makes a
-// lock again; "older" in the start directory is the user's, and has the same name.
+// Uses names that are not relative to the directory in which the program was started. The second
+// incarnation dies when it makes a file exclusively again. The user's file "older" in that
+// directory has the same name.
 static void play_chdir(void) {
   REQUIRE(mkdir("d", 0700) == 0 && chdir("d") == 0);
   const int d = open("..", O_RDONLY | O_DIRECTORY);
@@ -186,7 +187,7 @@ static void play_chdir(void) {
   REQUIRE(close(d) == 0);
 }
 
-// It fails in both incarnations, whatever the announcement says.
+// The change fails in both incarnations, although it was announced.
 static void play_failing(void) {
   step();
   die_at(SYS_unlinkat);

@@ -1,5 +1,5 @@
-// Calls that are not observed must not disturb: children, other threads, and memory that stays
-// where it was.
+// Calls that are not observed must not disturb the recording: those of children and other threads.
+// Memory must have the same addresses in a replay.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>
@@ -63,8 +63,9 @@ static void play_threads(void) {
   REQUIRE(pthread_join(thread, NULL) == 0);
 }
 
-// Opening files takes memory from the heap: what lies behind it must lie there again. Here for
-// streams that were opened, that could not be, and of random bytes.
+// Opening a stream allocates memory from the heap, and later allocations must have the same
+// addresses in a replay: for streams that were opened, for those that could not be, and for random
+// bytes.
 static void play_heap(void) {
   FILE* streams[20];
   for (int round = 0; round < 3; ++round) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The recording of libc, under the real ftrun and real kills.
+"""Tests the recording of libc with ftrun and real kills.
 
-A scene (see scene.h) is run undisturbed, then again and again with a rank killed at each of its
-steps, in later incarnations too. Every run must have the same output and leave the same files, and users
-are told exactly where the rules end.
+A scene (see scene.h) runs without deaths, and then with rank 0 killed at each of its steps, in
+later incarnations as well. Every run must have the same output and leave the same files. Where the
+rules of docs/libc-recording.md do not guarantee that, a line must report it.
 
 libc_test.py --ftrun FTRUN --programs DIR PROGRAM SCENE
 """
@@ -26,22 +26,22 @@ from processes import FtrunProcess, NoEnd  # noqa: E402
 
 LIMIT_S = 30
 RANKS = 2
-FAILED_CHECK = 7  # exit code of a scene that sees something wrong
+FAILED_CHECK = 7  # the exit code of a scene in which a check has failed
 FILES_BEFORE = {"older": "older text\n", "log": "first line\n"}
 
-# Replays that are not true, by scene: what ends the job, and the first step at which a death of
-# rank 0 makes it so. All other scenes are replayed without a word.
+# Scenes whose replays differ: the message that ends the job, and the first step at which a death of
+# rank 0 has this effect. All other scenes are replayed without a message.
 UNTRUE = {
     "files.read": (r"older is not what the first execution read there", 2),
     "files.in_place": (r"older is not what the first execution read there", 1),
     "files.read_back": (r"model is not what the first execution read there", 2),
     "files.counter": (r"older is not what the first execution read there", 1),
 }
-# Those of them that end right with --on-divergence warn.
+# Those of them that have the right result with --on-divergence warn.
 HARMLESS = ("files.read", "files.in_place")
 
 RANDOM_SEEDS = 6
-RANDOM_RUNS = 4  # of each seed, killed at steps; and as many killed at any moment
+RANDOM_RUNS = 4  # for each seed: runs with kills at steps, and as many with kills at any moment
 MAX_RESTARTS = 20
 PAUSE_S = (0.002, 0.015)  # between kills from outside
 
@@ -51,9 +51,9 @@ class Failure(Exception):
 
 
 class Run:
-    """One job, from start to end, in a fresh directory.
+    """A job, from start to end, in a new directory.
 
-    kills: for --kill. killer: called with the running job, which it may kill from outside.
+    kills: values for --kill. killer: called with the running job, whose ranks it may kill.
     """
 
     def __init__(self, options, kills=(), arguments=(), flags=(), killer=None, code=0):
@@ -88,7 +88,7 @@ class Run:
         self.require(self.deaths >= len(kills), f"{self.deaths} deaths")
 
     def pid(self, rank):
-        """The process that is the rank now, or was the last one; None: not yet."""
+        """Returns the rank's present or last process; None: it has none yet."""
         found = None
         try:
             with open(self.events) as events:
@@ -114,7 +114,7 @@ class Run:
 
 
 def contents_of(directory):
-    """{path: what is there}, without what is the tests' own."""
+    """Returns {path: contents}, without the tests' own files."""
     found = {}
     for path, directories, names in os.walk(directory):
         for name in [*directories, *names]:
@@ -140,7 +140,7 @@ def single_deaths(steps):
 
 
 def repeated_deaths(steps):
-    """Later incarnations die as well: at the same place, further on, and while they replay."""
+    """Lists kills of several incarnations: at the same step, at later ones, and in the replay."""
     last, middle = steps, (steps + 1) // 2
     return [
         [f"0@{middle}#0", f"0@{last}#1"],
@@ -151,7 +151,7 @@ def repeated_deaths(steps):
 
 
 def replays(options):
-    """A scene of which rank 0 is the only player."""
+    """Tests a scene in which rank 0 alone plays."""
     expected = Run(options)
     expected.require_no_notice()
     steps = steps_of(expected)
@@ -177,7 +177,7 @@ def replays(options):
 
 
 def versions(options):
-    """Every death is behind another checkpoint; incarnations that have loaded one die as well."""
+    """Kills a rank after each of the checkpoints, and incarnations that have loaded one."""
     expected = Run(options)
     for first in range(1, steps_of(expected) + 1):
         for kills in ([f"0@{first}"], [f"0@{first}#0", f"0@{first + 3}#1", f"0@{first + 4}#2"]):
@@ -187,7 +187,7 @@ def versions(options):
 
 
 def gaps(options):
-    """The rank kills itself, beside a change of the file system."""
+    """The rank kills itself before or after a change of the file system."""
     expected = Run(options, arguments=["none"])
     for moment in ("before", "after"):
         run = Run(options, arguments=[moment])
@@ -198,7 +198,7 @@ def gaps(options):
 
 
 def shared(options):
-    """Several ranks write: a line says so, and no line of another rank is lost."""
+    """Several ranks write a file: a line reports that, and no line of another rank is lost."""
     expected = Run(options)
     for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps_of(expected) + 1)]:
         run = Run(options, kills)
@@ -218,7 +218,7 @@ def shared(options):
 
 
 def children(options):
-    """A child repeats its work each time it is started; a line says so, once in the job."""
+    """A child repeats its work in each replay; a line reports that, once in the job."""
     expected = Run(options)
     for kills in single_deaths(steps_of(expected)) + [["0@4#0", "0@4#1"]]:
         run = Run(options, kills, flags=["--snapshots", "off"])
@@ -231,12 +231,12 @@ def children(options):
 
 
 def random_programs(options):
-    """Files made, renamed and removed at random; deaths at steps, and at any moment."""
+    """Makes, renames and removes files at random, with deaths at steps and at any moment."""
     rng = random.Random(1)
 
     def kill_some(run):
         for _ in range(rng.randint(1, 6)):
-            time.sleep(rng.uniform(*PAUSE_S))  # deaths at any moment: time is what is varied
+            time.sleep(rng.uniform(*PAUSE_S))  # a death at any moment
             pid = run.pid(0)
             if pid is not None and run.process.poll() is None:
                 try:
@@ -262,7 +262,7 @@ def random_programs(options):
 
 
 def switched_off(options):
-    """--libc-recording off: the output is in its own way, as it would be without this library."""
+    """--libc-recording off: the output differs, as it would without the recording."""
     Run(options, flags=["--libc-recording", "off"])
     Run(options, ["0@3"], flags=["--libc-recording", "off"], code=FAILED_CHECK)
 

@@ -1,4 +1,4 @@
-// A user's operator that runs on a second thread: what the main thread sees meanwhile is recorded.
+// A user's operator runs on a second thread. The main thread's observations meanwhile are recorded.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ static void slow_sum(void* in, void* inout, int* count, MPI_Datatype* type) {
 
 static MPI_Op op;
 
-// The operator runs only if the operation does, not in a replay.
+// The operator runs only when the operation is executed, not in a replay.
 static void* reduce(void* unused) {
   int value = 1, sum = 0;
   MPI_Allreduce(&value, &sum, 1, MPI_INT, op, MPI_COMM_WORLD);

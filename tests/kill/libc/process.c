@@ -15,7 +15,7 @@ static void count_signal(int number) {
   ++signals;
 }
 
-// Calls with the process id apply to the process that the rank is now.
+// Calls with the process id apply to the rank's present process.
 static void use(pid_t pid) {
   signals = 0;
   signal(SIGUSR1, count_signal);
@@ -48,7 +48,7 @@ static void play_ids(void) {
     SAME(thread);
     REQUIRE(pid == thread && syscall(SYS_getpid) == pid);
     use(pid);
-    // A child asks whether its parent is still there, and sends it a signal.
+    // A child checks that its parent exists, and sends it a signal.
     signals = 0;
     const pid_t child = fork();
     if (child == 0) {
@@ -58,7 +58,7 @@ static void play_ids(void) {
     int status;
     REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     REQUIRE(signals == 1);
-    // As programs do that want names of their own.
+    // Programs often use the process id in names of files.
     char name[32];
     snprintf(name, sizeof name, "of.%d", (int)pid);
     FILE* f = fopen(name, "w");
@@ -68,7 +68,7 @@ static void play_ids(void) {
   }
 }
 
-// Each incarnation has a host name of its own, where that is allowed.
+// Each incarnation has another host name, if the process may set one.
 static void play_names(void) {
   char own[32];
   snprintf(own, sizeof own, "incarnation-%d", (int)count_incarnation());
@@ -102,7 +102,7 @@ static void look_into(DIR* d) {
 
 static int no_dots(const struct dirent* e) { return e->d_name[0] != '.'; }
 
-// Files come and go while it is read, and it is gone in the end.
+// Files are made and removed while a directory is read, which does not exist in the end.
 static void play_directory(void) {
   REQUIRE_ERRNO(opendir("d") != NULL, ENOENT);
   REQUIRE(mkdir("d", 0700) == 0);

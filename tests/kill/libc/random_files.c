@@ -1,7 +1,6 @@
-// A random program that makes, fills, renames and removes files: random_files all SEED. Whatever
-// kills it, and however often, it must leave the same files. Left out is what
-// docs/libc-recording.md leaves out: reading older contents, writing into them in place, and
-// renaming what is open or is a directory.
+// A random program that makes, writes, renames and removes files: random_files all SEED. After any
+// deaths it must leave the same files. It does not do what docs/libc-recording.md excludes: read
+// older contents, write into them in place, or rename open files and directories.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 #include <time.h>
@@ -33,7 +32,7 @@ static void note(long result) {
   SAME(digest);
 }
 
-// Names of plain files; some lie in a directory that may not be there.
+// Chooses a name of a plain file. Some names are in a directory that may not exist.
 static const char* name(char* text) {
   const unsigned k = draw(NAMES + DIRECTORIES);
   if (k < NAMES) {
@@ -52,7 +51,7 @@ static void write_some(const char* path, const char* mode) {
   fclose(f);
 }
 
-// Streams that stay open have names of their own.
+// Writes to streams that stay open, whose files no other function uses.
 static void write_kept(void) {
   const unsigned k = draw(KEPT);
   char path[32];

@@ -1,4 +1,4 @@
-// Random bytes: the same again in a replay, whatever they come from.
+// Random bytes from every source are the same in a replay.
 #define _GNU_SOURCE
 #include <sys/random.h>
 
@@ -37,7 +37,7 @@ static void play_device(void) {
     step();
   }
   REQUIRE(close(fd) == 0);
-  // Its number, given to something else, is nothing special any more.
+  // A file that gets the descriptor's number is not treated as a source of random bytes.
   const int other = open("plain", O_RDWR | O_CREAT | O_TRUNC, 0600);
   REQUIRE(other == fd && pwrite(other, "plain", 5, 0) == 5);
   REQUIRE(read(other, bytes, sizeof bytes) == 5 && memcmp(bytes, "plain", 5) == 0);

@@ -1,8 +1,8 @@
-// Shared by the programs of this directory. A program is a list of scenes; scene NAME is chosen by
-// its first argument. Rank 0 plays; the others only take part in step(). Between two steps it looks
-// at files, clocks and the like, and everything that must be the same in a replay goes through
-// same(). The driver (libc_test.py) kills rank 0 at every step in turn, and compares all files and
-// the output with those of an undisturbed run.
+// Shared by the programs of this directory. A program is a list of scenes; its first argument
+// chooses one. Rank 0 plays the scene; the others only take part in step(). Between two steps rank
+// 0 uses files, clocks and the like, and passes values that must be the same in a replay to same().
+// The driver (libc_test.py) kills rank 0 at every step in turn, and compares all files and the
+// output with those of a run without deaths.
 #pragma once
 
 #include <errno.h>
@@ -32,13 +32,13 @@ static inline void fail(const char* file, int line, const char* what) {
     if ((call) || errno != (expected)) fail(__FILE__, __LINE__, #call); \
   } while (0)
 
-// The steps of rank 0 are numbered from 1; the other ranks make the same number of them.
+// Makes a step. Steps of rank 0 are numbered from 1; the other ranks make as many.
 static inline void step(void) {
   ++steps;
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// A file that only the test knows: past libc, so that nothing of it is observed or replayed.
+// Opens the test's own file by system calls, so that libc's recording does not observe it.
 static inline int side_file(void) {
   static int fd = -1;
   if (fd < 0) fd = (int)syscall(SYS_openat, AT_FDCWD, ".side", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -71,7 +71,7 @@ static inline void same_bytes(const char* file, int line, const void* data, size
 }
 #define SAME(value) same_bytes(__FILE__, __LINE__, &(value), sizeof(value))
 
-// 1 in the first incarnation, 2 in the second, ... Call it once.
+// Returns 1 in the first incarnation, 2 in the second, and so on. Must be called once.
 static inline uint64_t count_incarnation(void) {
   side_write(0, side_read(0) + 1);
   return side_read(0);
@@ -80,7 +80,7 @@ static inline uint64_t count_incarnation(void) {
 struct scene {
   const char* name;
   void (*play)(void);
-  int steps;  // that play() makes
+  int steps;  // the number of steps that play() makes
 };
 
 static inline int play_scene(int argc, char** argv, const struct scene* scenes) {

@@ -1,5 +1,5 @@
-// Files that several ranks write. It is reported, not solved; but nothing that another rank wrote
-// may be lost by it, and what programs often do comes out right.
+// Files that several ranks write. A replay reports that, and cannot always restore such a file. It
+// must not lose what another rank has written, and files that programs usually share must be right.
 #define _GNU_SOURCE
 #include <sys/stat.h>
 
@@ -12,7 +12,7 @@ static void write_file(const char* path, const char* mode, const char* text) {
   REQUIRE(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
-// All open the output, rank 0 alone writes.
+// All ranks open the output, and rank 0 alone writes.
 static void play_all_open(void) {
   FILE* f = fopen("out", "w");
   REQUIRE(f != NULL);
@@ -25,7 +25,7 @@ static void play_all_open(void) {
   step();
 }
 
-// Rank 0 makes it, rank 1 adds to it.
+// Rank 0 makes a file, and rank 1 appends to it.
 static void play_header(void) {
   if (rank == 0) write_file("out", "w", "header\n");
   step();
@@ -34,7 +34,7 @@ static void play_header(void) {
   step();
 }
 
-// Every rank has a part of it.
+// Every rank writes its own part of a file.
 static void play_parts(void) {
   const int fd = open("out", O_CREAT | O_WRONLY, 0644);
   REQUIRE(fd >= 0);
@@ -49,7 +49,7 @@ static void play_parts(void) {
   step();
 }
 
-// Rank 0 makes it and takes it away, rank 1 makes another one.
+// Rank 0 makes a file and removes it, and rank 1 makes another one with its name.
 static void play_taken_over(void) {
   if (rank == 0) {
     write_file("out", "w", "of rank 0\n");
@@ -61,7 +61,7 @@ static void play_taken_over(void) {
   step();
 }
 
-// All ranks append. Lines of a rank that died may be there twice.
+// All ranks append to a file. Lines of a rank that died may be there twice.
 static void play_append(void) {
   for (int i = 0; i < 3; ++i) {
     char line[32];

@@ -1,5 +1,5 @@
-// A program that takes a checkpoint after every round of looking at clocks and files: what it saw
-// before the kept ones is overwritten in the journal, and what followed them is given again.
+// A program that makes a checkpoint after every round of observations of clocks and files. The
+// journal may overwrite observations before the kept checkpoints; a replay gets those after them.
 #define _GNU_SOURCE
 #include <time.h>
 

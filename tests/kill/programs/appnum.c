@@ -1,8 +1,8 @@
 // appnum NAME [steps=N]
 //
-// One of the programs of a job. N times (default 200): all ranks give the number of their program
-// and a value to an Allgather, and check those of the others; then they send round a ring. At the
-// end each rank prints "NAME R of S is program P, digest D".
+// A program of a job with several programs. N times (default 200), all ranks contribute the number
+// of their program and a value to an Allgather and check those of the others; then they send
+// messages along a ring. At the end each rank prints "NAME R of S is program P, digest D".
 
 #include "program.h"
 

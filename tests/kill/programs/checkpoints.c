@@ -1,20 +1,20 @@
 // checkpoints [versions=V] [steps=K] [lazy=1] [made=split|dup] [bytes=B] [model=B] [pause_us=U]
 //
-// A prologue, a load, a bootstrap phase, and V versions (default 4) of K rounds (default 1) of
-// operations that all receive what they check: on the world, and on the communicator that the
-// bootstrap phase makes. A message has B bytes (default 24), the global model at least B. Every
-// rank prints a line after every version; it says what all ranks have received so far, and, unless
-// lazy, what this rank alone has, which travels in its local model. The environment's VERSIONS
-// counts before V: a job that goes on from files must have the arguments of the one that wrote
-// them.
+// The program has a prologue, a load, a bootstrap phase, and V versions (default 4) of K rounds
+// (default 1). A round has operations with results that are checked, on the world and on the
+// communicator that the bootstrap phase makes. A message has `bytes` bytes (default 24), the global
+// model at least `model` bytes (default 64). Every rank prints a line after every version: a digest
+// of what all ranks have received, and, unless lazy, one of what this rank alone has received,
+// which is in its local model. The environment variable VERSIONS overrides V, because a job that
+// goes on from files must have the same arguments as the one that wrote them.
 
 #include <rejoin.h>
 
 #include "program.h"
 
 typedef struct {
-  uint64_t salt;      // what the world has received together
-  uint64_t versions;  // done
+  uint64_t salt;      // a hash of what all ranks have received
+  uint64_t versions;  // the number of versions that were made
   uint64_t filling[];
 } Global;
 
@@ -25,7 +25,7 @@ typedef struct {
   uint64_t filling[];
 } Local;
 
-static int count;  // elements a rank contributes
+static int count;  // the number of elements that a rank contributes
 static size_t filling;
 static uint64_t* in;
 static uint64_t* out;
@@ -41,7 +41,7 @@ static void* memory(size_t bytes) {
   return found;
 }
 
-/** World rank of member r of the communicator that was made. */
+/** Returns the world rank of member r of the communicator of the bootstrap phase. */
 static int world_rank_of(int r) {
   MPI_Group group, world;
   int found;
@@ -65,7 +65,7 @@ static void prologue(void) {
 
 static void bootstrap(const char* how) {
   int columns = 7 * (check_state.rank + 1), most = 0;
-  rejoin_bootstrap(NULL);  // by its place
+  rejoin_bootstrap(NULL);  // without a key: by its call site
   OK(MPI_Allreduce(&columns, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
   check_i64("columns", 7 * check_state.size, most);
   int* all = new_ints(check_state.size);
@@ -128,7 +128,7 @@ static void on_the_made_one(int step) {
   }
 }
 
-/** The models as they are after `version` versions. */
+/** Fills the models with their contents after `version` versions. */
 static void write_models(int version) {
   global->salt = salt;
   global->versions = (uint64_t)version;
@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
       on_the_world(step);
       on_the_made_one(step);
     }
-    if (lazy) check_state.digest = 0, check_state.checks = 0;  // they have no place in the model
+    if (lazy) check_state.digest = 0, check_state.checks = 0;  // they are not in the model
     printf("rank %d, version %d: %016llx %016llx\n", check_state.rank, version + 1,
            (unsigned long long)salt, (unsigned long long)check_state.digest);
     write_models(version + 1);
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
     } else {
       version = rejoin_checkpoint(global, global_bytes, local, local_bytes);
     }
-    // From here on the models are mine again.
+    // From here on the program may change the models again.
     memset(global, 0x5a, global_bytes);
     memset(local, 0xa5, local_bytes);
     if (version != rejoin_version()) check_fail("checkpoint", "the version", rejoin_error());

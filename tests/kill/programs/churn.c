@@ -1,6 +1,6 @@
-// churn ROUNDS: every round duplicates the world, splits the duplicate anew, folds affine maps of
-// arithmetic modulo a prime with an operation of the program's own on all of them, and frees them.
-// Maps do not commute: the order of ranks is part of the result.
+// churn ROUNDS: every round duplicates the world, splits the duplicate, composes affine maps modulo
+// a prime with a user-defined operation on all these communicators, and frees them. Maps do not
+// commute, so the result depends on the order of ranks.
 
 #include "program.h"
 
@@ -11,7 +11,7 @@ typedef struct {
 
 static const uint64_t kPrime = UINT64_C(2147483647);
 
-/** First `left`, then `right`. */
+/** Returns the map that applies `left` first and then `right`. */
 static Map after(Map left, Map right) {
   Map both = {left.factor * right.factor % kPrime,
               (left.constant * right.factor + right.constant) % kPrime};
@@ -33,7 +33,7 @@ static void check_map(const char* what, Map expected, Map got) {
   check_u64(what, expected.constant, got.constant);
 }
 
-/** Folds on `comm`, whose members are the world ranks `members`; by every collective that folds. */
+/** Calls every collective that reduces on `comm`, whose members are the world ranks `members`. */
 static void fold_all(MPI_Comm comm, const int* members, int step, MPI_Datatype type, MPI_Op op) {
   int rank = 0;
   int size = 0;
@@ -68,7 +68,7 @@ static void round_of(int round, MPI_Datatype type, MPI_Op op) {
   MPI_Comm part = MPI_COMM_NULL;
   check_context("round %d", round);
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  // Keys turn the order of ranks round in every other round.
+  // Keys reverse the order of ranks in every other round.
   const int key = round % 2 ? n - check_state.rank : check_state.rank;
   OK(MPI_Comm_split(copy, check_state.rank % colors, key, &part));
   for (int r = 0; r < n; ++r) members[r] = r;

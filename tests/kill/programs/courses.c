@@ -1,11 +1,11 @@
-// courses HOW: the second incarnation of rank 1 takes another course after the first one has shown
-// something to others, of which rank 1 has no record. How it knows that it is the second: a file
-// that it makes with system calls that are not recorded. 3 ranks.
+// courses HOW: the first incarnation of rank 1 has shown something to other ranks and has no record
+// of it; the second incarnation does something else. It knows that it is the second one from a
+// file, which it makes with system calls that are not recorded. 3 ranks.
 //   HOW: shown    contributes other bytes          to     sends to another rank
 //        receive  posts its receives in another order, one of a synchronous message
 //        waits    waits for a message instead      ends   ends instead of sending
 //        asks     asks before it sends
-//        clocks   reads other clocks, more often, before it sends; shows nothing of what they say
+//        clocks   reads other clocks, and more often, before it sends; shows none of the values
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -50,13 +50,13 @@ static void read_clocks(int other) {
     const long long ns = now_ns(other && i % 3 == 1) / 1000 * 1000;
     if (ns < before_ns || ns < sane_ns) check_fail("the clock", "later than before", "earlier");
     before_ns = ns;
-    if (i % 10 == 9) access("no such file", F_OK);  // answers that are compared, between readings
+    if (i % 10 == 9) access("no such file", F_OK);  // a replay compares this, unlike readings
     if (other && i % 7 == 0) time(NULL);
     if (other && i % 11 == 0) ++i;
   }
 }
 
-// Rank 1. other: it is the second incarnation.
+// The calls of rank 1. other: whether it is the second incarnation.
 static void take_course(const char* how, int other) {
   if (strcmp(how, "to") == 0) {
     send_to(other ? 2 : 0);
@@ -78,7 +78,7 @@ static void take_course(const char* how, int other) {
   }
 }
 
-// Ranks 0 and 2, which do the same whatever happens to rank 1.
+// The calls of ranks 0 and 2, which do not depend on rank 1's incarnation.
 static void meet(const char* how) {
   if (strcmp(how, "receive") == 0) {
     const int value = 5;

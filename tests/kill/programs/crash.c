@@ -1,9 +1,11 @@
-// crash HOW [rank=R] [at=K] [count=N]: rank R fails in the same way each time it has done K of N
-// operations; a crash that no restart can repair.
-//   HOW: segv  abort  divide  call (of no code)  deep (the stack is full)  kill (by another
-//        process)  locked (as segv, while another thread holds the dynamic linker's lock for ever)
+// crash HOW [rank=R] [at=K] [count=N]: every incarnation of rank R fails after K of N operations,
+// so no restart can repair it.
+//   HOW: segv  abort  divide  call (an address without code)  deep (the stack is full)
+//        kill (by another process)
+//        locked (as segv, while another thread holds the dynamic linker's lock for ever)
 //        exit (with code 7)  init (exits with 7 before MPI_Init)
-//        handled: by handlers of the program, which finds no others; nothing fails
+//        handled: the program's own handlers handle the signals, and it sees no other handlers;
+//        the rank does not fail
 
 #define _GNU_SOURCE
 #include <link.h>
@@ -18,7 +20,7 @@
 static int* volatile nowhere;
 
 static void (*volatile no_code)(void);
-static volatile int zero;  // always
+static volatile int zero;  // its value is always 0
 static sigjmp_buf back;
 
 __attribute__((noinline)) static int recurse(volatile char* above) {

@@ -1,5 +1,6 @@
-// created [early]: in every version the first two ranks make a communicator of their own by
-// MPI_Comm_create_group, which is collective over their group alone. Early: once, before the load.
+// created [early]: in every version the first two ranks make a communicator by
+// MPI_Comm_create_group, which is collective over their group alone. early: only once, before the
+// load.
 
 #include <rejoin.h>
 
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
     rejoin_checkpoint(&model, sizeof model, NULL, 0);
   }
   if (check_state.rank == 0) printf("model %llx\n", (unsigned long long)model);
-  OK(MPI_Finalize());  // how much was checked depends on where an incarnation has begun
+  OK(MPI_Finalize());  // not check_end(): the number of checks depends on where an incarnation
+                       // began
   return 0;
 }

@@ -1,5 +1,5 @@
-// crossed [BEFORE]: after BEFORE operations rank 0 waits for the others in one communicator, they
-// for it in another. No rank can ever go on.
+// crossed [BEFORE]: a deadlock. After BEFORE operations rank 0 waits for the other ranks in one
+// communicator, and they wait for rank 0 in another.
 
 #include "program.h"
 

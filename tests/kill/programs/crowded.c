@@ -1,5 +1,5 @@
-// crowded: two large reductions outstanding on each of many communicators, which odd ranks enter
-// the other way round; completed from the newest.
+// crowded: two large reductions are outstanding on each of many communicators. Odd ranks use the
+// communicators in the reverse order, and all ranks complete the reductions in another order.
 
 #include "program.h"
 
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   for (int k = 0; k < kComms; ++k) OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]));
   for (int j = 0; j < kOutstanding; ++j) {
     const int k = check_state.rank % 2 ? j : kOutstanding - 1 - j;
-    // In each communicator the first one is the one that was entered first.
+    // The two reductions of a communicator are begun in the same order at all ranks.
     const int number = (j < kComms ? 0 : kComms) + k % kComms;
     for (int i = 0; i < kCount; ++i) in[number][i] = element(check_state.rank, number, i);
     OK(MPI_Iallreduce(in[number], out[number], kCount, MPI_UINT64_T, MPI_SUM, comms[k % kComms],

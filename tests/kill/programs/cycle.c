@@ -1,6 +1,6 @@
-// cycle ROUNDS: three ranks and three communicators, {0,1}, {1,2} and {2,0}. Every round makes one
-// operation on each of them, in an order that is drawn anew, so that they wait for each other in
-// circles of every direction.
+// cycle ROUNDS: three ranks and three communicators, {0,1}, {1,2} and {2,0}. Every round has one
+// operation on each of them, in a random order, so that ranks wait for each other along the cycle
+// in both directions.
 
 #include "program.h"
 

@@ -1,6 +1,6 @@
-// disagree HOW: after a few operations rank 0 makes another collective call than the others do.
-// That is a bug, which a launcher should name rather than wait for ever. Rank 0 says first in which
-// lines the two calls are.
+// disagree HOW: after a few operations rank 0 makes another collective call than the others. That
+// is an error of the program, which ftrun must report instead of waiting for ever. Rank 0 first
+// prints the lines of the two calls.
 
 #include "program.h"
 
@@ -10,7 +10,7 @@ static int in[64];
 static int out[64];
 static const int one = 1;
 static const int two = 2;
-static MPI_Comm grid;  // of pairs that need one
+static MPI_Comm grid;  // for calls that need a topology
 static MPI_Comm new_grid;
 
 typedef struct {
@@ -20,8 +20,9 @@ typedef struct {
 
 static volatile int calls;
 
-// A macro's code has the line where it is used: the function, its call and its line are one. The
-// count keeps the call from being the function's last act, a jump that leaves no return address.
+// The code of a macro has the line where the macro is used, so the line of the call is that of
+// CALL. The function counts after the call, because a call at its end would be a jump without a
+// return address.
 #define CALL(name, call)          \
   static void make_##name(void) { \
     call;                         \
@@ -87,7 +88,7 @@ int main(int argc, char** argv) {
   }
   note("lines %d and %d", pair->rank_0->line, pair->others->line);
   (check_state.rank == 0 ? pair->rank_0 : pair->others)->make();
-  // If both calls succeeded, the next operation meets the ranks that are elsewhere by now.
+  // If both calls have succeeded, these operations fail, because the ranks are in different ones.
   for (int i = 0; i < kBefore; ++i) barrier.make();
   return check_end();
 }

@@ -1,7 +1,7 @@
-! fortran_ring ROUNDS: numbers travel along a ring of ranks, by every kind of call that converts
-! something between Fortran and C, and what each rank is given goes into what it sends next. The
-! last line is a digest of everything that all ranks have received. Less than no rounds: a call that
-! is not supported.
+! fortran_ring ROUNDS: ranks send numbers along a ring, by every kind of call that converts something
+! between Fortran and C. What a rank sends depends on what it has received. The last line is a digest
+! of everything that all ranks have received. If ROUNDS is negative, the program makes a call that is
+! not supported.
 #ifdef USE_F08
 #define HANDLE(kind) type(kind)
 #else
@@ -56,7 +56,7 @@ contains
     digest = mod(digest * prime + value, modulus)
   end subroutine
 
-  ! A column of a matrix; both messages are under way at once.
+  ! Sends and receives a column of a matrix at the same time.
   subroutine exchange()
     HANDLE(MPI_Request) :: requests(2)
     integer(wide), asynchronous :: mine(4, 3), theirs(4, 3)
@@ -81,7 +81,7 @@ contains
     if (index < 1 .or. index > 2) call fail('an index of MPI_Waitany is out of bounds')
   end subroutine
 
-  ! Rank 0 takes what comes first. Only the sum goes on.
+  ! Rank 0 receives from any source. The next messages depend on the sum only.
   subroutine gather_any()
     integer(wide) :: value, total
     integer :: i
@@ -109,7 +109,8 @@ contains
     call take(both(1))
   end subroutine
 
-  ! Associative, not commutative: the last value that 7 does not divide; else the first of all.
+  ! An operation that is associative and not commutative: the last value that 7 does not divide, or the
+  ! first of all values.
   subroutine fold_values(given, folded, length, type)
 #ifdef USE_F08
     use, intrinsic :: iso_c_binding

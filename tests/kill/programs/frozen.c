@@ -1,29 +1,29 @@
-// frozen HOW [steps=N] [pause_us=U] [from=S] [until=S]: collectives and messages, with all the
-// private memory that an image of the process has to bring back: what was received in each step, on
-// the heap, in buffers of stdio, in open files. Each rank prints a line a step: even ranks flush
-// it.
-//   messages  nothing else
-//   polls     and asks for a message that comes late
-//   input     rank 0 hands out a line of its standard input in each step; input_bytes: without a
+// frozen HOW [steps=N] [pause_us=U] [from=S] [until=S]: collectives and messages, with private
+// state that an image of the process must restore: what was received in each step, on the heap, in
+// buffers of stdio, in open files. Each rank prints a line in each step; even ranks flush it.
+//   messages  only that
+//   polls     also probes for a message that is sent late
+//   input     rank 0 broadcasts a line of its standard input in each step; input_bytes: without a
 //             buffer
 //   files     each rank appends to one file, writes and renames another one, and extends a third
 //             that is open to read and write, which it reads again at the end
-//   rewrite   as files, but the third is written over
+//   rewrite   as files, but the third file is overwritten
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
-//   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: what forbids an
-//             image, from step S (default: the start) up to step S (default: the end)
-//   mutexes   a recursive mutex and one that checks for errors are held all the time, and asked
-//   itself    devices that stay open, functions that are given the calling thread; and it closes
-//             all descriptors that it does not know
-//   limits    descriptors below those that the job holds, a nice value, timer slack, no_new_privs
-//   addresses, addresses_hard: 64 MiB more of addresses than it has, by the soft limit and by both
-//   deadlines waits until times of two clocks, in each way that there is
-//   clone, image, woken: to the end, the kernel refuses clones: all; those that images are; those
-//             that images make of themselves
-//   stops     images stop themselves when they are asked to go on
-//   unregistered  up to step S images of rank 1 die before the agent has heard of them
-// resident=MB: of memory, by rank 1; some of it is written and some is checked in each step
-// dirty=PAGES: and PAGES pages of it are written in each step
+//   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: images have this
+//             obstacle from step `from` (default: the start) to step `until` (default: the end)
+//   mutexes   a recursive mutex and an error-checking one are held all the time, and are checked
+//   itself    devices stay open, functions get the calling thread as an argument, and the program
+//             closes all descriptors that it has not opened
+//   limits    a limit on descriptors below those of the job, a nice value, timer slack, and
+//             no_new_privs
+//   addresses, addresses_hard: a limit of 64 MiB more addresses than it has: soft, or soft and hard
+//   deadlines waits until times of two clocks, by every function that does
+//   clone, image, woken: up to the end, the kernel refuses all clones; those that become images;
+//             those that images make of themselves
+//   stops     images stop themselves when the agent wakes them
+//   unregistered  up to step S, images of rank 1 die before they have registered with the agent
+// resident=MB: rank 1 has that much memory; in each step it writes some of it and checks some
+// dirty=PAGES: and it writes PAGES pages of it in each step
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -53,7 +53,7 @@
 enum { kMany = 600 };
 
 static const char* how;
-static uint64_t* seen[4096];  // what each step has brought
+static uint64_t* seen[4096];  // the memory that each step has filled
 
 static int is(const char* name) { return strcmp(how, name) == 0; }
 
@@ -80,8 +80,8 @@ static uint64_t collective(int step) {
   return out[0];
 }
 
-/** Around the ring: one message is on its way across the step, so an image can lie between its
- * sending and its receiving. */
+/** Sends messages along a ring. One of them is received in the next step, so an image may be made
+ * between its sending and its receiving. */
 static void ring(int step, int last) {
   const int rank = check_state.rank, size = check_state.size;
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -101,7 +101,7 @@ static void ring(int step, int last) {
   OK(MPI_Isend(&late_out, 1, MPI_UINT64_T, next, 2, MPI_COMM_WORLD, &late[1]));
 }
 
-/** Keeps what this step brought; an older one is as it was. */
+/** Stores what this step has received, and checks that of an older step. */
 static void remember(int step, uint64_t value) {
   const size_t count = 16 + (size_t)(value % 2000);
   seen[step] = malloc(count * sizeof(uint64_t));
@@ -117,8 +117,8 @@ static void remember(int step, uint64_t value) {
 // --------------------------------------------------------------------------------------------
 // polls
 
-/** A message around the ring, sent late; asked for in turn with others that are never sent, so that
- * an answer too many or too few meets another question. */
+/** Sends a message along the ring, late, and tests for it. Tests for messages that are never sent
+ * come in between, so a replay with one answer more or less would ask another question. */
 static uint64_t polled(int step) {
   const int rank = check_state.rank, size = check_state.size;
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -217,7 +217,8 @@ static void touch(long long megabytes) {
   for (size_t p = 0; p < resident_pages; ++p) resident[p * kPageWords] = hash_step(p, 1);
 }
 
-/** Each page is written once at most; then it holds what its number and `value` make. */
+/** Writes a page that no other step writes, with contents that depend on its number and `value`,
+ * and checks the pages of earlier steps. */
 static void use_resident(int step, uint64_t value) {
   static uint64_t written[4096];
   if (resident == NULL) return;
@@ -245,7 +246,7 @@ static void dirty_resident(int step, uint64_t value) {
   before = value;
 }
 
-// -------------------------------------------------------------------------- what forbids an image
+// ----------------------------------------------------------------------------- obstacles to images
 
 /** Makes those clones fail whose flags have all of `with` and none of `without`. */
 static void refuse_clones(unsigned with, unsigned without) {
@@ -362,7 +363,7 @@ static void init_mutex(pthread_mutex_t* mutex, int type) {
   check_i64("mutex", 0, pthread_mutex_init(mutex, &attributes));
 }
 
-/** One step of mutexes: whose they are lies in them as the C library's number of a thread. */
+/** A step of `mutexes`. The C library stores the owner's thread id in a mutex. */
 static void use_mutexes(int step) {
   static pthread_mutex_t recursive, checking;
   static pthread_rwlock_t owned = PTHREAD_RWLOCK_INITIALIZER;
@@ -390,7 +391,7 @@ static void note_queued(int number) {
   queued = 1;
 }
 
-/** Another thread names the main one, after a wake-up too, and ends. */
+/** A thread that passes the main thread to functions, which must work after a wake-up, too. */
 static void* name_main_thread(void* given) {
   const pthread_t first = *(const pthread_t*)given;
   char name[16] = "";
@@ -414,7 +415,7 @@ static void be_named(pthread_t self) {
   check_i64("signal from it", 1, queued);
 }
 
-/** Closes all descriptors that it does not know, in one of three ways. */
+/** Closes all descriptors that the program has not opened, in one of three ways. */
 static void close_others(int way) {
   const int below = 3;
   if (way == 0) closefrom(below);
@@ -422,8 +423,8 @@ static void close_others(int way) {
   for (int fd = below; way == 2 && fd < 2000; ++fd) close(fd);
 }
 
-/** Devices that stay open, one of them the standard input of most ranks; functions that are given
- * the thread that calls them; and now and then it closes all that it does not know. */
+/** A step of `itself`. Devices stay open, one of them the standard input of most ranks; functions
+ * get the calling thread; and in some steps the program closes all other descriptors. */
 static void use_itself(int step) {
   static int null, zero, full;
   if (step % 40 == 0) {
@@ -486,7 +487,7 @@ static void is_past(const char* what, clockid_t clock, struct timespec end) {
   check_true(what, now.tv_sec - end.tv_sec < 1000);
 }
 
-/** Waits until times of a clock, in each way that there is. */
+/** Waits until times of a clock, by every function that does. */
 static void wait_until_times(clockid_t clock) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
@@ -528,7 +529,7 @@ enum { kNicer = 3, kSlack_ns = 123456, kDescriptors = 64 };
 static int nice_before;
 static rlim_t addresses;
 
-/** Pages of addresses. */
+/** Returns the size of the process's addresses in pages. */
 static long address_pages(void) {
   long pages = 0;
   FILE* f = fopen("/proc/self/statm", "r");
@@ -572,7 +573,7 @@ static void look_at_limits(void) {
   }
 }
 
-/** In place of the C library's. Later than MPI_Init only clones of a rank call it. */
+/** connect() replaces the C library's function. After MPI_Init only clones of a rank call it. */
 static volatile int clones_die;
 
 int connect(int fd, const struct sockaddr* address, socklen_t bytes) {
@@ -580,7 +581,7 @@ int connect(int fd, const struct sockaddr* address, socklen_t bytes) {
   return (int)syscall(SYS_connect, fd, address, bytes);
 }
 
-/** Likewise. In an image it returns when that is asked to go on, and then in its clone. */
+/** recvmsg() replaces the C library's, too. In an image it returns when the agent wakes that. */
 static volatile int receiver_stops;
 
 ssize_t recvmsg(int fd, struct msghdr* message, int flags) {

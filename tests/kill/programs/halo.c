@@ -1,18 +1,18 @@
 // halo ROUNDS: a field of numbers on a 2-D grid of ranks, periodic in one dimension and bounded in
-// the other. Every round each rank exchanges the border of its tile with its neighbours, by
-// MPI_Sendrecv in the first dimension and by MPI_Irecv, MPI_Isend and MPI_Waitall in the second,
-// or by neighbourhood collectives, and makes each cell a hash of itself and its four neighbours. A
-// copy of the whole field, that every rank computes for itself, says what must come out.
+// the other. In every round each rank exchanges the border of its tile with its neighbours: by
+// MPI_Sendrecv in the first dimension and by MPI_Irecv, MPI_Isend and MPI_Waitall in the second, or
+// by neighbourhood collectives. Then each cell becomes a hash of itself and its four neighbours.
+// Every rank also computes the whole field by itself, and compares its tile with it.
 
 #include "program.h"
 
-enum { kSide = 4, kTags = 4 };  // cells of a tile, each way
+enum { kSide = 4, kTags = 4 };  // kSide: rows and columns of a tile
 
 typedef struct {
   MPI_Comm grid;
   int dims[2];
   int coords[2];
-  int before[2];  // neighbours
+  int before[2];  // the neighbours in each dimension
   int behind[2];
 } Place;
 
@@ -31,7 +31,7 @@ static uint64_t next_cell(uint64_t self, uint64_t up, uint64_t down, uint64_t le
   return hash_step(hash_step(hash_step(hash_step(self, up), down), left), right);
 }
 
-/** The whole field, and 0 outside of the bounded dimension. */
+/** Computes a round of the whole field, which is 0 outside of the bounded dimension. */
 static void step_whole(const Place* p, uint64_t* whole) {
   const int rows = p->dims[0] * kSide;
   const int columns = p->dims[1] * kSide;
@@ -50,7 +50,7 @@ static void step_whole(const Place* p, uint64_t* whole) {
   free(old);
 }
 
-/** The borders: own[2d] and own[2d+1] are those towards the neighbours before and behind. */
+/** The borders. own[2d] and own[2d+1] are those next to the neighbours before and behind. */
 typedef struct {
   uint64_t own[4][kSide];
   uint64_t theirs[4][kSide];
@@ -63,7 +63,7 @@ static void by_messages(const Place* p, int round, Halo* h) {
                   MPI_UINT64_T, p->before[0], tag, p->grid, MPI_STATUS_IGNORE));
   OK(MPI_Sendrecv(h->own[0], kSide, MPI_UINT64_T, p->before[0], tag, h->theirs[1], kSide,
                   MPI_UINT64_T, p->behind[0], tag, p->grid, MPI_STATUS_IGNORE));
-  // The neighbours before and behind may be the same rank: the tag says which way it goes.
+  // The neighbours before and behind may be the same rank, so the tag gives the direction.
   OK(MPI_Irecv(h->theirs[2], kSide, MPI_UINT64_T, p->before[1], 100, p->grid, &requests[0]));
   OK(MPI_Irecv(h->theirs[3], kSide, MPI_UINT64_T, p->behind[1], 101, p->grid, &requests[1]));
   OK(MPI_Isend(h->own[2], kSide, MPI_UINT64_T, p->before[1], 101, p->grid, &requests[2]));
@@ -75,7 +75,7 @@ static void by_neighbours(const Place* p, Halo* h) {
   OK(MPI_Neighbor_alltoall(h->own, kSide, MPI_UINT64_T, h->theirs, kSide, MPI_UINT64_T, p->grid));
 }
 
-/** The same neighbours as a distributed graph; every rank says what the edges of the next are. */
+/** Uses a distributed graph with the same neighbours. Every rank passes the edges of the next. */
 static void by_graph(const Place* p, Halo* h) {
   int targets[4];
   int weights[4];
@@ -87,7 +87,7 @@ static void by_graph(const Place* p, Halo* h) {
       OK(MPI_Cart_coords(p->grid, from, 2, at));
       at[d] += by;
       if (d == 0 && (at[0] < 0 || at[0] >= p->dims[0])) continue;
-      weights[degree] = 2 * d + (by > 0);  // which border it is
+      weights[degree] = 2 * d + (by > 0);  // the index of the border
       OK(MPI_Cart_rank(p->grid, at, &targets[degree++]));
     }
   }
@@ -138,7 +138,7 @@ static void step_tile(const Place* p, int round, uint64_t tile[kSide][kSide]) {
   }
 }
 
-/** The rows of the grid agree on their sums; each row is a communicator of its own. */
+/** Sums the rows of tiles and compares the sums. Each row of the grid is a communicator. */
 static void check_rows(const Place* p, const uint64_t* whole, uint64_t tile[kSide][kSide]) {
   const int columns = p->dims[1] * kSide;
   const int remain[2] = {0, 1};

@@ -1,7 +1,7 @@
 // kept [versions=0]
 //
-// One operation of each kind whose result a kept journal shows, in communicators of several kinds.
-// Then `versions` checkpoints.
+// One operation of each kind whose result can be read in a journal that --keep retains, in
+// communicators of several kinds. Then `versions` checkpoints.
 
 #include <rejoin.h>
 

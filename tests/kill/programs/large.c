@@ -1,4 +1,5 @@
-// large KIND [mib=M] [rounds=N]: large vectors of doubles. Rank 0 says when an operation begins.
+// large KIND [mib=M] [rounds=N]: collectives of large vectors of doubles. Rank 0 prints a line when
+// an operation begins.
 //   KIND: allreduce  allreduce_in_place  bcast  allgather  reduce
 
 #include "program.h"
@@ -13,7 +14,7 @@ static void fill(double* buffer, int first, int source, int round, int elements)
   for (int i = 0; i < elements; ++i) buffer[first + i] = value(source, round, i);
 }
 
-/** Requires `elements` values from `first` on to be `source`'s, or (source < 0) the sums of all. */
+/** Requires `elements` values from `first` on to be those of `source`; sums if it is negative. */
 static void check_vector(const double* buffer, int first, int source, int round, int elements) {
   uint64_t wrong = 0;
   uint64_t digest = 0;

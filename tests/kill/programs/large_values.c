@@ -1,7 +1,7 @@
 // large_values
 //
-// Values of one datatype that are as large as a staging buffer are reduced to all; larger ones are
-// an error, and can be reduced to one and broadcast.
+// Values of a datatype that are as large as a staging buffer can be reduced to all ranks. For
+// larger ones that is an error, but they can be reduced to one rank and broadcast.
 
 #include "program.h"
 

@@ -1,9 +1,8 @@
-// left KIND [pause_ms=P] [linger_ms=L]: the last operation on a communicator of ranks 0 and 1, of
-// which rank 0 needs nothing any more when it has returned: it frees the communicator and goes on
-// with others. Rank 1 is late: it sleeps P ms before that operation, and again before MPI_Finalize.
-// Ranks other than 1 live on for L ms after MPI_Finalize.
+// left KIND [pause_ms=P] [linger_ms=L]: the last operation on a communicator of ranks 0 and 1.
+// After it rank 0 frees the communicator and uses others. Rank 1 sleeps P ms before that operation,
+// and again before MPI_Finalize. Processes of other ranks than 1 end L ms after MPI_Finalize.
 //   KIND: allreduce barrier allgather bcast gather scatter reduce alltoall
-// Run it with three ranks or more. After the last operation rank 1 makes two more: kTail.
+// The program needs at least three ranks. After the last operation rank 1 makes kTail more.
 
 #include <unistd.h>
 
@@ -11,7 +10,7 @@
 
 enum { kAlone = 3, kTail = 2 };
 
-/** One operation of that kind among `size` members; what is received goes to the digest. */
+/** Executes an operation of that kind, and adds its result to the digest. */
 static void operation(const char* kind, MPI_Comm comm, int step) {
   int rank = 0;
   int size = 0;

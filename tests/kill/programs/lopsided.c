@@ -1,9 +1,9 @@
-// lopsided: distributed graphs whose edges are not the same at both ends. Rank 0 sends to rank 1,
-// which does not receive from it; then a graph in which all ranks agree.
+// lopsided: a distributed graph in which rank 0 passes an edge to rank 1 that rank 1 does not pass;
+// then a graph in which all ranks agree.
 
 #include "program.h"
 
-// MPI_UNWEIGHTED is no array, whatever the prototypes say of their arguments.
+// MPI_UNWEIGHTED is not an array, although the prototypes declare arrays.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #pragma GCC diagnostic ignored "-Wstringop-overread"
 

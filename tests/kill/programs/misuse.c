@@ -1,7 +1,8 @@
 // misuse CASE
 //
-// Calls of rejoin.h that must not work. Every rank prints the error that it got, and goes on if it
-// may. The cases: the names in `cases`.
+// Calls of rejoin.h that must fail. Every rank prints the error that it got, and continues if it
+// may.
+// CASE: a name in `cases`.
 
 #include <rejoin.h>
 
@@ -98,7 +99,7 @@ static void open_request(void) {
   OK(MPI_Send(&got, 1, MPI_INT, check_state.rank, 5, MPI_COMM_WORLD));
   OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
   checkpoint();
-  // A generalized one, also if the program has freed it before it is complete.
+  // A generalized request, also after the program has freed it before its completion.
   OK(MPI_Grequest_start(described, let_go, not_cancelled, NULL, &r[1]));
   OK(MPI_Grequest_complete(r[1]));
   checkpoint();
@@ -127,7 +128,7 @@ static void other_models(void) {
   sum();
   model += (uint64_t)check_state.rank;
   checkpoint();
-  pause_us(500000);  // until the others have said it too
+  pause_us(500000);  // until the other ranks have printed the error, too
   MPI_Abort(MPI_COMM_WORLD, 9);
 }
 
@@ -139,8 +140,8 @@ static void says_mpi(const char* what, int code) {
   fflush(stdout);
 }
 
-/** The ranks that got the error meet in an operation without disagreement, so that all have printed
- * it at the end. */
+/** The ranks that got the error call an operation on which they agree, so that all of them have
+ * printed the error when the job ends. */
 static void one_checkpoint(void) {
   MPI_Comm aside;
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &aside));
@@ -185,8 +186,8 @@ static void large_unmarked(void) {
   sum();
 }
 
-/** All are refused, and go on as if they had not asked: the others wait for rank 0, and look where
- * it stands. */
+/** All ranks' checkpoints are refused, and the ranks continue. The other ranks wait for rank 0 in
+ * the next operation, and read its position. */
 static void large_everywhere(void) {
   load();
   for (int root = 0; root < check_state.size; ++root) broadcast_large_of(root);
@@ -205,7 +206,7 @@ static void large_marked(void) {
   broadcast_large();
 }
 
-/** After the first checkpoint only what gives every rank the same can be marked. */
+/** After the first checkpoint only operations with the same result at all ranks can be marked. */
 static void marked_gather(void) {
   load();
   checkpoint();

@@ -1,6 +1,6 @@
-// names: gathers whole arrays of which MPI has filled the beginning, a usual idiom: names of the
-// processor, of a communicator and a type, an error's text, the library's version. Another rank
-// checks that nothing lies behind the text.
+// names: gathers whole arrays of which MPI has filled the beginning, as programs often do: names of
+// the processor, of a communicator and of a type, the text of an error, the library's version.
+// Another rank checks that the bytes after the text are zero.
 
 #include <unistd.h>
 

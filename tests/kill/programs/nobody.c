@@ -1,5 +1,5 @@
-// nobody HOW: receives, or a synchronous send, that no rank will ever answer. Rank 0 waits for a
-// message of the last rank, the others for one of rank 0; nothing is under way.
+// nobody HOW: receives, or a synchronous send, that no rank will ever match. Rank 0 waits for a
+// message of the last rank, the others for one of rank 0, and no message is under way.
 // HOW: recv, any, wait, probe or ssend. The line of the call that waits is printed first.
 
 #include "program.h"
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   const int peer = check_state.rank == 0 ? n - 1 : 0;
   int value = check_state.rank;
   MPI_Request request = MPI_REQUEST_NULL;
-  // A message that was sent, but not with the tag that is asked for.
+  // This message has another tag than the receive.
   OK(MPI_Send(&value, 1, MPI_INT, peer, 3, MPI_COMM_WORLD));
   if (strcmp(how, "recv") == 0) {
     tell(__LINE__ + 1);

@@ -1,10 +1,10 @@
-// outstanding ROUNDS: several nonblocking collectives at once on two communicators, which odd ranks
-// enter the other way round, and a persistent one, among messages and a generalized request;
-// completed in another order, or by asking. What a rank is given goes into what it contributes
-// next.
+// outstanding ROUNDS: several nonblocking collectives are outstanding at once on two communicators,
+// with a persistent one, messages and a generalized request. Odd ranks begin them in the reverse
+// order. They are completed in another order, or by tests. What a rank contributes depends on what
+// it has received.
 
 #include "program.h"
-// Behind mpi.h:
+// Needs mpi.h:
 #include <mpi-ext.h>
 
 enum { kLong = 3000, kRequests = 9 };
@@ -18,7 +18,7 @@ static uint64_t common;
 
 static void learn(uint64_t value) { mine = hash_step(mine, value); }
 
-/** The generalized request's functions note the order in which they are called. */
+/** The functions of the generalized request record the order in which they are called. */
 static int describe(void* extra, MPI_Status* status) {
   *(uint64_t*)extra = hash_step(*(uint64_t*)extra, 1);
   return MPI_Status_set_elements(status, MPI_INT, 1);
@@ -50,7 +50,7 @@ static void one_round(int round, MPI_Comm comms[2], MPI_Request persistent) {
   OK(MPI_Irecv(&got, 1, MPI_UINT64_T, before, round, comms[0], &requests[5]));
   uint64_t told = round % size == rank ? mine : 0;
   OK(MPI_Ibcast(&told, 1, MPI_UINT64_T, round % size, comms[1], &requests[6]));
-  requests[7] = persistent;  // `mine` is not changed until it is complete
+  requests[7] = persistent;  // `mine` does not change until it is complete
   OK(MPI_Start(&requests[7]));
   static uint64_t described;
   OK(MPI_Grequest_start(describe, let_go, refuse_to_cancel, &described, &requests[8]));

@@ -1,8 +1,8 @@
 // pcontrol DIRECTORY|model [versions=V] [pause_us=U]
 //
-// A program that says where its checkpoints are with MPI_Pcontrol and knows nothing else of Rejoin:
-// it prints the same under any MPI. It keeps its state in files of its own in DIRECTORY, two a rank
-// in turn, or gives it to MPI_Pcontrol.
+// A program that marks its checkpoints by MPI_Pcontrol and uses nothing else of Rejoin, so it
+// prints the same under any MPI. It stores its state in its own files in DIRECTORY, alternately in
+// one of two for each rank, or passes it to MPI_Pcontrol.
 
 #include "program.h"
 
@@ -19,8 +19,8 @@ static void path_of(char* path, size_t size, const char* directory, int version)
   snprintf(path, size, "%s/state.%d.%d", directory, check_state.rank, version % 2);
 }
 
-/** As a whole or not at all: a rank that died after it had written a version, but before the others
- * had, writes it once more, and may die again while the others complete that version. */
+/** Writes a file atomically. A rank that dies after it has written a version and before the others
+ * have writes it once more, and may die again while the others complete that version. */
 static void write_file(const char* directory, int version) {
   char path[512], aside[520];
   path_of(path, sizeof path, directory, version);
@@ -41,7 +41,7 @@ static void read_file(const char* directory, int version) {
   }
 }
 
-/** An operation of the bootstrap phase: every incarnation makes it. */
+/** An operation of the bootstrap phase, which every incarnation calls. */
 static void bootstrap(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   MPI_Pcontrol(kBootstrap, "columns");

@@ -1,19 +1,17 @@
 #pragma once
 
-// Shared by the programs that are killed: the checks of the conformance programs, a salt
-// that carries what was received into everything that is contributed later, and key=value
-// arguments.
+// Shared by the programs that are killed: the checks of the conformance programs, key=value
+// arguments, and a salt: a hash of what was received, on which all later contributions depend.
 
 #include <errno.h>
 #include <time.h>
 
 #include "../../conformance/check.h"
 
-/** Hash of everything that the world received together; a byte that was lost changes all that
- * follows. */
+/** A hash of everything that all ranks have received. Later contributions depend on it. */
 static uint64_t salt = 1;
 
-/** Element `index` of what world rank `source` contributes in step `step`. */
+/** Returns element `index` of what world rank `source` contributes in step `step`. */
 static inline uint64_t element(int source, int step, int index) {
   return hash_step(hash_step(hash_step(salt, (uint64_t)step), (uint64_t)source), (uint64_t)index);
 }
@@ -23,7 +21,7 @@ static inline void check_u64(const char* what, uint64_t expected, uint64_t got) 
   check_i64(what, (long long)expected, (long long)got);
 }
 
-/** Carries a value that all ranks have received into what they contribute from now on. */
+/** Adds a value that all ranks have received to the salt. */
 static inline void received_by_all(uint64_t value) { salt = hash_step(salt, value); }
 
 static inline void pause_us(long long us) {
@@ -32,7 +30,7 @@ static inline void pause_us(long long us) {
   }
 }
 
-/** Text of the argument `name=text`, or `otherwise`. */
+/** Returns the text of the argument `name=text`, or `otherwise`. */
 static inline const char* argument_text(int argc, char** argv, const char* name,
                                         const char* otherwise) {
   const size_t length = strlen(name);
@@ -42,7 +40,7 @@ static inline const char* argument_text(int argc, char** argv, const char* name,
   return otherwise;
 }
 
-/** Number of the argument `name=number`, or `otherwise`. */
+/** Returns the number of the argument `name=number`, or `otherwise`. */
 static inline long long argument_number(int argc, char** argv, const char* name,
                                         long long otherwise) {
   const char* text = argument_text(argc, argv, name, NULL);

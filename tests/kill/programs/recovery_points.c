@@ -2,25 +2,25 @@
 //                 [marks=none|word|keys] [threads=I] [threads_of=R] [bytes=B] [pause_us=U]
 //                 [slow_us=U]
 //
-// V iterations (default 20), each with a checkpoint, whose calls look like set-up, or are:
+// V iterations (default 20), each with a checkpoint. Some calls are set-up, or look like it:
 //   lines      the root and the others broadcast from two places, in every iteration
-//   first_use  the first iteration of a process sets up what it needs, mostly through the functions
-//              that iterations use; all its processes do it, and contribute the same
-//   again      what is gathered in the first iteration, from a place of the root's own, is gathered
-//              again in the second half
+//   first_use  the first iteration of each process does the set-up, mostly by the functions that
+//              iterations use; every incarnation contributes the same to it
+//   again      a gather of the first iteration, which the root calls from another place than the
+//              others, is repeated in the second half
 //
-//   model      what a checkpoint is given: a global model; a local one as well; a function that
-//              writes it
-//   load       before all operations; behind the first ones; a second time as well, and again in
-//              each iteration, which is refused; not at all
-//   marks      none; rejoin_bootstrap(""), which says that what is not marked is no set-up; or a
-//              key for each operation of the set-up
-//   threads=I  from iteration I on there are two threads more, of rank R only if that is given
-//   bytes=B    each iteration sums B bytes more
-//   slow_us=U  the last rank computes U microseconds more in each iteration
+//   model      plain: a global model; local: a local one as well; lazy: a function that writes the
+//              model
+//   load       first: before all operations; late: after the first ones; twice: also a second time
+//              and in each iteration, which is refused; never
+//   marks      none; word: rejoin_bootstrap(""), by which operations without a mark are not set-up;
+//              keys: a key for each operation of the set-up
+//   threads=I  from iteration I on there are two more threads; with threads_of=R only in rank R
+//   bytes=B    each iteration sums B more bytes
+//   slow_us=U  the last rank waits U more microseconds in each iteration
 //
-// Every rank prints a line after each iteration, of what all have received so far; with a local
-// model, of what this rank alone has received as well.
+// Every rank prints a line after each iteration: a digest of what all ranks have received so far,
+// and with a local model also one of what this rank alone has received.
 
 #include <pthread.h>
 #include <rejoin.h>
@@ -41,7 +41,7 @@ static struct {
 
 static int is(const char* text, const char* name) { return strcmp(text, name) == 0; }
 
-// --- Threads that do nothing but be there
+// --- Threads that only exist
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t over = PTHREAD_COND_INITIALIZER;
@@ -80,7 +80,7 @@ static void mark(const char* key) {
   if (key != NULL && is(options.marks, "keys")) rejoin_bootstrap(key);
 }
 
-/** Sum over all ranks of what they have in this step, checked. */
+/** Returns the checked sum of what all ranks contribute in this step. */
 __attribute__((noinline)) static uint64_t sum_of(int step, const char* key) {
   uint64_t mine = element(check_state.rank, step, 0), sum = 0, expected = 0;
   mark(key);
@@ -98,7 +98,7 @@ __attribute__((noinline)) static void as_other(uint64_t* news) {
   OK(MPI_Bcast(news, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
 }
 
-/** Rank 0's value in this step. */
+/** Broadcasts rank 0's value in this step. */
 static uint64_t news_of(int step, const char* key) {
   uint64_t news = element(check_state.rank, step, 1);
   mark(key);
@@ -138,7 +138,7 @@ static void sum_bytes(int step) {
   free(some);
 }
 
-/** The set-up that each process needs before its first iteration, in every incarnation. */
+/** The set-up that each process makes before its first iteration, in every incarnation. */
 static uint64_t set_up(void) {
   const uint64_t now = salt;
   uint64_t columns = 3 + (uint64_t)check_state.rank, made = 0;
@@ -153,7 +153,7 @@ static uint64_t set_up(void) {
 }
 
 static void iterate(int i) {
-  static uint64_t made;  // by the set-up of this process
+  static uint64_t made;  // the result of this process's set-up
   if (is(options.shape, "first_use")) {
     if (made == 0) made = set_up();
     received_by_all(made);
@@ -180,13 +180,13 @@ static int checkpoint(void) {
   return rejoin_checkpoint(&salt, sizeof salt, &local, sizeof local);
 }
 
-/** The version to go on from; the state is that of then. */
+/** Loads the newest version with its state, and returns it. */
 static int load(void) {
   const void *global, *local;
   size_t global_bytes, local_bytes;
   const int version = rejoin_load(&global, &global_bytes, &local, &local_bytes);
   check_true("the load", version >= 0 && version == rejoin_version());
-  check_state.digest = 0;  // of what was checked before, processes differ
+  check_state.digest = 0;  // earlier checks differ between processes
   check_state.checks = 0;
   if (version == 0) return 0;
   if (global_bytes != sizeof salt) check_fail("model", "a salt", "another size");

@@ -1,7 +1,7 @@
-// renames HOW steps=N pause_us=U: what each rank does to the names of its files while all ranks
-// step together. At the end it checks that everything is where it belongs.
-//   HOW: rotate   a log that is added to and renamed when it is full
-//        replace  a file that is written anew beside its old contents and renamed over them
+// renames HOW steps=N pause_us=U: each rank renames files of its own in the steps that all ranks
+// make together. At the end it checks that every file is in its place.
+//   HOW: rotate   a log that is appended to, and renamed when it is full
+//        replace  a file whose new contents are written beside it and renamed over it
 //        queue    files that are read and removed
 //        tree     directories and links that are made and removed again
 
@@ -32,7 +32,7 @@ static void require_number(const char* path, long long number) {
   check_i64(path, number, got);
 }
 
-// Name `i` of this rank, of step `step`.
+// Returns a path of this rank, from a word and a step. `i`: the buffer that contains it.
 static const char* path(int i, const char* word, long long step) {
   snprintf(name[i], sizeof name[i], "%s.%d.%lld", word, check_state.rank, step);
   return name[i];

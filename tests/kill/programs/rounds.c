@@ -1,10 +1,10 @@
-// rounds HOW: loops that once came out of a death with other results.
-//   roots     a broadcast of iteration 0 comes again in late iterations, and its root calls from
-//             another line then; a checkpoint an iteration
-//   identity  rank 0 broadcasts what differs in each of its processes
+// rounds HOW: loops whose results were wrong after a death in earlier versions of Rejoin.
+//   roots     a broadcast of iteration 0 is repeated in later iterations, in which its root calls
+//             from another line; each iteration has a checkpoint
+//   identity  rank 0 broadcasts a value that differs in each of its processes
 //   comms     N communicators are made and freed, some of them used
-//   refused   a checkpoint is refused, then made after what hindered it is gone
-//   made      the same, and nothing is refused
+//   refused   a checkpoint is refused, and made when the obstacle is gone
+//   made      the same without the obstacle
 
 #include <rejoin.h>
 #include <sys/auxv.h>

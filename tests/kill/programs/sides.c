@@ -1,18 +1,18 @@
-// sides [ROUNDS]: two groups that speak over an intercommunicator, made anew in each round:
-// messages from any source, collectives, several of them outstanding at once, a copy, a
-// part, and the union of both groups.
+// sides [ROUNDS]: two groups communicate over an intercommunicator, which each round makes anew:
+// messages from any source, collectives, several of them outstanding at once, a duplicate, a part
+// of it, and the union of both groups.
 
 #include "program.h"
 
 typedef struct {
   MPI_Comm local;
-  int first;  // my group has world rank 0
-  int me;     // in my group
-  int own;    // ranks in it
-  int peers;  // ranks in the other
+  int first;  // whether this rank's group has world rank 0
+  int me;     // this rank's number in its group
+  int own;    // the number of ranks in its group
+  int peers;  // the number of ranks in the other group
 } Side;
 
-/** World rank of rank `i` of my group, or of the other one. */
+/** These return the world rank of rank `i` of this rank's group, and of the other group. */
 static int own_world(const Side* s, int i) { return s->first ? i : s->peers + i; }
 static int peer_world(const Side* s, int i) { return s->first ? s->own + i : i; }
 
@@ -27,7 +27,7 @@ static Side make_side(void) {
   return s;
 }
 
-/** Every rank sends to all of the other group; the receives are of any source. */
+/** Every rank sends to all ranks of the other group, and receives from any source. */
 static void exchange(const Side* s, MPI_Comm inter, int step) {
   uint64_t mine = element(check_state.rank, step, 0);
   int* seen = new_ints(s->peers);
@@ -68,7 +68,7 @@ static void collectives(const Side* s, MPI_Comm inter, int step) {
   check_u64("sum of the others", expected, sum);
 }
 
-/** Several at once, on the original and its copy, completed in another order; and a message. */
+/** Several collectives and a message are outstanding on an intercommunicator and its duplicate. */
 static void outstanding(const Side* s, MPI_Comm inter, MPI_Comm copy, int step) {
   enum { kRequests = 6, kLong = 700 };
   static uint64_t in[kLong], out[kLong];

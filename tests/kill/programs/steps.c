@@ -1,19 +1,20 @@
 // steps [count=N] [kinds=LETTERS] [bytes=B] [pause_us=U] [after_us=U] [lines=1]
 //       [resident_mib=M] [exit=C]
 //
-// N steps (default 50), the kind of step i is letter i of LETTERS, over and over:
+// N steps (default 50). The kinds of steps are the letters in LETTERS, which are repeated:
 //   a Allreduce   b Bcast   r Reduce   g Allgather   x Alltoall   t Barrier
-//   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0: some ranks wait for no other
-// with B bytes a rank (default 8), U microseconds of sleep before each (after_us: all but rank 0).
-// Every rank checks every element that it receives; rank 0 prints the digest of all. With lines=1
-// every rank prints a line after each step; with resident_mib rank 1 holds that much memory,
-// and checks it at the end. The exit code is C.
+//   B Bcast from rank 0   S Scatter from rank 0   G Gather to rank 0 (in these three some ranks
+//   wait for no other)
+// Each rank contributes B bytes (default 8). Before each step all ranks sleep pause_us
+// microseconds, and ranks other than 0 sleep after_us more. Every rank checks every element that it
+// receives; rank 0 prints the digest of all. With lines=1 every rank prints a line after each step.
+// With resident_mib rank 1 has that much memory, and checks it at the end. The exit code is C.
 
 #include "program.h"
 
 enum { kResident = 77 };
 
-static int count;  // elements a rank contributes
+static int count;  // the number of elements that a rank contributes
 static uint64_t* in;
 static uint64_t* out;
 

@@ -1,6 +1,6 @@
-// system_values: the ranks agree on the most of what the system says of itself and of them: memory,
-// load, processors, mounts; by files in /proc, streams and calls. Rank 0 prints how many values
-// there were, since no two runs have the same.
+// system_values: the ranks compute the maxima of values that the system reports: memory, load,
+// processors, mounts, by files in /proc, streams and calls. Rank 0 prints only the number of
+// values, because the values differ between runs.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,14 +17,14 @@
 
 enum { kValues = 12, kMiB = 1 << 20 };
 
-/** Seconds of the processor, by a clock that is named by a process or a thread. */
+/** Returns seconds of processor time, by the clock of a process or a thread. */
 static double seconds_of(clockid_t clock) {
   struct timespec t;
   check_i64("clock_gettime", 0, clock_gettime(clock, &t));
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/** The value after `key` in a file of the system. */
+/** Returns the value after `key` in a file of the system. */
 static double number_in(const char* path, const char* key, int flags) {
   char text[16384];
   const int fd = open(path, flags, 0666);
@@ -38,7 +38,7 @@ static double number_in(const char* path, const char* key, int flags) {
   return at == NULL ? -1 : atof(at + strlen(key));
 }
 
-/** Characters of a file that is read twice through one stream. */
+/** Returns the number of characters in a file, which is read twice through one stream. */
 static double characters(const char* path) {
   FILE* file = fopen(path, "r");
   check_true(path, file != NULL);
@@ -57,7 +57,7 @@ static void look(double* values) {
   check_i64("getrusage", 0, getrusage(RUSAGE_SELF, &usage));
   int i = 0;
   values[i++] = number_in("/proc/self/statm", " ", O_RDONLY);
-  values[i++] = number_in("/proc/meminfo", "MemFree:", O_RDWR | O_CREAT);  // as Fortran opens it
+  values[i++] = number_in("/proc/meminfo", "MemFree:", O_RDWR | O_CREAT);  // as in Fortran
   values[i++] = number_in("/proc/self/status", "VmRSS:", O_RDONLY);
   values[i++] = (double)info.freeram;
   values[i++] = (double)usage.ru_maxrss;

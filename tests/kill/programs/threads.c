@@ -1,7 +1,7 @@
-// threads: two threads of each rank send at the same time (MPI_THREAD_MULTIPLE), after some
-// operations of the main thread alone. `alone`: the other thread does nothing. `late`: the main
-// thread waits for the other one, which calls MPI only after 2.5 s, twice. `once`: the other thread
-// has ended before the main one goes on for a second.
+// threads [alone|late|once]: two threads of each rank send at the same time (MPI_THREAD_MULTIPLE),
+// after some operations of the main thread alone. alone: the other thread does not call MPI. late:
+// the main thread waits for the other one, which calls MPI only after 2.5 s, twice. once: the other
+// thread has ended before the main one continues for a second.
 
 #include <pthread.h>
 

@@ -1,9 +1,10 @@
-// topology_errors: what MPI 3.1 says of topologies and Open MPI does not check, so that no
-// conformance program can: each wrong argument gives an error of its class, and the job goes on.
+// topology_errors: wrong arguments for topologies that Open MPI does not check, so that conformance
+// programs cannot test them. Each raises an error of the class that MPI 3.1 names, and the job
+// continues.
 
 #include "program.h"
 
-// MPI_UNWEIGHTED is no array, whatever the prototypes say of their arguments.
+// MPI_UNWEIGHTED is not an array, although the prototypes declare arrays.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #pragma GCC diagnostic ignored "-Wstringop-overread"
 
@@ -69,19 +70,19 @@ static void test_dist_graphs(void) {
   const int me = check_state.rank;
   const int one = 1;
   MPI_Comm comm = MPI_COMM_NULL;
-  // An edge to itself that arrives nowhere.
+  // An edge of each rank to itself, which has no source.
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_UNWEIGHTED, 1, &me,
                                                     MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, MPI_WEIGHTS_EMPTY,
                                            MPI_INFO_NULL, 0, &comm));
-  // One rank gives weights, the others do not: all of them get the error.
+  // One rank passes weights and the others do not: all of them get the error.
   const int* weights = me == 0 ? &one : MPI_UNWEIGHTED;
   FAILS(MPI_ERR_ARG,
         MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &me, weights, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &me, weights, 1, &me,
                                                     weights, MPI_INFO_NULL, 0, &comm));
   check_true("no graph", comm == MPI_COMM_NULL);
-  // A rank without edges may give either.
+  // A rank without edges may pass either.
   OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, me == 0, &me, weights, me == 0, &me, weights,
                                     MPI_INFO_NULL, 0, &comm));
   int in = -1;

@@ -1,13 +1,13 @@
-// undetermined [steps=N] [odds=N]: every step may be another one in each execution: the processor's
-// counter, which is not recorded, decides what is sent to which rank, in which order and how. One
-// in `odds` decisions is another than the usual one.
+// undetermined [steps=N] [odds=N]: a program that is not deterministic. The processor's counter,
+// which is not recorded, decides what is sent to which rank, in which order and how. One in `odds`
+// decisions differs from the usual one.
 //
-// Ranks own numbers and send parts of them to each other. What the program does is judged by laws
-// that hold in every execution without deaths:
+// Ranks own numbers and send parts of them to each other. The program checks laws that hold in
+// every execution without deaths:
 //   - the sum of all numbers never changes;
 //   - the messages of each rank to each other rank carry the numbers 0, 1, 2, ...;
 //   - as many messages arrive as were announced, with as much in them.
-// A broken law is printed, and is exit code 3.
+// If a law is broken, the program prints it and has exit code 3.
 
 #include <x86intrin.h>
 
@@ -18,7 +18,7 @@ enum { kMostRanks = 16, kOwned = 1000000 };
 static long long odds = 8;
 
 struct Transfer {
-  long long number;  // of this sender to this receiver
+  long long number;  // counts the messages of this sender to this receiver
   long long amount;
 };
 
@@ -27,7 +27,7 @@ static unsigned long long counter(void) {
   x = (x ^ x >> 31) * 0x9e3779b97f4a7c15ull;
   return x ^ x >> 29;
 }
-// 0, or any number below n.
+// Returns 0, or in one of `odds` cases any number below n.
 static int decide(int n) {
   const unsigned long long x = counter();
   return x % (unsigned long long)odds == 0 ? (int)((x >> 20) % (unsigned long long)n) : 0;
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   odds = argument_number(argc, argv, "odds", 8);
   long long owned = kOwned, sent[kMostRanks] = {0}, received[kMostRanks] = {0};
   for (long long step = 0; step < steps; ++step) {
-    // Two transfers, to ranks that are decided now.
+    // Two transfers, to ranks that decide() chooses now.
     struct Sending s = {.amounts = {0}};
     long long announced[kMostRanks] = {0}, counts[kMostRanks] = {0}, expected[kMostRanks] = {0};
     for (int i = 0; i < 2; ++i) {

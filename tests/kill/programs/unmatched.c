@@ -1,10 +1,10 @@
-// unmatched HOW: calls of different ranks that do not match, in a program to which errors are
-// returned. HOW:
-//   gather, scatter, reduce  rank 0 alone starts such a nonblocking operation, then one that all do
+// unmatched HOW: calls of different ranks that do not match, with MPI_ERRORS_RETURN. Each rank
+// prints the error that it got. HOW:
+//   gather, scatter, reduce  rank 0 alone begins such a nonblocking operation, then one that all
+//                            ranks begin
 //   order                    the same, twice, and no rank waits
-//   room                     a root gathers into less room than one member needs
-//   count                    rank 0 reduces another count than the others do; then all do the same
-// It prints the error that it got.
+//   room                     a root gathers into less memory than one member needs
+//   count                    rank 0 reduces another count than the others; then all reduce the same
 
 #include "program.h"
 

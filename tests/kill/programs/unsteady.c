@@ -1,6 +1,6 @@
 // unsteady HOW: rank 1 is killed in its first incarnation (from outside, or by --kill 1@8) and does
-// something else in its second one. How it knows: a file that it makes with system calls that
-// are not recorded.
+// something else in its second one. It knows which one it is from a file, which it makes with
+// system calls that are not recorded.
 //   HOW: operation  count  order (asks for another operation)    bytes  message (contributes
 //   others)
 

@@ -1,5 +1,5 @@
-// unsupported [fatal]: every rank calls functions that are not supported several times, with errors
-// that are returned; fatal: with errors that end the job.
+// unsupported [fatal]: every rank calls functions that are not supported, several times, under
+// MPI_ERRORS_RETURN; fatal: under MPI_ERRORS_ARE_FATAL.
 
 #include "program.h"
 

@@ -1,8 +1,9 @@
 // volume operations=N every=K bytes=B [kinds=LETTERS] [first=1]
 //
-// N operations - a Allreduce, b Bcast from root i mod n; default ab - of B bytes, a checkpoint
-// after every K, and with first=1 before all: what lies before the first one is kept. The first and
-// the last element of each are checked. Rank 0 prints what all received.
+// N operations of B bytes (a: Allreduce, b: Bcast from root i mod n; default ab), with a checkpoint
+// after every K, and with first=1 also before all of them, because records before the first
+// checkpoint are retained. The first and the last element of each result are checked. Rank 0 prints
+// a digest of what all ranks received.
 
 #include <rejoin.h>
 

@@ -1,12 +1,12 @@
 // wrapper sizes|same|keys|sites|late [versions=V]
 //
-// All reductions go through one wrapper function, those of the bootstrap phase too. What
-// distinguishes them apart when a restarted rank replays them:
-//   sizes   the number of elements; nothing is marked
+// One wrapper function calls all reductions, including those of the bootstrap phase. When a
+// restarted rank replays them, they are distinguished by:
+//   sizes   the number of elements; none is marked
 //   same    nothing
-//   keys    those of the bootstrap phase have keys (rejoin_bootstrap)
-//   sites   the wrapper names its caller (rejoin_call_site); nothing is marked
-//   late    as keys; one more operation of the bootstrap phase comes after the first checkpoint
+//   keys    the keys of those of the bootstrap phase (rejoin_bootstrap)
+//   sites   the caller, which the wrapper names (rejoin_call_site); none is marked
+//   late    keys, too; one more operation of the bootstrap phase comes after the first checkpoint
 
 #include <rejoin.h>
 
@@ -16,7 +16,7 @@ static const char* how;
 
 static int is(const char* name) { return strcmp(how, name) == 0; }
 
-/** Sum over all ranks of `count` elements of step `step`, checked. */
+/** Returns the checked sum over all ranks of `count` elements of step `step`. */
 __attribute__((noinline)) static uint64_t sum_of(int step, int count, const char* key, int line) {
   uint64_t mine[8], sum[8];
   for (int i = 0; i < count; ++i) mine[i] = element(check_state.rank, step, i);
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     received_by_all(sum_of(version + 100, differ ? 3 : 4, NULL, __LINE__));
     if (version == 1 && is("late")) {
       const uint64_t now = salt;
-      salt = 1;  // what it contributes must not depend on the state
+      salt = 1;  // its contribution must not depend on the state
       third = sum_of(-3, 4, "third", __LINE__);
       salt = now;
     }

@@ -1,5 +1,5 @@
-// wrong CASE [returns]: rank 0 says in which line it calls MPI wrongly, and does; the others wait
-// for it. returns: errors are returned, and it prints their texts.
+// wrong CASE [returns]: rank 0 prints the line of a wrong call of MPI, and makes that call; the
+// others wait for it. returns: errors are returned, and rank 0 prints their texts.
 
 #include "program.h"
 
@@ -11,11 +11,11 @@ typedef struct {
 
 static int in[4], out[4];
 static volatile int calls;
-static MPI_Comm pair;  // freed
+static MPI_Comm pair;  // a communicator that was freed
 static MPI_Request request;
 
-// A macro's code has the line where it is used. The count keeps the call from being the function's
-// last act, a jump that leaves no return address.
+// The code of a macro has the line where the macro is used. The function counts after the call,
+// because a call at its end would be a jump without a return address.
 #define CALL(name, call)         \
   static int make_##name(void) { \
     const int code = call;       \
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   if (argc > 2) OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   for (size_t i = 0; i < sizeof all_calls / sizeof *all_calls; ++i) {
     if (argc < 2 || strcmp(argv[1], all_calls[i]->name) != 0) continue;
-    if (all_calls[i] == &call_wait && check_state.rank == 0) {  // too short for what comes
+    if (all_calls[i] == &call_wait && check_state.rank == 0) {  // the receive is too short
       OK(MPI_Irecv(out, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &request));
     } else if (all_calls[i] == &call_wait) {
       OK(MPI_Send(in, 2, MPI_INT, 0, 0, MPI_COMM_WORLD));

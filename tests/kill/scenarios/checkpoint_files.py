@@ -13,12 +13,12 @@ import tempfile
 from harness import MOMENTS, Kill, Result, Skip, check_deaths, check_returns, require, scenario
 
 RANKS = 3
-HEAD_BYTES = 56 + 16 * RANKS  # of a file: CheckpointHead, LocalHead{ranks}
+HEAD_BYTES = 56 + 16 * RANKS  # the heads of a file: CheckpointHead, LocalHead{ranks}
 GLOBAL_BYTES = 80
 
 
 def files_in(directory):
-    """The checkpoint files of a directory, oldest first."""
+    """Returns the checkpoint files of a directory, oldest first."""
     return sorted(f for f in os.listdir(directory) if f.endswith(".rejoin"))
 
 
@@ -39,15 +39,15 @@ def program(versions, pause_us=0):
     return ("checkpoints", f"versions={versions}", f"pause_us={pause_us}")
 
 
-PROGRAM = program(400, 3000)  # that writes the files of Files
+PROGRAM = program(400, 3000)  # the program that writes the files of Files
 
 
-# What the ranks of a job go back to.
+# The recovery points of a job, by kind.
 KINDS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.02"]}
 
 
 def until(version):
-    """Flags that let PROGRAM end after that version."""
+    """Returns flags with which PROGRAM ends after that version."""
     return ["-x", f"VERSIONS={version}"]
 
 
@@ -78,7 +78,7 @@ class Files:
             self.texts_bytes = struct.unpack_from("<Q", file.read(), 40)[0]
 
     def copy(self):
-        """Another directory with the same contents, in place of the former one."""
+        """Makes another directory with the same contents, in place of the former one."""
         path = f"{self.place}/copy"
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.path, path)
@@ -92,7 +92,7 @@ def ended_job(t, kind="versions"):
 
 
 def goes_on(t, path, version, kills=(), more=3, kind="versions"):
-    """--resume continues after that version and ends as an undisturbed job."""
+    """--resume continues after that version, with the result of a job without deaths."""
     ends = until(version + more)
     expected = t.undisturbed(RANKS, *PROGRAM, flags=ends)
     flags = ["--checkpoint-dir", path, "--resume", *ends, *KINDS[kind]]
@@ -112,7 +112,7 @@ def goes_on(t, path, version, kills=(), more=3, kind="versions"):
 
 @scenario(kind=list(KINDS))
 def resume(t, kind):
-    """Again and again: each job goes on where the former one was, and leaves newer files."""
+    """Several jobs in sequence: each continues the one before, and writes newer files."""
     with ended_job(t, kind) as files:
         version = files.newest
         for _ in range(3):
@@ -127,7 +127,7 @@ def resume(t, kind):
 
 @scenario(sweeps=True, limit_s=180, kind=list(KINDS))
 def resume_then_die(t, kind):
-    """Ranks of the job that goes on die: before its own first checkpoint and after it."""
+    """Ranks of a resumed job die before its own first checkpoint and after it."""
     with ended_job(t, kind) as files:
         for _ in range(100 if t.long else 12):
             ranks = t.rng.sample(range(RANKS), t.rng.randint(1, RANKS))
@@ -138,14 +138,14 @@ def resume_then_die(t, kind):
 
 @scenario(kind=list(KINDS))
 def resume_at_the_end(t, kind):
-    """A job that resumes at its last version has nothing left to do, which is no error."""
+    """A job that resumes at its last version ends at once, without an error."""
     with ended_job(t, kind) as files:
         goes_on(t, files.path, files.newest, more=0, kind=kind)
 
 
 # --------------------------------------------------------------------------------- damaged files
 
-# What is done to a file: a bit of that byte is changed, or it is cut off there.
+# Places of damage: a bit of that byte is changed, or the file is truncated there.
 FLIPS_OF_HEADS = {
     "magic": 0,
     "format": 8,
@@ -159,7 +159,7 @@ FLIPS_OF_HEADS = {
     "sum of a local model": 64,
     "program": HEAD_BYTES + 1,
 }
-FLIPS_OF_MODELS = {  # behind the texts
+FLIPS_OF_MODELS = {  # places after the texts
     "global model": 5,
     "end of the global model": GLOBAL_BYTES - 1,
     "first local model": GLOBAL_BYTES,
@@ -181,7 +181,7 @@ def cut(path, to):
 
 
 def damages(t, files):
-    """Functions of a path, each with its name."""
+    """Returns functions that damage a file, each with its name."""
     behind = HEAD_BYTES + files.texts_bytes
     flips = {
         **FLIPS_OF_HEADS,
@@ -198,7 +198,7 @@ def damages(t, files):
 
 
 def says_why(result, path):
-    """A line of standard error for a file that is refused."""
+    """Requires a line of standard error for a file that is refused."""
     lines = [line for line in result.err.split("\n") if path in line]
     require(len(lines) == 1, f"{len(lines)} lines about {path}", result)
     words = ("damaged", "cut off", "no checkpoint of Rejoin", "another format")
@@ -207,7 +207,7 @@ def says_why(result, path):
 
 @scenario(sweeps=True, limit_s=180)
 def resume_newest_damaged(t):
-    """The newest file is refused, with one line, and the older one used."""
+    """The newest file is refused with one line, and the older one is used."""
     with ended_job(t) as files:
         for name, damage in damages(t, files):
             path = files.copy()
@@ -218,7 +218,7 @@ def resume_newest_damaged(t):
 
 
 def refused(t, ranks, *command, flags, path, words):
-    """The job does not begin; one line says why, and no file is changed."""
+    """The job does not begin, a line gives the reason, and no file is changed."""
     before = checksums(path) if os.path.isdir(path) else None
     result = t.run(ranks, *command, flags=flags)
     require(result.code in (1, 2), f"exit code {result.code}", result)
@@ -283,7 +283,7 @@ def resume_with_other_arguments(t):
 
 
 def other_build(t, path):
-    """The same program, linked another time: one byte of its build-id is another one."""
+    """Makes a copy of the program, as if it was linked again: one byte of its build-id differs."""
     with open(t.program("checkpoints"), "rb") as file:
         image = bytearray(file.read())
     note = image.index(struct.pack("<III", 4, 20, 3) + b"GNU\0")  # NT_GNU_BUILD_ID
@@ -296,7 +296,7 @@ def other_build(t, path):
 
 @scenario()
 def resume_by_another_build(t):
-    """The line has both build-ids; a copy of the same build may go on."""
+    """The line has both build-ids. A copy of the same build is accepted."""
     with ended_job(t) as files:
         flags = ["--checkpoint-dir", files.path, "--resume"]
         command = f"{files.place}/checkpoints.d/checkpoints"
@@ -313,7 +313,7 @@ def resume_by_another_build(t):
 
 @scenario()
 def resume_of_a_script(t):
-    """A script has no build-id: it is the same one as long as its text is."""
+    """A script has no build-id: it is the same script if its text is the same."""
     text = f"#!/bin/sh\nexec {t.program('checkpoints')} \"$@\"\n"
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         path = f"{place}/checkpoints"
@@ -331,7 +331,7 @@ def resume_of_a_script(t):
 
 @scenario()
 def checkpoint_directory_in_use(t):
-    """A new job does not write among the checkpoints of an old one."""
+    """A new job does not write to a directory with checkpoints of an old one."""
     with ended_job(t) as files:
         flags = ["--checkpoint-dir", files.path]
         words = ("--resume", files.path, str(files.newest))
@@ -372,9 +372,9 @@ def checkpoint_directory_not_writable(t):
 
 @scenario()
 def checkpoint_directory_full(t):
-    """A full disk is reported at once, and only once; the job itself goes on."""
+    """A full disk is reported at once, and only once; the job continues."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
-        # Seen by the job alone. One page: the first file fits, the second does not.
+        # A file system of one page that only the job sees: the first file fits, the second does not.
         mounted = f'mount -t tmpfs -o size=4k none {place} && exec "$@"'
         prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, "sh"]
         if subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
@@ -397,7 +397,7 @@ def checkpoint_directory_full(t):
 
 @scenario()
 def half_written_checkpoints(t):
-    """An incomplete file of an ftrun that was killed is removed by the next one; nothing else is."""
+    """An ftrun removes an incomplete file of one that was killed, and no other file."""
     with ended_job(t) as files:
         ours = ("checkpoint-0000000001.rejoin.part", "checkpoint-0000000999.rejoin.part")
         theirs = ("checkpoint-x.rejoin.part", "checkpoint-0000000001.part", "mine.rejoin.part")
@@ -411,7 +411,7 @@ def half_written_checkpoints(t):
 
 @scenario()
 def checkpoint_directory_goes(t):
-    """A directory that disappears is reported; the job itself goes on."""
+    """A directory that disappears is reported; the job continues."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as place:
         path = f"{place}/checkpoints"
 

@@ -8,7 +8,7 @@ FULL = "the journal is full"
 
 
 def lines_of(result, rank, what):
-    """What misuse.c printed about a call of that rank: pairs of a code and a text."""
+    """Returns what misuse.c printed about calls of that rank: pairs of a code and a text."""
     found = re.findall(rf"^rank {rank}: {what}: (-?\d+) (.*)$", result.out, re.MULTILINE)
     return [(int(code), text) for code, text in found]
 
@@ -50,7 +50,7 @@ def load_after_checkpoint(t):
 
 @scenario(points=list(POINTS))
 def checkpoint_without_load(t, points):
-    """Without a load a checkpoint is a number; a rank that dies repeats its whole past, or goes on from its image."""
+    """Without a load a checkpoint is only a number: a rank goes back to main, or to its image."""
     flags = POINTS[points]
     result = t.undisturbed(3, "misuse", "no_load", flags=flags)
     for rank in range(3):
@@ -75,7 +75,7 @@ def checkpoint_arguments(t):
 
 
 def nothing_is_refused(t, case, versions):
-    """The same in a job of images, whose answers are the same after each death."""
+    """The same in a job of images, in which calls return the same after each death."""
     flags = POINTS["images"]
     result = t.undisturbed(3, "misuse", case, flags=flags)
     for rank in range(3):
@@ -93,7 +93,7 @@ def refused_in_no_job_of_images(t, case):
 
 @scenario()
 def late_communicator(t):
-    """A communicator that a restarted rank would not have forbids a checkpoint, until it is freed."""
+    """A communicator that a restarted rank would not have prevents checkpoints until it is freed."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "late_communicator", flags=flags)
     for rank in range(3):
@@ -101,14 +101,14 @@ def late_communicator(t):
         require("communicator of 3 ranks" in texts(result, rank, "checkpoint"), "why?", result)
     for point in range(1, result.operations(0) + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
-        # An incarnation that went on at a checkpoint does not say again what the former one said.
+        # An incarnation that goes on at a checkpoint does not print again what the former one printed.
         result = t.run(3, "misuse", "late_communicator", kills=kills, flags=flags)
         check_deaths(result, kills)
 
 
 @scenario()
 def open_request(t):
-    """A request that is not complete forbids a checkpoint: of a message, or a generalized one."""
+    """A request of a message, or a generalized one, that is not complete prevents a checkpoint."""
     flags = POINTS["versions"]
     result = t.undisturbed(3, "misuse", "open_request", flags=flags)
     for rank in range(3):
@@ -129,7 +129,7 @@ def key_twice(t):
 
 @scenario()
 def other_models(t):
-    """Ranks that do not agree about the state of the job cannot go on from it."""
+    """Ranks with different global models cannot make a checkpoint, and the job ends."""
     result = t.run(3, "misuse", "other_models")
     require(result.code == 1, f"exit code {result.code}", result)
     says(result, "global model of rank", "is not that of rank 0", "local model")
@@ -137,7 +137,7 @@ def other_models(t):
 
 @scenario()
 def one_checkpoint(t):
-    """Rank 0 makes a checkpoint where the others call Allreduce: all get the error, whichever looks first."""
+    """Rank 0 makes a checkpoint where the others call Allreduce: all get the error, in any order."""
     for _ in range(5):
         result = t.run(3, "misuse", "one_checkpoint")
         require(result.code == 9, f"exit code {result.code}", result)
@@ -179,7 +179,7 @@ def bootstrap_limit(t, case):
     for word in ("3145728 bytes", "1048576", "--bootstrap-limit"):
         require(word in told, f"it does not say '{word}'", result)
     if case == "large_unmarked":
-        # It goes on to its next operation, which works if all have got the error by then.
+        # Rank 0 continues with its next operation, which works if all ranks have got the error.
         require(codes(result, 0, "checkpoint") == [-4], "another code", result)
         all_told = all(codes(result, rank, "checkpoint") == [-3] for rank in (1, 2))
         require(all_told or result.code not in (0, 137), "it says nothing of the others", result)
@@ -212,7 +212,7 @@ def marked_gather(t):
 
 # ----------------------------------------------------------------------- one wrapper for all calls
 
-BOOTSTRAP, VERSION = 2, 3  # operations of wrapper.c
+BOOTSTRAP, VERSION = 2, 3  # the numbers of operations in wrapper.c
 
 
 @scenario(how=["keys", "late"], points=list(POINTS), sweeps=True)
@@ -241,7 +241,7 @@ def wrapper_all_die(t, how, points):
 
 @scenario(how=["sizes", "sites", "same"], sweeps=True)
 def not_marked_in_a_job_of_images(t, how):
-    """Set-up need not be marked in a job of images."""
+    """In a job of images set-up need not be marked."""
     last = t.undisturbed(3, "wrapper", how).operations(0)
     places = [(point, moment) for point in range(1, last + 1) for moment in MOMENTS]
     for point, moment in places if t.long else t.rng.sample(places, 10):

@@ -1,6 +1,6 @@
-"""Checkpoints: a rank that dies goes on at the newest one, and the output is the same.
+"""Checkpoints: a rank that dies in a job of versions goes on at the newest one.
 
-In a job of versions. In one of images a checkpoint is no point to return to, and the output is the same.
+In a job of images a checkpoint is not a recovery point. The output is the same in both.
 """
 
 import os
@@ -12,12 +12,12 @@ from harness import MOMENTS, POINTS, Kill, Skip, require, scenario
 
 from .deaths import all_points
 
-# What checkpoints.c does, in operations.
+# The numbers of operations in the parts of checkpoints.c.
 PROLOGUE, BOOTSTRAP, STEP = 1, 3, 6
 
 
 def checkpoint_at(version):
-    """The operation that is the checkpoint of that version, in a first incarnation."""
+    """Returns the ordinal of the checkpoint of that version in a first incarnation."""
     return PROLOGUE + BOOTSTRAP + version * (STEP + 1)
 
 
@@ -26,17 +26,17 @@ def sweep_of(points, t, share):
 
 
 class LaterKill(Kill):
-    """A kill in a later incarnation. Its bootstrap replay shows no position, so any position is accepted."""
+    """A kill in a later incarnation, whose bootstrap replay has no position: any one is accepted."""
 
     def is_death(self, death):
         return (death["rank"], death["incarnation"]) == (self.rank, self.incarnation)
 
 
 def check_resumes(result, lazy=False):
-    """A rank that came back replayed no more than what lay behind its newest checkpoint.
+    """Requires that ranks replayed only the prologue, the bootstrap phase and what followed.
 
-    And the prologue, and the bootstrap replay. A lazy checkpoint may have been a number only, but
-    the first one never is.
+    That is what followed their newest checkpoint. A lazy checkpoint may be only a number, but the
+    first one never is.
     """
     done = {}  # by rank: the newest version that it is known to have had
     for death in result.named("death"):
@@ -46,7 +46,7 @@ def check_resumes(result, lazy=False):
             done[rank] = (ordinal - checkpoint_at(0) - 1) // (STEP + 1)
         if done.get(rank, 0) < 1:
             continue
-        if incarnation > 0:  # its ordinals have gone another way
+        if incarnation > 0:  # its ordinals differ from those of the first incarnation
             behind = checkpoint_at(60) if lazy else STEP + 2
         else:
             behind = ordinal - checkpoint_at(1 if lazy else done[rank])
@@ -60,9 +60,9 @@ def check_resumes(result, lazy=False):
 
 
 def survives(t, n, program, points, **named):
-    """t.recovers, and a rank that came back went on at its checkpoint, or at none."""
+    """Runs t.recovers, and requires that ranks went on at their checkpoints, or at none."""
     flags = POINTS[points]
-    if points == "images" and "model=2000000" in program:  # else it does little but copy pages
+    if points == "images" and "model=2000000" in program:  # it would mostly copy pages
         flags = ["--snapshots", "auto"]
     result = t.recovers(n, *program, ordered=False, flags=flags, **named)
     if points == "versions":
@@ -102,7 +102,7 @@ def program_of(way, versions):
 
 @scenario(way=list(WAYS), points=list(POINTS), sweeps=True, limit_s=180)
 def checkpoint_one_death(t, way, points):
-    """One rank dies, somewhere. In a long run: each rank, everywhere."""
+    """One rank dies at a random place. In a long run each rank dies at every place."""
     n, program = program_of(way, 3)
     last = t.undisturbed(n, *program)
     require(last.out.count("version 3:") == n, "not three versions of each rank", last)
@@ -113,7 +113,7 @@ def checkpoint_one_death(t, way, points):
 
 @scenario(way=["n2", "n3", "lazy", "large"], points=list(POINTS), sweeps=True, limit_s=180)
 def checkpoint_all_die(t, way, points):
-    """All ranks die at the same place: at every checkpoint, and just after it."""
+    """All ranks die at the same place: at each checkpoint, and just after it."""
     n, program = program_of(way, 3)
     places = [
         (checkpoint_at(version) + after, moment)
@@ -127,7 +127,7 @@ def checkpoint_all_die(t, way, points):
 
 @scenario(way=["n3", "lazy"], points=list(POINTS), sweeps=True, limit_s=180)
 def checkpoint_two_die(t, way, points):
-    """Two ranks die, each about a checkpoint."""
+    """Two ranks die, each near a checkpoint."""
     n, program = program_of(way, 3)
     for _ in range(300 if t.long else 20 if points == "versions" else 10):
         kills = []
@@ -139,12 +139,12 @@ def checkpoint_two_die(t, way, points):
 
 @scenario(points=list(POINTS), sweeps=True, limit_s=180)
 def checkpoint_again(t, points):
-    """A rank that came back dies again: in its prologue, its bootstrap replay, and later."""
+    """A restarted rank dies again: in its prologue, in its bootstrap replay, and later."""
     program = ("checkpoints", "versions=3")
     first = Kill(1, checkpoint_at(2) + 2)
     last = t.undisturbed(3, *program).operations(1)
     places = [1, *range(checkpoint_at(2) + 1, last + 1), "finalize"]
-    if points == "versions":  # the clone of an image does not begin anew
+    if points == "versions":  # the clone of an image does not begin at main
         places += [*range(last + 1, last + BOOTSTRAP + 1), "init"]
     places = [(point, moment) for point in places for moment in MOMENTS]
     for point, moment in sweep_of(places, t, 20 if points == "versions" else 10):
@@ -162,7 +162,7 @@ def checkpoint_again_in_bootstrap(t, moment, points):
 
 @scenario(points=list(POINTS), sweeps=True)
 def checkpoint_others_die_meanwhile(t, points):
-    """Rank 1 dies behind a checkpoint; others where they wait for it, or soon after."""
+    """Rank 1 dies after a checkpoint; others die where they wait for it, or soon after."""
     program = ("checkpoints", "versions=4")
     for _ in range(200 if t.long else 20 if points == "versions" else 10):
         point = checkpoint_at(2) + t.rng.randint(0, 3)
@@ -174,7 +174,7 @@ def checkpoint_others_die_meanwhile(t, points):
 
 @scenario(way=["n2", "n3", "lazy", "large"], points=list(POINTS), sweeps=True, limit_s=240)
 def checkpoint_from_outside(t, way, points):
-    """Ranks are killed at any instruction, their next incarnations too."""
+    """Ranks are killed at any instruction, and so are their next incarnations."""
     n, program = program_of(way, 60)
     program = (*program, "pause_us=300")
     for _ in range(100 if t.long else 8):
@@ -183,7 +183,7 @@ def checkpoint_from_outside(t, way, points):
 
 @scenario(points=list(POINTS), sweeps=True, limit_s=240)
 def checkpoint_replacement_from_outside(t, points):
-    """The next incarnation is killed as soon as it is seen: at its load, in its bootstrap phase."""
+    """The next incarnation is killed as soon as it is seen: at its load or in its bootstrap phase."""
     program = ("checkpoints", "versions=60", "pause_us=300")
     for _ in range(100 if t.long else 8):
         delays_s = [t.rng.uniform(0, 0.0015) for _ in range(3)]
@@ -207,7 +207,7 @@ def sorted_lines(text):
 
 
 def under_open_mpi(n, *command):
-    """Standard output of a program under Open MPI's own mpirun."""
+    """Returns the standard output of a program under Open MPI's mpirun."""
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
         raise Skip("mpirun.openmpi is missing")
@@ -226,7 +226,7 @@ def under_open_mpi(n, *command):
 
 @scenario(keeps=["model", "files"], points=list(POINTS), sweeps=True, limit_s=180)
 def checkpoint_by_pcontrol(t, keeps, points):
-    """A program that knows only MPI_Pcontrol; its state in files of its own, or given to it."""
+    """A program uses only MPI_Pcontrol. Its state is in its own files, or is passed to MPI_Pcontrol."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
         program = ("pcontrol", "model" if keeps == "model" else directory)
         expected = t.undisturbed(3, *program)
@@ -235,7 +235,8 @@ def checkpoint_by_pcontrol(t, keeps, points):
         kills = [kill for r in range(3) for kill in all_points(expected.operations(r), r)]
         for kill in sweep_of(kills, t, 30 if points == "versions" else 10):
             result = t.recovers(3, *program, kills=[kill], ordered=False, flags=POINTS[points])
-            # Five versions of three operations; never more than two of them and the bootstrap.
+            # There are five versions of three operations. At most two versions and the bootstrap phase
+            # are replayed.
             for live in result.named("live") if points == "versions" else ():
                 require(live["replayed_ops"] <= 7, "it went back to the beginning", result)
 

@@ -1,4 +1,4 @@
-"""Communicators that are made by some ranks alone (MPI_Comm_create_group), and checkpoints."""
+"""Communicators that only some ranks make (MPI_Comm_create_group), and checkpoints."""
 
 from harness import POINTS, Kill, check_deaths, require, scenario
 from scenarios.endings import messages
@@ -6,13 +6,13 @@ from scenarios.endings import messages
 
 @scenario(n=[2, 3])
 def created(t, n):
-    """Before the load such communicators can be made again; after it the job ends with one line that says why."""
+    """Before the load such communicators can be made again; after it the job ends with one line."""
     flags = POINTS["versions"]
     early = t.undisturbed(n, "created", "early")
     for ordinal in range(1, early.operations(0) + 1):
         t.recovers(n, "created", "early", kills=[Kill(0, ordinal)], flags=flags)
-    # The fourth operation of each of the four versions is a checkpoint. A rank that dies inside of the first
-    # begins anew if it was not complete, and loads it if it was.
+    # The fourth operation of each of the four versions is a checkpoint. A rank that dies inside of the
+    # first one goes back to main if it was not complete, and loads it if it was.
     for ordinal in (1, 2, 3):
         t.recovers(n, "created", kills=[Kill(0, ordinal)], flags=flags)
     expected = t.undisturbed(n, "created")
@@ -29,7 +29,7 @@ def created(t, n):
 
 @scenario(n=[2, 3], when=["early", "late"])
 def created_in_a_job_of_images(t, n, when):
-    """A process that begins at an image, or at main, knows how often they were made."""
+    """A process that begins at an image, or at main, knows how many were made."""
     last = t.undisturbed(n, "created", when).operations(0)
     for ordinal in range(1, last + 1):
         t.recovers(n, "created", when, kills=[Kill(0, ordinal)], flags=POINTS["images"])

@@ -1,11 +1,11 @@
-"""Deaths of one or more ranks at any time, and deaths meanwhile."""
+"""Deaths of one or more ranks at any time, and further deaths during recovery."""
 
 import signal
 
 from harness import MOMENTS, Kill, check_deaths, require, scenario
 
 RANDOM_OPERATIONS = 60
-MAX_RESTARTS = 4  # of one rank, by default
+MAX_RESTARTS = 4  # ftrun's default for each rank
 
 
 def random_program(seed):
@@ -13,14 +13,14 @@ def random_program(seed):
 
 
 def all_points(operations, rank, incarnation=0):
-    """Every place at which --kill can end a rank that makes `operations` operations."""
+    """Returns every place at which --kill can end a rank that makes `operations` operations."""
     points = [*range(1, operations + 1), "init", "finalize"]
     return [Kill(rank, point, moment, incarnation) for point in points for moment in MOMENTS]
 
 
 @scenario(n=[2, 3, 4, 5], sweeps=True)
 def random_one_death(t, n):
-    """The random program; one rank dies, somewhere. In a long run: each rank, everywhere."""
+    """In the random program one rank dies at a random place; in a long run each rank at every place."""
     for seed in range(1, 9 if t.long else 3):
         program = random_program(seed)
         last = t.undisturbed(n, *program)
@@ -31,7 +31,7 @@ def random_one_death(t, n):
 
 @scenario(n=[2, 3, 4, 5], sweeps=True)
 def random_many_deaths(t, n):
-    """The random program; every rank dies in several of its incarnations."""
+    """In the random program every rank dies in several of its incarnations."""
     for run in range(400 if t.long else 12):
         program = random_program(run % 8 + 1)
         last = t.undisturbed(n, *program)
@@ -46,7 +46,7 @@ def random_many_deaths(t, n):
 
 @scenario(n=[2, 3, 5], sweeps=True)
 def random_large_messages(t, n):
-    """The random program with large messages, which need other algorithms."""
+    """Ranks die in the random program with large messages, which need other algorithms."""
     for run in range(100 if t.long else 4):
         program = ("random_collectives", run % 10 + 1, 30, 400_000)
         last = t.undisturbed(n, *program)
@@ -59,7 +59,7 @@ def random_large_messages(t, n):
 
 @scenario(n=[2, 3, 4], sweeps=True)
 def random_from_outside(t, n):
-    """The random program; ranks are killed from outside, at any instruction."""
+    """In the random program ranks are killed from outside, at any instruction."""
     for run in range(200 if t.long else 6):
         program = ("random_collectives", run % 10 + 1, *t.rng.choice([(2500, 4096), (250, 400_000)]))
         delays_s = [t.rng.uniform(0, 0.1) for _ in range(t.rng.randint(1, MAX_RESTARTS))]
@@ -105,7 +105,7 @@ def progress(job):
 
 
 def until_all_wait(job):
-    """Waits until no rank printed a line for half a second."""
+    """Waits until no rank has printed a line for half a second."""
     standing = None
     while progress(job) != standing:
         standing = progress(job)
@@ -114,7 +114,7 @@ def until_all_wait(job):
 
 @scenario(kinds=["B", "S"], sweeps=True)
 def senders_that_wait(t, kinds):
-    """Rank 0 waits for a receiver that is stopped, and dies there: alone, with it, with all."""
+    """Rank 0 dies while it waits for a stopped receiver: alone, with the receiver, with all ranks."""
     n, waited = 3, 0
     program = ("steps", "count=60", f"kinds={kinds}", "bytes=1048576", "after_us=2000", "lines=1")
     for run in range(60 if t.long else 4):
@@ -155,7 +155,7 @@ def one_rank_at_random_moments(t):
 
 @scenario()
 def noticed_late(t):
-    """Deaths that ftrun sees only later, several at once: the others run on as far as they can."""
+    """ftrun sees several deaths late and at once; the other ranks run on as far as they can."""
     for _ in range(4):
         n = t.rng.choice([3, 4])
         ranks = t.rng.sample(range(n), t.rng.randint(1, n))
@@ -175,7 +175,7 @@ def noticed_late(t):
 
 @scenario(number=["SIGTERM", "SIGSEGV", "SIGBUS", "SIGABRT"])
 def other_signals(t, number):
-    """A death by another signal is a death like any other, the first time."""
+    """The first death by another signal is repaired like any other."""
     number = signal.Signals[number]
 
     def interfere(job):
@@ -194,7 +194,7 @@ def other_signals(t, number):
 
 @scenario(sweeps=True)
 def second_death_in_the_rerun(t):
-    """Rank 1 dies; rank 2 dies in the operation that waits for it, or the next one."""
+    """Rank 1 dies; rank 2 dies in the operation that waits for rank 1, or in the next one."""
     n = 3
     program = ("steps", "count=40")
     operations = t.undisturbed(n, *program).operations(0) - 1
@@ -229,7 +229,7 @@ def second_death_when(t, event):
 
 @scenario()
 def again_during_its_replay(t):
-    """A rank dies in its replay: sooner each time, at the same place, a little later each time."""
+    """A rank dies in its replay: earlier each time, at the same place, or a little later each time."""
     program = ("steps", "count=60")
     for moment in MOMENTS:
         kills = [Kill(1, 50, moment, 0), Kill(1, 30, moment, 1), Kill(1, 10, moment, 2)]
@@ -279,7 +279,7 @@ def finalize(t, who):
 
 @scenario()
 def world_of_one(t):
-    """A single rank waits for no other and receives nothing: it just runs again."""
+    """A single rank that dies runs again; it waits for no other rank."""
     program = ("steps", "count=20")
     for kill in t.rng.sample(all_points(22, 0), 12):
         t.recovers(1, *program, kills=[kill])
@@ -290,7 +290,7 @@ def world_of_one(t):
 
 @scenario()
 def stopped_then_killed(t):
-    """While a rank is stopped the others wait; when it is killed everything goes on."""
+    """While a rank is stopped the others wait; after it is killed the job continues."""
     program = ("steps", "count=30", "pause_us=2000", "kinds=axg", "lines=1")
 
     def interfere(job):
@@ -328,7 +328,7 @@ def stopped_all_but_one_killed(t):
 
 @scenario()
 def stopped_and_continued(t):
-    """A stop alone is no death, and costs only time."""
+    """A stopped rank is not dead, and the stop costs only time."""
 
     def interfere(job):
         for rank in (0, 2, 1):

@@ -1,11 +1,11 @@
-"""Programs that are not deterministic: a replay that shows anything else ends the job."""
+"""Programs that are not deterministic: a replay that shows other values ends the job."""
 
 import re
 
 from harness import Kill, require, scenario
 from scenarios.endings import messages
 
-# Where rank 1 dies in `courses`, and what is said then.
+# The place at which rank 1 dies in `courses`, and the message.
 COURSES = {
     "shown": (Kill(1, 1), "contributes other bytes than the first execution did"),
     "to": (Kill(1, 3, "before"), r"before it has repeated 1 message to rank 0 of the first"),
@@ -18,7 +18,7 @@ COURSES = {
 
 @scenario(how=list(COURSES))
 def courses(t, how):
-    """A second incarnation takes another course where its first one has shown something already."""
+    """A second incarnation does something else where its first one has shown something already."""
     result = t.run(3, "courses", how, leaves=["second-is-next"])
     require(result.code == 0 and result.out == "done\n", "undisturbed it does not end", result)
     kill, pattern = COURSES[how]
@@ -28,19 +28,19 @@ def courses(t, how):
     require(len(lines) == 1, f"{len(lines)} lines", result)
     require(re.search(pattern, lines[0]), f"the line has no '{pattern}'", result)
     require("docs/fault-model.md" in lines[0], "it names no page", result)
-    if how != "waits":  # that is what ftrun finds, which does not know the process
+    if how != "waits":  # in this case ftrun finds it, which does not know the process
         require("likely causes: memory that was never set" in lines[0], "it names no cause", result)
 
 
 @scenario()
 def courses_of_clocks(t):
-    """A second incarnation that reads other clocks, and more or less often, shows nothing else."""
+    """A second incarnation reads other clocks, and more or less often, but shows the same values."""
     result = t.run(3, "courses", "clocks", kills=[Kill(1, "finalize", "before")], leaves=["second-is-next"])
     require(result.code == 0 and result.out == "done\n", "it does not end well", result)
 
 
 def dies_once(t, n, steps, odds, flags):
-    """One job of `undetermined`, of which a rank dies once. Its result."""
+    """Runs `undetermined` with one death. Returns its result."""
     moment = t.rng.choice(["before", "inside"])
     kill = Kill(t.rng.randrange(n), t.rng.randrange(2, 10 * steps), moment)
     words = ["undetermined", f"steps={steps}", f"odds={odds}"]
@@ -49,7 +49,7 @@ def dies_once(t, n, steps, odds, flags):
 
 @scenario(limit_s=180, sweeps=True, images=[False, True])
 def undetermined(t, images):
-    """Every step may differ: the laws of the program hold, or one line says what differs."""
+    """Every step may differ: the laws of the program hold, or one line reports the difference."""
     steps, odds = (2000, [300, 3000, 30000]) if images else (60, [4, 30, 300, 3000])
     flags = ["--snapshots", "0.02" if images else "off"]
     ended = diverged = 0

@@ -1,4 +1,4 @@
-"""Jobs that must not go on: each ends with one clear message, the right exit code, and no hang."""
+"""Jobs that must end: each ends in time, with one clear message and the right exit code."""
 
 import os
 import re
@@ -12,7 +12,7 @@ SEGV, ABRT, KILLED = 128 + signal.SIGSEGV, 128 + signal.SIGABRT, 128 + signal.SI
 
 
 def messages(result):
-    """The messages of ftrun itself, line by line, without the summary at the end."""
+    """Returns the lines of ftrun's own messages, without the summary at the end."""
     lines = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
     summary = [i for i, line in enumerate(lines) if re.match(r"rejoin: \d+ deaths?, ", line)]
     return lines[: summary[0]] if summary else lines
@@ -28,7 +28,7 @@ DISAGREEMENTS = [
 
 
 def check_disagreement(result):
-    """One line names both calls, with the places that the program said beforehand."""
+    """Requires one line that names both calls, with the places that the program has printed before."""
     require(0 < result.code < 128, f"exit code {result.code}", result)
     said = re.search(r"lines (\d+) and (\d+)", result.out)
     require(said, "the program did not get that far", result)
@@ -47,7 +47,7 @@ def disagree(t, how):
 
 @scenario(how=["kind", "count", "bcast_root", "gather_reduce"])
 def disagree_after_death(t, how):
-    """Disagreement in a second incarnation, and when the death is in the very operation."""
+    """Ranks disagree in a second incarnation, and a rank dies in the operation itself."""
     for kill in (Kill(1, 3), Kill(0, 6, "before"), Kill(1, 6, "before"), Kill(0, 5, "after")):
         result = t.run(2, "disagree", how, kills=[kill])
         check_disagreement(result)
@@ -62,7 +62,7 @@ WRONG = ["unsupported", "message", "collective", "query", "freed", "type", "wait
 
 @scenario(how=WRONG)
 def wrong(t, how):
-    """An invalid call is named with its place, also by a second incarnation."""
+    """An invalid call is reported with its place, also by a second incarnation."""
     for kills in ([], [Kill(0, 1)], [Kill(0, 1, "after")]):
         result = t.run(2, "wrong", how, kills=kills)
         require(0 < result.code < 128, f"exit code {result.code}", result)
@@ -86,7 +86,7 @@ def wrong_returned(t, how):
 
 @scenario()
 def unsupported_returned(t):
-    """A function that is not supported is named once in the job, also by a second incarnation."""
+    """A function that is not supported is reported once in the job, also by a second incarnation."""
     for kills in ([], [Kill(1, 2)]):
         result = t.run(3, "unsupported", kills=kills)
         require(result.code == 0, f"exit code {result.code}", result)
@@ -100,7 +100,7 @@ def unsupported_returned(t):
 
 @scenario()
 def unsupported_fatal(t):
-    """Where an unsupported function ends the job, there is only one line about it."""
+    """If an unsupported function ends the job, there is only one line about it."""
     result = t.run(1, "unsupported", "fatal")
     require(0 < result.code < 128, f"exit code {result.code}", result)
     said = [line for line in messages(result) if "MPI_File_open" in line]
@@ -109,7 +109,7 @@ def unsupported_fatal(t):
 
 @scenario(how=["gather", "scatter", "reduce", "order"])
 def unmatched(t, how):
-    """Calls that do not match are named as the program's fault, in whatever order they are found."""
+    """Calls that do not match are reported as the program's error, in whatever order they are found."""
     result = t.run(4, "unmatched", how)
     require(0 < result.code < 128, f"exit code {result.code}", result)
     require("defect of Rejoin" not in result.err, "it is called a defect of Rejoin", result)
@@ -120,7 +120,7 @@ def unmatched(t, how):
 
 @scenario()
 def unmatched_count(t):
-    """A disagreement that was returned is not found again by later calls, nor by a replay."""
+    """Later calls, and a replay, do not report a disagreement again that was returned as an error."""
     for kills in ([], [Kill(1, 2, "before")], [Kill(0, 2)]):
         result = t.run(3, "unmatched", "count", kills=kills)
         require(result.code == 0, f"exit code {result.code}", result)
@@ -133,7 +133,7 @@ def unmatched_count(t):
 
 @scenario()
 def unmatched_room(t):
-    """A message that is too long is an error where it is received, and nowhere else."""
+    """A message that is too long is an error at its receiver, and at no other rank."""
     for kills in ([], [Kill(0, 1, "after")], [Kill(0, 2)], [Kill(2, 2, "before")]):
         result = t.run(3, "unmatched", "room", kills=kills)
         require(result.code == 0, f"exit code {result.code}", result)
@@ -151,7 +151,7 @@ def unmatched_room(t):
 
 @scenario()
 def crash_loop(t):
-    """A crash at the same place each time is stopped after the second one, which is reported."""
+    """After a second crash at the same place the rank is not restarted, which is reported."""
     for how, code in (("segv", SEGV), ("abort", ABRT), ("exit", 7)):
         for rank in (0, 1):
             result = t.run(2, "crash", how, f"rank={rank}", "at=20")
@@ -199,7 +199,7 @@ def fault_report(t, how):
 
 @scenario()
 def fault_while_locked(t):
-    """A fault whose report would wait for a lock for ever ends the rank nevertheless, after 2 s."""
+    """A fault whose report would wait for a lock for ever ends the rank after 2 s."""
     result = t.run(2, "crash", "locked", "rank=1", "at=20", flags=["--max-restarts", "0"])
     require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
     [death] = result.named("death")
@@ -234,7 +234,7 @@ def crash_loop_after_a_kill(t):
 
 @scenario()
 def crash_before_init(t):
-    """A program that gives up before MPI_Init: its exit code is the job's."""
+    """A program exits before MPI_Init: its exit code is the job's."""
     result = t.run(2, "crash", "init")
     require(result.code == 7, f"exit code {result.code}", result)
     require(len(result.named("respawn")) <= 2, "it was tried again and again", result)
@@ -242,7 +242,7 @@ def crash_before_init(t):
 
 @scenario(n=[2, 4])
 def deadlock(t, n):
-    """Ranks that wait for each other in different communicators: reported at once, with call sites."""
+    """Ranks wait for each other in different communicators: reported at once, with call sites."""
     for kills in ([], [Kill(1, 7)]):
         result = t.run(n, "crossed", kills=kills)
         require(result.code == 1, f"exit code {result.code}", result)
@@ -257,7 +257,7 @@ def deadlock(t, n):
 
 @scenario(tool=["eu-stack", "gdb"])
 def stacks(t, tool):
-    """What either debugger prints is one line for our library and then the program's own functions."""
+    """A stack from either debugger has one line for the library, then the program's own functions."""
     found = shutil.which(tool)
     if found is None:
         raise Skip(f"{tool} is not installed")
@@ -274,7 +274,7 @@ def stacks(t, tool):
 
 @scenario(snapshots=["off", "0.01"])
 def killed_while_its_stack_is_read(t, snapshots):
-    """A rank dies while a debugger holds it for a report: it comes back, and the report ends."""
+    """A rank dies while a debugger stops it for a report: it is restarted, and the report ends."""
     n, command = 3, ("steps", "count=300", "pause_us=3000")
     expected = t.undisturbed(n, *command)
 
@@ -311,7 +311,7 @@ def no_restart(t):
 
 @scenario()
 def unfired_kill(t):
-    """A --kill that nothing came of is an error, at the end."""
+    """A --kill that did not happen is an error at the end."""
     expected = t.undisturbed(2, "steps", "count=20")
     for kills in ([Kill(1, 1000)], [Kill(0, 10, "before", 1)], [Kill(1, 10), Kill(0, 23, "after")]):
         result = t.run(2, "steps", "count=20", kills=kills)
@@ -364,7 +364,7 @@ def diverges(t, how, flags=()):
 
 @scenario(how=["operation", "count", "order"])
 def divergence(t, how):
-    """A second incarnation that asks for another operation: the job stops and names both calls."""
+    """A second incarnation calls another operation: the job stops and names both calls."""
     result = diverges(t, how)
     require(result.code == 1, f"exit code {result.code}", result)
     [line] = [line for line in messages(result) if "replay" in line]
@@ -379,7 +379,8 @@ def divergence(t, how):
 
 @scenario(how=["bytes", "message"])
 def divergence_of_bytes(t, how):
-    """--on-divergence warn: contributing other bytes gives what the others used, and one warning."""
+    """--on-divergence warn: a rank that contributes other bytes gets the recorded result, and one
+    line warns of it."""
     result = diverges(t, how, flags=["--on-divergence", "warn"])
     require(result.code == 0, f"exit code {result.code}", result)
     require(result.out == "done\n", "not as undisturbed", result)
@@ -391,7 +392,7 @@ def divergence_of_bytes(t, how):
 
 @scenario(how=["bytes", "message"])
 def divergence_stop(t, how):
-    """The same without it: an error."""
+    """Without that option the same is an error."""
     result = diverges(t, how)
     require(result.code == 1, f"exit code {result.code}", result)
     require(any("operation 4 of rank 1" in line for line in messages(result)), "no report", result)

@@ -13,7 +13,7 @@ HOWS = ["rotate", "replace", "queue", "tree"]
 
 
 def tree(directory):
-    """Paths below it, with what they hold or point to."""
+    """Returns the paths below a directory, with contents or targets."""
     found = {}
     for path, directories, files in os.walk(directory):
         for name in directories + files:
@@ -42,7 +42,7 @@ def undisturbed(t, how):
 
 @scenario(limit_s=300, sweeps=True, how=HOWS)
 def file_names(t, how):
-    """ftrun is killed twice, each time a while after a set: the files are as undisturbed."""
+    """ftrun is killed twice, some time after a set: the files are those of a run without deaths."""
     expected = undisturbed(t, how)
     for _ in range(20 if t.long else 1):
         with place(t) as where:
@@ -81,7 +81,7 @@ def refused(where, how, text):
 
 @scenario(limit_s=300)
 def file_names_damaged(t):
-    """A log of what was done to files that is damaged, missing or another one's: one line."""
+    """A log of changes of files is damaged, missing, or of another rank: one line reports it."""
     with place(t) as where:
         where.often = ["--snapshots", "0.05", "--checkpoint-every", "0.4"]
         where.killed(2, *command("rotate"), count=1, after=0.3)
@@ -105,7 +105,7 @@ def file_names_damaged(t):
 
 @scenario(limit_s=300)
 def file_names_torn(t):
-    """A rank is killed in the middle of an entry: the next process goes on behind the last whole one."""
+    """A rank is killed while it writes an entry: the next process continues after the last whole one."""
     expected = undisturbed(t, "rotate")
     with place(t) as where:
         where.often = ["--snapshots", "0.05", "--checkpoint-every", "0.4"]
@@ -142,7 +142,7 @@ def file_names_torn(t):
 
 @scenario(limit_s=300)
 def file_names_of_exchanged_sets(t):
-    """Two sets with each other's names are noticed."""
+    """Two sets whose names were exchanged are refused."""
     with place(t) as where:
         where.killed(2, *command("rotate"), count=3)
         first, second = (f"{where.sets}/images-{n}.rejoin" for n in sets_in(where.sets)[-2:])
@@ -156,7 +156,7 @@ def file_names_of_exchanged_sets(t):
 
 @scenario(limit_s=300)
 def file_names_elsewhere(t):
-    """What was removed in another file system cannot be put back: one line, nothing is changed."""
+    """Files that were removed in another file system cannot be restored: one line, no changes."""
     with tempfile.TemporaryDirectory(prefix="kill-test-", dir="/dev/shm") as other, place(t) as where:
         if os.stat(other).st_dev == os.stat(where.work).st_dev:
             return
@@ -170,7 +170,7 @@ def file_names_elsewhere(t):
 
 @scenario(limit_s=300)
 def file_names_former_job(t):
-    """A process of the former job that still runs is waited for; if it does not end, it is named."""
+    """ftrun waits for a process of the former job that still runs; if it does not end, a line names it."""
     with place(t) as where:
         where.killed(2, *command("rotate"), count=1)
         pipe = os.pipe()

@@ -7,7 +7,7 @@ from harness import MOMENTS, Kill, require, scenario
 
 @scenario(n=[2, 3, 4], sweeps=True)
 def fortran_ring(t, n):
-    """Deaths of one rank, then of several ranks and incarnations."""
+    """One rank dies; then several ranks die, in several incarnations."""
     for program in (("fortran_ring", 6), ("fortran_ring_f08", 6)):
         last = t.undisturbed(n, *program)
         places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
@@ -23,7 +23,7 @@ def fortran_ring(t, n):
 
 @scenario(n=[1, 3])
 def fortran_collectives(t, n):
-    """Deaths while nonblocking and persistent collectives and messages of Fortran are outstanding."""
+    """Ranks die while nonblocking and persistent collectives and messages are outstanding."""
     program = ("fortran_collectives",)
     last = t.undisturbed(n, *program)
     places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
@@ -35,7 +35,7 @@ def fortran_collectives(t, n):
 
 @scenario(program=["fortran_ring", "fortran_ring_f08"])
 def fortran_unsupported(t, program):
-    """A function that is not supported ends the job with the line that C gives."""
+    """A function that is not supported ends the job with the same line as in C."""
     result = t.run(2, program, -1)
     require(re.search(r"MPI_Win_create at \S*fortran_ring\.F90:\d+::\w+: this function is not supported", result.err),
             "no such line", result)

@@ -1,4 +1,4 @@
-"""ftrun inspect: what a kept journal shows of the operations of a real program."""
+"""ftrun inspect: the operations of a program in a journal that --keep has retained."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from harness import Failure, require, scenario
 
 RANKS = 3
 SITE = r"\([^()]*kept\.c:\d+::main#"
-# Lines of rank 1 that have to be there, and those of its communicators.
+# The required lines of rank 1, and those of its communicators.
 LINES = (
     rf"\[1\] allreduce {SITE}4x1\) finished, seq 0, sum 6",
     rf"\[1\] allreduce {SITE}8x1\) finished, seq 1, max -0\.5",
@@ -56,7 +56,7 @@ def shown(t, *arguments):
 
 @scenario()
 def kept_journals(t):
-    """Values by their types, communicators by their names, versions; as text and as JSON; several."""
+    """Values with types, communicators with names, and versions are shown as text and as JSON."""
     with tempfile.TemporaryDirectory() as directory:
         begin = time.time()
         plain, versions = kept(t, directory, 0), kept(t, directory, 5)
@@ -72,7 +72,7 @@ def kept_journals(t):
         numbers = re.findall(rf"^version (\d+) of rank 1: {made}$", with_versions, re.MULTILINE)
         if not numbers or numbers[-1] != "5" or numbers != sorted(numbers):
             raise Failure(f"versions {numbers}:\n{with_versions}")
-        # After a checkpoint, memory of results is used again.
+        # After a checkpoint memory of results is reused.
         if "minloc 5.25" in with_versions or "sum 6" not in with_versions:
             raise Failure(f"values behind a checkpoint:\n{with_versions}")
         check_json([json.loads(line) for line in shown(t, "--json", plain, versions).splitlines()],

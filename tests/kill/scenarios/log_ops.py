@@ -1,4 +1,4 @@
-"""ftrun --log-ops: a line for every operation of every incarnation, and nothing else differs."""
+"""ftrun --log-ops: a line for every operation of every incarnation; the output does not change."""
 
 import re
 import shutil
@@ -13,13 +13,13 @@ LINE = re.compile(
 )
 RANKS = 3
 STEPS = ("steps", "count=6", "kinds=abr", "bytes=16")
-# What they are in the log, the check at the end of the program, and the operation of MPI_Finalize.
+# Their names in the log, then the check at the end of the program and the operation of MPI_Finalize.
 NAMES = ["allreduce", "bcast", "reduce"] * 2 + ["allreduce", "finalize"]
 SHAPES = {"allreduce": "8x2", "bcast": "1x16", "reduce": "8x2", "finalize": "1x0"}
 
 
 def logged(result):
-    """What the lines of --log-ops say, in order; other lines must be ftrun's own."""
+    """Parses the lines of --log-ops in order; requires that other lines are ftrun's own."""
     lines = []
     for line in result.err.splitlines():
         if line.startswith("rejoin: "):
@@ -31,7 +31,7 @@ def logged(result):
 
 
 def check_one_incarnation(result, lines, first=0):
-    """A rank's lines from operation `first` on, to the end."""
+    """Checks a rank's lines from operation `first` to the end."""
     require([line["name"] for line in lines] == NAMES[first:], "other operations", result)
     for seq, line in enumerate(lines, first):
         require((line["version"], line["seq"]) == ("0", str(seq)), f"not seq {seq}: {line}", result)
@@ -40,7 +40,7 @@ def check_one_incarnation(result, lines, first=0):
 
 
 def stripped(t, *flags):
-    """A copy of the program steps with less in it."""
+    """Makes a stripped copy of the program `steps`."""
     path = f"{t.next_work_directory()}/../../steps{len(flags[0])}"
     shutil.copy(t.program("steps"), path)
     subprocess.run(["strip", *flags, path], check=True)
@@ -49,7 +49,7 @@ def stripped(t, *flags):
 
 @scenario()
 def log_ops(t):
-    """Every operation of every rank once, with the line of the source that calls it."""
+    """Every operation of every rank has one line, with the source line that calls it."""
     quiet = t.undisturbed(RANKS, *STEPS)
     result = t.run(RANKS, *STEPS, flags=["--log-ops"])
     require((result.code, result.out) == (0, quiet.out), "not as without --log-ops", result)
@@ -66,7 +66,7 @@ def log_ops(t):
 
 @scenario()
 def log_ops_without_debug_information(t):
-    """The module and the place in it; with the function, if the program has its symbols."""
+    """Without lines a call site is a module and a place, with the function if there are symbols."""
     for flags, site in (
         (["--strip-debug"], r"steps\d+\+0x[0-9a-f]+::\w+"),
         (["--strip-all"], r"steps\d+\+0x[0-9a-f]+"),
@@ -84,7 +84,7 @@ def log_ops_without_debug_information(t):
 
 @scenario()
 def log_ops_of_a_restarted_rank(t):
-    """What the journal answers is recovered, what follows is finished; the output is the same."""
+    """Replayed operations are logged as recovered, later ones as finished; the output is the same."""
     for kill in (Kill(1, 4), Kill(0, 2, "after"), Kill(2, 6, "before"), Kill(1, 1, "before")):
         result = t.recovers(RANKS, *STEPS, kills=[kill], flags=["--log-ops"])
         lines = [line for line in logged(result) if line["rank"] == str(kill.rank)]

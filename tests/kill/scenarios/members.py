@@ -1,8 +1,8 @@
-"""Communicators: members that have left, circles, many members, communicators that come and go."""
+"""Communicators: members that have freed them, cycles, many members, many communicators."""
 
 from harness import MOMENTS, Kill, require, scenario
 
-LEFT_TAIL = 2  # operations of left.c after the last one on the pair: a section's and MPI_Finalize
+LEFT_TAIL = 2  # the operations of left.c after the last one on the pair, one of them MPI_Finalize
 REPLICATED = ["allreduce", "barrier", "allgather", "bcast"]
 CHANNELS = ["gather", "scatter", "reduce", "alltoall"]
 
@@ -13,7 +13,7 @@ def left_freed(t, kind):
     program = ("left", kind)
     last = t.undisturbed(3, *program).operations(1) - LEFT_TAIL
     for moment in MOMENTS:
-        # The second incarnation sleeps before the operation, so that rank 0 is far away.
+        # The second incarnation sleeps before the operation, so that rank 0 is far ahead.
         late = (*program, "pause_ms=20")
         kills = [Kill(1, last, "inside"), Kill(1, last, moment, 1)]
         expected = t.undisturbed(3, *program)
@@ -24,14 +24,14 @@ def left_freed(t, kind):
 
 
 def died_after(result, rank, incarnation, other):
-    """Whether that incarnation of the rank died after the other rank's process had ended."""
+    """Returns whether that incarnation of the rank died after the other rank's process had ended."""
     names = [(e["event"], e.get("rank"), e.get("incarnation")) for e in result.events]
     return names.index(("death", rank, incarnation)) > names.index(("exit", other, 0))
 
 
 @scenario()
 def left_exited(t):
-    """The others have exited when rank 1 asks for the result of MPI_Finalize, three times."""
+    """The other ranks have exited when rank 1 needs the result of MPI_Finalize, three times."""
     program = ("left", "allreduce", "pause_ms=60")
     last = t.undisturbed(3, *program).operations(1)
     for moment in MOMENTS:
@@ -43,7 +43,7 @@ def left_exited(t):
 
 @scenario()
 def left_finalized(t):
-    """The others have called MPI_Finalize and run on without MPI when rank 1 asks for its result."""
+    """The other ranks have called MPI_Finalize and run on when rank 1 needs its result."""
     program = ("left", "bcast", "pause_ms=20", "linger_ms=400")
     last = t.undisturbed(3, *program).operations(1)
     for moment in MOMENTS:
@@ -57,7 +57,7 @@ def left_finalized(t):
 
 @scenario()
 def left_dies_too(t):
-    """A rank that has finalized dies as well: it comes back although no rank makes an operation any more."""
+    """A rank that has finalized dies: it is restarted, although no rank calls operations any more."""
     program = ("left", "allreduce", "linger_ms=500")
     t.undisturbed(3, *program)
 
@@ -71,7 +71,7 @@ def left_dies_too(t):
 
 @scenario(sweeps=True)
 def cycle(t):
-    """Three communicators that wait for each other in circles; deaths at every operation."""
+    """Ranks wait for each other along a cycle of three communicators, and die at every operation."""
     for rounds in (6, 12) if t.long else (6,):
         program = ("cycle", rounds)
         last = t.undisturbed(3, *program)
@@ -87,7 +87,7 @@ def cycle(t):
 
 @scenario(n=[8, 16], sweeps=True)
 def crowd(t, n):
-    """Many more ranks than processors; deaths here and there."""
+    """There are many more ranks than processors, and some ranks die."""
     program = ("random_collectives", 5, 40, 4096)
     last = t.undisturbed(n, *program).operations(0)
     for _ in range(200 if t.long else 6):
@@ -101,7 +101,7 @@ def crowd(t, n):
 
 @scenario(n=[2, 4, 5], sweeps=True)
 def churn(t, n):
-    """Communicators made and freed all the time, and operations of the program's own on them."""
+    """Communicators are made and freed all the time, and user-defined operations run on them."""
     program = ("churn", 4)
     last = t.undisturbed(n, *program)
     places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]

@@ -1,4 +1,4 @@
-"""Large processes, large messages, and journals that find no room."""
+"""Large processes, large messages, and journals without enough memory."""
 
 import os
 import re
@@ -13,7 +13,7 @@ LIMIT_REACHED = "the journal is full"
 
 @scenario(labels=["slow"], limit_s=120)
 def resident_1gib(t):
-    """A rank that has a gibibyte in use dies: the kernel takes its time to free it."""
+    """A rank with a gibibyte of memory dies, which the kernel needs time to free."""
     program = ("steps", "count=30", "resident_mib=1024")
     for kills in ([Kill(1, 20)], [Kill(0, 20, "before"), Kill(1, 20, "after")]):
         result = t.recovers(2, *program, kills=kills, limit_s=60)
@@ -23,7 +23,7 @@ def resident_1gib(t):
 
 @scenario()
 def large_values(t):
-    """A value that does not fit a staging buffer is refused, not written past its end."""
+    """A value that does not fit a staging buffer is refused, and not written past its end."""
     last = t.undisturbed(3, "large_values").operations(1)
     for ordinal in range(1, last + 1):
         t.recovers(3, "large_values", kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))])
@@ -31,7 +31,7 @@ def large_values(t):
 
 @scenario(kind=["allreduce", "allreduce_in_place", "bcast", "allgather", "reduce"], sweeps=True)
 def large(t, kind):
-    """64 MiB; a rank is killed by order just before the commit, and from outside in the middle."""
+    """Vectors of 64 MiB: a rank is killed by --kill just before the commit, and from outside."""
     rounds = 2
     program = ("large", kind, "mib=64", f"rounds={rounds}")
     for moment in MOMENTS if t.long else ["inside"]:
@@ -56,7 +56,7 @@ def large(t, kind):
 
 
 def with_small_file_system(directory, size):
-    """A command that runs another one where `directory` is a file system of that size."""
+    """Returns a command that runs another one with a file system of that size at `directory`."""
     mount = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
     command = [*unshare, "sh", "-c", mount, "sh", size, directory]
@@ -68,7 +68,7 @@ def with_small_file_system(directory, size):
 
 @scenario()
 def small_dev_shm(t):
-    """The journal does not live in /dev/shm: one of 64 MB is no limit to it."""
+    """The journal is not in /dev/shm: a /dev/shm of 64 MB does not limit it."""
     prefix = with_small_file_system("/dev/shm", "64m")
     count = 1500  # 94 MiB of results
     program = ("steps", f"count={count}", "kinds=a", f"bytes={STEP_BYTES}")
@@ -81,13 +81,13 @@ def small_dev_shm(t):
 
 
 def program_over(mib):
-    """Steps whose results take `mib` MiB of journal, and then some small ones."""
+    """Returns a program whose results take more than `mib` MiB of the journal."""
     return ("steps", f"count={mib * (1 << 20) // STEP_BYTES}", "kinds=a", f"bytes={STEP_BYTES}")
 
 
 @scenario()
 def journal_limit(t):
-    """A journal that is full says so once, and the job goes on and ends right."""
+    """A full journal is reported once, and the job continues with the right result."""
     program = program_over(mib=64)
     expected = t.undisturbed(2, *program)
     result = t.run(2, *program, flags=["--journal-limit", "16M"])
@@ -100,7 +100,7 @@ def journal_limit(t):
 
 @scenario(kinds=["a", "b", "x", "abrgxt"])
 def journal_limit_mixed(t, kinds):
-    """The same for every kind of operation: memory is reused only when no rank needs it."""
+    """For every kind of operation, memory is reused only when no rank needs it."""
     program = ("steps", "count=6000", f"kinds={kinds}", "bytes=2048")
     expected = t.undisturbed(3, *program)
     result = t.run(3, *program, flags=["--journal-limit", "8M"])
@@ -110,7 +110,7 @@ def journal_limit_mixed(t, kinds):
 
 @scenario()
 def journal_limit_after_deaths(t):
-    """Deaths before the limit are repaired, whatever comes later."""
+    """Deaths before the limit is reached are repaired."""
     program = program_over(mib=64)
     expected = t.undisturbed(2, *program)
     kills = [Kill(1, 50, "inside"), Kill(0, 60, "before"), Kill(1, 70, "after", 1)]
@@ -122,7 +122,7 @@ def journal_limit_after_deaths(t):
 
 @scenario(moment=MOMENTS)
 def journal_limit_then_death(t, moment):
-    """A death after the limit ends the job, and says why."""
+    """A death after the limit was reached ends the job with a line that gives the reason."""
     kills = [Kill(1, 900, moment)]
     result = t.run(2, *program_over(mib=64), flags=["--journal-limit", "16M"], kills=kills)
     require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
@@ -135,9 +135,10 @@ def journal_limit_then_death(t, moment):
 
 @scenario(kinds=["a", "B", "S", "G", "abrgxt"], sweeps=True)
 def journal_limit_about_a_death(t, kinds):
-    """A death about the time when the journal becomes full, while some ranks are far ahead.
+    """A rank dies about the time when the journal becomes full, while some ranks are far ahead.
 
-    Either it came early enough, and everything is as undisturbed, or the job ends and says why.
+    If the death was early enough, the output is that of a run without deaths. Otherwise the job ends
+    with a line that gives the reason.
     """
     program = ("steps", "count=6000", f"kinds={kinds}", "bytes=2048")
     expected = t.undisturbed(3, *program)
@@ -156,7 +157,7 @@ def journal_limit_about_a_death(t, kinds):
 
 
 def in_small_directory(t, flags):
-    """Runs a program whose journal takes 96 MiB with a --journal-dir of 48; and undisturbed."""
+    """Runs a program whose journal takes 96 MiB with a --journal-dir of 48 MiB, and without."""
     program = program_over(mib=96)
     expected = t.undisturbed(2, *program)
     directory = f"{t.next_work_directory()}/journal"
@@ -168,7 +169,7 @@ def in_small_directory(t, flags):
 
 @scenario()
 def journal_directory_small(t):
-    """What the directory has room for is a limit like any other."""
+    """The size of the directory's file system is a limit of the journal."""
     expected, result = in_small_directory(t, flags=["--snapshots", "off"])
     require((result.code, result.out) == (0, expected.out), "not as with more room", result)
     require(result.err.count(LIMIT_REACHED) == 1, "it must say so once", result)
@@ -176,7 +177,7 @@ def journal_directory_small(t):
 
 @scenario()
 def journal_directory_full(t):
-    """A limit that the directory has no room for: an error when it is full, not a death."""
+    """If --journal-limit is more than the directory has room for, a full directory is an error."""
     _, result = in_small_directory(t, flags=["--journal-limit", "1G"])
     require(result.code == 1, f"exit code {result.code}", result)
     require(not result.named("death"), "a rank died of it", result)

@@ -1,4 +1,4 @@
-"""Messages that no rank sends or receives: the job ends, and says which rank waits for what, and where."""
+"""Messages that no rank sends or receives: the job ends with a line for each rank that waits."""
 
 import re
 
@@ -17,7 +17,7 @@ def awaited(how, peer):
 
 @scenario()
 def nobody(t):
-    """Every way to wait for a message that never comes; once in a second incarnation, too."""
+    """Ranks wait in every way for a message that is never sent, also in a second incarnation."""
     n = 3
     for how, operation in OPERATIONS.items():
         for kills in [[], [Kill(n - 1, 2)]] if how == "recv" else [[]]:

@@ -1,4 +1,4 @@
-"""Nonblocking collectives, outstanding while ranks die."""
+"""Nonblocking collectives that are outstanding while ranks die."""
 
 from harness import MOMENTS, Kill, scenario
 
@@ -11,7 +11,7 @@ def outstanding(t, n):
 
 @scenario(n=[3])
 def crowded(t, n):
-    """Two hundred large reductions outstanding at once."""
+    """Two hundred large reductions are outstanding at once."""
     last = t.undisturbed(n, "crowded").operations(1)
     for ordinal in (150, 250, last - 150):
         t.recovers(n, "crowded", kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))])

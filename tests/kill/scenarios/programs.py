@@ -1,4 +1,4 @@
-"""Several programs in one job; and our library in processes that another launcher has started."""
+"""Several programs in one job, and the library in processes that another launcher has started."""
 
 import os
 import re
@@ -14,7 +14,7 @@ def require_of(condition, what, done):
 
 
 def with_ours(t, *command, **variables):
-    """Runs a command with our library preloaded, but not under ftrun."""
+    """Runs a command with the library preloaded, without ftrun."""
     library = os.path.join(os.path.dirname(os.path.dirname(t.ftrun)), "lib", "libmpi.so.40")
     environment = dict(os.environ, **variables)
     return subprocess.run(["env", f"LD_PRELOAD={library}", *command], env=environment,
@@ -24,7 +24,7 @@ def with_ours(t, *command, **variables):
 
 @scenario(sweeps=True)
 def several_programs(t):
-    """Deaths in either; all print their ranks, and have the same digest."""
+    """Ranks of both programs die. All print their ranks, and have the same digest."""
     path = t.program("appnum")
     command = (path, "one", ":", "-n", 2, path, "two")
     expected = t.undisturbed(1, *command)
@@ -52,14 +52,14 @@ def most_ranks(t):
         raise Skip("ftrun may not open so many files")
     result = t.run(n, "appnum", "x", "steps=0", limit_s=240)
     require(result.code == 0, f"exit code {result.code}", result)
-    # Not by lines: one that is not finished for a quarter of a second is shown as it is.
+    # Not by lines, because ftrun shows a line that is not finished for a quarter of a second.
     said = set(re.findall(r"x (\d+) of 1024", result.out))
     require(len(said) == n, f"{len(said)} ranks have printed their numbers", result)
 
 
 @scenario(limit_s=200, labels=["alone"], more=[0, 1, 2, 3])
 def ranks_beyond_any_descriptor(t, more):
-    """Whatever descriptors ftrun has for a rank, none of its output is lost."""
+    """No output is lost, whichever descriptors ftrun has for a rank."""
     n, taken = 500, "; ".join(f"exec {fd}< /dev/null" for fd in range(5, 5 + more)) or ":"
     result = t.run(n, "appnum", "x", "steps=0", prefix=["sh", "-c", f'{taken}; exec "$@"', "sh"], limit_s=150)
     require(result.code == 0, f"exit code {result.code}", result)
@@ -69,7 +69,7 @@ def ranks_beyond_any_descriptor(t, more):
 
 @scenario()
 def names(t):
-    """Arrays of which MPI fills the beginning are sent whole: they are the same in a replay."""
+    """Whole arrays of which MPI fills the beginning are sent, and are the same in a replay."""
     last = t.undisturbed(3, "names").operations(1)
     for ordinal in range(1, last + 1, 3):
         t.recovers(3, "names", kills=[Kill(ordinal % 3, ordinal)])
@@ -78,7 +78,7 @@ def names(t):
 
 @scenario()
 def system_values(t):
-    """What the system says of itself is the same again in a replay."""
+    """Values that the system reports are the same in a replay."""
     last = t.undisturbed(3, "system_values").operations(1)
     for ordinal in range(2, last + 1, 5):
         kills = [Kill(ordinal % 3, ordinal), Kill((ordinal + 1) % 3, last // 2, "inside")]
@@ -88,7 +88,7 @@ def system_values(t):
 
 @scenario()
 def started_by_another(t):
-    """A rank of another launcher gets an error; a process that is alone is a world of one."""
+    """A rank of another launcher gets an error; a process without a launcher is a world of one."""
     program = t.program("appnum")
     for variable, launcher in (
         ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),

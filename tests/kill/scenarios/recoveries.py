@@ -1,4 +1,4 @@
-"""What the user sees of recoveries: on the way, at the return, at the end."""
+"""Messages to the user about recoveries: during one, when a rank is back, and at the end."""
 
 import re
 
@@ -6,7 +6,7 @@ from harness import Kill, check_deaths, check_returns, require, scenario
 
 
 def returns(result, rank):
-    """For each return of the rank: its line, and its event."""
+    """Returns the line and the event of each return of the rank."""
     lines = re.findall(rf"^rejoin: (rank {rank} is back after .*)$", result.err, re.M)
     events = [e for e in result.events if "took_ms" in e and e["rank"] == rank]
     require(len(lines) == len(events) > 0, f"{len(lines)} lines, {len(events)} events", result)
@@ -15,7 +15,7 @@ def returns(result, rank):
 
 @scenario()
 def long_recovery(t):
-    """A rank that has to compute for some seconds says how far it is, and how long it will take."""
+    """The progress of a rank that computes for some seconds is reported, with the time it will take."""
     count, pause_us = 1000, 3000
     program = ("steps", f"count={count}", f"pause_us={pause_us}")
     result = t.run(2, *program, kills=[Kill(1, count)], flags=["--snapshots", "off"])
@@ -36,7 +36,7 @@ def long_recovery(t):
         require(bool(estimate) == ("left_ms" in event), "an estimate here and not there", result)
     [(line, event)] = returns(result, 1)
     require(" of its own computing, " in line, line, result)
-    least_ms = 0.9 * (count - 1) * pause_us / 1000  # what is replay is an estimate
+    least_ms = 0.9 * (count - 1) * pause_us / 1000  # the part of replay is an estimate
     require(event["computing_ms"] >= least_ms, f"it computed for {least_ms} ms", result)
     check_returns(result, 2)
 
@@ -83,13 +83,13 @@ def recovery_from_a_snapshot(t):
     require(event["kind"] == "snapshot", f"{event}", result)
     require("rejoin: 1 death, 1 restart (1 from a snapshot), " in result.err, "not counted", result)
     require(0 < event["replayed_ops"] < 559, f"{event}", result)
-    # One operation may take no time that its clock shows.
+    # The clock may show no time for a few operations.
     require(event["replay_ms"] > 0 or event["replayed_ops"] < 20, f"{event}", result)
 
 
 @scenario()
 def summary(t):
-    """Deaths of the same cause at the same place are one line, with the time of all."""
+    """Deaths with the same cause at the same place have one line, with the time of all."""
     kills = [Kill(r, 20, "inside", i) for r in (0, 2) for i in range(2)] + [Kill(1, 30)]
     result = t.recovers(3, "steps", "count=60", kills=kills)
     places = result.named("summary")[0]["places"]

@@ -1,7 +1,7 @@
-"""Whichever points the ranks of a job return to (images, versions, main), the output is the same.
+"""The output is the same for every kind of recovery point: images, versions, main.
 
-A job decides that once. Each scenario is for one kind of return, which at least half of its returns
-have to be.
+A job chooses the kind once. Each scenario tests one kind, of which at least half of its returns must
+be.
 """
 
 import time
@@ -18,15 +18,15 @@ SHAPES = ["lines", "first_use", "again"]
 OFTEN = ["--snapshots", "0.01", "--max-restarts", "1000"]
 OFF = ["--snapshots", "off"]
 FULL = "the journal is full"
-# Where a job of versions may end, if its program marks nothing.
+# The messages with which a job of versions may end if its program marks nothing.
 DOUBTS = ("a place that it had called only before its first checkpoint", "contributes other bytes")
 NEITHER = "nor can ranks go on from checkpoint 1, because rank 0 has not called load"
 NO_IMAGES = "no snapshots are made in this job, because it has 3 threads"
 
-ENOUGH_S = 8  # of a short run on a machine that has other things to do
+ENOUGH_S = 8  # the time limit of a short run on a busy machine
 
-# The options of ftrun, those of the program, and what most deaths return from. A short job by
-# default: main, and on a slow machine images.
+# The options of ftrun, those of the program, and the kind of most returns. A short job with default
+# options returns to main, and on a slow machine to images.
 WAYS = {
     "auto": ([], [], None),
     "often": (OFTEN, ["pause_us=3000", "versions=12"], "image"),
@@ -35,7 +35,7 @@ WAYS = {
 
 
 def judge(t, n, command, result, kills=()):
-    """Right, line by line, and every rank that died came back."""
+    """Requires the right output of each rank, and that every rank that died came back."""
     require(result.code == 0, f"exit code {result.code}", result)
     expected = t.undisturbed(n, *command)
     for rank in range(n):
@@ -54,7 +54,7 @@ def survives(t, n, command, kills=(), **named):
 
 
 def check_kind(t, kind):
-    """None: all but versions."""
+    """Requires returns of that kind. None: of all kinds but versions."""
     if kind is not None:
         require_mostly(t.returns, kind)
     elif t.returns["version"]:
@@ -62,7 +62,7 @@ def check_kind(t, kind):
 
 
 def times(t, few, many):
-    """The tries of a long run; of a short one a few, or as many as there is time for."""
+    """Yields the tries of a long run; in a short run a few, or as many as there is time for."""
     begin_s = time.monotonic()
     for i in range(many if t.long else few):
         if i >= 3 and not t.long and time.monotonic() - begin_s > ENOUGH_S:
@@ -71,9 +71,9 @@ def times(t, few, many):
 
 
 def places(t, n, command, few, beyond=0):
-    """Every place of every rank; in a short run a few, spread over all of it.
+    """Yields every place of every rank; in a short run a few, spread over the whole run.
 
-    beyond: only those behind that operation.
+    beyond: only places after that operation.
     """
     last = t.undisturbed(n, *command)
     kills = [kill for rank in range(n) for kill in all_points(last.operations(rank), rank)]
@@ -89,7 +89,7 @@ def places(t, n, command, few, beyond=0):
 
 
 def check_doubt(result):
-    """The job has stopped with one line that says what it cannot know."""
+    """Requires that the job has stopped with one line about what it cannot know."""
     require(result.code == 1, f"exit code {result.code}", result)
     lines = [line for line in messages(result) if any(doubt in line for doubt in DOUBTS)]
     require(len(lines) == 1 and messages(result)[-1] == lines[0], f"{len(lines)} reasons", result)
@@ -100,7 +100,7 @@ def check_doubt(result):
 
 @scenario(shape=SHAPES, way=["auto", "often"], sweeps=True, limit_s=240)
 def points_of_images(t, shape, way):
-    """One rank dies, somewhere. Nothing is marked, and no death ends the job."""
+    """One rank dies at any place. Nothing is marked, and no death ends the job."""
     flags, options, kind = WAYS[way]
     command = ("recovery_points", shape, *options)
     for kill in places(t, 3, command, few=8):
@@ -110,7 +110,7 @@ def points_of_images(t, shape, way):
 
 @scenario(shape=SHAPES, sweeps=True, limit_s=240)
 def points_of_versions(t, shape):
-    """Without marks a death ends in the right output, or in one line that says what is not known."""
+    """Without marks a job with a death has the right output, or ends with one line."""
     command = ("recovery_points", shape)
     returned = stopped = 0
     for kill in places(t, 3, command, few=10):
@@ -126,7 +126,7 @@ def points_of_versions(t, shape):
 
 @scenario(shape=SHAPES, sweeps=True, limit_s=240)
 def points_of_versions_marked(t, shape):
-    """The program says what is set-up, or that there is none that is not marked: no death ends it."""
+    """The program marks its set-up, or declares that it has none without a mark: no death ends it."""
     command = ("recovery_points", shape, "marks=keys" if shape == "first_use" else "marks=word")
     for kill in places(t, 3, command, few=10):
         survives(t, 3, command, [kill], flags=OFF)
@@ -138,7 +138,7 @@ def points_of_versions_marked(t, shape):
 
 @scenario(who=["all", "one"], way=["auto", "often"], sweeps=True, limit_s=240)
 def points_threads_at_once(t, who, way):
-    """Threads that are there at the first checkpoint: a job of versions, which is said once."""
+    """If there are threads at the first checkpoint, it is a job of versions, which is reported once."""
     flags, options, _ = WAYS[way]
     one = ["threads_of=1"] if who == "one" else []
     command = ("recovery_points", "lines", "threads=0", "marks=word", *one, *options)
@@ -155,7 +155,7 @@ def points_threads_at_once(t, who, way):
 
 @scenario(sweeps=True, limit_s=240)
 def points_threads_later(t):
-    """Threads that are made when there are images: the last image is kept, and so is the journal."""
+    """Threads are made when there are images: the last image and the journal since are retained."""
     command = ("recovery_points", "lines", "threads=50", "versions=90", "pause_us=1000")
     for kill in places(t, 3, command, few=8, beyond=220):
         result = survives(t, 3, command, [kill], flags=OFTEN)
@@ -165,7 +165,7 @@ def points_threads_later(t):
 
 @scenario(limit_s=240)
 def points_threads_grow(t):
-    """Behind the last image nothing is truncated: the journal grows by what ranks receive."""
+    """After the last image nothing is truncated: the journal grows by all that ranks receive."""
     command = ("recovery_points", "lines", "versions=400", "pause_us=1000", "bytes=262144")
     peaks = []
     for threads in ("threads=50", "threads=1000"):
@@ -177,7 +177,7 @@ def points_threads_grow(t):
 
 @scenario(sweeps=True, limit_s=240)
 def points_threads_without_a_load(t):
-    """There is neither an image nor a version to return to: main, which is said once."""
+    """Without images and versions ranks return to main, which is reported once."""
     command = ("recovery_points", "lines", "threads=0", "load=never")
     for kill in places(t, 3, command, few=8):
         result = survives(t, 3, command, [kill], flags=OFTEN)
@@ -191,7 +191,7 @@ def points_threads_without_a_load(t):
 
 @scenario(load=["late", "twice", "never"], way=list(WAYS), sweeps=True, limit_s=240)
 def points_loads(t, load, way):
-    """A load behind other operations, a second one, none."""
+    """The program loads after other operations, twice, or not at all."""
     flags, options, kind = WAYS[way]
     command = ("recovery_points", "lines", f"load={load}", "marks=word", *options)
     for kill in places(t, 3, command, few=8):
@@ -204,7 +204,7 @@ def points_loads(t, load, way):
 
 @scenario(way=["auto", "off"], sweeps=True, limit_s=300)
 def points_journal_limit(t, way):
-    """Several times more than the journal may take, and deaths: it never is full."""
+    """Results are several times larger than the journal, and ranks die: it never becomes full."""
     command = ("recovery_points", "lines", "versions=1500", "bytes=32768", "marks=word")
     flags, _, kind = WAYS[way]
     flags = [*flags, "--journal-limit", "24M"] + ([] if flags else ["--snapshots", "auto"])
@@ -221,7 +221,7 @@ def points_journal_limit(t, way):
 
 @scenario(model=["plain", "lazy"], sweeps=True, limit_s=240)
 def points_images_die(t, model):
-    """Images die as well. If one dies with its rank, the job ends, and says why in one line."""
+    """Images die as well. If one dies with its rank, the job ends with one line."""
     command = ("recovery_points", "lines", f"model={model}", "versions=200", "pause_us=1000")
     expected = t.undisturbed(3, *command)
     for _ in times(t, few=5, many=100):
@@ -243,7 +243,7 @@ def points_images_die(t, model):
 
 
 def several(t, n, last):
-    """Deaths of some ranks at places of chance, or of all at one; one of them dies once more."""
+    """Returns kills of some ranks at random places, or of all at one; one rank dies once more."""
     ordinal = t.rng.randint(1, last.operations(0))
     if t.rng.random() < 0.3:
         moment = t.rng.choice(MOMENTS)
@@ -275,7 +275,7 @@ def points_several(t, n, model, kind):
 
 
 def about_the_first_checkpoint(rng, n):
-    """Kills from outside in the first milliseconds, of next incarnations as well."""
+    """Kills ranks from outside in the first milliseconds, and their next incarnations."""
     delays_s = [rng.uniform(0, 0.006) for _ in range(rng.randint(1, 3))]
 
     def interfere(job):
@@ -317,7 +317,7 @@ WAITS = '#!/bin/sh\n"$@"\nexit $?\n'
 
 @scenario(kind=["image", "version"], sweeps=True, limit_s=240)
 def points_behind_a_script(t, kind):
-    """Ranks behind a script that waits for them."""
+    """A script starts each rank and waits for it."""
     options = ["threads=0", "marks=word"] if kind == "version" else []
     command = (t.script("waits", WAITS), t.program("recovery_points"), "lines", "pause_us=2000", *options)
     plain = ("recovery_points", *command[2:])

@@ -1,4 +1,4 @@
-"""Loops that once came out of a death with other results, or not at all."""
+"""Loops that had wrong results, or did not end, after a death in earlier versions of Rejoin."""
 
 from harness import MOMENTS, POINTS, Kill, check_deaths, require, scenario
 
@@ -28,7 +28,7 @@ def roots_that_move(t, points):
 
 @scenario()
 def root_of_a_replayed_broadcast(t):
-    """It gets the bytes that all ranks got; with the default the job stops."""
+    """With --on-divergence warn it gets the bytes that all ranks got; by default the job stops."""
     for moment in MOMENTS:
         kill = Kill(0, 2, moment)
         result = t.run(3, "rounds", "identity", kills=[kill], flags=["--on-divergence", "warn"])

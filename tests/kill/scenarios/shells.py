@@ -1,4 +1,4 @@
-"""Programs behind shells: the process that calls MPI is the rank, and its whole tree dies with it."""
+"""Programs that shells start: the process that calls MPI is the rank, whose whole tree dies with it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from processes import is_alive
 
 ARGUMENTS = "count=200 pause_us=1000"
 
-# Two children that outlive their parent, one of them in a session of its own, and the program.
+# A script with two children that outlive it, one of them in its own session, and the program.
 WITH_CHILDREN = """#!/bin/sh
 sleep 1000 > /dev/null 2>&1 &
 first=$!
@@ -30,7 +30,7 @@ def shell_that_execs(t):
 
 @scenario()
 def shell_that_waits(t):
-    """The program is the shell's child; what the shell does afterwards is done once."""
+    """The program is the shell's child. The shell executes its later commands once."""
     text = f"#!/bin/sh\n{t.program('steps')} count=20\ncode=$?\necho the end\nexit $code\n"
     script = t.script("waits", text)
     for kill in (Kill(1, 10), Kill(0, "init"), Kill(1, 5, "after"), Kill(0, 20, "before")):
@@ -46,7 +46,7 @@ def shell_with_children(t):
 
     def interfere(job):
         job.until_event("init", rank=1)
-        job.until_event("init", rank=0)  # so its script has started all of its tree
+        job.until_event("init", rank=0)  # the script has then started all of its tree
         job.run_for(0.02)
         tree = job.processes(rank=1)
         require(len(tree) == 4, f"the tree is {tree}", job)
@@ -61,7 +61,7 @@ def shell_with_children(t):
 
 @scenario()
 def shell_is_killed(t):
-    """The shell dies and not the program: the rank goes on, and a line says that the rest of the script was not done."""
+    """The shell dies without its program: the rank continues, and a line reports the unfinished script."""
     script = t.script("waits", f"#!/bin/sh\n{t.program('steps')} {ARGUMENTS}\nexit $?\n")
 
     def interfere(job):
@@ -82,6 +82,6 @@ def shell_is_killed(t):
 
 @scenario()
 def shell_left_behind(t):
-    """The shell leaves its program in the background and ends: the rank runs on, and may die."""
+    """The shell ends while its program runs in the background: the rank continues, and may die."""
     command = f"{t.program('steps')} count=300 pause_us=1000 & sleep 0.1; exit 0"
     t.recovers(2, "/bin/sh", "-c", command, kills=[Kill(1, 250), Kill(0, 280, "before")])

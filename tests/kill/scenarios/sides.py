@@ -5,5 +5,5 @@ from harness import scenario
 
 @scenario(n=[2, 3, 5], sweeps=True)
 def sides(t, n):
-    """Deaths at every operation of one rank (making, using, merging it), then of several."""
+    """One rank dies at every operation of the intercommunicator, then several ranks die."""
     t.recovers_anywhere(n, "sides", 3, several=3, again=True)

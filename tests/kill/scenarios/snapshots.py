@@ -1,4 +1,4 @@
-"""Frozen images: ranks die at any time and go on from clones of their processes, which may die too."""
+"""Images: ranks die at any time and go on from clones of their processes, which may die, too."""
 
 import os
 import re
@@ -24,11 +24,11 @@ def kill_image(job, rng):
         try:
             os.kill(rng.choice(found), signal.SIGKILL)
         except ProcessLookupError:
-            pass  # a newer one has taken its place
+            pass  # a newer image has replaced it
 
 
 def at_random(rng, of_images=0.0):
-    """Deaths of some ranks, or all, or sometimes of an image, every 10 to 50 ms."""
+    """Kills some ranks, or all, or sometimes an image, every 10 to 50 ms."""
 
     def interfere(job):
         job.until_event("init")
@@ -49,7 +49,7 @@ def lines_of(text, rank):
 
 
 def tail_of(got, wanted, rank):
-    """The rest of a rank's output from the first line that differs."""
+    """Returns the rest of a rank's output from the first line that differs."""
     found, expected = lines_of(got, rank), lines_of(wanted, rank)
     at = 0
     while at < min(len(found), len(expected)) and found[at] == expected[at]:
@@ -58,7 +58,7 @@ def tail_of(got, wanted, rank):
 
 
 def require_same(result, expected, ranks):
-    """The lines of each rank in their order, in both streams; and all others."""
+    """Requires the lines of each rank in their order, and all other lines, in both streams."""
     for rank in range(ranks):
         for stream, got, wanted in (
             ("output", result.out, expected.out),
@@ -71,13 +71,13 @@ def require_same(result, expected, ranks):
 
 
 def from_images(result):
-    """The number of deaths that were followed by far less replay than the rank had past."""
+    """Returns the number of deaths after which the rank replayed only a small part of its past."""
     count = 0
     for death in result.named("death"):
         next_one = (death["rank"], death["incarnation"] + 1)
         said = [e for e in result.events if (e.get("rank"), e.get("incarnation")) == next_one]
         replayed = [e["replayed_ops"] for e in said if "replayed_ops" in e]
-        # About every second operation can be replayed: those that only begin something are not.
+        # About half of the operations can be replayed; those that only begin a request are not.
         count += bool(replayed) and replayed[0] < death["position"]["ordinal"] / 5
     return count
 
@@ -90,7 +90,7 @@ def judge(result, expected, ranks):
 
 
 def goes_on(t, ranks, *command):
-    """Random deaths; the output is that of an undisturbed run."""
+    """Runs a program with random deaths; the output is that of a run without deaths."""
     expected = t.undisturbed(ranks, *command)
     woken = 0
     for _ in t.runs(2, 60, lambda: woken):
@@ -100,7 +100,7 @@ def goes_on(t, ranks, *command):
     require(woken > 0, "no rank went on from an image", result)
 
 
-# What is in the files is part of the output.
+# The contents of these files are part of the output.
 def names_of_files(ranks):
     return [f"{what}.{rank}" for what in ("added", "direct", "state") for rank in range(ranks)]
 
@@ -128,7 +128,7 @@ def snapshots_mutexes(t):
 
 @scenario()
 def snapshots_deadlines(t):
-    """Waits until a time of a clock do not end early behind an image, nor in a replay."""
+    """Waits until a time of a clock do not end early after a wake-up, nor in a replay."""
     goes_on(t, 2, "frozen", "deadlines", "steps=100")
     flags = ["--snapshots", "off"]
     t.recovers(2, "frozen", "deadlines", "steps=20", kills=[Kill(1, 60)], flags=flags, ordered=False)
@@ -143,13 +143,13 @@ def snapshots_itself(t):
 
 @scenario(how=["limits", "addresses", "addresses_hard"])
 def snapshots_limits(t, how):
-    """A rank that was woken has the limits that it has set itself."""
+    """A rank that was woken has the limits that the program has set."""
     goes_on(t, 2, "frozen", how, "steps=200")
 
 
 @scenario(sweeps=True)
 def snapshots_random_program(t):
-    """Generated programs: whatever they have outstanding when an image is made."""
+    """Generated programs go on from images with all kinds of outstanding operations."""
     for seed in range(1, 40 if t.long else 4):
         program = ("random_collectives", seed, 1500, 4096)
         expected = t.undisturbed(3, *program)
@@ -159,7 +159,7 @@ def snapshots_random_program(t):
 
 @scenario(sweeps=True)
 def snapshots_die_too(t):
-    """Images die as well: if one dies with its rank, the job ends, and says why in one line."""
+    """Images die as well: if one dies with its rank, the job ends with one line."""
     n, command = 3, ("frozen", "messages", "steps=300")
     expected = t.undisturbed(n, *command)
     for _ in range(100 if t.long else 4):
@@ -178,7 +178,7 @@ def snapshots_die_too(t):
 
 @scenario()
 def snapshot_lost(t):
-    """A rank dies with its image: one line says so."""
+    """A rank dies with its image: one line reports it."""
 
     def interfere(job):
         job.until_output("rank 1, step 100")
@@ -196,7 +196,7 @@ def snapshot_lost(t):
 
 @scenario()
 def snapshots_die_unregistered(t):
-    """Images that die before they have registered: others are made all the same."""
+    """Images die before they have registered: other images are still made."""
     n, command = 2, ("frozen", "unregistered", "steps=500", "until=200")
     expected = t.undisturbed(n, *command)
 
@@ -213,7 +213,7 @@ def snapshots_die_unregistered(t):
 
 @scenario()
 def snapshots_stopped(t):
-    """Images that were stopped are woken all the same."""
+    """Stopped images are woken, too."""
     n, command = 2, ("frozen", "messages", "steps=900")
     expected = t.undisturbed(n, *command)
 
@@ -230,7 +230,7 @@ def snapshots_stopped(t):
 
 @scenario()
 def snapshots_stopped_later(t):
-    """Images that stop when they have been asked to go on: they are continued once more."""
+    """Images stop when the agent wakes them: it continues them once more."""
     n, command = 2, ("frozen", "stops", "steps=900")
     expected = t.undisturbed(n, *command)
 
@@ -245,7 +245,7 @@ def snapshots_stopped_later(t):
 
 @scenario()
 def snapshots_rewritten(t):
-    """A file that is open to be read and written, and written over behind the image: one line."""
+    """A file that is open to read and write is overwritten after the image: one line reports it."""
     n, command = 2, ("frozen", "rewrite", "steps=900")
 
     def interfere(job):
@@ -357,7 +357,7 @@ REFUSALS = {
 
 @scenario(how=list(REFUSALS))
 def snapshots_refused(t, how):
-    """An obstacle to images is named once for all ranks, and after a death the rank goes back to main."""
+    """An obstacle to images is reported once for all ranks, and a rank that dies goes back to main."""
     n, command = 2, ("frozen", how, "steps=200")
     expected = t.undisturbed(n, *command)
 
@@ -382,7 +382,7 @@ def snapshots_refused(t, how):
 
 @scenario()
 def snapshots_refused_library(t):
-    """The library that may have made the threads is named, and the setting that helps."""
+    """The line names the library that may have made the threads, and the setting that helps."""
     result = t.run(2, "frozen", "thread", "steps=200", flags=[*EVERY_10_MS, "-x", PRELOAD_OPENMP])
     require(result.code == 0, f"exit code {result.code}", result)
     said = [line for line in messages(result) if "no snapshot can be made" in line]
@@ -393,7 +393,7 @@ def snapshots_refused_library(t):
 
 @scenario()
 def snapshots_price(t):
-    """A period that costs much of the time is used as given, and one line says so."""
+    """A snapshot period that costs much time is used as given, and one line reports the cost."""
     dear = ("frozen", "messages", "steps=60", "pause_us=40000", "resident=32", "dirty=8192")
     said = {}
     for period in ("0.002", "5"):
@@ -407,7 +407,7 @@ def snapshots_price(t):
 
 @scenario(how=list(REFUSALS))
 def snapshots_refused_for_a_time(t, how):
-    """There are images once an obstacle has passed."""
+    """Images are made once an obstacle is gone."""
     n, command = 2, ("frozen", how, "steps=300", "until=100")
     expected = t.undisturbed(n, *command)
 
@@ -450,7 +450,7 @@ def snapshots_end_with_ftrun(t, how):
         job.until(lambda: len(images(job)) >= 3, "images")
         job.process.send_signal(getattr(signal, how))
 
-    # Harness: no process is left.
+    # The harness requires that no process is left.
     result = t.run(
         3, "frozen", "messages", "steps=4000", flags=EVERY_10_MS, interfere=interfere, limit_s=20
     )
@@ -483,7 +483,7 @@ print(f"rank {rank}: {hash(tuple(past))}")
 
 @scenario(sweeps=True)
 def snapshots_mpi4py(t):
-    """Objects of Python through mpi4py."""
+    """A Python program sends objects by mpi4py."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
         raise Skip("no mpi4py")
     goes_on(t, 2, PYTHON, t.script("program.py", SCRIPT))
@@ -520,7 +520,7 @@ def protection_is_told(t):
 
 @scenario()
 def no_protection_is_told(t):
-    """-v in a job without images."""
+    """-v reports that a job has no images."""
     result = t.run(2, "steps", "count=3", flags=["-v", "--snapshots", "off"])
     require("\nrejoin: no images of ranks were made\n" in "\n" + result.err, "not told", result)
     require(not result.named("snapshot"), "a snapshot", result)

@@ -1,4 +1,4 @@
-"""Frozen images of large processes, and where the kernel refuses clones."""
+"""Images of large processes, and of processes for which the kernel refuses clones."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def snapshots_large_process(t):
     result = t.run(n, *command, flags=flags, interfere=interfere, limit_s=LIMIT_S)
     judge(result, expected, n)
     require(len(result.named("death")) == 4, "deaths", result)
-    # It may die so early that there is hardly a past.
+    # The rank may die so early that it has hardly a past.
     woken = [e for e in result.events if e.get("from", "").startswith("the snapshot ")]
     require(woken, "no rank went on from an image", result)
 
@@ -81,7 +81,7 @@ def snapshots_no_clone_of_an_image(t):
 
 @scenario(limit_s=400, labels=["alone"], sweeps=True)
 def snapshots_many_ranks(t):
-    """64 ranks: each dies once at least, in groups; all go on from their images."""
+    """64 ranks die in groups, each at least once, and go on from their images."""
     n, command = 64, ("frozen", "messages", "steps=200")
     expected = t.run(n, *command, limit_s=LIMIT_S)
     require(expected.code == 0, "undisturbed", expected)
@@ -105,7 +105,7 @@ def snapshots_many_ranks(t):
 
 @contextmanager
 def memory_group(name, mebibytes):
-    """A directory: a control group whose processes together have `mebibytes` MiB of memory."""
+    """Returns the directory of a control group with a memory limit of `mebibytes` MiB."""
     try:
         old = Path("/sys/fs/cgroup/memory")
         parent, limit = (old, "limit_in_bytes") if old.is_dir() else (old.parent, "max")
@@ -124,7 +124,7 @@ def memory_group(name, mebibytes):
 
 
 def killed_in(group):
-    """The number of processes that the group's OOM killer has killed."""
+    """Returns the number of processes that the group's OOM killer has killed."""
     files = [group / "memory.oom_control", group / "memory.events"]
     [text] = [file.read_text() for file in files if file.exists()]
     return int(re.search(r"^oom_kill (\d+)", text, re.M)[1])

@@ -1,4 +1,4 @@
-"""Ranks behind scripts that wait for them: they go on from images, and the scripts go on behind them."""
+"""Ranks of scripts that wait for them: the ranks go on from images, and the scripts go on afterwards."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def keepers(job, rank=None):
 
 
 def all_moved(job, n):
-    """Whether all ranks have moved. Until then the process that ftrun has named may become the keeper."""
+    """Waits until all ranks have moved. Until then a rank's first process may become its keeper."""
     job.until(lambda: len(keepers(job)) == n, "all have moved")
     job.run_for(0.03)
 
@@ -113,11 +113,11 @@ def snapshots_wrapped_before_an_image(t):
 
 @scenario(how=["input", "input_bytes"], sweeps=True)
 def snapshots_wrapped_input(t, how):
-    """The script reads before and behind the program, from the same input."""
+    """The script reads before and after the program, from the same input."""
     steps = 900
     program = f"{t.program('frozen')} {how} steps={steps}"
     read = 'test $REJOIN_RANK = 0 && read -r line && echo "got $line"'
-    # A program that reads through a buffer may take more than its own.
+    # A program that reads through a buffer may read more than its own lines.
     behind = read if how == "input_bytes" else "true"
     script = t.script("waits", f"#!/bin/sh\n{read}\n{program}\ncode=$?\n{behind}\nexit $code\n")
     lines = "".join(f"line {i} of {steps}\n" for i in range(steps + 3))
@@ -132,7 +132,7 @@ def snapshots_wrapped_input(t, how):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_files(t):
-    """Files of the program's, and its output in one that its script has opened and writes, too."""
+    """The program writes files, and its output goes to a file that its script writes, too."""
     n = 2
     program = f"{t.program('frozen')} files steps=600"
     text = "#!/bin/sh\nexec > log.$REJOIN_RANK\necho begin\n%s\ncode=$?\necho end\nexit $code\n"
@@ -153,7 +153,7 @@ def snapshots_wrapped_files(t):
 
 @scenario()
 def snapshots_wrapped_pipe(t):
-    """A program whose output goes through a pipe of its script is not frozen, and a line says so."""
+    """No images are made of a program whose output goes to a pipe of its script, and a line says so."""
     n = 2
     script = t.script("pipe", f"#!/bin/sh\n{t.program('frozen')} messages steps=200 | cat\n")
     expected = t.undisturbed(n, script)
@@ -171,7 +171,7 @@ def snapshots_wrapped_pipe(t):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_keeper_killed(t):
-    """The keeper is killed: its script goes on as if the program had ended, so the rank cannot, and one line says so."""
+    """The keeper is killed: its script goes on as if the program had ended, so the rank is ended."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=4000")
 
     def interfere(job):
@@ -188,7 +188,7 @@ def snapshots_wrapped_keeper_killed(t):
 
 @scenario(sweeps=True)
 def snapshots_wrapped_shell_killed(t):
-    """The script is killed: the program goes on without it, and from its images; a line says that the rest of the script was not done."""
+    """The script is killed: the program goes on, also from images; a line reports the rest undone."""
     n, command = 2, wrapped(t, "sh", "frozen", "messages", "steps=400")
     expected = t.undisturbed(n, *command)
 
@@ -241,7 +241,7 @@ os._exit(7)
 
 @scenario(number=["SIGTERM", "SIGUSR1"])
 def snapshots_wrapped_signals(t, number):
-    """Signals that the script sends to the process that it waits for reach the rank."""
+    """Signals that the script sends to the process for which it waits reach the rank."""
     script = t.script("signals.py", SCRIPT_WITH_HANDLER % number)
 
     def interfere(job):
@@ -272,7 +272,7 @@ print("signalled" if seen else "not signalled", flush=True)
 
 @scenario(how=["SIGKILL", "SIGINT", "SIGTERM"], sweeps=True)
 def snapshots_wrapped_end_with_ftrun(t, how):
-    """Nothing is left of a job whose ftrun is killed or interrupted: keepers and scripts neither."""
+    """No process is left of a job whose ftrun is killed or interrupted, keepers and scripts included."""
     number = getattr(signal, how)
 
     def interfere(job):
@@ -291,7 +291,7 @@ def snapshots_wrapped_end_with_ftrun(t, how):
 
 @scenario()
 def snapshots_wrapped_background(t):
-    """Processes that the script has left running are not the rank's, and outlive its deaths."""
+    """Processes that the script has left running do not belong to the rank, and outlive its deaths."""
     n, command = 2, ("frozen", "messages", "steps=900")
     text = 'sleep 1000 & "$@"; code=$?; kill $!; exit $code'
     command = ("/bin/sh", "-c", text, "sh", t.program(command[0]), *command[1:])
@@ -312,7 +312,7 @@ def snapshots_wrapped_background(t):
 
 @scenario()
 def snapshots_wrapped_twice(t):
-    """A second MPI program behind the first is refused, as without images."""
+    """A second MPI program after the first is refused, as without images."""
     program = f"{t.program('frozen')} messages steps=100"
     script = t.script("twice", f"#!/bin/sh\n{program} && {program}\n")
     for flags in (EVERY_10_MS, ["--snapshots", "off"]):

@@ -1,4 +1,4 @@
-"""MPI_THREAD_MULTIPLE: a rank of which several threads have called MPI cannot be rejoined, and the job says so."""
+"""MPI_THREAD_MULTIPLE: a rank of which several threads have called MPI cannot be restarted."""
 
 import tempfile
 
@@ -16,7 +16,7 @@ def threads(t, n):
     last = t.undisturbed(n, "threads")
     for ordinal in range(1, 5):
         t.recovers(n, "threads", kills=[Kill(n - 1, ordinal)])
-    # The barrier behind both threads: by then both have called MPI.
+    # At the barrier after both threads, both have called MPI.
     kill = Kill(n - 1, last.operations(n - 1) - 2)
     result = t.run(n, "threads", kills=[kill])
     require(result.code != 0, "the job went on", result)
@@ -28,7 +28,7 @@ def threads(t, n):
 
 @scenario()
 def threads_that_call_late(t):
-    """Every rank waits in MPI, each for a thread of its own that sleeps: that is no deadlock."""
+    """Every rank waits in MPI for a thread of its own that sleeps, which is no deadlock."""
     t.undisturbed(2, "threads", "late")
 
 
@@ -43,7 +43,7 @@ def threads_that_have_ended(t):
         job.until_output("rank 1 is one thread again")
         seen = set(images(job, 1))
         for _ in range(2):
-            for _ in range(2):  # the first of them may have been wanted before
+            for _ in range(2):  # the first one may have been requested before
                 seen |= job.until(lambda: set(images(job, 1)) - seen, "it had an image since")
             job.kill(1)
             job.until_event("live", 1, len(job.killed))
@@ -61,7 +61,7 @@ def threads_that_have_ended(t):
 
 @scenario()
 def threads_and_written_images(t):
-    """No set of images is written that would replay what several threads have done."""
+    """No set of images is written from which a job would replay calls of several threads."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
         often = ["--snapshots", "0.05", "--checkpoint-every", "0.2"]
         flags = ["--checkpoint-dir", f"{directory}/sets", *often]

@@ -1,4 +1,4 @@
-"""A field on a grid of ranks: messages between neighbours, and the communicators of topologies."""
+"""Communicators with topologies, and messages between neighbours on a grid of ranks."""
 
 import re
 
@@ -13,7 +13,7 @@ def halo(t, n):
 
 @scenario(n=[2, 3])
 def topology_errors(t, n):
-    """Wrong arguments that Open MPI takes; and the same answers in a second incarnation."""
+    """Wrong arguments that Open MPI accepts are errors, the same ones in a second incarnation."""
     program = ("topology_errors",)
     last = t.undisturbed(n, *program).operations(n - 1)
     for ordinal in range(1, last + 1):
@@ -22,7 +22,7 @@ def topology_errors(t, n):
 
 @scenario()
 def lopsided(t):
-    """A graph whose edges are not the same at both ends is accepted, and one line says so."""
+    """A graph whose edges differ at both ends is accepted, and one line reports it."""
     for kills in ([], [Kill(1, 2, "after")], [Kill(0, 1)]):
         result = t.run(3, "lopsided", kills=kills)
         require(result.code == 0, f"exit code {result.code}", result)

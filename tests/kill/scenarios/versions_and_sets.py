@@ -1,4 +1,4 @@
-"""Jobs of images with a directory: sets of images until a version is there, then versions."""
+"""Jobs of images with a directory: they write sets of images before the first version, then versions."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ LAZY = ("checkpoints", "versions=300", "lazy=1", "pause_us=2000")
 
 
 def versions_in(path):
-    """The versions in a directory, oldest first."""
+    """Returns the versions in a directory, oldest first."""
     names = os.listdir(path) if os.path.isdir(path) else []
     found = [re.fullmatch(r"checkpoint-(\d+)\.rejoin", name) for name in names]
     return sorted(int(match[1]) for match in found if match)
@@ -49,7 +49,7 @@ def random_deaths(t, job, count=6):
 
 
 def resumes_as_found(where, *command, interfere=None, flags=()):
-    """The next job goes on from the newest version, else from the newest set, and ends well."""
+    """Requires that the next job goes on from the newest version, or else from the newest set."""
     versions, sets = versions_in(where.sets), sets_in(where.sets)
     if versions:
         says = f"going on from checkpoint {versions[-1]}\n"
@@ -69,7 +69,7 @@ def only_versions(where, result):
 
 
 def came_from(result, what):
-    """The number of ranks that came back from `what`."""
+    """Returns the number of ranks that came back from `what`."""
     return sum(event.get("from", "").startswith(what) for event in result.named("live"))
 
 
@@ -82,7 +82,7 @@ WHEN = {
 
 @scenario(limit_s=300, when=list(WHEN), sweeps=True)
 def versions_after_sets(t, when):
-    """ftrun is killed before the first version, as it appears, after it; then ranks die as well."""
+    """ftrun is killed before the first version, when it appears, and after it; then ranks die, too."""
     expected = t.undisturbed(RANKS, *SLOW)
     for _ in range(10 if t.long else 1):
         with place(t) as where:
@@ -96,7 +96,7 @@ def versions_after_sets(t, when):
 
 @scenario(limit_s=300)
 def versions_after_sets_again(t):
-    """ftrun is killed again and again, whatever is in the directory then."""
+    """ftrun is killed repeatedly, with any contents of the directory."""
     expected = t.undisturbed(RANKS, *SLOW)
     with place(t) as where:
         moments = list(WHEN)
@@ -116,7 +116,7 @@ def versions_after_sets_again(t):
 
 @contextlib.contextmanager
 def both_kinds(t):
-    """A directory as it is when ftrun dies before it has removed the sets."""
+    """Makes a directory as it is when ftrun dies before it has removed the sets."""
     with place(t) as where:
         saved = f"{where.work}/../saved"
 
@@ -172,7 +172,7 @@ def a_damaged_version_beside_sets(t):
 
 @scenario(limit_s=300)
 def a_rank_dies_in_need_of_a_set(t):
-    """A rank that has no image of its own yet is restored, however soon a version is written."""
+    """A rank without an image of its own is restored, even if a version is written very early."""
     with place(t) as where:
         killed(where, *SLOW, when=WHEN["sets"](where))
         where.often = ["--snapshots", "1000", "--max-restarts", "1000"]
@@ -193,7 +193,7 @@ def a_rank_dies_in_need_of_a_set(t):
 
 @scenario(limit_s=300)
 def lazy_versions_of_images(t):
-    """Lazy checkpoints are written in a job of images, too; ranks go back to images all the same."""
+    """Lazy checkpoints are written in a job of images, too, although ranks go back to images."""
     expected = t.undisturbed(RANKS, *LAZY)
     with place(t) as where:
         killed(
@@ -209,7 +209,7 @@ def lazy_versions_of_images(t):
 
 @scenario()
 def versions_of_a_slow_rank(t):
-    """Waiting for a slow rank in a checkpoint does not count as a cost of writing: all versions are written."""
+    """The wait for a slow rank is not a cost of writing a checkpoint: all versions are written."""
     command = ("recovery_points", "lines", "versions=40", "slow_us=20000")
     with place(t) as where:
         result = where.run(RANKS, *command)

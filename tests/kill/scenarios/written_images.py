@@ -1,4 +1,4 @@
-"""Unmodified programs that go on after the end of the whole job: --checkpoint-dir, --resume."""
+"""Jobs of unmodified programs that go on after the end of the whole job: --checkpoint-dir, --resume."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ WRITER = "rejoin-writer"
 
 
 def sets_in(path):
-    """The numbers of the sets in a directory, oldest first."""
+    """Returns the numbers of the sets in a directory, oldest first."""
     names = os.listdir(path) if os.path.isdir(path) else []
     found = [re.fullmatch(r"images-(\d+)\.rejoin", name) for name in names]
     return sorted(int(match[1]) for match in found if match)
@@ -77,7 +77,7 @@ class Place:
         result = self.run(n, *command, interfere=interfere, **named)
         require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
         kept = sets_in(self.sets)
-        # Killed when the newest was whole, the oldest was not removed yet.
+        # If ftrun was killed when the newest set was complete, the oldest may not be removed yet.
         newest = f"{self.sets}/images-{max(kept, default=0)}.rejoin"
         told = any(event.get("text") == newest for event in result.events)
         require(1 <= len(kept) <= (2 if told else 3), f"the sets are {kept}", result)
@@ -99,13 +99,13 @@ def place(t):
 
 
 def require_whole(where, result, expected, ranks):
-    """A rank's output is a beginning of its undisturbed output, then an end of it."""
+    """Requires that the outputs of a rank in all jobs together are its output without deaths."""
     for rank in range(ranks):
         for stream, parts, wanted in (
             ("output", where.out, lines_of(expected.out, rank)),
             ("standard error", where.err, lines_of(expected.err, rank)),
         ):
-            at = 0  # up to here it has been shown
+            at = 0  # the output up to here has been shown
             for part in (lines_of(text, rank) for text in parts):
                 if not part:
                     continue
@@ -121,7 +121,7 @@ def require_whole(where, result, expected, ranks):
 
 
 def goes_on(t, n, *command, times=1, **named):
-    """ftrun is killed, again and again; the last job ends as if no rank had been."""
+    """Kills ftrun repeatedly; the last job ends like one without deaths."""
     expected = t.undisturbed(n, *command)
     for _ in range(10 if t.long else times):
         with place(t) as where:
@@ -136,7 +136,7 @@ def goes_on(t, n, *command, times=1, **named):
 
 @scenario(limit_s=300, n=[1, 2, 4], sweeps=True)
 def written_images(t, n):
-    """Collectives and messages, one of them across every step."""
+    """Collectives and messages, one of which is outstanding across every step."""
     goes_on(t, n, "frozen", "messages", "steps=900", "pause_us=2000")
 
 
@@ -168,13 +168,13 @@ def written_images_deadlines(t):
 
 @scenario(limit_s=300)
 def written_images_itself(t):
-    """A process's own devices, and functions that are given the thread that calls them."""
+    """Open devices, and functions that get the calling thread as an argument."""
     goes_on(t, 2, "frozen", "itself", "steps=900", "pause_us=2000")
 
 
 @scenario(limit_s=300)
 def written_images_limits(t):
-    """Limits that the program has set: fewer descriptors than the job holds, a nice value, timer slack."""
+    """Limits of the program: fewer descriptors than the job has, a nice value, timer slack."""
     goes_on(t, 2, "frozen", "limits", "steps=900", "pause_us=2000")
 
 
@@ -195,7 +195,7 @@ def written_images_mpi4py(t):
 
 @scenario(limit_s=300, how=["input", "input_bytes"])
 def written_images_input(t, how):
-    """Rank 0 has been given all of its standard input when the images are written."""
+    """Rank 0 has got all of its standard input when the images are written."""
     steps = 900
     command = ("frozen", how, f"steps={steps}", "pause_us=2000")
     path = t.script("lines", "".join(f"line {i} of {steps}\n" for i in range(steps)))
@@ -203,13 +203,13 @@ def written_images_input(t, how):
     expected = t.run(2, *command, prefix=prefix)
     with place(t) as where:
         where.killed(2, *command, after=0.3, prefix=prefix)
-        result = where.resumes(2, *command)  # without it
+        result = where.resumes(2, *command)  # without the input
         require_whole(where, result, expected, 2)
 
 
 @scenario(limit_s=300)
 def written_images_input_not_ended(t):
-    """Standard input without an end cannot be given again: one line."""
+    """Standard input that has not ended cannot be read again: one line reports it."""
     command = ("frozen", "input", "steps=900", "pause_us=2000")
     text = 'exec "$@" < <(i=0; while echo "line $((i++))"; do sleep 0.001; done)'
     with place(t) as where:
@@ -236,7 +236,7 @@ def written_images_files(t):
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_then_deaths(t):
-    """Ranks die in the job that goes on: before its first image of its own, and after it."""
+    """Ranks of the resumed job die before their first own image, and after it."""
     n, command = 3, ("frozen", "messages", "steps=900", "pause_us=2000")
     expected = t.undisturbed(n, *command)
 
@@ -258,7 +258,7 @@ def written_images_then_deaths(t):
 
 @scenario(limit_s=300)
 def written_images_deaths_while_restoring(t):
-    """Processes die before they are ranks again: they are restored once more."""
+    """Processes die while they are restored: they are restored once more."""
     n, command = 2, ("frozen", "messages", "steps=900", "pause_us=2000", "resident=64")
     expected = t.undisturbed(n, *command)
 
@@ -281,7 +281,7 @@ def written_images_deaths_while_restoring(t):
 
 
 def children(job, name=None):
-    """The process of ftrun."""
+    """Returns the child processes of ftrun, or those with that name."""
     pid = job.process.pid
     found = map(int, proc_text(pid, f"task/{pid}/children").split())
     return [child for child in found if name in (None, proc_text(child, "comm"))]
@@ -309,7 +309,7 @@ VICTIMS = {"writer": kill_writer, "images": kill_image, "rank": kill_rank, "ftru
 
 @scenario(limit_s=300, who=list(VICTIMS))
 def written_images_while_written(t, who):
-    """A process dies while a set is written: the set is given up, or is complete; the next one is written."""
+    """A process dies while a set is written: that set is complete or dropped, the next one is written."""
     n = 2
     command = ("frozen", "messages", "steps=1500", "pause_us=2000", "resident=128")
     expected = t.undisturbed(n, *command)
@@ -342,7 +342,7 @@ def written_images_while_written(t, who):
 
 @scenario(how=["SIGKILL", "SIGTERM"])
 def an_interrupted_set(t, how):
-    """A set that is being written when ftrun ends leaves nothing half written."""
+    """If ftrun ends while it writes a set, no incomplete set is left."""
     with place(t) as where:
 
         def interfere(job):
@@ -405,7 +405,7 @@ def has_another_vdso(listed):
 
 @scenario(limit_s=300)
 def written_images_refused(t):
-    """Another job, or a machine that differs, is refused, and the line names what differs; then the job goes on."""
+    """Another job or another machine is refused, with a line about the difference; the right one is not."""
     with place(t) as where:
         where.killed(2, *LONG)
         newest = f"{where.sets}/images-{sets_in(where.sets)[-1]}.rejoin"
@@ -436,7 +436,7 @@ def written_images_refused(t):
 
 @scenario(limit_s=300)
 def written_images_one_job(t):
-    """Two jobs at the same time do not write to one directory."""
+    """Two jobs cannot write to one directory at the same time."""
     with place(t) as where:
 
         def interfere(job):
@@ -458,7 +458,7 @@ def flip(path, at):
 
 @scenario(limit_s=300)
 def written_images_damaged(t):
-    """A damaged set is named, and the one before it is used."""
+    """A damaged set is reported, and the one before it is used."""
     expected = t.undisturbed(2, *LONG)
     with place(t) as where:
         where.killed(2, *LONG, count=3)
@@ -486,7 +486,7 @@ def written_images_damaged(t):
 
 @scenario(limit_s=300)
 def written_images_none(t):
-    """A program that cannot be frozen is reported once, with the directory that remains empty."""
+    """If no images can be made, one line reports that, and that the directory remains empty."""
     with place(t) as where:
         result = where.run(2, "frozen", "thread", "steps=400", "pause_us=2000")
         require(result.code == 0, f"exit code {result.code}", result)
@@ -499,7 +499,7 @@ def written_images_none(t):
 
 @scenario(limit_s=300)
 def written_images_wrapped(t):
-    """Behind a script that waits for the program none are written: one line says so, and what to do."""
+    """If a script waits for the program, no set is written; a line reports that, and what to do."""
     program = f"{t.program('frozen')} messages steps=400 pause_us=2000"
     command = ("/bin/sh", "-c", f"{program}; :")
     expected = t.undisturbed(2, *command)

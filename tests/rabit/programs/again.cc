@@ -1,17 +1,18 @@
-// Operations of the iterations that occur in the bootstrap phase, too: the same function, called
-// from the same place. Only what is marked is answered from the bootstrap cache.
+// The iterations and the bootstrap phase call the same function from the same place. Only marked
+// operations are answered by the bootstrap cache.
 //
 //   again [rounds=7] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// Before LoadCheckPoint: 2 operations. After it: 1 that is marked, in every incarnation, and where
-// the program begins 1 that is not. A round: 2; each third, the first among them, has 1 more.
+// There are 2 operations before LoadCheckPoint. After it there is 1 that is marked, in every
+// incarnation, and at the program's beginning 1 that is not. A round has 2; every third, from the
+// first one on, has 1 more.
 #include "recover.h"
 
 namespace {
 
 using recover::Model;
 
-// At least 1, so that products of it never vanish.
+// Returns at least 1, so that products of it never vanish.
 double objective(double at, Model* model, bool is_bootstrap = false) {
   double value = at + rabit::GetRank();
   rabit::Allreduce<rabit::op::Sum>(&value, 1, nullptr, nullptr, is_bootstrap);
@@ -22,7 +23,7 @@ double objective(double at, Model* model, bool is_bootstrap = false) {
   return value;
 }
 
-// Rank 0 says how far a step goes; in round 0 from another line than later.
+// Rank 0 broadcasts the length of a step, in round 0 from another line than later.
 void choose_step(int round, Model* model) {
   double step = rabit::GetRank() == 0 ? 0.5 + round : 0;
   if (rabit::GetRank() != 0) {

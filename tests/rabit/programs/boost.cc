@@ -1,12 +1,12 @@
-// Gradient boosting of decision stumps over rows that are spread over the ranks, written as users
-// of the ancestor write: everything is made when it is first used and nothing is marked, one
-// wrapper serves the set-up and the rounds, rank 0 sends from a line of its own, and checkpoints
-// are lazy.
+// Gradient boosting of decision stumps over rows that are spread over the ranks, in the style of
+// users of the ancestor: everything is made when it is first used, nothing is marked, the set-up
+// and the rounds use one wrapper, rank 0 broadcasts from another line than the others, and
+// checkpoints are lazy.
 //
 //   boost [rounds=100] [rows=4000] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// Prints how well it has learnt now and then, from rank 0, and at the end the whole model's digest
-// from every rank. A process that loads a model computes what its rows have got from it so far.
+// Rank 0 prints its error in some of the rounds, and every rank prints the whole model's digest at
+// the end. A process that loads a model computes the margins of its rows from it.
 #include <rabit/rabit.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr std::size_t kBins = 32;
 constexpr int kReportEvery = 10;
 constexpr int kFirstValidation = 15;
 
-// --- Communication. The callers' lines are not passed on: there is one for each operation.
+// --- Communication. Callers' lines are not passed on, so each operation has one line.
 
 template <typename OP, typename T>
 void reduce(std::vector<T>* values) {
@@ -112,11 +112,12 @@ float value_of(const Stump& stump, const Rows& rows, std::size_t row) {
   return rows.at(stump.column, row) < stump.cut ? stump.low : stump.high;
 }
 
-// --- What is made when it is first used
+// --- Data that is made when it is first used
 
-// Rank 0 chooses where columns are cut, between what is least and greatest in all ranks' rows.
+// The places at which columns are cut. Rank 0 chooses them between the least and the greatest value
+// of all ranks' rows.
 struct Cuts {
-  std::vector<float> at;  // kBins - 1 a column
+  std::vector<float> at;  // kBins - 1 for each column
 
   explicit Cuts(const Rows& rows) {
     std::vector<float> least(kColumns), greatest(kColumns);
@@ -222,7 +223,7 @@ class Learner {
     model_->base = std::log(sums[0] / (sums[1] - sums[0]));
   }
 
-  // The values that rows have from the model's newest stumps.
+  // Adds the values of the model's newest stumps to the margins of the rows.
   void follow(const Rows& rows, std::vector<double>* margins, std::size_t* done) const {
     for (; *done < model_->stumps.size(); ++*done) {
       const Stump& stump = model_->stumps[*done];

@@ -1,6 +1,6 @@
-/* The C face: rounds of Allreduce, Allgather and Broadcast with a global and a local model.
+/* The C interface: rounds of Allreduce, Allgather and Broadcast with a global and a local model.
  *
- *   c_recover [mock=RANK,VERSION,SEQ,NDEATH...]          3 operations a round */
+ *   c_recover [mock=RANK,VERSION,SEQ,NDEATH...]          3 operations in each round */
 #include <rabit/c_api.h>
 #include <stdlib.h>
 #include <string.h>

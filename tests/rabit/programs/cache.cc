@@ -1,12 +1,12 @@
-// A program with a bootstrap phase before and after it loads, in every incarnation; only then it
-// goes on at the newest checkpoint. The others are long past that phase when a restarted rank is in
-// it: what follows the load is marked.
+// A program with a bootstrap phase before and after it loads, in every incarnation. The other ranks
+// are long past that phase when a restarted rank repeats it, so operations after the load are
+// marked.
 //
 //   cache [rounds=5] [unmarked=1] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// unmarked: nothing is marked, which ends a job of versions when a rank is restarted.
+// unmarked=1: no operation is marked, which ends a job of versions when a rank is restarted.
 //
-// Before LoadCheckPoint: 1 operation. After it, before the first round: 4. A round: 2.
+// There is 1 operation before LoadCheckPoint, and 4 between it and the first round. A round has 2.
 #include "recover.h"
 
 namespace {
@@ -15,7 +15,7 @@ using recover::Model;
 
 constexpr int kBins = 64;
 
-// One function through which the bootstrap phase and the rounds reduce.
+// Reduces, for the bootstrap phase and for the rounds.
 void sum_all(std::vector<float>* values, bool is_bootstrap, const char* file = __builtin_FILE(),
              int line = __builtin_LINE(), const char* caller = __builtin_FUNCTION()) {
   rabit::Allreduce<rabit::op::Sum>(values->data(), values->size(), nullptr, nullptr, is_bootstrap,
@@ -32,7 +32,7 @@ int count_columns() {
 
 struct Histogram {
   std::vector<float> cuts;  // chosen by rank 0
-  std::vector<float> rows;  // of all ranks, by bin
+  std::vector<float> rows;  // the number of all ranks' rows in each bin
 };
 
 Histogram make_histogram(int columns, int version, bool is_bootstrap) {

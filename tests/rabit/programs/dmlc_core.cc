@@ -1,4 +1,4 @@
-// With dmlc-core on the include path its types are rabit's. Exits with 0 if they serve.
+// If dmlc-core is on the include path, rabit uses its types. Exits with 0 if they work.
 #include <dmlc/io.h>
 #include <rabit/rabit.h>
 

@@ -1,13 +1,13 @@
-// One program for every form of model, of set-up and of call.
+// A program with every form of model, of set-up and of call.
 //
 //   forms [model=global|local|lazy] [lines=1|2] [setup=before|behind|first] [mark=none|all|keys]
 //         [rounds=8] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// lines=2: rank 0 calls Broadcast from a line of its own. setup: before LoadCheckPoint, behind it,
-// or when the first round of a process needs it. mark: how an operation of the set-up is marked.
-// Everything is called through wrappers: the set-up and the rounds from the same lines.
+// lines=2: rank 0 calls Broadcast from another line than the others. setup: before LoadCheckPoint,
+// after it, or when the first round of a process needs it. mark: how an operation of the set-up is
+// marked. The set-up and the rounds call operations through wrappers, from the same lines.
 //
-// Set-up: 4 operations. A round: 5.
+// The set-up has 4 operations, a round 5.
 #include <memory>
 
 #include "recover.h"
@@ -24,7 +24,7 @@ struct Form {
 };
 Form form;
 
-// Key: of what belongs to the set-up; null: of a round.
+// key: that of an operation of the set-up; null for an operation of a round.
 bool mark(const char* key) {
   if (key == nullptr || form.mark == "none") return false;
   if (form.mark == "keys") rejoin_bootstrap(key);
@@ -41,7 +41,7 @@ float maximum(float value, const char* key = nullptr) {
   return value;
 }
 
-// The size and then the data, as two operations with a key each.
+// Broadcasts the size and then the data, as two operations with a key each.
 void broadcast(std::string* text, const char* size_key = nullptr, const char* key = nullptr) {
   std::size_t size = text->size();
   if (form.two_lines && rabit::GetRank() == 0) {

@@ -1,4 +1,4 @@
-// Every operator with every element type, reductions of one's own, and nothing at all.
+// Every operator with every element type, user-defined reductions, and empty operations.
 //
 //   kinds [rounds=2] [mock=RANK,VERSION,SEQ,NDEATH...]
 #include "recover.h"
@@ -9,7 +9,7 @@ using recover::Model;
 
 constexpr std::size_t kCount = 1000;
 
-// Small enough for a sum over many ranks in a char.
+// Returns a value that is small enough for a sum over many ranks in a char.
 template <typename T>
 T value(std::size_t i, int rank, int round) {
   return static_cast<T>((i + static_cast<std::size_t>(rank + round)) % 5);
@@ -82,7 +82,7 @@ void check_reducer(int round, Model* model) {
   model->take(extremes);
 }
 
-// The ranks that were seen, as a list of any length.
+// A set of ranks, as a list of any length.
 struct Seen {
   std::vector<int> ranks;
   template <typename TStream>

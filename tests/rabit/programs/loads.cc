@@ -1,9 +1,9 @@
-// Models that load in their own way.
+// Models with unusual Load functions.
 //
-//   loads pieces|throws [mock=RANK,VERSION,SEQ,NDEATH...]          1 operation a round
+//   loads pieces|throws [mock=RANK,VERSION,SEQ,NDEATH...]          1 operation in each round
 //
-// pieces: reads until a read is short, as it keeps no count of what it wrote. throws: does not
-// load.
+// pieces: reads until a short read, because the model does not store its length. throws: Load
+// throws an exception.
 #include <stdexcept>
 
 #include "recover.h"

@@ -1,4 +1,4 @@
-// Rounds of Max, Broadcast and Sum on a global model and one of each rank's own.
+// Rounds of Max, Broadcast and Sum with a global model and a local one.
 //
 //   local_recover [ndata=10000] [rounds=3] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 #include "recover.h"
@@ -8,8 +8,8 @@ namespace {
 using recover::contribution;
 using recover::Model;
 
-// The local model of any rank is the global one plus the rank's number; so the expected results can
-// be computed everywhere.
+// The local model of a rank is the global one plus the rank's number, so every rank can compute the
+// expected results.
 void follow(const Model& global, Model* local) {
   for (std::size_t i = 0; i < global.data.size(); ++i) {
     local->data[i] = global.data[i] + static_cast<float>(rabit::GetRank());
@@ -17,7 +17,7 @@ void follow(const Model& global, Model* local) {
   local->take(local->data);
 }
 
-// The operation's input is computed in its prepare function, from the local model.
+// The prepare function computes the operation's input from the local model.
 template <typename OP>
 std::vector<float> reduce(const Model& local, int period) {
   std::vector<float> values(local.data.size());
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     follow(global, &local);
     rabit::CheckPoint(&global, &local);
   }
-  // Every rank's own values, so that they are compared as well.
+  // The local values, so that they are compared as well.
   std::uint64_t locals = local.digest;
   rabit::Allreduce<rabit::op::BitOR>(&locals, 1);
   global.take(&locals, sizeof locals);

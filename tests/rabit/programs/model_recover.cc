@@ -1,8 +1,9 @@
-// Rounds of Max, Allgather, Broadcast and Sum on a global model.
+// Rounds of Max, Allgather, Broadcast and Sum with a global model.
 //
 //   model_recover [ndata=10000] [rounds=3] [lazy=0] [rest_ms=0] [mock=RANK,VERSION,SEQ,NDEATH...]
 //
-// lazy=1: LazyCheckPoint; the model is changed only between the last operation of a round and it.
+// lazy=1: LazyCheckPoint. The model changes only between the last operation of a round and that
+// call.
 #include "recover.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // Shared by the recovery programs: arguments, checks that end the job, models with a digest.
 //
-// Every result is compared with its closed form, and enters the digest in the global model. It is
-// part of each checkpoint, so that the digest printed at the end covers all rounds, those that the
-// rank did not do itself included.
+// Every result is compared with its closed form, and enters the digest in the global model. The
+// model is part of each checkpoint, so the digest that is printed at the end covers all rounds,
+// including those that this incarnation has not executed.
 #pragma once
 
 #include <rabit/rabit.h>
@@ -19,7 +19,7 @@
 
 namespace recover {
 
-// A number given as name=value among the arguments.
+// Returns the number in an argument name=value, or `otherwise`.
 inline int argument(int argc, char** argv, const char* name, int otherwise) {
   const std::size_t length = std::strlen(name);
   for (int i = 1; i < argc; ++i) {
@@ -30,7 +30,7 @@ inline int argument(int argc, char** argv, const char* name, int otherwise) {
   return otherwise;
 }
 
-// The same of a word.
+// Returns the word in an argument name=value, or `otherwise`.
 inline std::string argument(int argc, char** argv, const char* name, const char* otherwise) {
   const std::size_t length = std::strlen(name);
   for (int i = 1; i < argc; ++i) {
@@ -71,17 +71,17 @@ struct Model : rabit::Serializable {
   }
 };
 
-// Element i of what rank r contributes in a round, without what the model adds.
+// Returns element i of what rank r contributes in a round, without what the model adds.
 inline float contribution(std::size_t i, int r, int period) {
   return static_cast<float>(i * static_cast<std::size_t>(r + 1) % static_cast<std::size_t>(period));
 }
 
-// The greatest relative error of a sum of floats, whose order is not ours to know.
+// Returns whether a sum of floats, whose order is not known, is as expected.
 inline bool is_close(double expected, float got) {
   return std::fabs(expected - got) <= 1e-5 * std::max(1.0, std::fabs(expected));
 }
 
-// Each of some ranks broadcasts a string of its own. Two operations a root.
+// Each of some ranks broadcasts a string of its own, in two operations.
 inline void broadcast_from_several(std::size_t size, int round, Model* model) {
   const int step = std::max(rabit::GetWorldSize() / 3, 1);
   for (int root = 0; root < rabit::GetWorldSize(); root += step) {
@@ -98,7 +98,7 @@ inline void broadcast_from_several(std::size_t size, int round, Model* model) {
   }
 }
 
-// Every rank gives its slice of a vector.
+// Gathers a vector, of which every rank has a slice.
 inline void allgather(std::size_t size, int round, Model* model) {
   const std::size_t rank = static_cast<std::size_t>(rabit::GetRank());
   const std::size_t ranks = static_cast<std::size_t>(rabit::GetWorldSize());
@@ -116,7 +116,7 @@ inline void allgather(std::size_t size, int round, Model* model) {
   model->take(all);
 }
 
-// The last line of every rank. The test compares it with that of a run without deaths.
+// Prints the last line of a rank, which the test compares with that of a run without deaths.
 inline void print_final(const Model& model) {
   std::printf("[%d] version %d digest %016llx\n", rabit::GetRank(), rabit::VersionNumber(),
               static_cast<unsigned long long>(model.digest));

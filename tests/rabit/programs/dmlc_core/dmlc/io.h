@@ -1,4 +1,4 @@
-// As much of dmlc-core's header of this name as rabit needs.
+// The part of dmlc-core's header of this name that rabit needs.
 #pragma once
 
 #include <cstddef>
