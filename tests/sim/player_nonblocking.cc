@@ -1,5 +1,6 @@
 // Nonblocking collectives: entered here, judged where they complete, seen by the program when it
 // asks.
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -147,12 +148,17 @@ class SimCollective final : public recovery::Nonblocking {
   std::uint64_t hash_ = 0;
 };
 
-// The collective that begins just now is being made; others are complete.
+// The collective that begins just now is being made; others are complete, but the program may still
+// have to wait for them.
 std::vector<std::span<std::byte>> Player::memory_in_use() const {
   std::vector<std::span<std::byte>> all = {{memory_, used_}};
   if (collectives_ == 0) return all;
-  const std::uint64_t newest = (collectives_ - 1) % kMostOutstanding;
-  all.emplace_back(memory_ + kAreaBegin + newest * kAreaBytes, kAreaBytes);
+  const std::uint64_t areas =
+      outstanding_ > 0 ? std::min<std::uint64_t>(collectives_, kMostOutstanding) : 1;
+  for (std::uint64_t i = 1; i <= areas; ++i) {
+    const std::uint64_t area = (collectives_ - i) % kMostOutstanding;
+    all.emplace_back(memory_ + kAreaBegin + area * kAreaBytes, kAreaBytes);
+  }
   return all;
 }
 
