@@ -184,7 +184,7 @@ def checkpoint_from_outside(t, way, points):
 @scenario(points=list(POINTS), sweeps=True, limit_s=240)
 def checkpoint_replacement_from_outside(t, points):
     """The next incarnation is killed as soon as it is seen: at its load or in its bootstrap phase."""
-    program = ("checkpoints", "versions=60", "pause_us=300")
+    program = ("checkpoints", "versions=300", "pause_us=300")
     for _ in range(100 if t.long else 8):
         delays_s = [t.rng.uniform(0, 0.0015) for _ in range(3)]
         rank = t.rng.randrange(3)
