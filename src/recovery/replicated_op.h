@@ -336,10 +336,19 @@ class ReplicatedOp {
   // With a full journal zones are reused, so no reader may still be in them.
   bool readers_have_room() {
     if (nonblocking_ || !r_.journal.region().recycling()) return true;  // its payload is in no zone
+    // Results of other communicators lie in the same zones, so all ranks have to be past them.
+    if (c_.members.size != r_.header->ranks) return true;
+    // The zones that were closed when this rank began to recycle may hold the results of the
+    // operation before this one.
+    if (r_.recycled_in == 0) {
+      r_.recycled_in = c_.members.context;
+      r_.recycled_at = e_.sequence;
+      return true;
+    }
     // A member with a record of an operation may still be reading its bytes; a member with a record
     // of the next one is not.
-    const bool past_recycling = r_.recycled_in == 0 || (r_.recycled_in == c_.members.context &&
-                                                        e_.sequence > r_.recycled_at + 1);
+    const bool past_recycling =
+        r_.recycled_in == c_.members.context && e_.sequence > r_.recycled_at + 1;
     if (!past_recycling || r_.journal.region().has_room(spec_.result_bytes)) return true;
     if (!r_.comms.all_within(c_, e_.sequence, 1)) return false;
     recycle();
