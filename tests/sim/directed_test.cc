@@ -256,7 +256,7 @@ Directed needs_journal() {
                    Comm all = p.everyone();
                    for (unsigned i = 0; i < kBefore; ++i) p.bcast(all, 0, 8000);
                    p.bcast(all, 0, 400'000);  // fills the journal
-                   for (int i = 0; i < 4; ++i) p.bcast(all, 0, 8000);
+                   for (int i = 0; i < 12; ++i) p.bcast(all, 0, 8000);
                  }};
   world.journal_limit_bytes = 3 << 20;
   world.snapshot_every_turns = 1 << 30;

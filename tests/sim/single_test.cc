@@ -19,7 +19,7 @@ TEST_P(SingleDeath, AtEveryStep) {
   const std::uint64_t runs = scaled(is_slow(world) ? 700 : 6000);
   for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
     sweep.each_point(seed);
-    sweep.singles(seed, std::min<std::uint64_t>(runs, is_slow(world) ? 120 : 1000));
+    sweep.singles(seed, std::min<std::uint64_t>(runs, is_slow(world) ? 250 : 1000));
   }
   EXPECT_EQ(sweep.failure(), "");
   if (!thorough()) return;
