@@ -239,31 +239,6 @@ Directed kept_read_again() {
       "KeptReadAgain", Rule::kKeptReadAgain, "", world, false, m, Rule::kTruncateMessagesBySender};
 }
 
-// Rank 1 dies when it has all that rank 0 has sent, and begins at main. Rank 0 finds the journal
-// full meanwhile; if it reused memory now, rank 1 would repeat its past from other bytes.
-Directed needs_journal() {
-  constexpr unsigned kBefore = 10;
-  Moves m;
-  for (const unsigned operations : {kBefore, 1u}) {
-    for (const std::uint32_t r : {0u, 1u}) {
-      m.push_back(Move::to(r, Step::kRecord, operations));
-      m.push_back(Move::to(r, Step::kRing));
-    }
-  }
-  m.push_back(Move::death(1));
-  m.push_back(Move::to(1, Step::kFlag));  // it has told that the journal is full
-  World world = {"needs-journal", 2, [](Player& p) {
-                   Comm all = p.everyone();
-                   for (unsigned i = 0; i < kBefore; ++i) p.bcast(all, 0, 8000);
-                   p.bcast(all, 0, 400'000);  // fills the journal
-                   for (int i = 0; i < 12; ++i) p.bcast(all, 0, 8000);
-                 }};
-  world.journal_limit_bytes = 3 << 20;
-  world.snapshot_every_turns = 1 << 30;
-  world.unfrozen = 2;  // rank 1
-  return {"NeedsJournal", Rule::kNeedsJournal, "I1", world, false, m};
-}
-
 class DirectedSchedule : public testing::TestWithParam<Directed> {};
 
 TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
@@ -286,7 +261,7 @@ TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, DirectedSchedule,
     testing::Values(extent(), fresh_extent(), chunk(), stable_chunk(), stable_operand(),
-                    oldest_slot(), kept_read_again(), needs_journal(),
+                    oldest_slot(), kept_read_again(),
                     truncated("TruncateBehindAllTails", Rule::kTruncateBehindAllTails),
                     truncated("TruncateMessagesByReceiver", Rule::kTruncateMessagesByReceiver)),
     [](const testing::TestParamInfo<Directed>& d) { return std::string(d.param.name); });
