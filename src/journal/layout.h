@@ -56,7 +56,7 @@ struct FaultPoint {
 
 // --- Control block
 
-// Words of the whole job. Set before the start, but for the last two.
+// Fields with the same value on every host. All but the last two are constant after start-up.
 struct JobWords {
   std::uint64_t magic;
   std::uint64_t job;
@@ -81,7 +81,7 @@ struct JobWords {
   AgentWord<std::uint32_t> recycles;
 };
 
-// Words of this host: of its segment, and of its agent.
+// Fields that describe one host: its segment's geometry, and what its agent publishes.
 struct HostWords {
   std::uint64_t segment_bytes;
   std::uint64_t region_bytes;  // of one rank, virtual
@@ -154,7 +154,7 @@ struct RankControl {
   OwnerWord<std::uint32_t> unproven;
   // The program marks its set-up, so calls that it has not marked are none.
   OwnerWord<std::uint32_t> marks_set_up;
-  // This incarnation has told that the journal is full.
+  // This incarnation has reported to the supervisor that the journal is full (MessageType::kLimit).
   OwnerWord<std::uint32_t> told_full;
   // It has sent the notice about the decision for the whole job (Return).
   OwnerWord<std::uint32_t> decision_told;

@@ -114,8 +114,8 @@ class PeerView {
 
   // Whether ranks may keep less than replays need, because the journal is full.
   bool recycles() const { return header_->recycles.load(std::memory_order_relaxed) != 0; }
-  // Whether ranks are about to be allowed that: every restarted one has told that the journal is
-  // full.
+  // Whether recycles() is about to become true: every restarted rank has reported that the journal
+  // is full, so the supervisor has nothing left to wait for.
   bool recycle_soon() const {
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
       const RankControl& they = control(r);

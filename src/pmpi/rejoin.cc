@@ -77,7 +77,9 @@ int checkpoint(const void* site, const recovery::Models& models) {
   const recovery::Call call = call_of(site, OpKind::kCheckpoint, -1, 0);
   rank.begin_log(call);
   rank.log().set_model_bytes(models.global_bytes + models.local_bytes);
-  // In a job of images this mark would replace the mark of an image.
+  // Output marks make output exactly-once: the launcher discards what a restarted rank prints again
+  // before its mark. A job that restarts ranks from snapshots sets the mark at each snapshot; a
+  // mark set here would overwrite it.
   const bool may_begin_here = rank.may_begin_at_version();
   if (may_begin_here && !rank.is_prepared()) {
     mark_output(2 * (rank.version() + 1));

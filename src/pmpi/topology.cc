@@ -91,7 +91,8 @@ bool balance_dims(int nodes, std::span<int> dims) {
     if (d > 0) nodes /= d;
   }
   if (unset == 0) return nodes == 1;
-  // At most as many dimensions as there are prime factors become larger than 1.
+  // Each prime factor enlarges one dimension, so kMostFactors entries suffice; all dimensions
+  // beyond them have size 1.
   std::array<int, kMostFactors> balanced;
   balanced.fill(1);
   const auto end = balanced.begin() + static_cast<std::ptrdiff_t>(std::min(unset, kMostFactors));

@@ -47,9 +47,9 @@ class Snapshots final : public NoticeHandler {
  private:
   bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
   bool wanted() const { return r_.header->snapshots != 0; }
-  // Tells that the journal is full as soon as this rank itself needs nothing of it, and stops
-  // keeping what replays need when the job has been told so (PROTOCOL.md, "When the journal is
-  // full").
+  // Handles a full journal (PROTOCOL.md, "When the journal is full"). Reports it to the supervisor
+  // once this rank's own replay is complete, and starts to recycle memory when the supervisor has
+  // ordered that.
   void look_whether_full() {
     journal::Region<H>& region = r_.journal.region();
     if (region.recycling() || !region.is_full()) return;
@@ -71,7 +71,8 @@ class Snapshots final : public NoticeHandler {
     return r_.repetition.open() || messages_.outcomes().has_more() || r_.mail.has_more() ||
            r_.mail.receives_again();
   }
-  // Without a wait, ranks would fill the machine's memory while ftrun is stopped.
+  // Back-pressure: waits for the supervisor's order, at most about a second for each 64th of the
+  // limit. Without it, ranks would exhaust the machine's memory while ftrun is stopped (SIGSTOP).
   void wait_for_word_if_growing() {
     const journal::Region<H>& region = r_.journal.region();
     const std::uint64_t steps = region.steps_when_nearly_full(region.all_backed_bytes());

@@ -40,8 +40,8 @@ void limited(Player& p) {
   }
 }
 
-// One rank fills the journal by itself. The other one needs from it, again and from the start, what
-// it has received already.
+// Rank 0 fills the journal. Rank 1 has no images, so after a death it replays everything that it
+// has received since the start.
 void filled(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 80; ++i) {
@@ -51,7 +51,7 @@ void filled(Player& p) {
   }
 }
 
-// The journal becomes full while messages of before are not received yet.
+// Rank 1 receives messages only long after the journal has become full.
 void received_late(Player& p) {
   Comm all = p.everyone();
   constexpr std::uint32_t kSent = 20, kRounds = 120;

@@ -94,10 +94,11 @@ struct SimOptions {
   journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
   journal::Rule broken_too = journal::Rule::kNone;  // for what another rule would cover
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
-  // From this turn on all is fair: every process and the agent in turn, at once, and stores are
-  // seen as they are made. 0: never. The job then has to finish within so many turns of that, or
-  // of the last death or start.
+  // The turn at which scheduling becomes fair: round robin over the processes and the agent, no
+  // delays of the agent, no store buffers, no spurious wake-ups. 0: it never does.
   std::uint64_t fair_from = 0;
+  // The most turns that the job may run after fair_from, or after a later death or start. A job
+  // that runs longer has violated liveness (I7).
   std::uint64_t finish_within = 0;
   std::vector<Move> moves = {};  // come first; then `schedule`
 };
