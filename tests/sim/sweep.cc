@@ -251,24 +251,33 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
     std::uint32_t rank, incarnation;
     std::uint64_t begin, end;
   };
-  std::vector<Range> ranges;
-  std::uint64_t places = 0;
+  // Half of the runs are for the steps right after the first death, in which it is repaired: of a
+  // long job, an even share would leave them out.
+  constexpr std::uint64_t kRepair = 150;
+  std::vector<Range> ranges[2];
+  std::uint64_t places[2] = {};
+  const auto add = [&](int part, const Range& range) {
+    places[part] += range.end - range.begin;
+    ranges[part].push_back(range);
+  };
   for (std::uint32_t r = 0; r < result.ranks.size(); ++r) {
     const auto& then = result.at_last_death[r];
     const auto& last = result.ranks[r];
-    const Range range = {r, last.incarnation, last.incarnation == then.incarnation ? then.steps : 0,
-                         last.steps};
-    places += range.end - range.begin;
-    ranges.push_back(range);
+    const std::uint64_t begin = last.incarnation == then.incarnation ? then.steps : 0;
+    const std::uint64_t middle = std::min(begin + kRepair, last.steps);
+    add(0, {r, last.incarnation, begin, middle});
+    add(1, {r, last.incarnation, middle, last.steps});
   }
-  Share share(places, most_runs, first.deaths[0].step);
   Plan plan = first;
-  for (const Range& range : ranges) {
-    for (std::uint64_t step = range.begin + 1; step <= range.end; ++step) {
-      if (!share.wants_next()) continue;
-      plan.deaths = first.deaths;
-      plan.deaths.push_back({range.rank, range.incarnation, step, 0});
-      if (!run(plan).acceptable()) return false;
+  for (int part = 0; part < 2; ++part) {
+    Share share(places[part], (most_runs + 1) / 2, first.deaths[0].step);
+    for (const Range& range : ranges[part]) {
+      for (std::uint64_t step = range.begin + 1; step <= range.end; ++step) {
+        if (!share.wants_next()) continue;
+        plan.deaths = first.deaths;
+        plan.deaths.push_back({range.rank, range.incarnation, step, 0});
+        if (!run(plan).acceptable()) return false;
+      }
     }
   }
   return true;
