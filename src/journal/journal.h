@@ -1,5 +1,5 @@
-// What a rank writes: its own logs and payload. Used by the owner only; other ranks read through
-// PeerView.
+// What a rank writes: its own records, contexts and payload. Used by the owner only; other ranks
+// read through PeerView. Messages: journal/channels.h.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "journal/arena.h"
 #include "journal/contexts.h"
 #include "journal/copy_inline.h"
 #include "journal/host.h"
@@ -26,18 +25,14 @@ class Journal {
  public:
   using Records = LogWriter<Record, H>;
 
-  // `arena`: the rank's private memory.
-  Journal(H& host, Arena& arena)
+  explicit Journal(H& host)
       : host_(host),
-        ranks_(header_of(host.base())->ranks),
         notices_(host),
         region_((host.back(reinterpret_cast<std::byte*>(region_of(host.base(), host.rank())),
                            sizeof(RegionHead)),
                  host),
                 notices_),
         staging_(host, region_),
-        channels_(arena.make_array<LogWriter<ChannelEntry, H>>(ranks_)),
-        open_(arena.make_array<bool>(ranks_)),
         marked_(host, region_, region_.head()->marked, true) {}
 
   Region<H>& region() { return region_; }
@@ -45,15 +40,12 @@ class Journal {
   StagingPool<H>& staging() { return staging_; }
   LogWriter<Marked, H>& marked() { return marked_; }
 
-  // Reads every cached cursor again (except those of `records`, which their communicators hold).
+  // Reads every cached cursor again (except those of records, which their communicators hold).
   // REQUIRES that no staging buffer is leased.
   void rebase() {
     region_.rebase();
     staging_.rebase();
     marked_.rebase();
-    for (std::uint32_t to = 0; to < ranks_; ++to) {
-      if (open_[to]) rebase_channel(to);
-    }
   }
 
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
@@ -95,62 +87,6 @@ class Journal {
     host_.step(Step::kRecord);
     *r = record;
     records.publish(Step::kCommit);
-  }
-
-  // --- Channels
-
-  // Bytes of a message that become visible together. Larger messages are read while being written.
-  // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
-  static constexpr std::uint64_t kPieceBytes = 64 * 1024;
-
-  // The number of messages between two looks at how many the receiver has consumed. Used when the
-  // journal is full and entries are reused.
-  static constexpr std::uint64_t kTruncateEvery = 32;
-
-  LogWriter<ChannelEntry, H>& channel(std::uint32_t to) {
-    if (!open_[to]) open_channel(to);
-    return channels_[to];
-  }
-  bool has_channel(std::uint32_t to) const { return open_[to]; }
-  // The number of messages to a rank that it can see.
-  std::uint64_t shown_messages(std::uint32_t to) {
-    return open_[to] ? channels_[to].tail() : shown(log_of(to));
-  }
-
-  // m.written: for the rest of its bytes see write().
-  ChannelEntry* post(std::uint32_t to, const Message& m) {
-    LogWriter<ChannelEntry, H>& log = channels_[to];
-    // This word is read only now and then, because the receiver writes it with every message.
-    if (region_.recycling() && log.tail() % kTruncateEvery == 0) [[unlikely]]
-      log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
-    ChannelEntry* e = log.next();
-    if (e == nullptr) out_of_memory();
-    e->context = m.context;
-    e->key = m.key;
-    e->call = m.call;
-    e->hash = m.hash;
-    e->bytes = m.bytes;
-    e->value = m.value;
-    e->type = m.type;
-    e->matched.store(host_, Step::kSame, 0, std::memory_order_relaxed);
-    e->written.store(host_, Step::kSame, m.written, std::memory_order_relaxed);
-    // The receiver polls this word, so a message costs it one cache line.
-    e->ready.store(host_, Step::kPost, log.tail() + 1);
-    log.publish(Step::kPosted);
-    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
-    return e;
-  }
-  // Writes the rest of a message's bytes, which the receiver may read meanwhile. A former
-  // incarnation may have written some of them.
-  void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
-    std::uint64_t at = e.written.load(std::memory_order_relaxed);
-    while (at < e.bytes) {
-      const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, kPieceBytes);
-      host_.step(Step::kPayload);
-      host_.payload_stores().copy(host_.base() + e.value + at, data + at, piece);
-      e.written.store(host_, Step::kWritten, at += piece);
-    }
-    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
   }
 
   // --- Contexts
@@ -207,37 +143,6 @@ class Journal {
     return static_cast<Offset>(static_cast<const std::byte*>(p) - host_.base());
   }
 
-  void open_channel(std::uint32_t to) {
-    open_[to] = true;
-    Log& log = log_of(to);
-    if (!region_.back(offset_of(&log), sizeof(Log))) out_of_memory();
-    channels_[to] = LogWriter<ChannelEntry, H>(host_, region_, log, true);
-    rebase_channel(to);
-  }
-
-  Log& log_of(std::uint32_t to) {
-    return reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
-  }
-  // The tail of a channel. If a former incarnation died between the two words of a message, the
-  // message counts: its receiver may have seen it.
-  std::uint64_t shown(Log& log) {
-    const std::uint64_t tail = log.tail.load(std::memory_order_relaxed);
-    std::uint64_t run;
-    const ChannelEntry* next = log_place<ChannelEntry>(host_.base(), log, tail, &run);
-    const bool there = next != nullptr && next->ready.load(std::memory_order_relaxed) == tail + 1;
-    return there ? tail + 1 : tail;
-  }
-  void rebase_channel(std::uint32_t to) {
-    Log& log = log_of(to);
-    channels_[to].rebase();
-    const std::uint64_t shown_messages = shown(log);
-    if (shown_messages == channels_[to].tail()) return;
-    log.tail.store(host_, Step::kPosted, shown_messages);
-    channels_[to].rebase();
-    // Behind the end of a page a receiver sees a message only by the tail (IncomingMessages::look).
-    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to, 1);
-  }
-
   ContextEntry* free_entry(std::uint64_t context) {
     ContextTables& all = region_.head()->contexts;
     std::uint32_t tables = all.tables.load(std::memory_order_relaxed);
@@ -288,12 +193,9 @@ class Journal {
   }
 
   H& host_;
-  const std::uint32_t ranks_;
   Notices notices_;
   Region<H> region_;
   StagingPool<H> staging_;
-  LogWriter<ChannelEntry, H>* channels_;  // [ranks]
-  bool* open_;
   LogWriter<Marked, H> marked_;
 };
 

@@ -112,6 +112,9 @@ class PeerView {
     return consumed_of(base_, by)[from].load();
   }
 
+  // The kind of recovery point of the job. Never changes once it is not kUndecided.
+  Return goes_back_to() const { return header_->goes_back_to.load(std::memory_order_acquire); }
+
   // Whether ranks may keep less than replays need, because the journal is full.
   bool recycles() const { return header_->recycles.load(std::memory_order_relaxed) != 0; }
   // Whether recycles() is about to become true: every restarted rank has reported that the journal

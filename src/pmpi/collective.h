@@ -131,15 +131,14 @@ class PlannedCollective final : public Collective {
   void begin(const void* site) override {
     run_.emplace(plan_);
     call_.emplace(call_from(plan_.signature(kind_), site));
-    auto& operations = context->rank->operations();
+    Rank& rank = *context->rank;
     if constexpr (Replicated<Run>) {
-      operation_.emplace(operations, operations_comm(), *call_, run_->spec, &outcome_, true);
+      rank.enter(operation_, operations_comm(), *call_, run_->spec, &outcome_, true);
     } else {
-      operation_.emplace(operations, operations_comm(), *call_, run_->input, run_->input_bytes,
-                         true);
+      rank.enter(operation_, operations_comm(), *call_, run_->input, run_->input_bytes, true);
     }
     entered(operation_->standing());
-    context->rank->start(*this);
+    rank.start(*this);
   }
 
   void destroy() override {

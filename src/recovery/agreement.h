@@ -2,16 +2,28 @@
 // another operation, and turns a disagreement into an error that all members see.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
-#include "recovery/rooms.h"
+#include "journal/journal.h"
+#include "journal/peer_view.h"
+#include "journal/waiting.h"
+#include "recovery/communicators.h"
+#include "recovery/diagnostics.h"
+#include "recovery/execution.h"
 
 namespace rejoin::recovery {
 
 template <engine::Host H>
 class Agreement {
  public:
-  explicit Agreement(Rooms<H>& rooms) : r_(rooms) {}
+  Agreement(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
+            Execution<H>& execution, Diagnostics& diagnostics)
+      : host_(host),
+        journal_(journal),
+        peers_(peers),
+        execution_(execution),
+        diagnostics_(diagnostics) {}
 
   struct Other {
     std::uint32_t member = kNobody;
@@ -27,16 +39,16 @@ class Agreement {
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       const std::uint32_t world = c.members.world[i];
       journal::Position p;
-      if (i == c.members.rank || !r_.peers.position(world, &p)) continue;
+      if (i == c.members.rank || !peers_.position(world, &p)) continue;
       if (p.context != c.members.context || p.sequence > sequence) continue;
-      const auto theirs = r_.peers.call(world, p.call);
+      const auto theirs = peers_.call(world, p.call);
       if (!theirs || theirs->hash == signature_hash) continue;
       if (is_checkpoint(*theirs)) {
         // The member is about to leave a checkpoint that this rank has made; in another one it
         // waits for this rank.
-        if (p.prepared <= r_.progress.version) continue;
+        if (p.prepared <= execution_.version()) continue;
         if (waits_for != kNobody && waits_for != i) continue;
-      } else if (p.sequence < sequence || p.prepared > r_.progress.version) {
+      } else if (p.sequence < sequence || p.prepared > execution_.version()) {
         continue;  // it still has this operation ahead of it
       }
       return {i, p.call};
@@ -55,13 +67,13 @@ class Agreement {
     for (std::uint32_t i = 0; i < world.members.size; ++i) {
       if (i == world.members.rank) continue;
       const std::uint32_t failed = failed_call(world, i, sequence);
-      if (failed != kNobody && r_.peers.prepared(world.members.world[i]) < version) {
+      if (failed != kNobody && peers_.prepared(world.members.world[i]) < version) {
         return {i, failed};
       }
       journal::Position p;
-      if (!r_.peers.position(world.members.world[i], &p)) continue;
+      if (!peers_.position(world.members.world[i], &p)) continue;
       if (p.context != world.members.context || p.sequence < sequence) continue;
-      const auto theirs = r_.peers.call(world.members.world[i], p.call);
+      const auto theirs = peers_.call(world.members.world[i], p.call);
       if (!theirs || is_checkpoint(*theirs) || p.prepared >= version) continue;
       if (!waits_for(*theirs, i, world.members.rank)) continue;
       return {i, p.call};
@@ -76,15 +88,15 @@ class Agreement {
     const std::uint32_t world = c.members.world[other.member];
     if (((call | other.call) & journal::kUnproven) != 0) {
       const bool mine = (call & journal::kUnproven) != 0;
-      r_.host.stop(mine ? r_.diagnostics.unproven_call(r_.host.rank(), call, world, other.call)
-                        : r_.diagnostics.unproven_call(world, other.call, r_.host.rank(), call));
+      host_.stop(mine ? diagnostics_.unproven_call(host_.rank(), call, world, other.call)
+                        : diagnostics_.unproven_call(world, other.call, host_.rank(), call));
     }
     const bool earlier =
         find_earlier(c, sequence, signature_hash, other.member, &my_call, &their_call);
-    r_.diagnostics.mismatch(earlier, r_.host.rank(), my_call, world, their_call);
-    r_.faults.point(r_.progress.ordinal, Moment::kInside);
-    r_.journal.commit(c.records, sequence, {call | journal::kRecordFailed, 0, 0});
-    engine::ring_sleepers(r_.host, c.members.world, c.members.size);
+    diagnostics_.mismatch(earlier, host_.rank(), my_call, world, their_call);
+    execution_.inside();
+    journal_.commit(c.records, sequence, {call | journal::kRecordFailed, 0, 0});
+    engine::ring_sleepers(host_, c.members.world, c.members.size);
     return Status::kMismatch;
   }
 
@@ -95,9 +107,9 @@ class Agreement {
 
   // Returns the call of an operation that member `i` has recorded as failed; else kNobody.
   std::uint32_t failed_call(Comm<H>& c, std::uint32_t i, std::uint64_t sequence) {
-    if (engine::breaks(r_.host, Rule::kFailureAtCheckpoint)) return kNobody;
-    if (r_.peers.tail(c.members, i) <= sequence) return kNobody;
-    const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
+    if (engine::breaks(host_, Rule::kFailureAtCheckpoint)) return kNobody;
+    if (peers_.tail(c.members, i) <= sequence) return kNobody;
+    const std::uint32_t call = peers_.record(c.members, i, sequence).call;
     return (call & journal::kRecordFailed) != 0 ? call & ~journal::kRecordFailed : kNobody;
   }
 
@@ -158,16 +170,16 @@ class Agreement {
   bool find_earlier(Comm<H>& c, std::uint64_t sequence, std::uint32_t signature_hash,
                     std::uint32_t member, std::uint32_t* my_call, std::uint32_t* their_call) {
     constexpr std::uint64_t kFar = 1000;
-    const std::uint32_t world = c.members.world[member], me = r_.host.rank();
+    const std::uint32_t world = c.members.world[member], me = host_.rank();
     const auto hash = [&](std::uint32_t of, std::uint32_t call) {
-      const auto e = r_.peers.call(of, call);
+      const auto e = peers_.call(of, call);
       return e ? e->hash : 0;
     };
     if (hash(world, *their_call) != signature_hash) return false;
-    std::uint64_t s = std::min(r_.peers.tail(c.members, member), sequence);
+    std::uint64_t s = std::min(peers_.tail(c.members, member), sequence);
     for (const std::uint64_t stop = s > kFar ? s - kFar : 0; s-- > stop;) {
       const std::uint32_t a = c.records.at(s)->call;
-      const std::uint32_t b = r_.peers.record(c.members, member, s).call;
+      const std::uint32_t b = peers_.record(c.members, member, s).call;
       if (hash(me, a) == hash(world, b)) continue;
       *my_call = a;
       *their_call = b;
@@ -176,7 +188,11 @@ class Agreement {
     return false;
   }
 
-  Rooms<H>& r_;
+  H& host_;
+  journal::Journal<H>& journal_;
+  const journal::PeerView& peers_;
+  Execution<H>& execution_;
+  Diagnostics& diagnostics_;
 };
 
 }  // namespace rejoin::recovery

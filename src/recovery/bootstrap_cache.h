@@ -7,7 +7,14 @@
 #include <cstring>
 
 #include "copy/copy.h"
-#include "recovery/rooms.h"
+#include "journal/arena.h"
+#include "journal/journal.h"
+#include "journal/own.h"
+#include "journal/peer_view.h"
+#include "recovery/call_table.h"
+#include "recovery/communicators.h"
+#include "recovery/diagnostics.h"
+#include "recovery/execution.h"
 
 namespace rejoin::recovery {
 
@@ -17,7 +24,19 @@ namespace rejoin::recovery {
 template <engine::Host H>
 class BootstrapCache {
  public:
-  explicit BootstrapCache(Rooms<H>& rooms) : r_(rooms) {}
+  BootstrapCache(H& host, journal::Arena& arena, journal::Journal<H>& journal,
+                 const journal::PeerView& peers, CallTable<H>& calls, Communicators<H>& comms,
+                 const Execution<H>& execution, Diagnostics& diagnostics)
+      : host_(host),
+        arena_(arena),
+        journal_(journal),
+        peers_(peers),
+        calls_(calls),
+        comms_(comms),
+        execution_(execution),
+        diagnostics_(diagnostics),
+        header_(journal::job_of(host)),
+        control_(journal::own_control(host)) {}
 
   struct Found {
     Status status = Status::kOk;              // kKey, kRefused: the operation was not entered
@@ -35,13 +54,13 @@ class BootstrapCache {
       std::uint64_t used = 0;
       while (is_used(key = journal::mix(site + used * 2) | 1)) ++used;
     } else if (is_used(key)) {
-      r_.diagnostics.set_error(
+      diagnostics_.set_error(
           "%s: its bootstrap key was used for an operation before; each needs a key of its own",
           describe_mine(call).text);
       return {Status::kKey};
     }
     note_used(key);
-    auto& marked = r_.journal.marked();
+    auto& marked = journal_.marked();
     for (std::uint64_t i = 0; i < marked.tail(); ++i) {
       const journal::Marked& m = *marked.at(i);
       if (m.key != key) continue;
@@ -57,34 +76,34 @@ class BootstrapCache {
   [[gnu::noinline]] Status keep(Comm<H>& c, std::uint64_t key, std::uint64_t sequence,
                                 std::size_t result_bytes) {
     // No process that begins at an image asks for it.
-    if (r_.goes_back_to() == journal::Return::kImages) return Status::kOk;
+    if (peers_.goes_back_to() == journal::Return::kImages) return Status::kOk;
     journal::Record record = *c.records.at(sequence);
     if (result_bytes > journal::kInlineBytes) {
-      journal::RegionHead* head = r_.journal.region().head();
+      journal::RegionHead* head = journal_.region().head();
       const std::uint64_t kept = head->marked_bytes + result_bytes;
-      const std::uint64_t limit = r_.header->bootstrap_limit_bytes;
+      const std::uint64_t limit = header_->bootstrap_limit_bytes;
       if (limit != 0 && kept > limit) {
-        if (r_.goes_back_to() == journal::Return::kUndecided) {
+        if (peers_.goes_back_to() == journal::Return::kUndecided) {
           over_limit_ = true;
           return Status::kOk;
         }
-        r_.diagnostics.set_error(
+        diagnostics_.set_error(
             "the results of operations marked as bootstrap need %llu bytes, more than the %llu of "
             "--bootstrap-limit",
             static_cast<unsigned long long>(kept), static_cast<unsigned long long>(limit));
         return Status::kNoMemory;
       }
-      const journal::Offset at = r_.journal.region().allocate_model(result_bytes);
-      if (at == 0) r_.journal.out_of_memory();
+      const journal::Offset at = journal_.region().allocate_model(result_bytes);
+      if (at == 0) journal_.out_of_memory();
       head->marked_bytes = kept;
-      std::memcpy(journal::own_bytes(r_.host, at),
-                  r_.peers.payload(record.value, result_bytes).data(), result_bytes);
+      std::memcpy(journal::own_bytes(host_, at),
+                  peers_.payload(record.value, result_bytes).data(), result_bytes);
       record.value = at;
     }
-    journal::Marked* m = r_.journal.marked().next();
-    if (m == nullptr) r_.journal.out_of_memory();
+    journal::Marked* m = journal_.marked().next();
+    if (m == nullptr) journal_.out_of_memory();
     *m = {key, c.members.context, sequence, record};
-    r_.journal.marked().publish(Step::kCommit);
+    journal_.marked().publish(Step::kCommit);
     return Status::kOk;
   }
 
@@ -101,25 +120,25 @@ class BootstrapCache {
   // a version calls it from a place that it has called only in its bootstrap phase. A program that
   // marks its set-up makes no unproven calls.
   bool is_unproven(const Comm<H>& c, std::uint32_t call) const {
-    if (r_.loaded_version == 0 || c.members.size == 1) [[likely]]
+    if (execution_.loaded_version() == 0 || c.members.size == 1) [[likely]]
       return false;
-    if (r_.peers.any_marks_set_up()) return false;
-    return r_.calls.phases(call) == journal::kCalledInBootstrapPhase;
+    if (peers_.any_marks_set_up()) return false;
+    return calls_.phases(call) == journal::kCalledInBootstrapPhase;
   }
   // Called when this rank's record answers an operation. Stops the job if the record names another
   // place and the call is unproven, because the call may then belong to the bootstrap phase.
   void compare_places(const Comm<H>& c, std::uint32_t call, std::uint32_t recorded) {
     if ((recorded & journal::kCallIndex) == call || !is_unproven(c, call)) return;
-    if (breaks(r_.host, Rule::kProveBootstrapCall)) return;
-    r_.host.stop(r_.diagnostics.unproven_call(r_.host.rank(), call, r_.host.rank(), recorded));
+    if (breaks(host_, Rule::kProveBootstrapCall)) return;
+    host_.stop(diagnostics_.unproven_call(host_.rank(), call, host_.rank(), recorded));
   }
   // Called after an operation that no record answered. `call`: as in Record.
   void note_live(std::uint32_t call) {
-    if (!r_.progress.load_called || (call & journal::kUnproven) != 0) [[likely]]
+    if (!execution_.has_loaded() || (call & journal::kUnproven) != 0) [[likely]]
       return;
-    if (r_.goes_back_to() == journal::Return::kImages) return;
-    const bool bootstrap = r_.progress.version == r_.header->first_version;
-    r_.calls.add_phase(call,
+    if (peers_.goes_back_to() == journal::Return::kImages) return;
+    const bool bootstrap = execution_.version() == header_->first_version;
+    calls_.add_phase(call,
                        bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
   }
 
@@ -130,7 +149,7 @@ class BootstrapCache {
   // wants_all: false to decide by the members that are known.
   [[gnu::noinline]] bool prove(Comm<H>& c, std::uint64_t sequence, std::uint32_t who,
                                std::uint32_t call, bool wants_all = true) {
-    if (breaks(r_.host, Rule::kProveBootstrapCall)) return true;
+    if (breaks(host_, Rule::kProveBootstrapCall)) return true;
     const std::uint32_t world = c.members.world[who];
     std::uint32_t other = kNobody, other_call = 0;
     bool all_known = true;
@@ -147,14 +166,14 @@ class BootstrapCache {
       }
     }
     if (other == kNobody || (wants_all && !all_known)) return false;
-    r_.host.stop(r_.diagnostics.unproven_call(world, call, other, other_call));
+    host_.stop(diagnostics_.unproven_call(world, call, other, other_call));
     return false;
   }
 
   // Called when this rank has completed an operation, with a record. It may be the last one, and a
   // call of another member may still be unproven.
   void prove_others(Comm<H>& c, std::uint64_t sequence) {
-    if (r_.peers.any_unproven(c.members)) [[unlikely]]
+    if (peers_.any_unproven(c.members)) [[unlikely]]
       prove_recorded(c, sequence);
   }
 
@@ -163,19 +182,19 @@ class BootstrapCache {
   // that made it is one operation off, and the disagreement shows before the last member has
   // entered. The job stops and says what to mark.
   [[gnu::noinline]] void find_why_members_disagree() {
-    for (Comm<H>* c = r_.comms.first(); c != nullptr; c = c->next) {
-      if (c->members.size > 1 && r_.peers.any_unproven(c->members)) find_why_members_disagree(*c);
+    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
+      if (c->members.size > 1 && peers_.any_unproven(c->members)) find_why_members_disagree(*c);
     }
   }
 
  private:
   CallText describe_mine(std::uint32_t call) const {
-    return describe(r_.peers, r_.host.rank(), call);
+    return describe(peers_, host_.rank(), call);
   }
 
   Found refuse_messages(std::uint32_t call) {
-    if (r_.progress.version <= r_.header->first_version) return {};
-    r_.diagnostics.set_error(
+    if (execution_.version() <= header_->first_version) return {};
+    diagnostics_.set_error(
         "%s: after the first checkpoint only operations that give every rank the same can be "
         "marked as bootstrap (Barrier, Bcast, Allreduce, Allgather)",
         describe_mine(call).text);
@@ -183,32 +202,32 @@ class BootstrapCache {
   }
 
   void check_signature(const journal::Marked& m, std::uint32_t call) {
-    const journal::CallEntry* was = r_.calls.entry(m.record.call & journal::kCallIndex);
-    if (was->signature == r_.calls.entry(call)->signature) return;
-    r_.host.stop(r_.diagnostics.other_key(r_.host.rank(), m.record.call, call));
+    const journal::CallEntry* was = calls_.entry(m.record.call & journal::kCallIndex);
+    if (was->signature == calls_.entry(call)->signature) return;
+    host_.stop(diagnostics_.other_key(host_.rank(), m.record.call, call));
   }
 
   [[gnu::noinline]] void prove_recorded(Comm<H>& c, std::uint64_t sequence) {
     // If two members complete the operation at the same time, one sees the other's record.
-    r_.host.fence();
+    host_.fence();
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
-      if (r_.peers.tail(c.members, i) <= sequence) continue;
-      const std::uint32_t call = r_.peers.record(c.members, i, sequence).call;
+      if (peers_.tail(c.members, i) <= sequence) continue;
+      const std::uint32_t call = peers_.record(c.members, i, sequence).call;
       if ((call & journal::kUnproven) != 0) prove(c, sequence, i, call);
     }
   }
 
   void find_why_members_disagree(Comm<H>& c) {
-    if (breaks(r_.host, Rule::kFindWhyMembersDisagree)) return;
+    if (breaks(host_, Rule::kFindWhyMembersDisagree)) return;
     std::uint64_t end = 0, begin = 0;  // records that no member may have truncated
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
-      end = std::max(end, r_.peers.tail(c.members, i));
-      begin = std::max(begin, journal::mark_of(r_.host, c.members.world[i], c.members.context));
+      end = std::max(end, peers_.tail(c.members, i));
+      begin = std::max(begin, journal::mark_of(host_, c.members.world[i], c.members.context));
     }
     for (std::uint64_t s = begin; s < end; ++s) {
       for (std::uint32_t i = 0; i < c.members.size; ++i) {
-        if (r_.peers.tail(c.members, i) <= s) continue;
-        const std::uint32_t call = r_.peers.record(c.members, i, s).call;
+        if (peers_.tail(c.members, i) <= s) continue;
+        const std::uint32_t call = peers_.record(c.members, i, s).call;
         if ((call & journal::kUnproven) != 0) prove(c, s, i, call, false);
       }
     }
@@ -216,46 +235,55 @@ class BootstrapCache {
 
   // Finds how member i calls this operation. False: not known yet.
   bool call_of(Comm<H>& c, std::uint32_t i, std::uint64_t sequence, std::uint32_t* call) {
-    if (r_.peers.tail(c.members, i) > sequence) {
-      *call = r_.peers.record(c.members, i, sequence).call;
+    if (peers_.tail(c.members, i) > sequence) {
+      *call = peers_.record(c.members, i, sequence).call;
       return true;
     }
     journal::Position p;
-    if (i != c.members.rank && !r_.peers.position(c.members.world[i], &p)) return false;
+    if (i != c.members.rank && !peers_.position(c.members.world[i], &p)) return false;
     if (i == c.members.rank) {
-      p.context = r_.control->context.load(std::memory_order_relaxed);
-      p.sequence = r_.control->sequence.load(std::memory_order_relaxed);
-      p.call = r_.control->call.load(std::memory_order_relaxed);
+      p.context = control_->context.load(std::memory_order_relaxed);
+      p.sequence = control_->sequence.load(std::memory_order_relaxed);
+      p.call = control_->call.load(std::memory_order_relaxed);
     }
     *call = p.call;
     if (p.context != c.members.context || p.sequence != sequence) return false;
     // A checkpoint has no sequence of its own: a rank that is in one has not entered yet.
-    const auto entry = r_.peers.call(c.members.world[i], p.call);
+    const auto entry = peers_.call(c.members.world[i], p.call);
     return entry && entry->signature.kind != static_cast<std::uint16_t>(OpKind::kCheckpoint);
   }
 
   bool same_place(std::uint32_t a_rank, std::uint32_t a_call, std::uint32_t b_rank,
                   std::uint32_t b_call) const {
-    const auto a = r_.peers.call(a_rank, a_call), b = r_.peers.call(b_rank, b_call);
+    const auto a = peers_.call(a_rank, a_call), b = peers_.call(b_rank, b_call);
     if (!a || !b || a->place != b->place) return false;
-    const auto m = r_.peers.module(a_rank, a->module), n = r_.peers.module(b_rank, b->module);
+    const auto m = peers_.module(a_rank, a->module), n = peers_.module(b_rank, b->module);
     return m && n && std::memcmp(&*m, &*n, sizeof *m) == 0;
   }
 
   void note_used(std::uint64_t key) {
     if (used_count_ == used_room_) {
       const std::size_t room = std::max<std::size_t>(64, 2 * used_room_);
-      auto* moved = r_.arena.template make_array<std::uint64_t>(room);
-      if (moved == nullptr) r_.journal.out_of_memory();
+      auto* moved = arena_.template make_array<std::uint64_t>(room);
+      if (moved == nullptr) journal_.out_of_memory();
       std::copy(used_, used_ + used_count_, moved);
-      r_.arena.release(used_, used_room_ * sizeof *used_);
+      arena_.release(used_, used_room_ * sizeof *used_);
       used_ = moved;
       used_room_ = room;
     }
     used_[used_count_++] = key;
   }
 
-  Rooms<H>& r_;
+  H& host_;
+  journal::Arena& arena_;
+  journal::Journal<H>& journal_;
+  const journal::PeerView& peers_;
+  CallTable<H>& calls_;
+  Communicators<H>& comms_;
+  const Execution<H>& execution_;
+  Diagnostics& diagnostics_;
+  const journal::SegmentHeader* const header_;
+  journal::RankControl* const control_;
   std::uint64_t* used_ = nullptr;  // keys, by this execution
   std::size_t used_count_ = 0;
   std::size_t used_room_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "journal/arena.h"
 #include "journal/host.h"
 #include "journal/journal.h"
 #include "journal/peer_view.h"
@@ -39,11 +40,11 @@ struct Comm {
   std::uint64_t root_tail = 0;
   std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
   // Point-to-point messages that no receive has matched, and receives that no message has matched,
-  // in order; and messages of collectives. Used by recovery/mail.h only.
-  struct Mail {
-    Mail() = default;
-    Mail(const Mail&) = delete;
-    Mail& operator=(const Mail&) = delete;
+  // in order; and messages of collectives. Used by recovery/inbox.h only.
+  struct Queues {
+    Queues() = default;
+    Queues(const Queues&) = delete;
+    Queues& operator=(const Queues&) = delete;
     void clear() {
       arrived = collective = nullptr;
       posted = nullptr;
@@ -57,13 +58,13 @@ struct Comm {
     Arrived** last_arrived = &arrived;
     Arrived** last_collective = &collective;
     Receive** last_posted = &posted;
-  } mail;
+  } queues;
 };
 
 template <engine::Host H>
 class Communicators {
  public:
-  Communicators(H& host, journal::Arena& arena, journal::PeerView& peers,
+  Communicators(H& host, journal::Arena& arena, const journal::PeerView& peers,
                 journal::Journal<H>& journal)
       : host_(host), arena_(arena), peers_(peers), journal_(journal) {}
 
@@ -200,7 +201,7 @@ class Communicators {
 
   H& host_;
   journal::Arena& arena_;
-  journal::PeerView& peers_;
+  const journal::PeerView& peers_;
   journal::Journal<H>& journal_;
   static constexpr std::size_t kBuckets = 64;
   static std::size_t bucket(std::uint64_t context) { return context >> 32 & (kBuckets - 1); }

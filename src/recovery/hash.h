@@ -36,11 +36,11 @@ inline std::uint32_t hash_bytes(const void* data, std::size_t bytes) {
     return static_cast<std::uint32_t>(journal::mix(word + bytes));
   }
   if (bytes <= kHashAllBytes) return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));
-  constexpr std::size_t kEnd = kHashAllBytes / 2, kLine = 64;
+  constexpr std::size_t kEdge = kHashAllBytes / 2, kLine = 64;
   const auto* p = static_cast<const unsigned char*>(data);
-  std::uint64_t h = XXH3_64bits(p, kEnd) ^ XXH3_64bits_withSeed(p + bytes - kEnd, kEnd, bytes);
+  std::uint64_t h = XXH3_64bits(p, kEdge) ^ XXH3_64bits_withSeed(p + bytes - kEdge, kEdge, bytes);
   const std::size_t stride = bytes <= 64 * 1024 ? 8 * kLine : 64 * kLine;
-  for (std::size_t at = kEnd; at + kLine <= bytes - kEnd; at += stride) {
+  for (std::size_t at = kEdge; at + kLine <= bytes - kEdge; at += stride) {
     h = (h ^ hash_line(p + at)) * 0x9e3779b97f4a7c15u;
   }
   return static_cast<std::uint32_t>(journal::mix(h));

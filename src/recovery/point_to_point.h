@@ -10,9 +10,19 @@
 #include <cstdint>
 
 #include "copy/copy.h"
+#include "journal/arena.h"
+#include "journal/channels.h"
 #include "journal/copy_inline.h"
-#include "recovery/entry.h"
+#include "journal/peer_view.h"
+#include "recovery/communicators.h"
+#include "recovery/diagnostics.h"
+#include "recovery/execution.h"
+#include "recovery/hash.h"
+#include "recovery/inbox.h"
+#include "recovery/outbox.h"
 #include "recovery/outcomes.h"
+#include "recovery/repetition.h"
+#include "recovery/waits.h"
 
 namespace rejoin::recovery {
 
@@ -29,6 +39,7 @@ struct Payload {
 struct SentMessage {
   std::uint32_t to = 0;  // world rank
   std::uint64_t index = 0;
+  std::uint32_t tag = 0;
 };
 
 // The properties of a message that the receiver sees.
@@ -42,8 +53,19 @@ struct Envelope {
 template <engine::Host H>
 class PointToPoint {
  public:
-  explicit PointToPoint(Operations<H>& ops)
-      : r_(ops.r), outcomes_(ops.r.host, ops.r.journal.region()) {}
+  PointToPoint(H& host, journal::Arena& arena, const journal::PeerView& peers, Execution<H>& execution, Inbox<H>& inbox,
+               Outbox<H>& outbox, Outcomes<H>& outcomes, Repetition<H>& repetition,
+               Waits<H>& waits, Diagnostics& diagnostics)
+      : host_(host),
+        arena_(arena),
+        peers_(peers),
+        execution_(execution),
+        inbox_(inbox),
+        outbox_(outbox),
+        outcomes_(outcomes),
+        repetition_(repetition),
+        waits_(waits),
+        diagnostics_(diagnostics) {}
 
   static std::uint64_t key_of(int tag) {
     return journal::kPointToPoint | static_cast<std::uint32_t>(tag);
@@ -53,36 +75,29 @@ class PointToPoint {
 
   // Returns the call's index, for the messages that it sends.
   std::uint32_t begin(const Call& call) {
-    r_.heed_notices();
-    ++r_.progress.ordinal;
-    r_.faults.point(r_.progress.ordinal, Moment::kBefore);
-    r_.host.step(Step::kEnter);
-    const auto interned = r_.calls.intern(call);
-    if (interned.call == CallTable<H>::kNone) [[unlikely]]
-      r_.journal.out_of_memory();
-    if (r_.log.wanted()) [[unlikely]]
-      r_.log.begin(*r_.calls.entry(interned.call), r_.progress.replayed);
+    const std::uint32_t index = execution_.enter(call).call;
     // Context 0: a rank is never inside an operation of a communicator because of a message.
-    r_.show_position(0, 0, interned.call);
-    r_.control->waits_for.store(r_.host, Step::kSame, 0, std::memory_order_relaxed);
-    r_.control->phase.store(r_.host, Step::kInside, journal::Phase::kInside);
-    return interned.call;
+    execution_.show_position(0, 0, index);
+    inbox_.show_no_waiting();
+    execution_.show_inside();
+    return index;
   }
   void end() {
     inside();
-    r_.leave(Status::kOk);
+    waits_.end();
+    execution_.leave(Status::kOk);
   }
-  void inside() { r_.faults.point(r_.progress.ordinal, Moment::kInside); }
+  void inside() { execution_.inside(); }
 
   // Waits until ready(thorough), and advances everything else meanwhile.
   template <class Ready>
   void wait(Ready&& ready) {
-    r_.advance_outstanding(false);
+    waits_.advance(false);
     if (ready(false)) return;
-    engine::wait_until(r_.host, [&](bool thorough) {
-      r_.advance_outstanding(thorough);
+    engine::wait_until(host_, [&](bool thorough) {
+      waits_.advance(thorough);
       if (ready(thorough)) return true;
-      went_live();
+      become_live();
       return false;
     });
   }
@@ -90,7 +105,7 @@ class PointToPoint {
   // Called before waiting for a nonblocking collective: shows the others that this rank is inside
   // it.
   void await(const Nonblocking& op) {
-    if (!op.is_over()) r_.await(op.standing());
+    if (!op.is_over()) waits_.begin(op.standing());
   }
 
   // --- Sending
@@ -99,32 +114,27 @@ class PointToPoint {
   SentMessage send(Comm<H>& c, std::uint32_t call, std::uint32_t dest, int tag, bool synchronous,
                    std::uint32_t type, const Payload& payload) {
     const std::uint32_t to = c.members.world[dest];
-    const std::uint64_t key = key_of(tag) | (synchronous ? journal::kSynchronous : 0);
-    auto& channel = r_.journal.channel(to);
-    const std::uint64_t k = r_.progress.sent[to];
-    if (k < channel.tail() && !engine::breaks(r_.host, Rule::kResendRecognised)) {
-      r_.count_replayed();
-      ++r_.progress.sent[to];
-      journal::ChannelEntry& e = *channel.at(k);
-      compare_resent(r_, e, call, c.members.context, key, to, payload.bytes, hash_of(payload));
-      if (e.written.load(std::memory_order_relaxed) < e.bytes) [[unlikely]]
-        r_.journal.write(to, e, static_cast<const std::byte*>(payload.data));
-      return {to, k};
+    const auto shown_tag = static_cast<std::uint32_t>(tag);
+    const typename Outbox<H>::Label label = {
+        c.members.context, key_of(tag) | (synchronous ? journal::kSynchronous : 0), call, type};
+    if (outbox_.is_posted(to)) {
+      execution_.count_replayed();
+      return {to, outbox_.repeat(to, label, payload.bytes, hash_of(payload), payload.data),
+              shown_tag};
     }
-    went_live();
-    r_.before_anything_new(call);
-    ++r_.progress.sent[to];
-    r_.host.step(Step::kPayload);
+    become_live();
+    repetition_.before_anything_new(call);
+    const std::uint64_t k = outbox_.begin(to);
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
     const bool in_pieces =
-        payload.bytes > journal::Journal<H>::kPieceBytes && payload.fill == nullptr;
+        payload.bytes > journal::Channels<H>::kPieceBytes && payload.fill == nullptr;
     if (in_pieces) {
-      value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
+      value = outbox_.allocate(payload.bytes);
       at = static_cast<const std::byte*>(payload.data);
     } else if (payload.bytes > journal::kInlineBytes) {
-      value = r_.journal.allocate_message(payload.bytes, r_.progress.sent);
-      std::byte* place = journal::own_bytes(r_.host, value);
+      value = outbox_.allocate(payload.bytes);
+      std::byte* place = journal::own_bytes(host_, value);
       put(payload, place);
       at = place;
     } else {
@@ -132,32 +142,26 @@ class PointToPoint {
     }
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
-    const std::uint64_t written = in_pieces ? 0 : payload.bytes;
-    journal::ChannelEntry* e = r_.journal.post(
-        to, {c.members.context, key, call, hash, payload.bytes, value, written, type});
-    if (in_pieces) r_.journal.write(to, *e, at);
-    return {to, k};
+    outbox_.post(to, label, payload.bytes, hash, value, in_pieces ? 0 : payload.bytes, at);
+    return {to, k, shown_tag};
   }
 
   // The number of messages that lie in the journal for world rank `to`.
-  std::uint64_t posted(std::uint32_t to) { return r_.journal.channel(to).tail(); }
+  std::uint64_t posted(std::uint32_t to) { return outbox_.posted(to); }
 
   // Returns whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
-    r_.host.step(Step::kLook);
-    auto& channel = r_.journal.channel(m.to);
-    if (m.index < channel.truncated_below()) return true;  // it was received
-    const journal::ChannelEntry& e = *channel.at(m.index);
-    if (e.matched.load(std::memory_order_acquire) != 0) return true;
-    r_.mail.show_waiting(journal::Waiting::kForReceive, m.to, static_cast<std::uint32_t>(e.key));
+    host_.step(Step::kLook);
+    if (outbox_.is_matched(m.to, m.index)) return true;
+    inbox_.show_waiting(journal::Waiting::kForReceive, m.to, m.tag);
     return false;
   }
 
   // --- Receiving
 
-  void post(Comm<H>& c, Receive& receive) { r_.mail.post(c, receive); }
-  bool advance(const Receive& receive, bool thorough) { return r_.mail.advance(receive, thorough); }
-  bool cancel(Comm<H>& c, Receive& receive) { return r_.mail.cancel(c, receive); }
+  void post(Comm<H>& c, Receive& receive) { inbox_.post(c, receive); }
+  bool advance(const Receive& receive, bool thorough) { return inbox_.advance(receive, thorough); }
+  bool cancel(Comm<H>& c, Receive& receive) { return inbox_.cancel(c, receive); }
   // REQUIRES that the receive has its message. Calls take(data, at, n) for bytes [at, at + n) that
   // lie at data, piece by piece as the sender writes them, and waits for the last of `bytes`.
   template <class Take>
@@ -165,27 +169,30 @@ class PointToPoint {
     const Arrived& a = *receive.message;
     const journal::Message& m = a.message;
     const std::byte* data = m.bytes > journal::kInlineBytes
-                                ? r_.peers.payload(m.value, m.bytes).data()
+                                ? peers_.payload(m.value, m.bytes).data()
                                 : reinterpret_cast<const std::byte*>(&m.value);
     std::uint64_t end = std::min(bytes, m.written);
     if (end > 0) take(data, 0, end);
     for (std::uint64_t at = end; at < bytes; at = end) {
       wait([&](bool thorough) {
         if (thorough) progress(true);
-        r_.host.step(Step::kReceive);
-        end = std::min(bytes, r_.peers.written(a.from, r_.host.rank(), a.index));
-        if (engine::breaks(r_.host, Rule::kWholeMessage)) end = bytes;
+        host_.step(Step::kReceive);
+        end = std::min(bytes, peers_.written(a.from, host_.rank(), a.index));
+        if (engine::breaks(host_, Rule::kWholeMessage)) end = bytes;
         return end > at;
       });
       take(data + at, at, end - at);
     }
   }
   Envelope envelope(const Receive& receive) const { return envelope(*receive.message); }
-  void consume(Receive& receive) { r_.mail.consume(receive); }
+  void consume(Receive& receive) { inbox_.consume(receive); }
   // Advances everything that waits only for a call of MPI.
-  void progress(bool thorough) { r_.mail.poll_all(thorough); }
+  void progress(bool thorough) { inbox_.poll_all(thorough); }
 
   // --- What depends on when the program asks
+
+  // Whether the journal answers the next question.
+  bool has_recorded_answers() const { return outcomes_.has_more(); }
 
   // Runs ask() and records its answer, or replays the recorded answer. ask() -> bool: whether what
   // is asked about is over now; finish() waits until it is.
@@ -193,13 +200,13 @@ class PointToPoint {
   bool observe(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
     if (outcomes_.recall(&then)) [[unlikely]] {
-      r_.count_replayed();
+      execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return false;
       expect(then.kind, OutcomeKind::kDone);
       finish();
       return true;
     }
-    r_.before_anything_new(kQuestion);
+    repetition_.before_anything_new(kQuestion);
     const bool now = ask(look_thoroughly_or_not());
     if (!now) pass_time();
     outcomes_.record(now ? OutcomeKind::kDone : OutcomeKind::kNotYet, 0);
@@ -212,13 +219,13 @@ class PointToPoint {
   int observe_index(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
     if (outcomes_.recall(&then)) [[unlikely]] {
-      r_.count_replayed();
+      execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return -1;
       expect(then.kind, OutcomeKind::kIndex);
       finish(static_cast<int>(then.value));
       return static_cast<int>(then.value);
     }
-    r_.before_anything_new(kQuestion);
+    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not());
     if (now < 0) {
       pass_time();
@@ -234,12 +241,12 @@ class PointToPoint {
   int observe_some(int* indices, Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
     if (outcomes_.recall(&then)) [[unlikely]] {
-      r_.count_replayed();
+      execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return 0;
       // Count and indices became visible together, so an answer is there as a whole or not at all.
       return recall_some(then, indices, finish);
     }
-    r_.before_anything_new(kQuestion);
+    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not(), indices);
     if (now == 0) {
       pass_time();
@@ -254,13 +261,13 @@ class PointToPoint {
   bool probe(Comm<H>& c, std::uint32_t source, std::uint64_t tag, Envelope* e) {
     typename Outcomes<H>::Answer then;
     if (outcomes_.recall(&then)) [[unlikely]] {
-      r_.count_replayed();
+      execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return false;
       expect(then.kind, OutcomeKind::kPair);
       *e = recall_envelope();
       return true;
     }
-    r_.before_anything_new(kQuestion);
+    repetition_.before_anything_new(kQuestion);
     const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
     if (a == nullptr) {
       pass_time();
@@ -280,11 +287,11 @@ class PointToPoint {
     typename Outcomes<H>::Answer then;
     const bool recorded = source == kAnySource;
     if (recorded && outcomes_.recall(&then)) [[unlikely]] {
-      r_.count_replayed();
+      execution_.count_replayed();
       expect(then.kind, OutcomeKind::kPair);
       return recall_envelope();
     }
-    if (recorded) r_.before_anything_new(kQuestion);
+    if (recorded) repetition_.before_anything_new(kQuestion);
     const Arrived* a = nullptr;
     wait([&](bool thorough) {
       a = look(c, source, tag, thorough);
@@ -302,14 +309,11 @@ class PointToPoint {
   // Returns one of them in words; null: there is none.
   const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
 
-  Outcomes<H>& outcomes() { return outcomes_; }
-
-  void went_live() {
-    if (!r_.progress.live && r_.header->ranks > 1) [[unlikely]]
-      r_.went_live();
+ private:
+  void become_live() {
+    if (peers_.ranks() > 1) execution_.become_live();
   }
 
- private:
   static Envelope envelope(const Arrived& a) { return envelope(a.from, a.message); }
   static Envelope envelope(std::uint32_t from, const journal::Message& m) {
     return {from, static_cast<std::int32_t>(static_cast<std::uint32_t>(m.key)), m.bytes, m.type};
@@ -332,22 +336,22 @@ class PointToPoint {
 
   std::uint32_t hash_of(const Payload& p) {
     if (p.fill == nullptr) return hash_bytes(p.data, p.bytes);
-    auto* packed = static_cast<std::byte*>(r_.arena.allocate(p.bytes));
-    engine::check(r_.host, packed != nullptr, "the MPI library's own memory is used up");
+    auto* packed = static_cast<std::byte*>(arena_.allocate(p.bytes));
+    engine::check(host_, packed != nullptr, "the MPI library's own memory is used up");
     p.fill(p, packed);
     const std::uint32_t hash = hash_bytes(packed, p.bytes);
-    r_.arena.release(packed, p.bytes);
+    arena_.release(packed, p.bytes);
     return hash;
   }
 
   const Arrived* look(Comm<H>& c, std::uint32_t source, std::uint64_t tag, bool thorough) {
     if (thorough) {
-      r_.mail.show_waiting(journal::Waiting::kForMessage, source, tag);
-      r_.mail.poll_all(true);
+      inbox_.show_waiting(journal::Waiting::kForMessage, source, tag);
+      inbox_.poll_all(true);
     }
     for (bool more = true; more; thorough = false) {
-      if (const Arrived* a = r_.mail.find(c, source, tag)) return a;
-      more = r_.mail.poll_next(source, thorough);
+      if (const Arrived* a = inbox_.find(c, source, tag)) return a;
+      more = inbox_.poll_next(source, thorough);
     }
     return nullptr;
   }
@@ -356,18 +360,18 @@ class PointToPoint {
   // left to others as in a wait.
   bool look_thoroughly_or_not() {
     const bool thorough = ++asked_ % kThoroughEvery == 0;
-    r_.advance_outstanding(thorough);
+    waits_.advance(thorough);
     // Peers may wait until their messages are matched, and this rank may make no other MPI calls.
-    if (thorough && !engine::breaks(r_.host, Rule::kAskingTakesIn)) r_.mail.poll_all(true);
+    if (thorough && !engine::breaks(host_, Rule::kAskingTakesIn)) inbox_.poll_all(true);
     return thorough;
   }
-  void pass_time() { r_.host.poll(not_yet_++); }
+  void pass_time() { host_.poll(not_yet_++); }
 
   // The message of a recorded answer still exists.
   Envelope recall_envelope() {
     const std::uint64_t word = outcomes_.recall_word();
     const std::uint32_t from = journal::MatchWord::from(word);
-    return envelope(from, r_.peers.message(from, r_.host.rank(), journal::MatchWord::index(word)));
+    return envelope(from, peers_.message(from, host_.rank(), journal::MatchWord::index(word)));
   }
 
   template <class Finish>
@@ -376,7 +380,7 @@ class PointToPoint {
     for (std::uint32_t i = 0; i < count.value; ++i) {
       typename Outcomes<H>::Answer one;
       const bool there = outcomes_.recall(&one);
-      engine::check(r_.host, there, "half an answer was recorded: this is a defect of Rejoin");
+      engine::check(host_, there, "half an answer was recorded: this is a defect of Rejoin");
       expect(one.kind, OutcomeKind::kIndex);
       indices[i] = static_cast<int>(one.value);
       finish(indices[i]);
@@ -387,12 +391,20 @@ class PointToPoint {
   void expect(OutcomeKind recorded, OutcomeKind asked) {
     if (recorded == asked) [[likely]]
       return;
-    r_.host.stop(r_.diagnostics.other_question(r_.progress.ordinal, r_.host.rank(),
+    host_.stop(diagnostics_.other_question(execution_.ordinal(), host_.rank(),
                                                name_of(recorded), name_of(asked)));
   }
 
-  Rooms<H>& r_;
-  Outcomes<H> outcomes_;
+  H& host_;
+  journal::Arena& arena_;
+  const journal::PeerView& peers_;
+  Execution<H>& execution_;
+  Inbox<H>& inbox_;
+  Outbox<H>& outbox_;
+  Outcomes<H>& outcomes_;
+  Repetition<H>& repetition_;
+  Waits<H>& waits_;
+  Diagnostics& diagnostics_;
   static constexpr unsigned kThoroughEvery = 32;
   std::uint64_t open_ = 0;
   unsigned asked_ = 0;

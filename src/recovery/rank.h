@@ -1,4 +1,4 @@
-// What src/pmpi calls: a rank, which applies the rule of recovery (entry.h) to every operation.
+// What src/pmpi calls: a rank, which applies the rule of recovery (operations.h) to every operation.
 //
 // BasicRank is written over a Host (journal/host.h): the real one maps a segment and sleeps on
 // futexes, the simulated one yields to a scheduler at every publish. One thread at a time may be
@@ -8,18 +8,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 
 #include "recovery/channel_op.h"
 #include "recovery/checkpointer.h"
 #include "recovery/point_to_point.h"
 #include "recovery/replicated_op.h"
-#include "recovery/rooms.h"
 #include "recovery/snapshots.h"
+#include "recovery/waits.h"
 
 namespace rejoin::recovery {
 
 template <engine::Host H>
-class BasicRank {
+class BasicRank final : private Woken {
  public:
   using Comm = recovery::Comm<H>;
   using ReplicatedOp = recovery::ReplicatedOp<H>;
@@ -27,22 +28,43 @@ class BasicRank {
 
   // `arena` is the rank's private memory; both must outlive the rank.
   BasicRank(H& host, journal::Arena& arena)
-      : rooms_(host, arena),
-        operations_(rooms_),
-        messages_(operations_),
-        checkpointer_(operations_, messages_),
-        snapshots_(rooms_, messages_) {}
+      : host_(host),
+        arena_(arena),
+        peers_(host),
+        journal_(host),
+        calls_(host, journal_.region(), arena),
+        diagnostics_(peers_),
+        divergence_(host),
+        execution_(host, journal_, calls_),
+        comms_(host, arena, peers_, journal_),
+        inbox_(host, arena, peers_, journal_, comms_, diagnostics_, divergence_),
+        outbox_(host, arena, peers_, journal_, comms_, execution_, diagnostics_, divergence_),
+        outcomes_(host, journal_.region()),
+        repetition_(host, journal_, comms_, inbox_, outbox_, execution_, diagnostics_,
+                    divergence_),
+        waits_(host, repetition_),
+        bootstrap_(host, arena, journal_, peers_, calls_, comms_, execution_, diagnostics_),
+        operations_(host, arena, journal_, peers_, calls_, comms_, execution_, repetition_,
+                    bootstrap_, diagnostics_, divergence_),
+        messages_(host, arena, peers_, execution_, inbox_, outbox_, outcomes_, repetition_, waits_,
+                  diagnostics_),
+        cursors_(host, journal_, comms_, inbox_, outbox_, outcomes_),
+        truncation_(host, journal_, peers_, comms_, outbox_),
+        checkpointer_(operations_, messages_, inbox_, outbox_, outcomes_, cursors_, truncation_,
+                      waits_, divergence_),
+        snapshots_(host, journal_, peers_, execution_, inbox_, outcomes_, repetition_, waits_,
+                   cursors_, truncation_, *this) {}
   BasicRank(const BasicRank&) = delete;
   BasicRank& operator=(const BasicRank&) = delete;
 
-  std::uint32_t rank() const { return rooms_.host.rank(); }
-  std::uint32_t size() const { return rooms_.header->ranks; }
-  std::uint32_t incarnation() const { return rooms_.incarnation; }
-  H& host() const { return rooms_.host; }
-  journal::Arena& arena() { return rooms_.arena; }
-  journal::RankControl& control() const { return *rooms_.control; }
-  journal::Region<H>& region() { return rooms_.journal.region(); }
-  const journal::PeerView& peers() const { return rooms_.peers; }
+  std::uint32_t rank() const { return host_.rank(); }
+  std::uint32_t size() const { return peers_.ranks(); }
+  std::uint32_t incarnation() const { return execution_.incarnation(); }
+  H& host() const { return host_; }
+  journal::Arena& arena() { return arena_; }
+  journal::RankControl& control() const { return *journal::own_control(host_); }
+  journal::Region<H>& region() { return journal_.region(); }
+  const journal::PeerView& peers() const { return peers_; }
   journal::Log& observation_log() { return region().head()->observations; }
 
   // --- Communicators
@@ -51,16 +73,16 @@ class BasicRank {
   // `context` comes from journal::derive_context; making the same context again in a new
   // incarnation finds its records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
-    const bool permanent = !rooms_.past_first_checkpoint() && rooms_.loaded_version == 0 &&
-                           rooms_.goes_back_to() != journal::Return::kImages;
-    Comm* c = rooms_.comms.make(context, members, size, permanent);
+    const bool permanent = !execution_.past_first_checkpoint() && execution_.loaded_version() == 0 &&
+                           peers_.goes_back_to() != journal::Return::kImages;
+    Comm* c = comms_.make(context, members, size, permanent);
     if (c == nullptr) return nullptr;
     checkpointer_.adopt(*c);
-    rooms_.mail.adopt(*c);
+    inbox_.adopt(*c);
     return c;
   }
   // Drops the private state; records and position stay for the others.
-  void free_comm(Comm* comm) { rooms_.comms.free(comm, rooms_.progress.ordinal); }
+  void free_comm(Comm* comm) { comms_.free(comm, execution_.ordinal()); }
 
   // --- Operations
 
@@ -69,8 +91,14 @@ class BasicRank {
   // operation of this rank.
   Outcome replicated(Comm& comm, const Call& call, const ReplicatedSpec& spec) {
     Outcome outcome;
-    ReplicatedOp op(operations_, comm, call, spec, &outcome);
-    wait_for(op, [&](bool thorough) { return op.advance(thorough); });
+    const auto run = [&](auto&& op) {
+      wait_for(op, [&](bool thorough) { return op.advance(thorough); });
+    };
+    if (is_broadcast(call.signature)) {
+      run(BroadcastOp<H>(operations_, comm, call, spec, &outcome));
+    } else {
+      run(AttemptedOp<H>(operations_, comm, call, spec, &outcome));
+    }
     return outcome;
   }
 
@@ -80,7 +108,7 @@ class BasicRank {
   template <class Algorithm>
   Outcome channel(Comm& comm, const Call& call, const void* input, std::size_t input_bytes,
                   Algorithm&& algorithm) {
-    ChannelOp op(operations_, comm, call, input, input_bytes);
+    ChannelOp op(operations_, inbox_, outbox_, comm, call, input, input_bytes);
     wait_for(op, [&](bool thorough) {
       return op.advance(thorough, [&] { return algorithm.advance(op); });
     });
@@ -91,14 +119,15 @@ class BasicRank {
   // else meanwhile: nonblocking operations, and messages that posted receives wait for.
   template <class Op, class Advance>
   [[gnu::always_inline]] void wait_for(Op& op, Advance&& advance) {
-    if (rooms_.outstanding.any()) [[unlikely]]
-      rooms_.await(op.standing());
-    engine::wait_until(rooms_.host, [&](bool thorough) {
-      rooms_.advance_outstanding(thorough);
+    if (waits_.any()) [[unlikely]]
+      waits_.begin(op.standing());
+    engine::wait_until(host_, [&](bool thorough) {
+      waits_.advance(thorough);
       if (advance(thorough) != Progress::kPending) return true;
-      if (thorough) rooms_.mail.poll_all(true);
+      if (thorough) inbox_.poll_all(true);
       return false;
     });
+    waits_.end();
   }
 
   // Starts a nonblocking operation that has just been entered (`op` holds a ReplicatedOp or
@@ -107,17 +136,25 @@ class BasicRank {
   // completes it closes it (PointToPoint::close).
   void start(Nonblocking& op) {
     messages_.open();
-    rooms_.outstanding.start(op, !engine::breaks(rooms_.host, Rule::kSendOnEntering));
-    rooms_.faults.point(rooms_.progress.ordinal, Moment::kInside);
-    rooms_.leave(Status::kOk);
+    waits_.start(op);
+    execution_.inside();
+    execution_.leave(Status::kOk);
   }
 
   // --- Messages between two ranks
 
   PointToPoint<H>& messages() { return messages_; }
 
-  // Used by callers that advance operations themselves.
-  Operations<H>& operations() { return operations_; }
+  // Enter an operation whose caller advances it itself, and starts it or waits for it. Arguments: see
+  // ReplicatedOp and ChannelOp.
+  void enter(std::optional<ReplicatedOp>& op, Comm& comm, const Call& call,
+             const ReplicatedSpec& spec, Outcome* outcome, bool nonblocking) {
+    op.emplace(operations_, comm, call, spec, outcome, nonblocking);
+  }
+  void enter(std::optional<ChannelOp>& op, Comm& comm, const Call& call, const void* input,
+             std::size_t input_bytes, bool nonblocking) {
+    op.emplace(operations_, inbox_, outbox_, comm, call, input, input_bytes, nonblocking);
+  }
 
   // --- Checkpoints
 
@@ -136,90 +173,100 @@ class BasicRank {
   std::uint64_t copy_ns() const { return checkpointer_.copy_ns(); }
   // Whether a process may begin at the next checkpoint.
   bool may_begin_at_version() const {
-    return has_loaded() && rooms_.goes_back_to() != journal::Return::kImages;
+    return has_loaded() && peers_.goes_back_to() != journal::Return::kImages;
   }
-  bool in_job_of_images() const { return rooms_.goes_back_to() == journal::Return::kImages; }
+  bool in_job_of_images() const { return peers_.goes_back_to() == journal::Return::kImages; }
   // The program marks its set-up, so calls that it has not marked are no set-up.
-  void note_marks() { rooms_.control->marks_set_up.store(rooms_.host, Step::kFlag, 1); }
-  std::uint64_t version() const { return rooms_.progress.version; }
+  void note_marks() { journal::own_control(host_)->marks_set_up.store(host_, Step::kFlag, 1); }
+  std::uint64_t version() const { return execution_.version(); }
   // The version that this incarnation has loaded from the journal; 0: none.
-  std::uint64_t loaded_version() const { return rooms_.loaded_version; }
+  std::uint64_t loaded_version() const { return execution_.loaded_version(); }
   std::uint64_t observations_mark() const { return checkpointer_.observations_mark(); }
   // Whether a former incarnation has prepared the next version already.
   bool is_prepared() const {
-    return rooms_.control->prepared.load(std::memory_order_relaxed) > version();
+    return journal::own_control(host_)->prepared.load(std::memory_order_relaxed) > version();
   }
-  bool has_loaded() const { return rooms_.progress.load_called; }
-  bool is_replaying() const { return rooms_.incarnation > 0 && !rooms_.progress.live; }
+  bool has_loaded() const { return execution_.has_loaded(); }
+  bool is_replaying() const { return execution_.incarnation() > 0 && !execution_.is_live(); }
 
   // --- Init and Finalize
 
   // Fault injection at MPI_Init and MPI_Finalize.
-  void point(PointKind kind, Moment moment) { rooms_.faults.point(kind, moment); }
+  void point(PointKind kind, Moment moment) { execution_.point(kind, moment); }
   // 1 = after Init, 2 = after Finalize.
   void set_initialized(std::uint32_t state) {
-    if (state == 2) rooms_.before_anything_new(kEnd);
-    rooms_.control->initialized.store(rooms_.host, Step::kPosition, state);
-    if (state == 1) {
-      rooms_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
-    } else {
-      rooms_.tell_with_replay(wire::MessageType::kFinalized, 0);
-    }
+    if (state == 2) repetition_.before_anything_new(kEnd);
+    execution_.show_initialized(state);
   }
 
   // --- How long the replay takes
 
   // The caller measures MPI calls by it, until this rank is live.
-  ReplayClock& replay_clock() { return rooms_.replay_clock; }
+  ReplayClock& replay_clock() { return execution_.replay_clock(); }
 
   // --- Diagnostics
 
   // Text of the newest failure, with call sites as in wire/messages.h.
-  const char* last_error() const { return rooms_.diagnostics.error(); }
+  const char* last_error() const { return diagnostics_.error(); }
   // The site of `call` as such texts name it; empty: no memory for it.
   void put_site(const Call& call, char* to, std::size_t bytes) {
     std::uint32_t module = 0;
     std::uint64_t place = 0;
     to[0] = '\0';
-    if (!rooms_.calls.locate(call, &module, &place)) return;
-    std::snprintf(to, bytes, "{%u:%u:%llx}", rooms_.host.rank(), module,
+    if (!calls_.locate(call, &module, &place)) return;
+    std::snprintf(to, bytes, "{%u:%u:%llx}", host_.rank(), module,
                   static_cast<unsigned long long>(place));
   }
   // Copies a text with such call sites for a reader that cannot resolve them: see
   // copy_with_sites().
   void copy_text(const char* text, char* to, std::size_t bytes) const {
-    copy_with_sites(rooms_.peers, text, to, bytes);
+    copy_with_sites(peers_, text, to, bytes);
   }
   // --log-ops. Operations log by themselves, checkpoints their end only, load() nothing.
-  void begin_log(const Call& call) {
-    if (!rooms_.log.wanted()) [[likely]]
-      return;
-    rooms_.log.begin(*rooms_.calls.entry(rooms_.calls.intern(call).call), rooms_.progress.replayed);
-  }
-  void end_log(Status status) {
-    if (rooms_.log.wanted()) [[unlikely]]
-      rooms_.log.end(status, version(), rooms_.progress.replayed);
-  }
-  OperationLog<H>& log() { return rooms_.log; }
+  void begin_log(const Call& call) { execution_.begin_log(call); }
+  void end_log(Status status) { execution_.end_log(status); }
+  OperationLog<H>& log() { return execution_.log(); }
   // Ends the job: the replay asks for something else than the first execution did.
   [[noreturn]] void diverged(const char* text) {
-    rooms_.host.stop(text);
+    host_.stop(text);
     __builtin_unreachable();
   }
   // One line for the user; the caller bounds how often.
-  void notice(const char* text) { rooms_.notice(text); }
-  void notice_once(const char* subject, const char* text) { rooms_.notice_once(subject, text); }
+  void notice(const char* text) { send_notice(host_, text); }
+  void notice_once(const char* subject, const char* text) { send_notice_once(host_, subject, text); }
 
-  // Reads every cached cursor of the segment again.
-  void rebase() {
-    messages_.outcomes().rebase();
-    rooms_.rebase();
+  // Reads every cached cursor of the segment again: another process was the rank meanwhile.
+  void rebase() override {
+    outcomes_.rebase();
+    execution_.rebase();
+    repetition_.begin();
+    journal_.rebase();
+    calls_.rebase();
+    inbox_.rebase();
+    outbox_.rebase();
+    for (Comm* c = comms_.first(); c != nullptr; c = c->next) c->records.rebase();
   }
 
  private:
-  mutable Rooms<H> rooms_;
+  H& host_;
+  journal::Arena& arena_;
+  journal::PeerView peers_;
+  journal::Journal<H> journal_;
+  CallTable<H> calls_;
+  Diagnostics diagnostics_;
+  Divergence<H> divergence_;
+  Execution<H> execution_;
+  Communicators<H> comms_;
+  Inbox<H> inbox_;
+  Outbox<H> outbox_;
+  Outcomes<H> outcomes_;
+  Repetition<H> repetition_;
+  Waits<H> waits_;
+  BootstrapCache<H> bootstrap_;
   Operations<H> operations_;
   PointToPoint<H> messages_;
+  Cursors<H> cursors_;
+  Truncation<H> truncation_;
   Checkpointer<H> checkpointer_;
   Snapshots<H> snapshots_;
 };

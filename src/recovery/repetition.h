@@ -13,71 +13,103 @@
 #include "journal/rules.h"
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
-#include "recovery/mail.h"
-#include "recovery/progress.h"
+#include "recovery/divergence.h"
+#include "recovery/execution.h"
+#include "recovery/inbox.h"
+#include "recovery/outbox.h"
 
 namespace rejoin::recovery {
 
 template <engine::Host H>
 class Repetition {
  public:
-  Repetition(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Mail<H>& mail,
-             const ProgramProgress& progress)
+  Repetition(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Inbox<H>& inbox,
+             Outbox<H>& outbox, const Execution<H>& execution, Diagnostics& diagnostics,
+             Divergence<H>& divergence)
       : host_(host),
         control_(journal::own_control(host)),
         journal_(journal),
         comms_(comms),
-        mail_(mail),
-        progress_(progress) {}
+        inbox_(inbox),
+        outbox_(outbox),
+        execution_(execution),
+        diagnostics_(diagnostics),
+        divergence_(divergence) {
+    begin();
+  }
 
-  void begin(std::uint32_t incarnation) {
-    open_ = incarnation > 0 && !journal_.region().recycling();
+  // An incarnation begins.
+  void begin() {
+    open_ = execution_.incarnation() > 0 && !journal_.region().recycling();
     show();
   }
   // Something may be left to repeat.
   bool open() const { return open_; }
-  void close() {
-    open_ = false;
-    show();
-  }
 
-  // Returns what is left, and closes the repetition if nothing is. While it is open, this costs a
-  // look at each channel and each context of this rank. unknown_contexts: includes contexts that
-  // this process has not made again yet.
-  Left look(bool unknown_contexts) {
-    Left left;
-    if (!open_) return left;
-    left = find(unknown_contexts);
-    if (left.what == Left::What::kNothing) close();
-    return left;
+  // Called before this rank does something that others see and former incarnations have not done,
+  // and before a question of the program is answered anew: all that former incarnations have shown
+  // must be repeated by then, else this execution has diverged. `call`: the operation's, or
+  // kQuestion, or kEnd.
+  [[gnu::always_inline]] void before_anything_new(std::uint32_t call) {
+    if (open_) [[unlikely]]
+      check(call);
   }
-  // Calls look() in a wait, and shows the answer to the agent.
-  void look_in_wait(bool unknown_contexts) {
-    look(unknown_contexts);
+  // The same where waiting is possible: for a nonblocking operation that acts after it was entered.
+  bool may_do_new() {
+    return !open_ || engine::breaks(host_, Rule::kNothingLeft) ||
+           look().what == Left::What::kNothing;
+  }
+  // Looks during a wait, and shows the answer to the agent.
+  void look_in_wait() {
+    look();
     show();
     if (engine::breaks(host_, Rule::kStandstillDiverges))
       control_->repeating.store(host_, Step::kPosition, 0);
   }
 
  private:
+  [[gnu::noinline]] void check(std::uint32_t call) {
+    if (engine::breaks(host_, Rule::kNothingLeft)) return;
+    const Left left = look();
+    if (left.what == Left::What::kNothing) return;
+    divergence_.report(
+        diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
+    close();
+  }
+
+  // Returns what is left, and closes the repetition if nothing is. While it is open, this costs a
+  // look at each channel and each context of this rank.
+  Left look() {
+    Left left;
+    if (!open_) return left;
+    left = find();
+    if (left.what == Left::What::kNothing) close();
+    return left;
+  }
+  void close() {
+    open_ = false;
+    show();
+  }
+
   void show() { control_->repeating.store(host_, Step::kPosition, open_ ? 1 : 0); }
 
-  Left find(bool unknown_contexts) {
+  Left find() {
     using What = Left::What;
-    for (std::uint32_t to = 0; to < progress_.ranks; ++to) {
-      const std::uint64_t shown = journal_.shown_messages(to);
-      if (shown > progress_.sent[to]) return {What::kMessages, shown - progress_.sent[to], to};
+    for (std::uint32_t to = 0; to < outbox_.ranks(); ++to) {
+      const std::uint64_t left = outbox_.left_to_repeat(to);
+      if (left > 0) return {What::kMessages, left, to};
     }
     std::uint64_t operations = 0;
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
       operations += shown_operations(*c->members.mine, c->next_sequence);
     }
-    if (unknown_contexts) operations += of_unknown_contexts();
+    // A process that began at a version does not make all contexts again.
+    if (execution_.loaded_version() == 0) operations += of_unknown_contexts();
     if (operations > 0) return {What::kOperations, operations, 0};
     // Which receive is given a message follows from what was posted, but only a look shows it.
-    if (mail_.synchronous() < mail_.shown_synchronous()) mail_.poll_until_empty();
-    if (mail_.synchronous() < mail_.shown_synchronous()) {
-      return {What::kSynchronous, mail_.shown_synchronous() - mail_.synchronous(), 0};
+    if (inbox_.synchronous() < inbox_.shown_synchronous()) inbox_.poll_until_empty();
+    if (inbox_.synchronous() < inbox_.shown_synchronous()) {
+      return {What::kSynchronous, inbox_.shown_synchronous() - inbox_.synchronous(), 0};
     }
     return {};
   }
@@ -100,7 +132,7 @@ class Repetition {
     journal::for_each_own_context(host_, [&](const journal::ContextBlock& block) {
       if (comms_.find(block.context) != nullptr) return;
       const std::uint64_t freed = block.freed.load(std::memory_order_relaxed);
-      const bool past = freed != 0 && freed <= progress_.ordinal + 1;
+      const bool past = freed != 0 && freed <= execution_.ordinal() + 1;
       if (!past) n += shown_operations(block, 0);
     });
     return n;
@@ -110,8 +142,11 @@ class Repetition {
   journal::RankControl* const control_;
   journal::Journal<H>& journal_;
   Communicators<H>& comms_;
-  Mail<H>& mail_;
-  const ProgramProgress& progress_;
+  Inbox<H>& inbox_;
+  Outbox<H>& outbox_;
+  const Execution<H>& execution_;
+  Diagnostics& diagnostics_;
+  Divergence<H>& divergence_;
   bool open_ = false;
 };
 

@@ -7,27 +7,59 @@
 
 #include <cstdint>
 
+#include "journal/journal.h"
+#include "journal/own.h"
+#include "journal/peer_view.h"
 #include "recovery/cursors.h"
-#include "recovery/point_to_point.h"
+#include "recovery/execution.h"
+#include "recovery/inbox.h"
+#include "recovery/outcomes.h"
+#include "recovery/repetition.h"
 #include "recovery/truncation.h"
+#include "recovery/waits.h"
 
 namespace rejoin::recovery {
+
+// A rank whose process is an image that was woken.
+class Woken {
+ public:
+  // Reads every cached cursor of the segment again: another process was the rank meanwhile.
+  virtual void rebase() = 0;
+
+ protected:
+  ~Woken() = default;
+};
 
 template <engine::Host H>
 class Snapshots final : public NoticeHandler {
  public:
-  Snapshots(Rooms<H>& rooms, PointToPoint<H>& messages)
-      : r_(rooms), messages_(messages), truncation_(rooms) {
-    r_.notice_handler = this;
-    if (!wanted() || r_.goes_back_to() == journal::Return::kVersions) return;
-    r_.journal.region().recycle_behind_images(truncation_, r_.header->snapshot_every_bytes);
+  Snapshots(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
+            Execution<H>& execution, Inbox<H>& inbox, Outcomes<H>& outcomes,
+            Repetition<H>& repetition, const Waits<H>& waits, Cursors<H>& cursors,
+            Truncation<H>& truncation, Woken& rank)
+      : host_(host),
+        journal_(journal),
+        peers_(peers),
+        execution_(execution),
+        inbox_(inbox),
+        outcomes_(outcomes),
+        repetition_(repetition),
+        waits_(waits),
+        cursors_(cursors),
+        truncation_(truncation),
+        rank_(rank),
+        header_(journal::job_of(host)),
+        control_(journal::own_control(host)) {
+    execution.set_notice_handler(*this);
+    if (!wanted() || peers.goes_back_to() == journal::Return::kVersions) return;
+    journal.region().recycle_behind_images(truncation, header_->snapshot_every_bytes);
   }
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
   // Returns in a woken image, too.
   void handle(bool at_checkpoint) override {
-    journal::Notices& notices = r_.journal.notices();
+    journal::Notices& notices = journal_.notices();
     const std::uint32_t count = notices.count();
     // First, so that what is raised from here on is handled at the next operation.
     notices.handled(count);
@@ -36,50 +68,50 @@ class Snapshots final : public NoticeHandler {
       look_whether_full();
       truncate();
     }
-    if (!wanted() || r_.journal.region().recycling()) return;
+    if (!wanted() || journal_.region().recycling()) return;
     if (!take_wanted(at_checkpoint)) {
       notices.again();
-    } else if (r_.goes_back_to() != journal::Return::kVersions) {
+    } else if (peers_.goes_back_to() != journal::Return::kVersions) {
       wait_if_nearly_full();
     }
   }
 
  private:
-  bool breaks(Rule rule) const { return engine::breaks(r_.host, rule); }
-  bool wanted() const { return r_.header->snapshots != 0; }
+  bool breaks(Rule rule) const { return engine::breaks(host_, rule); }
+  bool wanted() const { return header_->snapshots != 0; }
   // Handles a full journal (PROTOCOL.md, "When the journal is full"). Reports it to the supervisor
   // once this rank's own replay is complete, and starts to recycle memory when the supervisor has
   // ordered that.
   void look_whether_full() {
-    journal::Region<H>& region = r_.journal.region();
+    journal::Region<H>& region = journal_.region();
     if (region.recycling() || !region.is_full()) return;
-    const bool told = r_.control->told_full.load(std::memory_order_relaxed) != 0;
+    const bool told = control_->told_full.load(std::memory_order_relaxed) != 0;
     needs_journal_ = !told && !breaks(Rule::kNeedsJournal) && has_more_to_repeat();
-    if (needs_journal_) return r_.journal.notices().again();
+    if (needs_journal_) return journal_.notices().again();
     if (!told) {
-      r_.host.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
-      r_.control->told_full.store(r_.host, Step::kFlag, 1);
+      host_.tell(wire::MessageType::kLimit, 0, 0, nullptr, 0);
+      control_->told_full.store(host_, Step::kFlag, 1);
     }
     wait_for_word_if_growing();
-    if (!r_.peers.recycles()) return;
+    if (!peers_.recycles()) return;
     if (!region.start_recycling([this](journal::Zone& z) { return truncation_.label(z); }))
-      r_.journal.out_of_memory();
+      journal_.out_of_memory();
   }
   bool has_more_to_repeat() {
-    if (r_.incarnation == 0) return false;
-    r_.repetition.look_in_wait(r_.loaded_version == 0);
-    return r_.repetition.open() || messages_.outcomes().has_more() || r_.mail.has_more() ||
-           r_.mail.receives_again();
+    if (execution_.incarnation() == 0) return false;
+    repetition_.look_in_wait();
+    return repetition_.open() || outcomes_.has_more() || inbox_.has_more() ||
+           inbox_.receives_again();
   }
   // Back-pressure: waits for the supervisor's order, at most about a second for each 64th of the
   // limit. Without it, ranks would exhaust the machine's memory while ftrun is stopped (SIGSTOP).
   void wait_for_word_if_growing() {
-    const journal::Region<H>& region = r_.journal.region();
+    const journal::Region<H>& region = journal_.region();
     const std::uint64_t steps = region.steps_when_nearly_full(region.all_backed_bytes());
     if (steps <= waited_at_) return;
     waited_at_ = steps;
-    for (unsigned turn = 0; !r_.peers.recycles() && r_.peers.recycle_soon(); ++turn) {
-      if (!r_.host.wait_for_agent(turn)) return;
+    for (unsigned turn = 0; !peers_.recycles() && peers_.recycle_soon(); ++turn) {
+      if (!host_.wait_for_agent(turn)) return;
     }
   }
 
@@ -90,37 +122,37 @@ class Snapshots final : public NoticeHandler {
   // image can be made now; and only a few times until the journal is full, because images do not
   // help if another rank's mark holds everything back.
   void wait_if_nearly_full() {
-    const std::uint64_t backed = r_.journal.region().all_backed_bytes();
-    const std::uint64_t steps = r_.journal.region().steps_when_nearly_full(backed);
+    const std::uint64_t backed = journal_.region().all_backed_bytes();
+    const std::uint64_t steps = journal_.region().steps_when_nearly_full(backed);
     if (steps <= waited_at_ || breaks(Rule::kWaitsWhenNearlyFull)) return;
     waited_at_ = steps;
-    const std::uint64_t before = r_.control->kept_image.load(std::memory_order_acquire);
-    const std::uint32_t incarnation = r_.incarnation;
-    if (imaged_at_ < backed) r_.host.tell(wire::MessageType::kSnapshotDue, 1, 0, nullptr, 0);
-    for (unsigned turn = 0; r_.host.wait_for_agent(turn); ++turn) {
-      const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
+    const std::uint64_t before = control_->kept_image.load(std::memory_order_acquire);
+    const std::uint32_t incarnation = execution_.incarnation();
+    if (imaged_at_ < backed) host_.tell(wire::MessageType::kSnapshotDue, 1, 0, nullptr, 0);
+    for (unsigned turn = 0; host_.wait_for_agent(turn); ++turn) {
+      const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
       if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
-      if (!take_wanted(false) || refused_ || r_.incarnation != incarnation) return;
-      if (r_.journal.region().is_full()) return;
-      if (r_.goes_back_to() == journal::Return::kVersions) return;
+      if (!take_wanted(false) || refused_ || execution_.incarnation() != incarnation) return;
+      if (journal_.region().is_full()) return;
+      if (peers_.goes_back_to() == journal::Return::kVersions) return;
     }
   }
 
   // Truncates what lies behind the marks of images.
   void truncate() {
-    if (r_.goes_back_to() != journal::Return::kImages || r_.journal.region().recycling()) return;
+    if (peers_.goes_back_to() != journal::Return::kImages || journal_.region().recycling()) return;
     truncation_.truncate_all();
-    const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
-    const journal::Image* mine = journal::own_image(r_.host, kept);
+    const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
+    const journal::Image* mine = journal::own_image(host_, kept);
     if (mine == nullptr) return;
-    r_.mail.truncate(mine->marks);
-    messages_.outcomes().truncate(mine->marks.outcomes);
+    inbox_.truncate(mine->marks);
+    outcomes_.truncate(mine->marks.outcomes);
   }
 
   // Takes the image that the agent wants, if it wants one here. Returns in a woken image, too.
   // False: not now.
   bool take_wanted(bool at_checkpoint) {
-    const std::uint64_t word = r_.control->snapshot_wanted.load(std::memory_order_acquire);
+    const std::uint64_t word = control_->snapshot_wanted.load(std::memory_order_acquire);
     const std::uint64_t number = word & ~journal::kAtCheckpoint;
     if (number <= taken_ || (word != number && !at_checkpoint)) return true;
     refused_ = false;
@@ -129,21 +161,21 @@ class Snapshots final : public NoticeHandler {
 
   // False: not now.
   bool take(std::uint64_t number) {
-    const bool replaying = r_.incarnation > 0 && !r_.progress.live && r_.header->ranks > 1;
+    const bool replaying = execution_.incarnation() > 0 && !execution_.is_live() && header_->ranks > 1;
     // A rank can be live in one operation while outcomes of MPI_Test are still being replayed.
-    const bool told = messages_.outcomes().has_more() && !breaks(Rule::kImageWhenTold);
-    const bool cancelled = r_.mail.has_more() && !breaks(Rule::kImageWhenCancelled);
+    const bool told = outcomes_.has_more() && !breaks(Rule::kImageWhenTold);
+    const bool cancelled = inbox_.has_more() && !breaks(Rule::kImageWhenCancelled);
     if (replaying || told || cancelled) return false;
-    if (r_.outstanding.any() && !breaks(Rule::kImageTakesNothingOpen)) {
+    if (waits_.any() && !breaks(Rule::kImageTakesNothingOpen)) {
       if (++put_off_ < kMostPutOff) return false;
       return give_up(number, "nonblocking collectives are outstanding all the time");
     }
     put_off_ = 0;
-    if (r_.goes_back_to() == journal::Return::kVersions) {
+    if (peers_.goes_back_to() == journal::Return::kVersions) {
       taken_ = number;
       return true;
     }
-    switch (r_.host.may_freeze(number)) {
+    switch (host_.may_freeze(number)) {
       case engine::MayFreeze::kYes:
         break;
       case engine::MayFreeze::kNotNow:
@@ -154,11 +186,11 @@ class Snapshots final : public NoticeHandler {
         return true;
     }
     put_image(number);
-    r_.host.step(Step::kFreeze);
+    host_.step(Step::kFreeze);
     taken_ = number;
-    imaged_at_ = r_.journal.region().all_backed_bytes();
-    r_.journal.region().expect_snapshot();
-    const engine::Frozen frozen = r_.host.freeze(number);
+    imaged_at_ = journal_.region().all_backed_bytes();
+    journal_.region().expect_snapshot();
+    const engine::Frozen frozen = host_.freeze(number);
     if (frozen == engine::Frozen::kWoken) wake();
     refused_ = frozen == engine::Frozen::kNot;
     return true;
@@ -168,48 +200,56 @@ class Snapshots final : public NoticeHandler {
     put_off_ = 0;
     taken_ = number;
     refused_ = true;
-    r_.host.tell(wire::MessageType::kNotFrozen, 0, number, why, std::strlen(why));
+    host_.tell(wire::MessageType::kNotFrozen, 0, number, why, std::strlen(why));
     return true;
   }
 
   // Writes the marks of this image.
   void put_image(std::uint64_t number) {
     journal::Image& slot = free_slot();
-    slot.marks.number.store(r_.host, Step::kCursors, 0);
-    r_.host.step(Step::kCursors);
-    put_cursors(r_, messages_.outcomes(), slot.marks);
+    slot.marks.number.store(host_, Step::kCursors, 0);
+    host_.step(Step::kCursors);
+    cursors_.put(slot.marks);
     // + 1: a communicator that was freed after the newest operation is past, too.
-    slot.marks.ordinal = r_.progress.ordinal + 1;
-    slot.version = r_.progress.version;
-    slot.marks.number.store(r_.host, Step::kCursors, number);
+    slot.marks.ordinal = execution_.ordinal() + 1;
+    slot.version = execution_.version();
+    slot.marks.number.store(host_, Step::kCursors, number);
   }
 
   // The agent accepts only the newest image that it has requested, so a slot is free if it is not
   // that of the image that is kept.
   journal::Image& free_slot() {
-    journal::Image* image = r_.journal.region().head()->image;
-    const std::uint64_t kept = r_.control->kept_image.load(std::memory_order_acquire);
+    journal::Image* image = journal_.region().head()->image;
+    const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
     const bool first = image[0].marks.number.load(std::memory_order_relaxed) != kept || kept == 0;
     return image[first ? 0 : 1];
   }
 
   void wake() {
-    messages_.outcomes().rebase();
-    r_.rebase();
-    looked_at_ = r_.journal.notices().count() - 1;
-    r_.journal.notices().again();
+    rank_.rebase();
+    looked_at_ = journal_.notices().count() - 1;
+    journal_.notices().again();
     truncate();  // as far as its predecessors may have, before the operation that comes now
-    r_.control->initialized.store(r_.host, Step::kPosition, 1);
-    r_.host.tell(wire::MessageType::kInitialized, 0, 0, nullptr, 0);
+    execution_.show_initialized(1);
   }
 
   // Operations in a row that found a nonblocking collective outstanding: this many mean that the
   // program always has one.
   static constexpr std::uint32_t kMostPutOff = 1 << 16;
 
-  Rooms<H>& r_;
-  PointToPoint<H>& messages_;
-  Truncation<H> truncation_;
+  H& host_;
+  journal::Journal<H>& journal_;
+  const journal::PeerView& peers_;
+  Execution<H>& execution_;
+  Inbox<H>& inbox_;
+  Outcomes<H>& outcomes_;
+  Repetition<H>& repetition_;
+  const Waits<H>& waits_;
+  Cursors<H>& cursors_;
+  Truncation<H>& truncation_;
+  Woken& rank_;
+  const journal::SegmentHeader* const header_;
+  journal::RankControl* const control_;
   std::uint64_t taken_ = 0;      // number of the newest snapshot that was taken, or refused
   std::uint64_t imaged_at_ = 0;  // Region::all_backed_bytes() when that was taken
   std::uint64_t waited_at_ = 0;  // Region::steps_when_nearly_full() when it was last waited for

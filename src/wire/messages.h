@@ -13,11 +13,10 @@
 //   kInitialized  rank -> agent  MPI_Init is about to return
 //   kLive         rank -> agent  first operation that no record answered; value = records
 //                                replayed, code = the checkpoint that it has loaded, 0: none;
-//                                text = nanoseconds in calls of MPI until here, since MPI_Init
-//                                (scaled from samples), in decimal
+//                                instead of a text: Replay
 //   kFinalized    rank -> agent  MPI_Finalize is about to return: the exit code is now the
-//                                program's; code and text as in kLive, of a rank that was not
-//                                live; text empty in a first incarnation
+//                                program's; code and Replay as in kLive, of a rank that was not
+//                                live; no Replay in a first incarnation
 //   kAbort        rank -> agent  MPI_Abort(code) or a fatal MPI error (text says which and where)
 //   kDiverged     rank -> agent  the rank cannot go on and no restart would help (its replay asks
 //                                for something else than the first time; no memory); text
@@ -125,6 +124,10 @@ struct Message {
   std::uint64_t value;        // kLive: operations replayed
   std::uint32_t text_bytes;
   char text[kMaxText];
+};
+// What kLive and kFinalized carry in place of a text.
+struct Replay {
+  std::uint64_t ns;  // in calls of MPI since MPI_Init, until the rank was live; from samples
 };
 inline constexpr std::uint32_t kMessageHeadBytes = 28;  // a datagram has text_bytes more
 static_assert(offsetof(Message, text) == kMessageHeadBytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "engine/reduction.h"
 
@@ -48,23 +49,23 @@ class BitPlayer::Sum final : public recovery::Nonblocking {
   Sum(BitPlayer& player, std::uint64_t contribution)
       : contribution_(contribution),
         spec_(sum_of(contribution_)),
-        call_(player.call(OpKind::kIallreduce, sizeof contribution, -1)),
-        op_(player.rank_.operations(), *player.comm_, call_, spec_, &outcome, true) {
-    entered(op_.standing());
+        call_(player.call(OpKind::kIallreduce, sizeof contribution, -1)) {
+    player.rank_.enter(op_, *player.comm_, call_, spec_, &outcome, true);
+    entered(op_->standing());
   }
   recovery::Outcome outcome;
   std::uint64_t value = 0;
 
  private:
   Progress advance(bool thorough) override {
-    const Progress p = op_.advance(thorough);
+    const Progress p = op_->advance(thorough);
     if (p == Progress::kDone) value = value_of(outcome);
     return p;
   }
   std::uint64_t contribution_;
   recovery::ReplicatedSpec spec_;
   recovery::Call call_;
-  SimRank::ReplicatedOp op_;
+  std::optional<SimRank::ReplicatedOp> op_;
 };
 
 BitPlayer::BitPlayer(Player& player) : job_(player.job()), rank_(player.sim_rank()) {

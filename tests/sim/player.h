@@ -144,7 +144,7 @@ class Player {
   std::vector<std::span<std::byte>> memory_in_use() const;
   // Why no image may be made of it now: it still replays the answers that its predecessor got.
   const char* forbids_image() const {
-    const bool told = rank_.messages().outcomes().has_more();
+    const bool told = rank_.messages().has_recorded_answers();
     return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
   }
   bool is_restored() const { return restored_; }

@@ -1,6 +1,7 @@
 // Operations whose members get different bytes: everything about messages is shown to the oracle.
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "engine/collectives.h"
 #include "player.h"
@@ -67,8 +68,9 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
   }
   std::memset(static_cast<void*>(out.data), 0, out.bytes());
   begin(c, false, false);
-  SimRank::ChannelOp operation(rank_.operations(), *c.comm, call(c, kind, in.bytes(), root),
-                               in.data, in.bytes());
+  std::optional<SimRank::ChannelOp> entered;
+  rank_.enter(entered, *c.comm, call(c, kind, in.bytes(), root), in.data, in.bytes(), false);
+  SimRank::ChannelOp& operation = *entered;
   SimPort port(*this, c, operation);
   rank_.wait_for(operation, [&](bool thorough) {
     return operation.advance(thorough, [&] { return algorithm.advance(port); });

@@ -72,10 +72,10 @@ class SimCollective final : public recovery::Nonblocking {
   void enter(SimRank& rank) {
     call_.signature.bytes = count * sizeof(Element);
     if (advance_messages == nullptr) {
-      replicated_.emplace(rank.operations(), *comm_.comm, call_, spec, &outcome_, true);
+      rank.enter(replicated_, *comm_.comm, call_, spec, &outcome_, true);
       entered(replicated_->standing());
     } else {
-      messages_.emplace(rank.operations(), *comm_.comm, call_, in_.data, in_.bytes(), true);
+      rank.enter(messages_, *comm_.comm, call_, in_.data, in_.bytes(), true);
       entered(messages_->standing());
     }
   }

@@ -47,7 +47,7 @@ class Process {
         host_(base, 0, -1),
         arena_(memory_.get(), std::size_t{64} << 20),
         rank_(host_, arena_),
-        journal_(host_, arena_) {
+        journal_(host_) {
     const std::uint32_t both[] = {0, 1};
     const std::uint32_t size = rank_.size();
     world_ = rank_.make_comm(journal::derive_context(0, 0, 1), both, size);

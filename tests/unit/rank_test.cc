@@ -247,8 +247,7 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
         u.input_bytes = u.result_bytes = count * 8;
         u.reduction = &sum;
         u.early = k % 3 == 0 ? out[k].data() : nullptr;
-        op[k].emplace(rank.operations(), *comm_of(k), call(OpKind::kAllreduce, count * 8), u,
-                      &outcomes[k]);
+        rank.enter(op[k], *comm_of(k), call(OpKind::kAllreduce, count * 8), u, &outcomes[k], false);
       }
       bool done[kOps] = {};
       journal::wait_until(rank.host(), [&](bool thorough) {
@@ -289,15 +288,16 @@ TEST(Broadcast, ARootWaitsForReadersThatAreFarBehind) {
       u.input_bytes = is_root ? kBytes : 0;
       u.result_bytes = kBytes;
       Outcome outcome;
-      Rank::ReplicatedOp op(rank.operations(), world, call(OpKind::kBcast, kBytes, 0), u, &outcome);
-      journal::Progress p = op.advance(true);
+      std::optional<Rank::ReplicatedOp> op;
+      rank.enter(op, world, call(OpKind::kBcast, kBytes, 0), u, &outcome, false);
+      journal::Progress p = op->advance(true);
       if (is_root && p == journal::Progress::kPending && !waits) {
         EXPECT_EQ(k, engine::operations_ahead(rank.host(), kBytes, false));
         waits = true;
         waits.notify_all();
       }
       journal::wait_until(rank.host(), [&](bool thorough) {
-        if (p == journal::Progress::kPending) p = op.advance(thorough);
+        if (p == journal::Progress::kPending) p = op->advance(thorough);
         return p != journal::Progress::kPending;
       });
       ASSERT_EQ(outcome.status, Status::kOk);

@@ -1,6 +1,6 @@
 #include "launcher/agent/rank_messages.h"
 
-#include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "launcher/agent/agent_socket.h"
@@ -12,11 +12,11 @@ using wire::MessageType;
 
 namespace {
 
-// Returns 0 if the text is not a number.
-std::uint64_t number_in(const std::string& text) {
-  std::uint64_t number = 0;
-  const auto [at, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return fault == std::errc{} ? number : 0;
+// Returns how long the replay took that a kLive or kFinalized message tells of; 0: there was none.
+std::uint64_t replay_ns(const Message& message) {
+  wire::Replay replay = {};
+  if (message.text_bytes == sizeof replay) std::memcpy(&replay, message.text, sizeof replay);
+  return replay.ns;
 }
 
 // Returns the recovery point that a kLive or kFinalized message names.
@@ -43,9 +43,9 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
     case MessageType::kFinalized:
       calls_.feed({rank, now_ns, AgentEvent::Finalized{}});
       return report(
-          Event::Finalized{segment_.position(rank), from(message), number_in(text_of(message))});
+          Event::Finalized{segment_.position(rank), from(message), replay_ns(message)});
     case MessageType::kLive:
-      return report(Event::Live{message.value, from(message), number_in(text_of(message))});
+      return report(Event::Live{message.value, from(message), replay_ns(message)});
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);
       if (rank == 0 && marked) calls_.input_mark(message.value, message.code);

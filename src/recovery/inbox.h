@@ -10,10 +10,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "journal/arena.h"
+#include "journal/log.h"
+#include "journal/own.h"
+#include "journal/peer_view.h"
+#include "journal/waiting.h"
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
 #include "recovery/divergence.h"
-#include "recovery/progress.h"
 
 namespace rejoin::recovery {
 
@@ -43,9 +47,9 @@ struct Receive {
 };
 
 template <engine::Host H>
-class Mail {
+class Inbox {
  public:
-  Mail(H& host, journal::Arena& arena, const journal::PeerView& peers, journal::Journal<H>& journal,
+  Inbox(H& host, journal::Arena& arena, const journal::PeerView& peers, journal::Journal<H>& journal,
        Communicators<H>& comms, Diagnostics& diagnostics, Divergence<H>& divergence)
       : host_(host),
         arena_(arena),
@@ -71,22 +75,22 @@ class Mail {
       r.cancelled = true;
       return;
     }
-    for (Arrived** link = &c.mail.arrived; *link != nullptr; link = &(*link)->next) {
+    for (Arrived** link = &c.queues.arrived; *link != nullptr; link = &(*link)->next) {
       Arrived* a = *link;
       if (!matches(r, *a)) continue;
       if (a->next != nullptr && matches(r, *a->next) &&
           engine::breaks(host_, Rule::kMatchInOrder)) {
         continue;
       }
-      unlink(c.mail, link);
+      unlink(c.queues, link);
       match(r, a);
       return;
     }
     r.posted = true;
     ++queued_;
     r.next = nullptr;
-    *c.mail.last_posted = &r;
-    c.mail.last_posted = &r.next;
+    *c.queues.last_posted = &r;
+    c.queues.last_posted = &r.next;
   }
 
   // Looks for the message that r waits for. thorough: also if its place has changed, and for
@@ -120,10 +124,10 @@ class Mail {
       *at = r.number;
       cancelled_.publish(Step::kCancel);
     }
-    Receive** link = &c.mail.posted;
+    Receive** link = &c.queues.posted;
     while (*link != &r) link = &(*link)->next;
     *link = r.next;
-    if (c.mail.last_posted == &r.next) c.mail.last_posted = link;
+    if (c.queues.last_posted == &r.next) c.queues.last_posted = link;
     r.posted = false;
     --queued_;
     r.cancelled = true;
@@ -132,7 +136,7 @@ class Mail {
 
   // Returns the first message that such a receive would be given now, which stays; null: none.
   Arrived* find(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
-    for (Arrived* a = c.mail.arrived; a != nullptr; a = a->next) {
+    for (Arrived* a = c.queues.arrived; a != nullptr; a = a->next) {
       if (fits(source, tag, *a)) return a;
     }
     return nullptr;
@@ -141,11 +145,11 @@ class Mail {
   // Returns the next message of member `from` in operation `sequence` of a collective, which the
   // caller then consumes; null: none has come.
   Arrived* take(Comm<H>& c, std::uint32_t from, std::uint64_t sequence) {
-    for (Arrived** link = &c.mail.collective; *link != nullptr; link = &(*link)->next) {
+    for (Arrived** link = &c.queues.collective; *link != nullptr; link = &(*link)->next) {
       Arrived* a = *link;
       if (a->from != from || a->message.key != sequence) continue;
       *link = a->next;
-      if (c.mail.last_collective == &a->next) c.mail.last_collective = link;
+      if (c.queues.last_collective == &a->next) c.queues.last_collective = link;
       return a;
     }
     return nullptr;
@@ -162,6 +166,10 @@ class Mail {
 
   // --- Looking
 
+  // This rank waits for nothing that is shown.
+  void show_no_waiting() {
+    journal::own_control(host_)->waits_for.store(host_, Step::kSame, 0, std::memory_order_relaxed);
+  }
   // Shows for reports what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
@@ -234,7 +242,7 @@ class Mail {
     }
     return n;
   }
-  // Writes the mail's part of the marks: received[ranks] looked_at[ranks] waiting[].
+  // Writes the inbox's part of the marks: received[ranks] looked_at[ranks] waiting[].
   void save(std::uint64_t* to) const {
     const std::uint32_t n = header_->ranks;
     std::uint64_t* waiting = to + 2 * std::size_t{n};
@@ -278,7 +286,7 @@ class Mail {
     cancelled_.rebase();
     load_cancelled(known);
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
-      for (Receive* r = c->mail.posted; r != nullptr; r = r->next) bind(*r);
+      for (Receive* r = c->queues.posted; r != nullptr; r = r->next) bind(*r);
     }
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].incoming.rebase();
   }
@@ -339,22 +347,22 @@ class Mail {
   void hand_over(Comm<H>& c, Arrived* a) {
     a->next = nullptr;
     if ((a->message.key & journal::kPointToPoint) == 0) {
-      *c.mail.last_collective = a;
-      c.mail.last_collective = &a->next;
+      *c.queues.last_collective = a;
+      c.queues.last_collective = &a->next;
       return;
     }
-    for (Receive** link = &c.mail.posted; *link != nullptr; link = &(*link)->next) {
+    for (Receive** link = &c.queues.posted; *link != nullptr; link = &(*link)->next) {
       Receive* r = *link;
       if (!matches(*r, *a)) continue;
       *link = r->next;
-      if (c.mail.last_posted == &r->next) c.mail.last_posted = link;
+      if (c.queues.last_posted == &r->next) c.queues.last_posted = link;
       r->posted = false;
       --queued_;
       match(*r, a);
       return;
     }
-    *c.mail.last_arrived = a;
-    c.mail.last_arrived = &a->next;
+    *c.queues.last_arrived = a;
+    c.queues.last_arrived = &a->next;
   }
 
   static void append(Arrived** link, Arrived* a) {
@@ -362,7 +370,7 @@ class Mail {
     a->next = nullptr;
     *link = a;
   }
-  static void unlink(typename Comm<H>::Mail& m, Arrived** link) {
+  static void unlink(typename Comm<H>::Queues& m, Arrived** link) {
     Arrived* a = *link;
     *link = a->next;
     if (m.last_arrived == &a->next) m.last_arrived = link;
@@ -452,7 +460,7 @@ class Mail {
   }
 
   void forget_arrived() {
-    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) c->mail.clear();
+    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) c->queues.clear();
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
       while (Arrived* a = senders_[r].oldest) {
         senders_[r].oldest = a->newer;

@@ -1,0 +1,126 @@
+// One broadcast. The root's published record is the broadcast: the root does not wait for the other
+// members, but for readers that are far behind.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/broadcast.h"
+#include "recovery/replicated.h"
+
+namespace rejoin::recovery {
+
+template <engine::Host H>
+class BroadcastOp final : public Replicated<H> {
+ public:
+  // Enters; see Replicated.
+  BroadcastOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
+              Outcome* outcome, bool nonblocking = false)
+      : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, false),
+        root_(static_cast<std::uint32_t>(call.signature.root)) {}
+
+  // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
+  // not only at what is most likely to. Not to be called again once it is done or has failed.
+  Progress advance(bool thorough) {
+    if (!begun_) {
+      if (const Progress p = begin(); p != Progress::kPending) return p;
+      begun_ = true;
+    }
+    return c_.members.rank == root_ ? advance_root(thorough) : advance_receiver(thorough);
+  }
+
+ private:
+  using Replicated<H>::ops_, Replicated<H>::c_, Replicated<H>::e_, Replicated<H>::spec_;
+  using Replicated<H>::nonblocking_;
+
+  [[gnu::always_inline]] Progress begin() {
+    const Progress p = this->look_up([](bool) {});
+    if (p != Progress::kPending) return p;
+    this->prepare_input();
+    if (c_.members.rank == root_ && !nonblocking_) ops_.repetition.before_anything_new(e_.call);
+    return Progress::kPending;
+  }
+
+  // --- The root
+
+  [[gnu::always_inline]] Progress advance_root(bool thorough) {
+    H& host = ops_.host;
+    if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
+    if (!this->is_next()) return Progress::kPending;
+    if (nonblocking_ && !ops_.repetition.may_do_new()) return Progress::kPending;
+    std::uint64_t value;
+    if (spec_.result_bytes < engine::kPipelinedBytes) {
+      host.step(Step::kPayload);
+      value = ops_.journal.store(spec_.input, spec_.result_bytes,
+                                 [this](std::size_t bytes) { return this->allocate(bytes); });
+    } else {
+      value = this->reserve(spec_.result_bytes);
+      if (engine::breaks(host, Rule::kPayloadBeforeRecord)) this->commit(value);
+      if (!engine::publish_chunks(host, c_.members, e_.sequence, ops_.execution.incarnation(),
+                                  spec_.input, spec_.result_bytes, value)) {
+        ops_.journal.out_of_memory();
+      }
+    }
+    ops_.execution.inside();
+    if (this->is_next()) this->commit(value);
+    this->give(value, false);
+    return this->end(Status::kOk);
+  }
+
+  [[gnu::noinline]] Progress wait_for_readers(bool thorough) {
+    ops_.host.step(Step::kFar);
+    if (!nonblocking_) ops_.host.give_way();
+    if (!thorough || engine::breaks(ops_.host, Rule::kFarSenderLooks)) return Progress::kPending;
+    return this->look_for_disagreement(kNobody);
+  }
+  // With a full journal records wrap: also those of nonblocking operations.
+  bool readers_are_near() {
+    const bool wraps = ops_.zones.are_reused();
+    if (nonblocking_ && !wraps) return true;
+    return ops_.comms.all_within(
+        c_, e_.sequence,
+        nonblocking_ ? journal::kReadersWithin
+                     : engine::operations_ahead(ops_.host, spec_.result_bytes, wraps));
+  }
+  // The payload of a nonblocking operation lies in no zone.
+  bool readers_have_room() {
+    return nonblocking_ || ops_.zones.has_room(c_, e_.sequence, spec_.result_bytes);
+  }
+
+  // --- The other members
+
+  [[gnu::always_inline]] Progress advance_receiver(bool thorough) {
+    if (c_.root_seen != root_) {
+      c_.root_seen = root_;
+      c_.root_tail = 0;
+    }
+    std::uint32_t holder = root_;
+    if (c_.root_tail <= e_.sequence) {
+      ops_.host.step(Step::kLook);
+      c_.root_tail = ops_.peers.tail(c_.members, root_);
+    }
+    if (c_.root_tail <= e_.sequence) {
+      holder = thorough ? ops_.comms.find_record(c_, e_.sequence) : kNobody;
+      if (holder == kNobody) {
+        copy_chunks();
+        return thorough ? this->look_for_disagreement(root_) : Progress::kPending;
+      }
+    }
+    if (!this->is_next()) return Progress::kPending;
+    return this->adopt(holder, [this](std::uint64_t value) {
+      return copier_ && copier_->finish(ops_.host, ops_.peers, value);
+    });
+  }
+  // Copies what the root has published of a large payload, while it goes on.
+  void copy_chunks() {
+    if (spec_.early == nullptr || spec_.result_bytes < engine::kPipelinedBytes) return;
+    if (!copier_) copier_.emplace(static_cast<std::byte*>(spec_.early), spec_.result_bytes);
+    copier_->advance(ops_.host, ops_.peers, c_.members, root_, e_.sequence);
+  }
+
+  const std::uint32_t root_;
+  bool begun_ = false;
+  std::optional<engine::ChunkCopier> copier_;  // of a large payload
+};
+
+}  // namespace rejoin::recovery

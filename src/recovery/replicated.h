@@ -1,0 +1,185 @@
+// What the two kinds of operations have in common whose result is the same bytes at every member
+// that gets it: how a record answers one, and how one ends with a record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "recovery/operations.h"
+
+namespace rejoin::recovery {
+
+using engine::Progress;
+
+// The kind of operation adds how it is executed. It advances without waiting; blocking is
+// wait_until(host, [&](bool t) { return op.advance(t) != kPending; }).
+template <engine::Host H>
+class Replicated {
+ public:
+  Replicated(const Replicated&) = delete;
+  Replicated& operator=(const Replicated&) = delete;
+
+  Standing standing() const { return Operations<H>::standing(c_, e_); }
+
+ protected:
+  // Enters. `spec`, everything that it points to, and the hint of `call` must stay until the
+  // operation is over; *outcome holds the result then. Operations of one communicator are entered
+  // in the order of the program's calls, and complete in that order, however they are advanced.
+  // nonblocking: its end does not coincide with the end of an MPI call, and members that are in
+  // later operations already may still read its result. all_enter: it is over at one member only
+  // when all have entered.
+  Replicated(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
+             Outcome* outcome, bool nonblocking, bool all_enter)
+      : ops_(ops),
+        c_(comm),
+        spec_(spec),
+        hint_(call.hint),
+        nonblocking_(nonblocking),
+        all_enter_(all_enter),
+        e_(ops.enter(comm, call, false)),
+        outcome_(*outcome) {
+    outcome_.sequence = e_.sequence;
+  }
+  ~Replicated() = default;
+
+  // --- The beginning
+
+  // kPending: no record answers the operation, so it has to be executed, behind prepare_input().
+  // check_adopted(prepared) is called before another member's record is adopted; prepared: the
+  // input is not filled.
+  template <class Check>
+  [[gnu::always_inline]] Progress look_up(Check&& check_adopted) {
+    if (!e_.entered()) return end(e_.status);
+    if (e_.record != nullptr) return replay();
+    if (c_.members.size == 1) return alone();
+    if (!ops_.execution.is_catching_up()) return Progress::kPending;
+    const std::uint32_t holder = ops_.comms.find_record(c_, e_.sequence);
+    if (holder == kNobody || !is_next()) return Progress::kPending;
+    fingerprint_ = fingerprint();
+    check_adopted(is_prepared());
+    const Progress p = adopt(holder);
+    ops_.execution.may_be_behind();
+    return p;
+  }
+  // Fills the input, if the program has left that to now.
+  void prepare_input() {
+    if (is_prepared()) hint_->prepare(hint_->argument);
+    fingerprint_ = fingerprint();
+  }
+
+  // Adopts a member's record. REQUIRES is_next(). early: the result of the record with this value
+  // lies at spec.early already.
+  template <class Early>
+  Progress adopt(std::uint32_t member, Early&& early) {
+    const journal::Record record = ops_.peers.record(c_.members, member, e_.sequence);
+    const std::uint32_t world = c_.members.world[member];
+    const bool agrees = ops_.peers.is_call(world, record.call, e_.signature_hash);
+    if ((record.call & journal::kRecordFailed) != 0 || !agrees) {
+      return end(ops_.mismatch(c_, e_, {member, record.call & ~journal::kRecordFailed}));
+    }
+    if ((record.call & journal::kUnproven) != 0) [[unlikely]]
+      ops_.bootstrap.prove(c_, e_.sequence, member, record.call);
+    ops_.prove_mine(c_, e_);
+    ops_.execution.inside();
+    commit(record.value);
+    give(record.value, early(record.value));
+    return end(Status::kOk);
+  }
+  Progress adopt(std::uint32_t member) {
+    return adopt(member, [](std::uint64_t) { return false; });
+  }
+
+  // --- The end
+
+  // Whether all earlier operations have their records here.
+  bool is_next() const { return c_.records.tail() == e_.sequence; }
+
+  Progress mismatch(const typename Operations<H>::Other& other) {
+    return is_next() ? end(ops_.mismatch(c_, e_, other)) : Progress::kPending;
+  }
+  // Looks for another disagreeing member than those that this rank does not wait for.
+  Progress look_for_disagreement(std::uint32_t waits_for) {
+    const auto other = ops_.find_disagreement(c_, e_, waits_for);
+    return other.found() ? mismatch(other) : Progress::kPending;
+  }
+
+  void commit(std::uint64_t value) {
+    H& host = ops_.host;
+    if (engine::breaks(host, Rule::kRecordBeforeReturn)) return;
+    ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
+    if (!engine::breaks(host, Rule::kRingAfterRecord)) {
+      engine::ring_sleepers(host, c_.members.world, c_.members.size);
+    }
+    ops_.execution.caught_up();
+    ops_.bootstrap.prove_others(c_, e_.sequence);
+  }
+
+  void give(std::uint64_t value, bool early) {
+    if (early) {
+      outcome_.at = static_cast<const std::byte*>(spec_.early);
+    } else if (spec_.result_bytes > journal::kInlineBytes) {
+      outcome_.at = ops_.peers.payload(value, spec_.result_bytes).data();
+    } else {
+      outcome_.small = value;
+    }
+  }
+
+  Progress end(Status status) {
+    if (status == Status::kOk && e_.record == nullptr && e_.entered()) {
+      ops_.bootstrap.note_live(e_.call);
+      if (all_enter_ && !nonblocking_) ops_.zones.close_behind(c_, e_.sequence);
+    }
+    if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
+      status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
+    }
+    if (status == Status::kMismatch) ops_.unlink_chain(c_);
+    outcome_.status = status;
+    if (!nonblocking_) [[likely]]
+      ops_.execution.leave(status);
+    return status == Status::kOk ? Progress::kDone : Progress::kFailed;
+  }
+
+  // --- Places for results. With a full journal zones are reused as soon as all members have entered
+  // a later operation; a nonblocking one may not be over by then.
+
+  journal::Offset reserve(std::size_t bytes) {
+    const bool kept = nonblocking_ && ops_.zones.are_reused();
+    return kept ? ops_.journal.allocate_kept(bytes) : ops_.journal.reserve(bytes);
+  }
+  journal::Offset allocate(std::size_t bytes) {
+    return nonblocking_ ? ops_.journal.allocate_kept(bytes) : ops_.journal.allocate(bytes);
+  }
+
+  Operations<H>& ops_;
+  Comm<H>& c_;
+  const ReplicatedSpec& spec_;
+  const Hint* const hint_;
+  const bool nonblocking_;
+  const bool all_enter_;
+  Entry e_;
+  Outcome& outcome_;  // written where the caller reads it: it is on the path of 100 ns
+  std::uint32_t fingerprint_ = 0;
+
+ private:
+  bool is_prepared() const { return hint_ != nullptr && hint_->prepare != nullptr; }
+  std::uint32_t fingerprint() const {
+    return spec_.input != nullptr ? hash_bytes(spec_.input, spec_.input_bytes) : 0;
+  }
+
+  [[gnu::noinline]] Progress replay() {
+    const Status s =
+        ops_.check_replay(e_, !is_prepared(), fingerprint(), &outcome_.replaces_input);
+    ops_.execution.inside();
+    if (s == Status::kOk) give(e_.record->value, false);
+    return end(s);
+  }
+
+  Progress alone() {
+    if (is_prepared()) hint_->prepare(hint_->argument);
+    ops_.execution.inside();
+    outcome_.at = static_cast<const std::byte*>(spec_.input);
+    return end(Status::kOk);
+  }
+};
+
+}  // namespace rejoin::recovery
