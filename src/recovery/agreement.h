@@ -89,7 +89,7 @@ class Agreement {
     if (((call | other.call) & journal::kUnproven) != 0) {
       const bool mine = (call & journal::kUnproven) != 0;
       host_.stop(mine ? diagnostics_.unproven_call(host_.rank(), call, world, other.call)
-                        : diagnostics_.unproven_call(world, other.call, host_.rank(), call));
+                      : diagnostics_.unproven_call(world, other.call, host_.rank(), call));
     }
     const bool earlier =
         find_earlier(c, sequence, signature_hash, other.member, &my_call, &their_call);

@@ -1,6 +1,6 @@
-// One operation to which all members contribute and of which all get the same result: a reduction, a
-// gathering, a barrier, the making of a communicator. It is executed in attempts among all members
-// (engine/attempt.h), begun again after a death.
+// One operation to which all members contribute and of which all get the same result: a reduction,
+// a gathering, a barrier, the making of a communicator. It is executed in attempts among all
+// members (engine/attempt.h), begun again after a death.
 #pragma once
 
 #include <cstdint>

@@ -96,8 +96,8 @@ class BootstrapCache {
       const journal::Offset at = journal_.region().allocate_model(result_bytes);
       if (at == 0) journal_.out_of_memory();
       head->marked_bytes = kept;
-      std::memcpy(journal::own_bytes(host_, at),
-                  peers_.payload(record.value, result_bytes).data(), result_bytes);
+      std::memcpy(journal::own_bytes(host_, at), peers_.payload(record.value, result_bytes).data(),
+                  result_bytes);
       record.value = at;
     }
     journal::Marked* m = journal_.marked().next();
@@ -139,7 +139,7 @@ class BootstrapCache {
     if (peers_.goes_back_to() == journal::Return::kImages) return;
     const bool bootstrap = execution_.version() == header_->first_version;
     calls_.add_phase(call,
-                       bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
+                     bootstrap ? journal::kCalledInBootstrapPhase : journal::kCalledInIterations);
   }
 
   // Member `who` (perhaps this rank) takes part in this operation by an unproven call. Returns
@@ -188,9 +188,7 @@ class BootstrapCache {
   }
 
  private:
-  CallText describe_mine(std::uint32_t call) const {
-    return describe(peers_, host_.rank(), call);
-  }
+  CallText describe_mine(std::uint32_t call) const { return describe(peers_, host_.rank(), call); }
 
   Found refuse_messages(std::uint32_t call) {
     if (execution_.version() <= header_->first_version) return {};

@@ -23,8 +23,8 @@ class ChannelOp {
  public:
   // Enters. `input`, `input_bytes`: this rank's contribution, for the fingerprint only.
   // nonblocking: as ReplicatedOp's.
-  ChannelOp(Operations<H>& ops, Inbox<H>& inbox, Outbox<H>& outbox, Comm<H>& comm,
-            const Call& call, const void* input, std::size_t input_bytes, bool nonblocking = false)
+  ChannelOp(Operations<H>& ops, Inbox<H>& inbox, Outbox<H>& outbox, Comm<H>& comm, const Call& call,
+            const void* input, std::size_t input_bytes, bool nonblocking = false)
       : ops_(ops),
         inbox_(inbox),
         outbox_(outbox),
@@ -111,8 +111,8 @@ class ChannelOp {
     if (a == nullptr) {
       if (!thorough_) return Progress::kPending;
       if (finished) {
-        return fail(
-            {peer, ops_.peers.record(c_.members, peer, e_.sequence).call & ~journal::kRecordFailed});
+        return fail({peer, ops_.peers.record(c_.members, peer, e_.sequence).call &
+                               ~journal::kRecordFailed});
       }
       const auto other = ops_.find_disagreement(c_, e_, peer);
       return other.found() ? fail(other) : Progress::kPending;
@@ -188,7 +188,9 @@ class ChannelOp {
   }
 
   // With a full journal records wrap: a member may still look for an earlier record of this rank.
-  bool readers_are_near() { return ops_.comms.all_within(c_, e_.sequence, journal::kReadersWithin); }
+  bool readers_are_near() {
+    return ops_.comms.all_within(c_, e_.sequence, journal::kReadersWithin);
+  }
 
   Operations<H>& ops_;
   Inbox<H>& inbox_;

@@ -93,7 +93,7 @@ class Checkpointer {
     *loaded = {};
     if (execution_.has_loaded() || execution_.version() != 0) {
       diagnostics_.set_error("a %s: a rank loads once, before its first checkpoint",
-                               execution_.has_loaded() ? "second load" : "load after a checkpoint");
+                             execution_.has_loaded() ? "second load" : "load after a checkpoint");
       return Status::kRefused;
     }
     execution_.note_load();
@@ -245,8 +245,7 @@ class Checkpointer {
     slot.marks.number.store(host_, Step::kModel, 0);
     host_.step(Step::kModel);
     slot.fault = fault_of(v);
-    slot.can_be_imaged =
-        job != journal::Return::kUndecided || host_.can_be_frozen(why, sizeof why);
+    slot.can_be_imaged = job != journal::Return::kUndecided || host_.can_be_frozen(why, sizeof why);
     slot.marks.ordinal = execution_.ordinal();
     slot.marks.made_wall_ns = host_.now_ns() + header_->wall_offset_ns;
     if (slot.fault == journal::VersionFault::kNone) {
@@ -306,8 +305,8 @@ class Checkpointer {
     });
     if (!other.found()) return Status::kOk;
     ops_.bootstrap.find_why_members_disagree();
-    diagnostics_.mismatch_at_checkpoint(v, host_.rank(), call,
-                                          world.members.world[other.member], other.call);
+    diagnostics_.mismatch_at_checkpoint(v, host_.rank(), call, world.members.world[other.member],
+                                        other.call);
     return Status::kMismatch;
   }
 
@@ -423,8 +422,7 @@ class Checkpointer {
   void compare_with_former(std::uint64_t v, const Models& m) {
     const journal::GivenModel former = given_by(host_.rank(), v);
     if (!former.known || (former.bytes == m.global_bytes && former.hash == hash_of(m))) return;
-    divergence_.report(
-        diagnostics_.other_model_again(v, host_.rank(), divergence_.stops()));
+    divergence_.report(diagnostics_.other_model_again(v, host_.rank(), divergence_.stops()));
   }
 
   // --- Load

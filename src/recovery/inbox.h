@@ -49,8 +49,9 @@ struct Receive {
 template <engine::Host H>
 class Inbox {
  public:
-  Inbox(H& host, journal::Arena& arena, const journal::PeerView& peers, journal::Journal<H>& journal,
-       Communicators<H>& comms, Diagnostics& diagnostics, Divergence<H>& divergence)
+  Inbox(H& host, journal::Arena& arena, const journal::PeerView& peers,
+        journal::Journal<H>& journal, Communicators<H>& comms, Diagnostics& diagnostics,
+        Divergence<H>& divergence)
       : host_(host),
         arena_(arena),
         peers_(peers),

@@ -121,8 +121,8 @@ class Operations {
     return Status::kOk;
   }
 
-  // Returns whether a former incarnation has contributed to operation `e`, of which this rank has no
-  // record. Other members may have used that contribution, so it must be the same. fingerprint:
+  // Returns whether a former incarnation has contributed to operation `e`, of which this rank has
+  // no record. Other members may have used that contribution, so it must be the same. fingerprint:
   // null: not compared.
   [[gnu::noinline]] bool repeats_contribution(const Comm<H>& c, const Entry& e,
                                               const std::uint32_t* fingerprint) {
@@ -155,7 +155,8 @@ class Operations {
     const Other other = agreement_.find_at_checkpoint(world, world.next_sequence, version);
     return other;
   }
-  // Records the disagreement for all members, but first looks for an unproven call that explains it.
+  // Records the disagreement for all members, but first looks for an unproven call that explains
+  // it.
   Status mismatch(Comm<H>& c, const Entry& e, const Other& other) {
     bootstrap.find_why_members_disagree();
     return agreement_.mismatch(c, e.sequence, e.call, e.signature_hash, other);

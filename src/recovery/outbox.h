@@ -49,9 +49,9 @@ class Outbox {
   bool is_posted(std::uint32_t to) {
     return sent_[to] < channels_.tail(to) && !engine::breaks(host_, Rule::kResendRecognised);
   }
-  // REQUIRES is_posted(to). Compares the next message with the posted one instead of posting it, and
-  // returns its number. `data`: its bytes, contiguous; used if the former incarnation died while it
-  // wrote them.
+  // REQUIRES is_posted(to). Compares the next message with the posted one instead of posting it,
+  // and returns its number. `data`: its bytes, contiguous; used if the former incarnation died
+  // while it wrote them.
   std::uint64_t repeat(std::uint32_t to, const Label& label, std::uint64_t bytes,
                        std::uint32_t hash, const void* data) {
     const std::uint64_t k = sent_[to]++;
@@ -96,14 +96,16 @@ class Outbox {
            peers_.tail(c.members, member) + (distance + 1) / 2 > sequence;
   }
 
-  // Begins the next message to `to` and returns its number. Its bytes are stored, then it is posted.
+  // Begins the next message to `to` and returns its number. Its bytes are stored, then it is
+  // posted.
   std::uint64_t begin(std::uint32_t to) {
     host_.step(Step::kPayload);
     return sent_[to]++;
   }
-  // Returns the place of the bytes of the message that was begun last. Ends the job if there is none.
+  // Returns the place of the bytes of the message that was begun last. Ends the job if there is
+  // none.
   journal::Offset allocate(std::size_t bytes) { return journal_.allocate_message(bytes, sent_); }
-  // Posts it. `value`: as in Record. Of its bytes, `written` are stored; the rest is copied from
+  // Posts it. `value`: as in Record. `written` of its bytes are stored; the rest is copied from
   // `data` now, while the receiver reads.
   void post(std::uint32_t to, const Label& label, std::uint64_t bytes, std::uint32_t hash,
             std::uint64_t value, std::uint64_t written, const void* data) {

@@ -53,9 +53,9 @@ struct Envelope {
 template <engine::Host H>
 class PointToPoint {
  public:
-  PointToPoint(H& host, journal::Arena& arena, const journal::PeerView& peers, Execution<H>& execution, Inbox<H>& inbox,
-               Outbox<H>& outbox, Outcomes<H>& outcomes, Repetition<H>& repetition,
-               Waits<H>& waits, Diagnostics& diagnostics)
+  PointToPoint(H& host, journal::Arena& arena, const journal::PeerView& peers,
+               Execution<H>& execution, Inbox<H>& inbox, Outbox<H>& outbox, Outcomes<H>& outcomes,
+               Repetition<H>& repetition, Waits<H>& waits, Diagnostics& diagnostics)
       : host_(host),
         arena_(arena),
         peers_(peers),
@@ -391,8 +391,8 @@ class PointToPoint {
   void expect(OutcomeKind recorded, OutcomeKind asked) {
     if (recorded == asked) [[likely]]
       return;
-    host_.stop(diagnostics_.other_question(execution_.ordinal(), host_.rank(),
-                                               name_of(recorded), name_of(asked)));
+    host_.stop(diagnostics_.other_question(execution_.ordinal(), host_.rank(), name_of(recorded),
+                                           name_of(asked)));
   }
 
   H& host_;

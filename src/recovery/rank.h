@@ -1,4 +1,5 @@
-// What src/pmpi calls: a rank, which applies the rule of recovery (operations.h) to every operation.
+// What src/pmpi calls: a rank, which applies the rule of recovery (operations.h) to every
+// operation.
 //
 // BasicRank is written over a Host (journal/host.h): the real one maps a segment and sleeps on
 // futexes, the simulated one yields to a scheduler at every publish. One thread at a time may be
@@ -40,8 +41,7 @@ class BasicRank final : private Woken {
         inbox_(host, arena, peers_, journal_, comms_, diagnostics_, divergence_),
         outbox_(host, arena, peers_, journal_, comms_, execution_, diagnostics_, divergence_),
         outcomes_(host, journal_.region()),
-        repetition_(host, journal_, comms_, inbox_, outbox_, execution_, diagnostics_,
-                    divergence_),
+        repetition_(host, journal_, comms_, inbox_, outbox_, execution_, diagnostics_, divergence_),
         waits_(host, repetition_),
         bootstrap_(host, arena, journal_, peers_, calls_, comms_, execution_, diagnostics_),
         operations_(host, arena, journal_, peers_, calls_, comms_, execution_, repetition_,
@@ -73,7 +73,8 @@ class BasicRank final : private Woken {
   // `context` comes from journal::derive_context; making the same context again in a new
   // incarnation finds its records. nullptr: memory is used up.
   Comm* make_comm(std::uint64_t context, const std::uint32_t* members, std::uint32_t size) {
-    const bool permanent = !execution_.past_first_checkpoint() && execution_.loaded_version() == 0 &&
+    const bool permanent = !execution_.past_first_checkpoint() &&
+                           execution_.loaded_version() == 0 &&
                            peers_.goes_back_to() != journal::Return::kImages;
     Comm* c = comms_.make(context, members, size, permanent);
     if (c == nullptr) return nullptr;
@@ -145,8 +146,8 @@ class BasicRank final : private Woken {
 
   PointToPoint<H>& messages() { return messages_; }
 
-  // Enter an operation whose caller advances it itself, and starts it or waits for it. Arguments: see
-  // ReplicatedOp and ChannelOp.
+  // Enter an operation whose caller advances it itself, and starts it or waits for it. Arguments:
+  // see ReplicatedOp and ChannelOp.
   void enter(std::optional<ReplicatedOp>& op, Comm& comm, const Call& call,
              const ReplicatedSpec& spec, Outcome* outcome, bool nonblocking) {
     op.emplace(operations_, comm, call, spec, outcome, nonblocking);
@@ -233,7 +234,9 @@ class BasicRank final : private Woken {
   }
   // One line for the user; the caller bounds how often.
   void notice(const char* text) { send_notice(host_, text); }
-  void notice_once(const char* subject, const char* text) { send_notice_once(host_, subject, text); }
+  void notice_once(const char* subject, const char* text) {
+    send_notice_once(host_, subject, text);
+  }
 
   // Reads every cached cursor of the segment again: another process was the rank meanwhile.
   void rebase() override {

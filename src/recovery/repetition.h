@@ -72,8 +72,7 @@ class Repetition {
     if (engine::breaks(host_, Rule::kNothingLeft)) return;
     const Left left = look();
     if (left.what == Left::What::kNothing) return;
-    divergence_.report(
-        diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
+    divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
     close();
   }
 

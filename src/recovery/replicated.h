@@ -139,8 +139,8 @@ class Replicated {
     return status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }
 
-  // --- Places for results. With a full journal zones are reused as soon as all members have entered
-  // a later operation; a nonblocking one may not be over by then.
+  // --- Places for results. With a full journal zones are reused as soon as all members have
+  // entered a later operation; a nonblocking one may not be over by then.
 
   journal::Offset reserve(std::size_t bytes) {
     const bool kept = nonblocking_ && ops_.zones.are_reused();
@@ -167,8 +167,7 @@ class Replicated {
   }
 
   [[gnu::noinline]] Progress replay() {
-    const Status s =
-        ops_.check_replay(e_, !is_prepared(), fingerprint(), &outcome_.replaces_input);
+    const Status s = ops_.check_replay(e_, !is_prepared(), fingerprint(), &outcome_.replaces_input);
     ops_.execution.inside();
     if (s == Status::kOk) give(e_.record->value, false);
     return end(s);

@@ -27,7 +27,8 @@ class ResultZones {
   }
 
   // Called by the root of a blocking broadcast, which does not wait for the others otherwise.
-  // Returns whether it may store this many bytes: no reader may still be in what is reused for them.
+  // Returns whether it may store this many bytes: no reader may still be in what is reused for
+  // them.
   bool has_room(Comm<H>& c, std::uint64_t sequence, std::size_t bytes) {
     if (!are_reused()) [[likely]]
       return true;

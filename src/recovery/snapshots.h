@@ -161,7 +161,8 @@ class Snapshots final : public NoticeHandler {
 
   // False: not now.
   bool take(std::uint64_t number) {
-    const bool replaying = execution_.incarnation() > 0 && !execution_.is_live() && header_->ranks > 1;
+    const bool replaying =
+        execution_.incarnation() > 0 && !execution_.is_live() && header_->ranks > 1;
     // A rank can be live in one operation while outcomes of MPI_Test are still being replayed.
     const bool told = outcomes_.has_more() && !breaks(Rule::kImageWhenTold);
     const bool cancelled = inbox_.has_more() && !breaks(Rule::kImageWhenCancelled);

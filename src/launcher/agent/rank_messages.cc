@@ -42,8 +42,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       return report(Event::Initialized{});
     case MessageType::kFinalized:
       calls_.feed({rank, now_ns, AgentEvent::Finalized{}});
-      return report(
-          Event::Finalized{segment_.position(rank), from(message), replay_ns(message)});
+      return report(Event::Finalized{segment_.position(rank), from(message), replay_ns(message)});
     case MessageType::kLive:
       return report(Event::Live{message.value, from(message), replay_ns(message)});
     case MessageType::kMark: {
