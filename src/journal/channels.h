@@ -49,7 +49,7 @@ class Channels {
   ChannelEntry& post(std::uint32_t to, const Message& m) {
     LogWriter<ChannelEntry, H>& log = log_[to];
     // This word is read only now and then, because the receiver writes it with every message.
-    if (region_.recycling() && log.tail() % kTruncateEvery == 0) [[unlikely]]
+    if (region_.retention().reuses_what_was_read() && log.tail() % kTruncateEvery == 0) [[unlikely]]
       log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
     ChannelEntry* e = log.next();
     if (e == nullptr) journal_.out_of_memory();
@@ -117,7 +117,7 @@ class Channels {
   void open(std::uint32_t to) {
     open_[to] = true;
     Log& log = shared(to);
-    if (!region_.back(reinterpret_cast<std::byte*>(&log) - host_.base(), sizeof(Log))) {
+    if (!region_.memory().back(reinterpret_cast<std::byte*>(&log) - host_.base(), sizeof(Log))) {
       journal_.out_of_memory();
     }
     log_[to] = LogWriter<ChannelEntry, H>(host_, region_, log, true);

@@ -54,8 +54,9 @@ class Journal {
   // Bytes for the result of a nonblocking operation. With a full journal they must not lie in a
   // zone that is reused: a member may not have read them when all have entered a later operation.
   Offset allocate_kept(std::size_t bytes) {
-    const bool kept = region_.recycling() && !breaks(host_, Rule::kKeepNonblockingPayload);
-    return kept ? or_stop(region_.allocate_model(bytes)) : allocate(bytes);
+    const bool kept =
+        region_.retention().reuses_what_was_read() && !breaks(host_, Rule::kKeepNonblockingPayload);
+    return kept ? or_stop(region_.memory().allocate_model(bytes)) : allocate(bytes);
   }
   // Bytes for a message, the newest of sent[ranks].
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {
@@ -101,7 +102,7 @@ class Journal {
     if (block == nullptr) return nullptr;
     const std::uint64_t bytes = size * sizeof(std::uint32_t);
     const bool has_room = bytes <= round_up_line(block->size * sizeof(std::uint32_t));
-    const Offset list = has_room ? block->members : region_.allocate_permanent(bytes);
+    const Offset list = has_room ? block->members : region_.memory().allocate_permanent(bytes);
     if (list == 0) return nullptr;
     block->context = context;
     block->size = size;
@@ -149,7 +150,7 @@ class Journal {
     const auto size = [](std::uint32_t k) { return std::uint64_t{kFirstTableEntries} << k; };
     if (tables == 0 || 2 * (all.entries + 1) > size(tables - 1)) {
       if (tables == kContextTables) return nullptr;
-      const Offset at = region_.allocate_permanent(size(tables) * sizeof(ContextEntry));
+      const Offset at = region_.memory().allocate_permanent(size(tables) * sizeof(ContextEntry));
       if (at == 0) return nullptr;
       all.at[tables] = at;
       all.entries = 0;
@@ -166,7 +167,7 @@ class Journal {
   ContextBlock* free_block() {
     Offset& first = region_.head()->reclaimed_blocks;
     if (first == 0) {
-      const Offset at = region_.allocate_permanent(sizeof(ContextBlock));
+      const Offset at = region_.memory().allocate_permanent(sizeof(ContextBlock));
       return at == 0 ? nullptr : reinterpret_cast<ContextBlock*>(host_.base() + at);
     }
     auto* block = reinterpret_cast<ContextBlock*>(host_.base() + first);

@@ -153,7 +153,8 @@ class LogWriter {
   static constexpr std::uint64_t kSmallestRing = 256;
 
   bool extend() {
-    if (region_->recycling() && !permanent_) truncate(tail_ - std::min(tail_, kReadersWithin));
+    if (region_->retention().reuses_what_was_read() && !permanent_)
+      truncate(tail_ - std::min(tail_, kReadersWithin));
     if (wraps_) return wrap();
     const std::uint32_t k = log_chunk(tail_);
     const std::uint64_t chunk_bytes = log_chunk_size(k) * sizeof(T);
@@ -170,15 +171,15 @@ class LogWriter {
 
   // Small pieces share pages, so the allocator backs them; large ones are backed piecemeal.
   Offset room_for(std::uint64_t bytes) {
-    return bytes <= kStrideBytes ? region_->allocate_permanent(bytes)
-                                 : region_->reserve_permanent(bytes);
+    return bytes <= kStrideBytes ? region_->memory().allocate_permanent(bytes)
+                                 : region_->memory().reserve_permanent(bytes);
   }
 
   // Places the next elements at `at`: `count` of them, or as many as are backed at once.
   bool run(Offset at, std::uint64_t count, bool piecemeal) {
     count = std::min(count, kStrideBytes / sizeof(T));
-    if (piecemeal && !region_->back(at, count * sizeof(T))) return false;
-    region_->use(count * sizeof(T));
+    if (piecemeal && !region_->memory().back(at, count * sizeof(T))) return false;
+    region_->zones().note_use(count * sizeof(T));
     cursor_ = reinterpret_cast<T*>(host_->base() + at);
     backed_end_ = cursor_ + count;
     return true;

@@ -44,7 +44,7 @@ class StagingPool {
   bool grow() {
     std::uint32_t& count = head_->staging_buffers;
     if (count == kMaxStagingBuffers) return false;
-    const Offset at = region_.allocate_permanent(sizeof(StagingBuffer));
+    const Offset at = region_.memory().allocate_permanent(sizeof(StagingBuffer));
     if (at == 0) return false;
     head_->staging[count] = at;
     ++count;

@@ -105,7 +105,7 @@ Observations::Observations(recovery::Rank& rank)
 // Finds the head. The first incarnation makes it.
 LibcHead& Observations::open_head() {
   if (LibcHead* head = head_of(writer_.view())) return *head;
-  const std::uint64_t at = rank_.region().allocate_permanent(sizeof(LibcHead));
+  const std::uint64_t at = rank_.region().memory().allocate_permanent(sizeof(LibcHead));
   if (at == 0) memory_.journal_full();
   auto* head = new (journal::own_bytes(rank_.host(), at)) LibcHead{};
   head->pid = static_cast<std::uint32_t>(getpid());

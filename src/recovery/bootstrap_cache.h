@@ -93,7 +93,7 @@ class BootstrapCache {
             static_cast<unsigned long long>(kept), static_cast<unsigned long long>(limit));
         return Status::kNoMemory;
       }
-      const journal::Offset at = journal_.region().allocate_model(result_bytes);
+      const journal::Offset at = journal_.region().memory().allocate_model(result_bytes);
       if (at == 0) journal_.out_of_memory();
       head->marked_bytes = kept;
       std::memcpy(journal::own_bytes(host_, at), peers_.payload(record.value, result_bytes).data(),

@@ -289,7 +289,7 @@ class Checkpointer {
                        bytes, bytes);
   }
   void make_room(journal::Buffer& buffer, std::size_t bytes) {
-    if (!journal_.region().make_room(buffer, bytes)) journal_.out_of_memory();
+    if (!journal_.region().memory().make_room(buffer, bytes)) journal_.out_of_memory();
   }
 
   Status await_commit(Comm<H>& world, std::uint32_t call, std::uint64_t v) {
@@ -391,8 +391,9 @@ class Checkpointer {
   // through its set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
     journal::Region<H>& region = journal_.region();
-    if (region.recycling() || engine::breaks(host_, Rule::kKeepForCheckpoints)) return;
-    if (region.head()->past_version == 0) region.keep_for_checkpoints();
+    if (!region.retention().serves_replays() || engine::breaks(host_, Rule::kKeepForCheckpoints))
+      return;
+    if (region.head()->past_version == 0) region.keep_everything();
   }
 
   // --- Global models: the same at every rank, and in every replay
@@ -463,7 +464,7 @@ class Checkpointer {
     if (control_->kept.load(std::memory_order_relaxed) < execution_.loaded_version()) {
       control_->kept.store(host_, Step::kAcknowledge, execution_.loaded_version());
     }
-    journal_.region().start_zones();
+    journal_.region().follow_versions();
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) restore(*c);
     inbox_.restore(v.marks);
     outcomes_.restore(v.marks.outcomes);

@@ -41,7 +41,7 @@ class Cursors {
     const std::size_t words = outbox_.bytes_of_cursors();
     const std::size_t bytes =
         contexts * sizeof(journal::Cursor) + 3 * words + slot.waiting * sizeof(std::uint64_t);
-    if (!journal_.region().make_room(slot.cursors, bytes)) journal_.out_of_memory();
+    if (!journal_.region().memory().make_room(slot.cursors, bytes)) journal_.out_of_memory();
     auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(host_, slot.cursors.at));
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
       *to++ = {c->members.context, c->next_sequence, c->chain, 0};

@@ -412,7 +412,7 @@ class Inbox {
   }
 
   void post_wildcard(Receive& r) {
-    if (region_.recycling()) {  // no incarnation will post it again
+    if (!region_.retention().serves_replays()) {  // no incarnation will post it again
       r.wildcard = kUnrecorded;
       return;
     }

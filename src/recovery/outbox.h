@@ -89,7 +89,7 @@ class Outbox {
   // afterwards. Nonblocking operations stop only when the journal is full.
   bool is_near(Comm<H>& c, std::uint64_t sequence, std::uint32_t member, std::size_t bytes,
                bool nonblocking) {
-    const bool wraps = journal_.region().recycling();
+    const bool wraps = journal_.region().retention().reuses_what_was_read();
     if (nonblocking && !wraps) return true;
     const std::uint64_t distance = engine::operations_ahead(host_, bytes * c.members.size, wraps);
     return comms_.all_within(c, sequence, distance) ||

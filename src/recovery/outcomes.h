@@ -47,7 +47,7 @@ class Outcomes {
 
   // Records the answer, before the program sees it.
   void record(OutcomeKind kind, std::uint32_t value) {
-    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    if (!records()) return;
     const std::uint64_t word = make(kind, value);
     if (open_ && (newest_ & ~kCountBits) == (word & ~kCountBits) &&
         count_of(newest_) < kMostInARow) {
@@ -60,14 +60,14 @@ class Outcomes {
     append(newest_);
   }
   void record_pair(std::uint64_t match) {
-    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    if (!records()) return;
     write(make(OutcomeKind::kPair, 0) + make_count(1));
     write(match);
     show();
   }
   // Records several indices, which become visible together.
   void record_some(const int* indices, int count) {
-    if (region_.recycling() || engine::breaks(host_, journal::Rule::kOutcomeRecorded)) return;
+    if (!records()) return;
     write(make(OutcomeKind::kCount, static_cast<std::uint32_t>(count)) + make_count(1));
     for (int i = 0; i < count; ++i) {
       write(make(OutcomeKind::kIndex, static_cast<std::uint32_t>(indices[i])) + make_count(1));
@@ -95,6 +95,11 @@ class Outcomes {
   }
 
  private:
+  bool records() const {
+    return region_.retention().serves_replays() &&
+           !engine::breaks(host_, journal::Rule::kOutcomeRecorded);
+  }
+
   static constexpr std::uint64_t kMostInARow = (1u << 24) - 1;
   static constexpr std::uint64_t kCountBits = kMostInARow << 32;
   static constexpr std::uint64_t make(OutcomeKind kind, std::uint32_t value) {

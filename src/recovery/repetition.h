@@ -40,7 +40,7 @@ class Repetition {
 
   // An incarnation begins.
   void begin() {
-    open_ = execution_.incarnation() > 0 && !journal_.region().recycling();
+    open_ = execution_.incarnation() > 0 && journal_.region().retention().serves_replays();
     show();
   }
   // Something may be left to repeat.

@@ -18,7 +18,7 @@ class ResultZones {
       : region_(region), comms_(comms), ranks_(ranks) {}
 
   // Whether results lie in zones that are reused.
-  bool are_reused() const { return region_.recycling(); }
+  bool are_reused() const { return region_.retention().reuses_what_was_read(); }
 
   // Called when this rank has completed a blocking operation that every member has entered.
   void close_behind(const Comm<H>& c, std::uint64_t sequence) {
@@ -44,7 +44,7 @@ class ResultZones {
     // A member with a record of an operation may still be reading its bytes; a member with a record
     // of the next one is not.
     const bool past = closed_in_ == c.members.context && sequence > closed_at_ + 1;
-    if (!past || region_.has_room(bytes)) return true;
+    if (!past || region_.zones().has_room(bytes)) return true;
     if (!comms_.all_within(c, sequence, 1)) return false;
     close(c, sequence);
     return true;
@@ -54,7 +54,7 @@ class ResultZones {
   [[gnu::noinline]] void close(const Comm<H>& c, std::uint64_t sequence) {
     closed_in_ = c.members.context;
     closed_at_ = sequence;
-    region_.recycle();
+    region_.zones().end_interval();
   }
 
   journal::Region<H>& region_;

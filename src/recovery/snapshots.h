@@ -52,7 +52,7 @@ class Snapshots final : public NoticeHandler {
         control_(journal::own_control(host)) {
     execution.set_notice_handler(*this);
     if (!wanted() || peers.goes_back_to() == journal::Return::kVersions) return;
-    journal.region().recycle_behind_images(truncation, header_->snapshot_every_bytes);
+    journal.region().follow_images(truncation, header_->snapshot_every_bytes);
   }
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
@@ -68,7 +68,7 @@ class Snapshots final : public NoticeHandler {
       look_whether_full();
       truncate();
     }
-    if (!wanted() || journal_.region().recycling()) return;
+    if (!wanted() || !journal_.region().retention().serves_replays()) return;
     if (!take_wanted(at_checkpoint)) {
       notices.again();
     } else if (peers_.goes_back_to() != journal::Return::kVersions) {
@@ -84,7 +84,7 @@ class Snapshots final : public NoticeHandler {
   // ordered that.
   void look_whether_full() {
     journal::Region<H>& region = journal_.region();
-    if (region.recycling() || !region.is_full()) return;
+    if (!region.retention().serves_replays() || !region.memory().is_full()) return;
     const bool told = control_->told_full.load(std::memory_order_relaxed) != 0;
     needs_journal_ = !told && !breaks(Rule::kNeedsJournal) && has_more_to_repeat();
     if (needs_journal_) return journal_.notices().again();
@@ -94,7 +94,7 @@ class Snapshots final : public NoticeHandler {
     }
     wait_for_word_if_growing();
     if (!peers_.recycles()) return;
-    if (!region.start_recycling([this](journal::Zone& z) { return truncation_.label(z); }))
+    if (!region.give_up_replays([this](journal::Zone& z) { return truncation_.label(z); }))
       journal_.out_of_memory();
   }
   bool has_more_to_repeat() {
@@ -106,8 +106,9 @@ class Snapshots final : public NoticeHandler {
   // Back-pressure: waits for the supervisor's order, at most about a second for each 64th of the
   // limit. Without it, ranks would exhaust the machine's memory while ftrun is stopped (SIGSTOP).
   void wait_for_word_if_growing() {
-    const journal::Region<H>& region = journal_.region();
-    const std::uint64_t steps = region.steps_when_nearly_full(region.all_backed_bytes());
+    const journal::RegionMemory<H>& memory = journal_.region().memory();
+    const std::uint64_t steps =
+        memory.steps_when_nearly_full(memory.all_backed_bytes());
     if (steps <= waited_at_) return;
     waited_at_ = steps;
     for (unsigned turn = 0; !peers_.recycles() && peers_.recycle_soon(); ++turn) {
@@ -122,8 +123,8 @@ class Snapshots final : public NoticeHandler {
   // image can be made now; and only a few times until the journal is full, because images do not
   // help if another rank's mark holds everything back.
   void wait_if_nearly_full() {
-    const std::uint64_t backed = journal_.region().all_backed_bytes();
-    const std::uint64_t steps = journal_.region().steps_when_nearly_full(backed);
+    const std::uint64_t backed = journal_.region().memory().all_backed_bytes();
+    const std::uint64_t steps = journal_.region().memory().steps_when_nearly_full(backed);
     if (steps <= waited_at_ || breaks(Rule::kWaitsWhenNearlyFull)) return;
     waited_at_ = steps;
     const std::uint64_t before = control_->kept_image.load(std::memory_order_acquire);
@@ -133,14 +134,15 @@ class Snapshots final : public NoticeHandler {
       const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
       if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
       if (!take_wanted(false) || refused_ || execution_.incarnation() != incarnation) return;
-      if (journal_.region().is_full()) return;
+      if (journal_.region().memory().is_full()) return;
       if (peers_.goes_back_to() == journal::Return::kVersions) return;
     }
   }
 
   // Truncates what lies behind the marks of images.
   void truncate() {
-    if (peers_.goes_back_to() != journal::Return::kImages || journal_.region().recycling()) return;
+    if (peers_.goes_back_to() != journal::Return::kImages) return;
+    if (!journal_.region().retention().serves_replays()) return;
     truncation_.truncate_all();
     const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
     const journal::Image* mine = journal::own_image(host_, kept);
@@ -189,8 +191,8 @@ class Snapshots final : public NoticeHandler {
     put_image(number);
     host_.step(Step::kFreeze);
     taken_ = number;
-    imaged_at_ = journal_.region().all_backed_bytes();
-    journal_.region().expect_snapshot();
+    imaged_at_ = journal_.region().memory().all_backed_bytes();
+    journal_.region().zones().expect_snapshot();
     const engine::Frozen frozen = host_.freeze(number);
     if (frozen == engine::Frozen::kWoken) wake();
     refused_ = frozen == engine::Frozen::kNot;

@@ -15,7 +15,7 @@
 namespace rejoin::recovery {
 
 template <engine::Host H>
-class Truncation final : public journal::Region<H>::Labels {
+class Truncation final : public journal::ZoneLabels {
  public:
   Truncation(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
              Communicators<H>& comms, Outbox<H>& outbox)
@@ -26,11 +26,11 @@ class Truncation final : public journal::Region<H>::Labels {
   // v, and that former incarnations had not come further.
   void close(std::uint64_t v) {
     journal::Region<H>& region = journal_.region();
-    if (region.recycling()) return;
+    if (!region.retention().serves_replays()) return;
     journal::RegionHead* head = region.head();
     if (head->past_version < v) {
-      region.start_zones();
-      if (!region.close_zones([this](journal::Zone& z) { return label(z); })) {
+      region.follow_versions();
+      if (!region.zones().close([this](journal::Zone& z) { return label(z); })) {
         journal_.out_of_memory();
       }
       head->past_version = v;
@@ -68,7 +68,8 @@ class Truncation final : public journal::Region<H>::Labels {
       contexts += comms_.block_of(*r) != nullptr;
     }
     const std::size_t sent_bytes = outbox_.bytes_of_cursors();
-    if (!journal_.region().make_room(z.label, contexts * sizeof(journal::Cursor) + sent_bytes)) {
+    if (!journal_.region().memory().make_room(z.label,
+                                              contexts * sizeof(journal::Cursor) + sent_bytes)) {
       return false;
     }
     z.contexts = contexts;

@@ -179,14 +179,15 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
     }
     return false;
   };
-  for (Process* p : {&first, &second}) p->journal().region().start_zones();
+  for (Process* p : {&first, &second}) p->journal().region().follow_versions();
   ASSERT_TRUE(is_open_at(first.journal().region().allocate(100)));
   second.journal().rebase();
   ASSERT_TRUE(is_open_at(second.journal().region().allocate(100)));
   ASSERT_EQ(head->zones, 1u);
   // Used for messages that rank 1 has not received.
-  ASSERT_TRUE(second.journal().region().close_zones([&](journal::Zone& z) {
-    if (!second.journal().region().make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+  ASSERT_TRUE(second.journal().region().zones().close([&](journal::Zone& z) {
+    if (!second.journal().region().memory().make_room(z.label, 2 * sizeof(std::uint64_t)))
+      return false;
     z.contexts = 0;
     reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[0] = 0;
     reinterpret_cast<std::uint64_t*>(job.base() + z.label.at)[1] = 5;
@@ -220,12 +221,12 @@ TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
 }
 
 // For messages that rank 1 has not received.
-class Unreceived final : public journal::Region<engine::ShmHost>::Labels {
+class Unreceived final : public journal::ZoneLabels {
  public:
   Unreceived(journal::Region<engine::ShmHost>& region, std::byte* base)
       : region_(region), base_(base) {}
   bool label(journal::Zone& z) override {
-    if (!region_.make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
+    if (!region_.memory().make_room(z.label, 2 * sizeof(std::uint64_t))) return false;
     z.contexts = 0;
     const std::uint64_t sent[2] = {0, 5};
     std::memcpy(base_ + z.label.at, sent, sizeof sent);
@@ -244,7 +245,7 @@ TEST(Zones, GrowWithWhatWaitsForASnapshot) {
   Process owner(job.base());
   auto& region = owner.journal().region();
   Unreceived labels(region, job.base());
-  region.recycle_behind_images(labels, 4 << 20);
+  region.follow_images(labels, 4 << 20);
   const journal::RegionHead* head = engine::region_of(job.base(), 0);
   std::map<std::uint64_t, int> zones;  // by size
   for (int i = 0; i < 96; ++i) {
@@ -262,7 +263,7 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
   Process owner(job.base());
   auto& region = owner.journal().region();
   Unreceived labels(region, job.base());
-  region.recycle_behind_images(labels, kBytes);
+  region.follow_images(labels, kBytes);
   for (std::size_t at = 0; at < std::size_t{256} << 20; at += kBytes) {
     ASSERT_NE(region.reserve(kBytes), 0u) << at << " bytes in zones";
   }

@@ -200,7 +200,8 @@ TEST(Region, PermanentMemoryIsHandedOutToTwoThreads) {
     constexpr int kEach = 4000;
     std::vector<engine::Offset> places[2];
     const auto take = [&](int who) {
-      for (int i = 0; i < kEach; ++i) places[who].push_back(rank.region().allocate_permanent(100));
+      for (int i = 0; i < kEach; ++i)
+        places[who].push_back(rank.region().memory().allocate_permanent(100));
     };
     std::thread other(take, 0);
     take(1);
