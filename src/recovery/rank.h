@@ -243,6 +243,7 @@ class BasicRank final : private Woken {
     outcomes_.rebase();
     execution_.rebase();
     repetition_.begin();
+    if (engine::breaks(host_, Rule::kRebaseWoken)) return;
     journal_.rebase();
     calls_.rebase();
     inbox_.rebase();
