@@ -136,7 +136,7 @@ class Snapshots final : public NoticeHandler {
     if (replaying || told || cancelled) return false;
     if (r_.outstanding.any() && !breaks(Rule::kImageTakesNothingOpen)) {
       if (++put_off_ < kMostPutOff) return false;
-      return give_up(number, "nonblocking collectives are outstanding all the time");
+      return give_up(number, "has nonblocking collectives outstanding whenever a snapshot is due");
     }
     put_off_ = 0;
     if (r_.goes_back_to() == journal::Return::kVersions) {

@@ -86,7 +86,7 @@ def with_threads(t):
             # An image that came before the first thread would decide otherwise.
             flags = ["--snapshots", "60"]
             result = survives(t, 3, *form, "threads=1", mocks=mocks, way="auto", flags=flags)
-            text = "no snapshots are made in this job, because it"
+            text = "no snapshots are made in this job, because this rank"
             require(result.err.count(text) == 1, "it does not say why, once", result)
     check_kinds(t.returns, "versions")
 

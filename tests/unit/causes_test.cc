@@ -21,7 +21,7 @@ std::string likely_cause() {
 
 TEST(LikelyCause, OfOneThreadIsMemoryOrTheCycleCounter) {
   EXPECT_EQ(likely_cause(),
-            "likely causes: memory that was never set, or the processor's cycle counter");
+            "likely causes: uninitialised memory, or the processor's cycle counter (rdtsc)");
 }
 
 TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {

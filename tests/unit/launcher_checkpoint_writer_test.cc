@@ -193,15 +193,18 @@ TEST_F(CheckpointWriting, AVersionAtWhichNoProcessCanBeginIsReportedOnceForEachK
   with(9, VersionFault::kLateCommunicator);
   EXPECT_TRUE(writer_->has_written());
   EXPECT_EQ(resumed(), 5u);
-  const std::string in = "no checkpoint in " + directory_ + ": rank 1 ";
+  const std::string in = "no checkpoint was written to " + directory_ + ": rank 1 ";
   const std::string so = ", so a job cannot be resumed from this version (docs/checkpoints.md)";
-  EXPECT_EQ(told, (std::vector<std::string>{
-                      in + "has a request that is not over at checkpoint 3" + so,
-                      in +
-                          "has a communicator that was made after the first checkpoint at "
-                          "checkpoint 7" +
-                          so,
-                      in + "has set up more than --bootstrap-limit at checkpoint 8" + so}));
+  EXPECT_EQ(
+      told,
+      (std::vector<std::string>{
+          in + "has a request that is not complete at checkpoint 3" + so,
+          in +
+              "has a communicator that was created after the first checkpoint at "
+              "checkpoint 7" +
+              so,
+          in + "has a set-up whose results are larger than --bootstrap-limit at checkpoint 8" +
+              so}));
 }
 
 // Such a job goes on from its sets of images.

@@ -254,21 +254,21 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
                 Event e = access("b.txt");
                 o.recall(e);
               }),
-              testing::ExitedWithCode(1), "asks for access of \"b.txt\"");
+              testing::ExitedWithCode(1), "and is access of \"b.txt\"");
   EXPECT_EXIT(replay([&](Observations& o) {
                 Event e = access("a.txt");
                 e.detail = W_OK;
                 o.recall(e);
               }),
-              testing::ExitedWithCode(1), "asks for access of \"a.txt\" \\(0x2\\)");
-  EXPECT_EXIT(
-      replay([&](Observations& o) {
-        Event e = {ObservationKind::kUnlink};
-        e.name = "a.txt";
-        o.recall(e);
-      }),
-      testing::ExitedWithCode(1),
-      "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for unlink");
+              testing::ExitedWithCode(1), "and is access of \"a.txt\" \\(0x2\\)");
+  EXPECT_EXIT(replay([&](Observations& o) {
+                Event e = {ObservationKind::kUnlink};
+                e.name = "a.txt";
+                o.recall(e);
+              }),
+              testing::ExitedWithCode(1),
+              "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\) in the first execution, "
+              "and is unlink");
 }
 
 // --- A replay that reads clocks in another order
@@ -377,7 +377,7 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
     journal::put(engine::control_of(job_.base(), 0)->permanent_bump, std::uint64_t{1} << 62);
     for (std::int64_t i = 0; i < 10'000'000; ++i) record(o, Series::kTime, i * i);
   };
-  EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "memory is used up");
+  EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "the journal cannot grow");
 }
 
 TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
