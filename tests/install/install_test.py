@@ -206,8 +206,8 @@ class Prefix(InstallTest):
         shown, _ = self.succeeds(ftrun, "inspect", "sets")
         self.assertRegex(shown, r"images-\d+\.rejoin: set \d+, 2 ranks, \d+ \w+, cut at \S+ \S+, \d+ s ago\n")
         self.assertRegex(shown, r"\n    program   loop, build build-id [0-9a-f]+\n")
-        self.assertRegex(shown, r"\n    image-1 +\d+ KiB, checksum right\n")
-        self.assertIn("--resume  can go on from it here\n", shown)
+        self.assertRegex(shown, r"\n    image-1 +\d+ KiB, checksum correct\n")
+        self.assertIn("--resume  can go on from this set here\n", shown)
         shutil.copytree(self.path("sets"), self.path("damaged"))
         for image in glob.glob(self.path("damaged", "images-*.rejoin", "image-0")):
             with open(image, "r+b") as file:
@@ -216,7 +216,7 @@ class Prefix(InstallTest):
         done = subprocess.run([ftrun, "inspect", "--json", "damaged"], cwd=self.directory, check=False,
                               capture_output=True, text=True)  # fmt: skip
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no whole set", done.stderr)
+        self.assertIn("no complete set", done.stderr)
         for line in done.stdout.splitlines():
             self.assertEqual({file["name"]: file["fault"] for file in json.loads(line)["files"]}["image-0"],
                              "has a wrong checksum")  # fmt: skip

@@ -51,7 +51,7 @@ TEST(AgentWrapper, IsMissedAtTheEndOfARankThatWentOnWithoutIt) {
 end keeper of 0 on 5
 > 7 finalized 0
 > 8 child-ended 0 exit=0
-tell of 0: the script that started it died (signal 9, Killed); what it had to do behind the program was not done
+tell of 0: the script that started the program died (signal 9, Killed); the rest of the script was not executed
 await output 0
 > 9 output-ended 0
 drain 0

@@ -114,10 +114,10 @@ lost 0: its snapshot was lost
 
 TEST(AgentWritten, OneThatRunsFromMainEndsTheJob) {
   expect_transcript(1, false, kUntilRestorer + R"(> 2 register 0 pid=10 conn=5
-refuse 0 on 5: it is not the written image that it was started for
-lost 0: its process did not become its written image
+refuse 0 on 5: it did not restore its written image
+lost 0: its process did not restore its written image
 > 3 register 0 pid=10 conn=6
-refuse 0 on 6: it is not the written image that it was started for
+refuse 0 on 6: it did not restore its written image
 )");
 }
 
@@ -190,8 +190,8 @@ const Case kCases[] = {
      "9 respawn 0 inc=4", kLost, kAgain},
     {"OnlyRestored", RestoreRule::kOnlyRestored, events_of(kUntilRestorer),
      "2 register 0 pid=10 conn=5",
-     "refuse 0 on 5: it is not the written image that it was started for\n"
-     "lost 0: its process did not become its written image\n",
+     "refuse 0 on 5: it did not restore its written image\n"
+     "lost 0: its process did not restore its written image\n",
      "welcome 0 on 5\n"},
     {"EndsIfUseless", RestoreRule::kEndsIfUseless, events_of(kUntilRestorer),
      "2 useless 0 pid=10 conn=5 inc=3", "refuse 0 on 5: it cannot go on\nlost 0: \n",
@@ -204,10 +204,9 @@ const Case kCases[] = {
      "lost 0: its written image could not be restored (signal 15, Terminated)\nkill tree 0\n"},
     {"NeverAgain", RestoreRule::kNeverAgain, kFailed, "4 respawn 0 inc=4", kLost, kAgain},
     {"SaidOnce", RestoreRule::kSaidOnce, events_of(kUntilRestorer) + "2 register 0 pid=10 conn=5\n",
-     "3 register 0 pid=10 conn=6",
-     "refuse 0 on 6: it is not the written image that it was started for\n",
-     "refuse 0 on 6: it is not the written image that it was started for\n"
-     "lost 0: its process did not become its written image\n"},
+     "3 register 0 pid=10 conn=6", "refuse 0 on 6: it did not restore its written image\n",
+     "refuse 0 on 6: it did not restore its written image\n"
+     "lost 0: its process did not restore its written image\n"},
     {"UntilWelcome", RestoreRule::kUntilWelcome, kIsRank, "3 child-ended 0 signal=11", kNoLine,
      "lost 0: its written image could not be restored (signal 11, Segmentation fault)\n"
      "kill tree 0\n"},
@@ -234,7 +233,7 @@ TEST(MachineMark, OnlyWhatIsMissingIsAnObjection) {
   EXPECT_EQ(lacking(here, then), "");
   EXPECT_EQ(lacking(then, here), "the processor feature avx1024, which this one lacks");
   then.vdso = "0";
-  EXPECT_EQ(lacking(then, here), "another kernel's vdso");
+  EXPECT_EQ(lacking(then, here), "another kernel (its vdso differs)");
 }
 
 }  // namespace

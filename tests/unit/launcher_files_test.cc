@@ -50,7 +50,7 @@ TEST_F(Files, APipeIsNotWaitedFor) {
   const std::string name = pipe();
   const auto mapped = MappedFile::open(name);
   ASSERT_FALSE(mapped.ok());
-  EXPECT_NE(mapped.error().text.find("no regular file"), std::string::npos);
+  EXPECT_NE(mapped.error().text.find("not a regular file"), std::string::npos);
 }
 
 TEST_F(Files, AModuleThatIsAPipeIsNotWaitedFor) {
@@ -93,9 +93,10 @@ TEST_F(Files, ACheckpointsProgramIsPartOfOneLine) {
   CheckpointOwner other = test::checkpoint_owner(3);
   other.program = "\nrogram";
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
-  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
-                           " was written by  rogram, not by program: run that one, or begin anew "
-                           "in another directory");
+  EXPECT_EQ(resumed(),
+            "--resume: " + path("checkpoint-0000000005.rejoin") +
+                " was written by  rogram, not by program: run that one, or start the job anew "
+                "in another directory");
 }
 
 TEST_F(Files, ACheckpointOfAnotherNumberOfRanks) {
@@ -108,9 +109,10 @@ TEST_F(Files, ACheckpointOfAnotherBuild) {
   CheckpointOwner other = test::checkpoint_owner(3);
   other.build = "hash 89\nab";
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
-  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
-                           " was written by another build of program (hash 89 ab, this is "
-                           "build-id 0123): run that one, or begin anew in another directory");
+  EXPECT_EQ(resumed(),
+            "--resume: " + path("checkpoint-0000000005.rejoin") +
+                " was written by another build of program (hash 89 ab, this is "
+                "build-id 0123): run that one, or start the job anew in another directory");
 }
 
 // The owner's arguments are --size '' 7.
@@ -122,7 +124,8 @@ TEST_F(Files, ACheckpointOfOtherArguments) {
     const std::string all = resumed();
     const std::string before = "--resume: " + path("checkpoint-0000000005.rejoin") +
                                " was written by program with other arguments (";
-    const std::string behind = "): give those, or begin anew in another directory";
+    const std::string behind =
+        "): give the same arguments, or start the job anew in another directory";
     if (!all.starts_with(before) || !all.ends_with(behind)) return all;
     return all.substr(before.size(), all.size() - before.size() - behind.size());
   };

@@ -244,15 +244,16 @@ class InspectReturns : public Inspect {
 TEST_F(InspectReturns, Undecided) {
   decide(journal::Return::kUndecided);
   EXPECT_EQ(returns(),
-            "whether the ranks of this job go back to images or to checkpoints is undecided\n"
+            "it is undecided whether the ranks of this job go back to images or to checkpoints\n"
             "rank 0 would go back to the start of the program: the job has neither an image nor a "
             "checkpoint yet\n"
             "rank 1 would go back to the start of the program: the job has neither an image nor a "
             "checkpoint yet\n");
   EXPECT_TRUE(prints_long_results());
   engine::header_of(job_.base())->first_version = 6;
-  EXPECT_NE(returns().find("yet; there it loads checkpoint 6, from which the job was resumed\n"),
-            std::string::npos)
+  EXPECT_NE(
+      returns().find("yet; from there it loads checkpoint 6, from which the job was resumed\n"),
+      std::string::npos)
       << returns();
 }
 
@@ -268,17 +269,17 @@ TEST_F(InspectReturns, Images) {
   put_version(1, 0, 7);  // its models are data
   EXPECT_EQ(returns(),
             "the ranks of this job go back to images\n"
-            "rank 0 would go back to the start of the program: no image of it was kept\n"
+            "rank 0 would go back to the start of the program: it has no image\n"
             "rank 1 would go back to image 12, made 2026-11-24 03:00:00 behind operation 400 "
             "(version 7)\n");
   EXPECT_EQ(returns(true),
             "\"goes_back_to\":\"images\"}\n"
-            "\"goes_back_to\":{\"kind\":\"main\",\"why\":\"no image of it was kept\"}}\n"
+            "\"goes_back_to\":{\"kind\":\"main\",\"why\":\"it has no image\"}}\n"
             "\"goes_back_to\":{\"kind\":\"image\",\"number\":12,\"made\":1795489200.0,"
             "\"ordinal\":400,\"version\":7}}\n");
   EXPECT_FALSE(prints_long_results());
   journal::put(control(1)->kept_image, 13);
-  EXPECT_NE(returns().find("image 13, of which the journal has no marks\n"), std::string::npos);
+  EXPECT_NE(returns().find("image 13, which the journal does not contain\n"), std::string::npos);
 }
 
 // The newest checkpoint that all ranks have made.
@@ -312,33 +313,34 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
   put_version(1, 0, 5, journal::VersionFault::kNoLoad);
   EXPECT_EQ(returns(),
             "the ranks of this job go back to checkpoints\n"
-            "rank 0 would go back to the start of the program: no checkpoint of it is kept that "
-            "all ranks have made\n"
-            "rank 1 would go back to the start of the program: no checkpoint of it is kept that "
-            "all ranks have made\n");
+            "rank 0 would go back to the start of the program: it has no checkpoint that all ranks "
+            "have made\n"
+            "rank 1 would go back to the start of the program: it has no checkpoint that all ranks "
+            "have made\n");
   for (const std::uint32_t r : {0, 1}) journal::put(control(r)->prepared, 5);
   EXPECT_NE(returns().find("rank 1 would go back to the start of the program: the program makes "
-                           "checkpoints, but does not load one\n"),
+                           "checkpoints, but did not load one before its first\n"),
             std::string::npos);
   region(1)->version[0].fault = static_cast<journal::VersionFault>(99);
-  EXPECT_NE(returns().find("program: its checkpoint cannot be gone back to\n"), std::string::npos);
+  EXPECT_NE(returns().find("program: its checkpoint cannot be loaded\n"), std::string::npos);
 }
 
 TEST_F(InspectReturns, AFullJournal) {
   journal::let_recycle(job_.base());
-  EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
+  EXPECT_NE(returns().find("rank 0 could not be restarted: the journal was full\n"),
+            std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());
 }
 
 TEST_F(InspectReturns, AWordThatIsNone) {
   decide(static_cast<journal::Return>(99));
-  EXPECT_NE(returns().find(" is undecided\n"), std::string::npos);
+  EXPECT_NE(returns().find("it is undecided whether "), std::string::npos);
 }
 
 TEST_F(Inspect, NoJournal) {
   engine::header_of(job_.base())->magic = 1;
-  EXPECT_NE(printed({}).find("is no journal"), std::string::npos);
+  EXPECT_NE(printed({}).find("is not a journal"), std::string::npos);
 }
 
 }  // namespace

@@ -148,9 +148,9 @@ TEST(SetProgress, IsNamedWhenItIsStillBeingWrittenAfterAMinute) {
   expect_set_transcript(kWriting + R"(> 65 cut 0
 > 66 cut 0
 > 67 cut 0
-no set: the last set is still being written
+no set: the previous set is still being written
 > 68 cut 0
-no set: the last set is still being written
+no set: the previous set is still being written
 > 69 ended 0 pid=31 exit=0
 whole
 > 70 over 0
@@ -186,7 +186,7 @@ const std::string kMovedAway = R"(
 const Case kCases[] = {
     {"OneAtATime", SetRule::kOneAtATime, events_of(kBegun), "7 cut 0", "", "set 2 of 20 21\n"},
     {"TellLong", SetRule::kTellLong, events_of(kBegun), "67 cut 0",
-     "no set: the last set is still being written\n", ""},
+     "no set: the previous set is still being written\n", ""},
     {"NotWhenFull", SetRule::kNotWhenFull, events_of(kImages), "6 cut 0 full", "",
      "set 1 of 20 21\n"},
     {"NotBehindWrapper", SetRule::kNotBehindWrapper, events_of(kMovedAway), "6 cut 0",

@@ -136,7 +136,7 @@ TEST(Standing, AgesOfImages) {
   ranks[19].over = true;
   const std::string text = ages_text(ranks);
   EXPECT_EQ(text.find("rank 26"), std::string::npos) << text;
-  EXPECT_TRUE(text.ends_with("; of all the oldest 2.0 s old, 17 ranks have none\n")) << text;
+  EXPECT_TRUE(text.ends_with("; the oldest of all is 2.0 s old; 17 ranks have none\n")) << text;
 }
 
 }  // namespace

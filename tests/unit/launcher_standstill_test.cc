@@ -38,7 +38,7 @@ Look with(Change change) {
 TEST(Standstill, OneLook) {
   EXPECT_EQ(why_not_still({sleeper(), sleeper()}), "");
   EXPECT_EQ(why_not_still({sleeper(), left()}), "");
-  EXPECT_EQ(why_not_still({left(), left()}), "nobody waits");
+  EXPECT_EQ(why_not_still({left(), left()}), "no rank waits");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.asleep = false; })), "rank 1 does not sleep");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.bell = true; })), "rank 1 has been rung");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.presence = Presence::kAbsent; })),

@@ -176,7 +176,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 7 ended 1 signal=9 at=3
 record death rank 1 incarnation 0 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
 record stop code 137
 > 8 ended 0 signal=15
 record exit rank 0 incarnation 0 (signal 15, Terminated)
@@ -225,7 +225,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 14 ended 1 signal=9 at=4
 record death rank 1 incarnation 2 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
 record stop code 137
 )");
 }
@@ -460,7 +460,7 @@ TEST(Supervisor, TheTimeLimit) {
 > 1000 timeout 0
 report
 stop
-tell: the time limit of --timeout is over
+tell: the time limit of --timeout has expired
 record stop code 110
 > 1001 timeout 0
 )");

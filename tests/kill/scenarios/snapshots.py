@@ -507,8 +507,8 @@ def protection_is_told(t):
     for pattern in (
         r"(?m)^rejoin: every rank has an image of its process, [\d.]+ m?s after the start: from now on",
         r"(?m)^rejoin: newest images: rank 0 [\d.]+ m?s old, rank 1 [\d.]+ m?s old$",
-        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; a rank went at most "
-        r"[\d.]+ m?s without a newer one$",
+        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; the newest image of "
+        r"a rank was at most [\d.]+ m?s old$",
     ):
         require(len(re.findall(pattern, result.err)) == 1, f"no '{pattern}'", result)
     rounds, beats = result.named("snapshot"), result.named("heartbeat")
