@@ -45,7 +45,7 @@ TEST(FaultReport, FramesOfRejoinAreFolded) {
   EXPECT_STREQ(report.modules[2].path, "/home/u/a path/solve");
 }
 
-TEST(FaultReport, WhatTheKernelSays) {
+TEST(FaultReport, TheReasonThatTheKernelGives) {
   const auto text = [](int signal, const char* head) {
     return report_of(signal, std::string(head) + "\n1 - /solve").fault.text;
   };
@@ -63,7 +63,7 @@ TEST(FaultReport, CodeInNoFileIsNotBlamed) {
   EXPECT_EQ(report.fault.stack[0], "#0 0x0 (in no file)");
 }
 
-TEST(FaultReport, WhatIsNoReport) {
+TEST(FaultReport, InvalidReports) {
   for (const char* text : {"", "x", "1 2", "1 2 3", "1 2 3\n", "1 2 3\nzz", "1 2 3\n4 -"}) {
     const FaultReport report = report_of(SIGSEGV, text);
     EXPECT_TRUE(report.fault.site.empty()) << text;

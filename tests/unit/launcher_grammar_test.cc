@@ -37,7 +37,7 @@ TEST(Grammar, Kills) {
   expect("1@finalize.after", {1, 0, PointKind::kFinalize, Moment::kAfter, 0});
 }
 
-TEST(Grammar, KillsThatAreNone) {
+TEST(Grammar, InvalidKills) {
   for (const char* text : {"", "@", "2", "2@", "@5", "2@0", "2@-1", "x@5", "2@x", "2@5.",
                            "2@5.while", "2@5#", "2@5#x", "2@5#-1", "2@init.", "2@5 ",
                            "2@5.before.after", "4294967296@1", "1@99999999999999999999"}) {
@@ -357,7 +357,7 @@ TEST(Options, Mistakes) {
 }
 
 // The error of an option that takes a number names the value, and what the option takes.
-TEST(Options, NumbersThatAreNone) {
+TEST(Options, InvalidNumbers) {
   using Words = std::vector<const char*>;
   const char* const ranks = "not a number of ranks; give a whole number from 1 to 1024";
   const char* const processors =

@@ -95,7 +95,7 @@ finish 139
 )");
 }
 
-TEST(Supervisor, OtherPlaceOrCauseIsNoLoop) {
+TEST(Supervisor, AnotherPlaceOrCauseIsNotARepeatedFault) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -162,7 +162,7 @@ record stop code 137
 )");
 }
 
-TEST(Supervisor, AfterTheJournalsLimitADeathIsFinal) {
+TEST(Supervisor, WithAFullJournalADeathIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -258,7 +258,7 @@ record stop code 5
 )");
 }
 
-TEST(Supervisor, APastThatCannotBeRepeatedIsFinal) {
+TEST(Supervisor, APastThatCannotBeReplayedIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -290,7 +290,7 @@ finish 4
 )");
 }
 
-// It has received nothing yet: a restart would end the same way.
+// The rank has received nothing yet, so a restart would end in the same way.
 TEST(Supervisor, AnExitCodeBeforeTheFirstOperationIsTheJobs) {
   expect_transcript(ranks(2), R"(
 > 1 initialized 0
@@ -415,7 +415,7 @@ finish 255
 )");
 }
 
-TEST(Supervisor, AFatalErrorIsToldInItsOwnWords) {
+TEST(Supervisor, AFatalErrorIsPrintedAsTheRankGivesIt) {
   expect_transcript(ranks(1), R"(
 > 1 abort 0 code=8 : MPI_Bcast: MPI_ERR_ROOT
 record abort rank 0 incarnation 0 code 8
@@ -466,7 +466,7 @@ record stop code 110
 )");
 }
 
-TEST(Supervisor, WhatEndsAJobBesides) {
+TEST(Supervisor, OtherReasonsThatEndAJob) {
   expect_transcript(ranks(1), R"(
 > 1 spawn-failed 0 code=126 : cannot start x
 stop
@@ -535,7 +535,8 @@ finish 1
 )");
 }
 
-// While a job is being stopped, a loss only means that there is one host less to wait for.
+// While a job is being stopped, the loss of an agent only means that there is one host less to wait
+// for.
 TEST(Supervisor, TheLossOfAnAgentWhileTheJobEndsIsNotTheReason) {
   expect_transcript(ranks(2), R"(
 > 1 signal 0 code=15
