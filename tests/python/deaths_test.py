@@ -23,7 +23,7 @@ from mock_deaths import (  # noqa: E402
 
 PYTHON = os.environ.get("REJOIN_NUMPY_PYTHON", "/usr/bin/python3")
 ROUNDS = 8
-CHECKPOINT = 4  # its seq in a round: one allreduce, a broadcast of two, one allreduce
+CHECKPOINT = 4  # its seq in a round: after an allreduce, a broadcast (two), and an allreduce
 UNMARKED = [("behind", "0"), ("first", "0")]
 SETUPS = [("before", "0"), ("behind", "1"), *UNMARKED]
 
@@ -58,7 +58,8 @@ KINDS = ["single", "again", "together", "all", "apart"]
 @scenario(limit_s=240, sweeps=True, way=list(WAYS))
 @counts_returns
 def every_form(t, way):
-    """One kind of death for some of the forms; --long: all kinds for all forms, three times."""
+    """Runs one kind of death for some of the forms; with --long all kinds for all forms, three
+    times."""
     chosen = list(forms(way))
     for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, 5)):
         for kind in KINDS * 3 if t.long else [KINDS[number % len(KINDS)]]:
@@ -83,7 +84,7 @@ def with_threads(t):
             continue
         for kind in KINDS if t.long else [KINDS[number % len(KINDS)]]:
             mocks = mocks_of(t, kind, 3)
-            # An image that came before the first thread would decide otherwise.
+            # An image made before the first thread would decide for images.
             flags = ["--snapshots", "60"]
             result = survives(t, 3, *form, "threads=1", mocks=mocks, way="auto", flags=flags)
             text = "no snapshots are made in this job, because this rank"

@@ -22,7 +22,8 @@ def main():
 
     version, model, local = rabit.load_checkpoint(with_local=True)
     mine = 0 if lazy else rank
-    # Done in every incarnation: a restarted rank is given what the others had long ago.
+    # Every incarnation executes this: a restarted rank receives results that the others got long
+    # ago.
     shift = rabit.allreduce(np.array([1.0 + rank]), rabit.SUM, is_bootstrap=True)[0]
     names = rabit.broadcast(["north", "south"] if rank == 0 else None, 0, is_bootstrap=True)
     if version == 0:
@@ -47,7 +48,7 @@ def main():
         if rank == root:
             word = {"root": root, "local": list(local), "name": names[number % 2]}
         word = rabit.broadcast(word, root)
-        # Parts that are one and the same here are two in a rank that has loaded them.
+        # Parts that are the same object here are two objects in a rank that has loaded them.
         model["total"] = total % 97 + 1
         model["log"].append({"round": number, "word": word, "total": model["total"]})
         local.append(int(total[0]) % 1009 + mine)
