@@ -40,7 +40,7 @@ BROKEN = {"wrong": (6000, 4096, "wrong"), "stuck": (6000, 4096, "stuck")}
 
 
 class HostileJob(Job):
-    """A job that knows every process from its start, and never sends a signal to any other process."""
+    """A job that knows every process from its start, and never signals any other process."""
 
     def __init__(self, command, directory, limit_s, expected_bytes):
         self._processes = {}  # pidfd of each rank

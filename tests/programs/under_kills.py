@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A third-party program under ftrun with random deaths: every run must give what the
-undisturbed run gave.
+"""A third-party program under ftrun with random deaths.
+
+Every run must give the results of a run without deaths.
 
 Odd runs are killed from outside: SIGKILL to ranks' processes at random moments. Even runs die at
 random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run I of seed S draws
-from (S, I) alone, so that one run can be repeated: --seed S --run I. Moments from outside depend on
+only from (S, I), so that one run can be repeated: --seed S --run I. Moments from outside depend on
 the machine's speed; logical points do not.
 
-With --snapshots SECONDS ranks make images of themselves so often, every run is killed from outside,
-more often, and some rank must have gone on from an image.
+With --snapshots SECONDS ranks make an image in each such period, every run is killed from outside,
+with more deaths, and some rank must have gone on from an image.
 
-More by hand: --seed 7 --runs 1000
+More runs: --seed 7 --runs 1000
 """
 
 import argparse

@@ -4,7 +4,8 @@
 deaths_test.py --ftrun FTRUN [--long] NAME...    runs schedules
 deaths_test.py --list                            names, limits, whether they sweep
 
-As tests/rabit/form_schedules.py, on forms.py. REJOIN_NUMPY_PYTHON: the Python that has NumPy.
+Works like tests/rabit/form_schedules.py, but runs forms.py. REJOIN_NUMPY_PYTHON: a Python that has
+NumPy.
 """
 
 import itertools
@@ -58,8 +59,7 @@ KINDS = ["single", "again", "together", "all", "apart"]
 @scenario(limit_s=240, sweeps=True, way=list(WAYS))
 @counts_returns
 def every_form(t, way):
-    """Runs one kind of death for some of the forms; with --long all kinds for all forms, three
-    times."""
+    """Runs one kind of death for some of the forms; with --long all kinds for all forms, thrice."""
     chosen = list(forms(way))
     for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, 5)):
         for kind in KINDS * 3 if t.long else [KINDS[number % len(KINDS)]]:

@@ -1,8 +1,11 @@
-"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [lazy=1] [rest_ms=0] [mock=...]
+"""A program for the module rabit whose ranks are killed.
+
+rounds.py ROUNDS [NOTES] [lazy=1] [rest_ms=0] [mock=...]
 
 Each round reduces, broadcasts and makes a checkpoint of a global and a local model; rank 0 prints.
-lazy: the checkpoints are lazy ones, of a large model in which the local one is, too, the same at all
-ranks; lazy=broken: and cannot be pickled. With NOTES, every call of a prepare function leaves a line in the file NOTES.RANK.
+lazy: the checkpoints are lazy ones, of one large model, which contains the local one and is the same
+at all ranks. lazy=broken: this model cannot be pickled. NOTES: every call of a prepare function adds
+a line to the file NOTES.RANK.
 """
 
 import sys

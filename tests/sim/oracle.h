@@ -47,8 +47,8 @@ struct Key {
 struct Count {
   std::uint64_t context;  // 0: free
   std::uint64_t next;     // sequence number of the next operation
-  // Likewise, but not counting what was executed once more in the bootstrap phase of a later
-  // incarnation: names an operation of the program whatever happened.
+  // The same number without the operations that the bootstrap phase of a later incarnation has
+  // executed again. It identifies an operation of the program, whatever deaths there were.
   std::uint64_t number;
   std::uint64_t bootstrap;  // number of the first operation in the bootstrap phase
   std::uint64_t asked;      // operations in the bootstrap phase of this incarnation
