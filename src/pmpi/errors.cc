@@ -346,7 +346,7 @@ int error_class(int errorcode, int* errorclass) {
   constexpr const char* kName = "MPI_Error_class";
   require_active(kName);
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error code", errorcode);
   }
   *errorclass = class_of(errorcode);
   return MPI_SUCCESS;
@@ -356,7 +356,7 @@ int error_string(int errorcode, char* string, int* resultlen) {
   constexpr const char* kName = "MPI_Error_string";
   require_active(kName);
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error code", errorcode);
   }
   char text[1600], whole[1600];
   text_of(errorcode, text, sizeof text);
@@ -393,7 +393,7 @@ int add_error_code(int errorclass, int* errorcode) {
   const bool is_class =
       e != nullptr ? e->error_class == errorclass : errorclass >= 0 && errorclass < kClassCount;
   if (!is_class) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error class", errorclass);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error class", errorclass);
   }
   *errorcode = add_error(errorclass);
   return MPI_SUCCESS;

@@ -449,8 +449,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
     return !of_job ? parts.error()
                    : usage(
                          "after :, only options of one program are allowed (such as -n, -x and "
-                         "--wdir); "
-                         "options of the whole job belong in front of the first program");
+                         "--wdir); options of the whole job belong in front of the first program");
   }
   for (std::string& notice : parts.value().notices) notices.push_back(std::move(notice));
   try {
@@ -556,8 +555,7 @@ Result<Command> parse_check(int argc, const char* const* argv) {
   CLI::App app(
       "ftrun check - reports problems of a program before it runs: MPI functions that are not "
       "supported,\nthreads, and programs into which libmpi.so.40 cannot be preloaded. Exit code 1 "
-      "if "
-      "something would fail.");
+      "if something would fail.");
   CheckOptions options;
   app.name("ftrun check");
   app.set_help_flag("-h,--help", "print this help");
