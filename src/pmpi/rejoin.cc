@@ -233,7 +233,7 @@ int rejoin_bootstrap(const char* key) {
   context->hinted = context->hint.bootstrap = true;
   context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
   if (key == nullptr || !context->rank->is_bootstrap_key_used(context->hint.key)) return 0;
-  char text[200];
+  char text[240];
   snprintf(text, sizeof text,
            "rejoin_bootstrap: the key \"%.100s\" was used for another operation before; each "
            "operation needs a key of its own",

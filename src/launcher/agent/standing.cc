@@ -29,12 +29,12 @@ const char* state_name(char letter) {
     case 'S':
       return "sleeping";
     case 'D':
-      return "waiting for a device";
+      return "in an uninterruptible wait";
     case 'T':
     case 't':
       return "stopped";
     case 'Z':
-      return "dead, not reaped";
+      return "a zombie";
   }
   return "gone";
 }
