@@ -527,8 +527,11 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
          "after the other")
       ->required();
   std::string rank, limit;
-  app.add_option("--rank", rank, "print only this rank")->type_name("R");
-  app.add_option("--limit", limit, "print at most N records of each communicator")->type_name("N");
+  const CLI::Option* has_rank =
+      app.add_option("--rank", rank, "print only this rank")->type_name("R");
+  const CLI::Option* has_limit =
+      app.add_option("--limit", limit, "print at most N records of each communicator")
+          ->type_name("N");
   app.add_flag("--json", options.json, "print lines of JSON (docs/journal.md)");
   try {
     app.parse(argc - 1, argv + 1);
@@ -538,12 +541,12 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
     const std::string text = from_cli(error).text;
     return usage("inspect: " + text.substr(0, text.rfind(';')) + "; write ftrun inspect FILE");
   }
-  if (!rank.empty()) {
+  if (has_rank->count() > 0) {
     const auto number = parse_number("--rank", rank, "rank", 0, engine::kMaxRanks - 1);
     if (!number.ok()) return number.error();
     options.rank = static_cast<std::uint32_t>(number.value());
   }
-  if (!limit.empty()) {
+  if (has_limit->count() > 0) {
     const auto number = parse_number("--limit", limit, "number of records", 0, UINT64_MAX);
     if (!number.ok()) return number.error();
     options.limit = number.value();
