@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034
-# What ./quickstart and ./check share: the one list of packages, and the build. Sourced by bash.
+# Shared by ./quickstart and ./check: the list of packages, and the build. Sourced by bash.
 
-# What the build and most tests need,
+# Packages that the build and most tests need.
 needed_packages=(
   g++ gfortran cmake ninja-build pkg-config python3
   openmpi-bin libopenmpi-dev mpich libmpich-dev
   libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libhwloc-dev
   libgtest-dev libbenchmark-dev python3-numpy
 )
-# and what one can go on without: other people's programs, tools and modules that some tests use.
+# Optional packages: third-party programs, tools and modules that some tests use.
 further_packages=(
   examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
   clang-tidy clang-format elfutils gdb valgrind libjemalloc2 libtcmalloc-minimal4 zsh fish environment-modules help2man python3-pip python3-setuptools python3-wheel
@@ -20,7 +20,7 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Of the packages that are named, those that are missing.
+# Prints those of the given packages that are missing.
 missing_of() {
   local package
   for package in "$@"; do
@@ -29,7 +29,7 @@ missing_of() {
   done
 }
 
-# Installs what is missing, or says what it is and how to install it. Fails if there is no going on.
+# Installs missing packages, or prints how to install them. Fails if a needed package is missing.
 install_packages() {
   local needed further
   mapfile -t needed < <(missing_of "${needed_packages[@]}")

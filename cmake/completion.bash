@@ -1,4 +1,4 @@
-# Completion of ftrun: its options, as -h lists them, and subcommands; then programs, then their files.
+# Completes ftrun: options, as -h lists them, and subcommands; then programs, then files.
 _ftrun() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   case $previous in

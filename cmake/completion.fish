@@ -1,4 +1,4 @@
-# Completion of ftrun: its options, as -h lists them, and subcommands; then programs, then their files.
+# Completes ftrun: options, as -h lists them, and subcommands; then programs, then files.
 function __ftrun_options
     set -l words (commandline -opc)
     set -l subcommand

@@ -1,5 +1,5 @@
 #compdef ftrun
-# Completion of ftrun: its options, as -h lists them, and subcommands; then programs, then their files.
+# Completes ftrun: options, as -h lists them, and subcommands; then programs, then files.
 _ftrun() {
   local program=${words[1]} subcommand=()
   (( CURRENT > 2 )) && [[ ${words[2]} == (inspect|check) ]] && subcommand=(${words[2]})

@@ -1,8 +1,9 @@
-# What `cmake --install` and `cpack` give beside programs and libraries: headers, what other builds
-# find Rejoin by, man pages, completions, a modulefile, the Python module, documents. All of it works from wherever it is moved to.
+# What `cmake --install` and `cpack` install in addition to programs and libraries: headers, files by
+# which other builds find Rejoin, man pages, completions, a modulefile, the Python module, and
+# documents. All of it can be moved to another directory.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/ DESTINATION include/rejoin)
 install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION share/doc/rejoin)
-# What the documents link to.
+# Files to which the documents link.
 install(FILES src/recovery/PROTOCOL.md DESTINATION share/doc/rejoin/src/recovery)
 install(FILES src/libc_recording/observation_log.h DESTINATION share/doc/rejoin/src/libc_recording)
 install(FILES tests/hostile/README.md DESTINATION share/doc/rejoin/tests/hostile)
@@ -12,10 +13,10 @@ install(FILES cmake/completion.bash DESTINATION share/bash-completion/completion
 install(FILES cmake/completion.zsh DESTINATION share/zsh/site-functions RENAME _ftrun)
 install(FILES cmake/completion.zsh DESTINATION share/zsh/vendor-completions RENAME _ftrun)  # Debian's
 install(FILES cmake/completion.fish DESTINATION share/fish/vendor_completions.d RENAME ftrun.fish)
-# Where Debian's Python looks in /usr.
+# The directory that Debian's Python searches in /usr.
 install(DIRECTORY python/rabit DESTINATION lib/python3/dist-packages PATTERN __pycache__ EXCLUDE)
 
-# The names of other MPIs, for those who ask for them: modules, and CMake's FindMPI by MPI_HOME.
+# The names of other MPIs, for modules and for CMake's FindMPI with MPI_HOME.
 configure_file(cmake/modulefile.in ${CMAKE_BINARY_DIR}/installed/modulefile @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/installed/modulefile DESTINATION share/modulefiles/rejoin
         RENAME ${PROJECT_VERSION})
@@ -44,7 +45,7 @@ install(FILES ${CMAKE_BINARY_DIR}/installed/RejoinConfig.cmake
               ${CMAKE_BINARY_DIR}/installed/RejoinConfigVersion.cmake
         DESTINATION lib/cmake/Rejoin)
 
-# Man pages say what -h says.
+# Man pages are made from the output of -h.
 find_program(HELP2MAN help2man)
 if(HELP2MAN)
   function(add_man_page name what)
@@ -58,7 +59,7 @@ if(HELP2MAN)
     install(FILES ${page} DESTINATION share/man/man1)
     set(man_pages ${man_pages} ${page} PARENT_SCOPE)
   endfunction()
-  add_man_page(ftrun "run an MPI program that outlives its ranks" ftrun)
+  add_man_page(ftrun "run an MPI program and restart ranks that die" ftrun)
   add_man_page(ftmpicc "compile C programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpicc)
   add_man_page(ftmpicxx "compile C++ programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpicxx)
   add_man_page(ftmpifort "compile Fortran programs for Rejoin" ${CMAKE_BINARY_DIR}/bin/ftmpifort)
@@ -71,7 +72,7 @@ endif()
 set(CPACK_PACKAGE_NAME rejoin)
 set(CPACK_PACKAGE_VENDOR "Rejoin")
 set(CPACK_PACKAGE_CONTACT "Rejoin maintainers <maintainers@rejoin.invalid>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "MPI programs that outlive their ranks")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "MPI library and launcher that restart single ranks")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

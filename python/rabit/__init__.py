@@ -175,11 +175,11 @@ def allreduce(data, op, prepare_fun=None, *, is_bootstrap=False):
     """
     library = _joined("allreduce")
     if op not in range(len(_OPERATION_NAMES)):
-        raise ValueError(f"rabit.allreduce: op is MAX, MIN, SUM or BITOR, not {op!r}")
+        raise ValueError(f"rabit.allreduce: op must be MAX, MIN, SUM or BITOR, not {op!r}")
     operand = _values.operand(data, op == BITOR, op == SUM)
     if prepare_fun is not None and not callable(prepare_fun):
         raise TypeError(
-            f"rabit.allreduce: prepare_fun is not callable but {_values.kind(prepare_fun)}"
+            f"rabit.allreduce: prepare_fun must be callable, not {_values.kind(prepare_fun)}"
         )
     if prepare_fun is not None and operand.array is not data:
         raise TypeError(
@@ -378,6 +378,6 @@ def _flush():
 def _end_process(what):
     """Prints the exception that is being handled, and ends the process."""
     traceback.print_exc()
-    sys.stderr.write(f"rabit: {what} failed; this rank ends, before the others get its numbers\n")
+    sys.stderr.write(f"rabit: {what} failed; this rank ends before it contributes its numbers\n")
     _flush()
     os._exit(1)

@@ -39,7 +39,7 @@ def operand(data, of_bits, is_sum):
         return inner._replace(restored=lambda result: inner.restored(result).tolist())
     raise TypeError(
         f"rabit.allreduce takes a numpy.ndarray, a number or a list of numbers, not {kind(data)}; "
-        "numpy.array() makes one"
+        "convert it with numpy.array()"
     )
 
 
@@ -48,7 +48,9 @@ def _of_array(data, of_bits, is_sum):
         raise TypeError(f"rabit.allreduce: BITOR takes integers, not {data.dtype}")
     if data.dtype == np.bool_:
         if is_sum:
-            raise TypeError("rabit.allreduce: a SUM of bool has no type; data.astype(int) counts")
+            raise TypeError(
+                "rabit.allreduce: SUM does not take bool; convert it with data.astype(int)"
+            )
         return Operand(data.view(np.uint8), BYTES, lambda result: result.view(np.bool_))
     if data.dtype == np.float16 and data.dtype.isnative:
         wider = data.astype(np.float32)
@@ -57,6 +59,6 @@ def _of_array(data, of_bits, is_sum):
     if number is None or not data.dtype.isnative:
         raise TypeError(
             f"rabit.allreduce does not combine {data.dtype.str} ({data.dtype}), only {_TYPE_NAMES} "
-            "in native byte order; data.astype() converts"
+            "in native byte order; convert it with data.astype()"
         )
     return Operand(data, number, lambda result: result)

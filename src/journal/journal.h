@@ -130,8 +130,8 @@ class Journal {
 
   [[noreturn]] void out_of_memory() {
     host_.stop(
-        "there is no more room for the journal: give the job more memory (or --journal-dir more "
-        "space), or set --journal-limit below what there is");
+        "the journal cannot grow, because memory (or the space in --journal-dir) is used up: give "
+        "the job more, or set --journal-limit below what is available");
   }
 
  private:

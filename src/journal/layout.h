@@ -490,13 +490,13 @@ constexpr const char* text_of(VersionFault fault) {
     case VersionFault::kNone:
       break;
     case VersionFault::kNoLoad:
-      return "has not called load";
+      return "has not loaded a checkpoint before its first one";
     case VersionFault::kOpenRequest:
-      return "has a request that is not over";
+      return "has a request that is not complete";
     case VersionFault::kLateCommunicator:
-      return "has a communicator that was made after the first checkpoint";
+      return "has a communicator that was created after the first checkpoint";
     case VersionFault::kOverLimit:
-      return "has set up more than --bootstrap-limit";
+      return "has a set-up whose results are larger than --bootstrap-limit";
   }
   return "";
 }

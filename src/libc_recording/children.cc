@@ -42,8 +42,8 @@ void note_start(const void* caller, Starter starter, const char* what) {
   const bool cut = what != nullptr && strlen(what) > kMostShown;
   char text[kMostShown + 256];
   snprintf(text, sizeof text,
-           "starts a child process again: %s(%s%.*s%s%s). What such a child does to files it does "
-           "twice; see docs/libc-recording.md",
+           "starts a child process again: %s(%s%.*s%s%s). The child changes files a second time; "
+           "see docs/libc-recording.md",
            name_of(starter), quote, kMostShown, what != nullptr ? what : "", cut ? "..." : "",
            quote);
   rejoin_libc_tell_of_replay("child processes", text);

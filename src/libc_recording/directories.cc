@@ -108,7 +108,7 @@ DIR* open_listed(const char* path, Open open) {
     release(l);
     if (e.error == 0) {
       untrue(path != nullptr ? path : "a directory",
-             "could be opened by the first execution and cannot by its replay: %s",
+             "was opened in the first execution, but cannot be opened in the replay: %s",
              strerrordesc_np(errno));
     } else {
       errno = e.error;

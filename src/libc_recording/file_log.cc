@@ -147,7 +147,8 @@ std::uint64_t next_order() {
       if (end == kWhole) return;
       char name[PATH_MAX];
       name_of(me, of, name);
-      if (truncate(name, static_cast<off_t>(end)) != 0) rejoin_libc_tell(name, "cannot be cut");
+      if (truncate(name, static_cast<off_t>(end)) != 0)
+        rejoin_libc_tell(name, "cannot be truncated");
     });
   }
   return ++newest;
@@ -166,9 +167,8 @@ void write_down(FileEntryHead head, const char* path, const char* other, const c
   name_of(this_rank()->rank(), image, name);
   const int log = open_log(name);
   if (log < 0 || write(log, entry, bytes) != static_cast<ssize_t>(bytes)) {
-    rejoin_libc_tell(name,
-                     "cannot be written: a job that goes on from images may find files as they "
-                     "were later");
+    rejoin_libc_tell(
+        name, "cannot be written: a job that resumes from images may find files in a later state");
   }
   if (log >= 0) close(log);
 }

@@ -273,7 +273,7 @@ void Opening::end(int fd) {
     }
     if (makes_) log_made(dirfd_, path_, fd >= 0);
   } else if (fd < 0) {
-    untrue(path_, "could be opened by the first execution and cannot by its replay: %s",
+    untrue(path_, "was opened in the first execution, but cannot be opened in the replay: %s",
            strerrordesc_np(saved));
   } else if (becomes_ != Becomes::kNothing && find(fd, "", AT_EMPTY_PATH, &found)) {
     char absolute[PATH_MAX];
@@ -301,7 +301,7 @@ void Opening::prepare() {
   if (untouched || (same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
   if (!now.there) return;  // opening it will fail
   if (writes()) prepare_growth(now);
-  if (reads()) untrue(path_, "is not what the first execution read there");
+  if (reads()) untrue(path_, "has other contents than the first execution read there");
 }
 
 // Finds a file that this replay has filled again and that lies under another name: a recorded
@@ -330,7 +330,8 @@ bool Opening::find_kept() {
 void Opening::prepare_absent() {
   const bool keeps_contents = then_.size_bytes > 0 && !truncates();
   if (!ghost_.begin(dirfd_, path_)) return open_unnamed();
-  if (keeps_contents && reads()) untrue(path_, "is gone, with what the first execution read there");
+  if (keeps_contents && reads())
+    untrue(path_, "does not exist any more, but the first execution read it");
   becomes_ = Becomes::kGhost;
   memcpy(instead_, ghost_.path(), strlen(ghost_.path()) + 1);
   if (!creates() || keeps_contents) set_size(O_CREAT);
@@ -340,7 +341,8 @@ void Opening::prepare_absent() {
 void Opening::prepare_truncation(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, 0)) {
     flags_ &= ~O_TRUNC;
-    tell(path_, "is written by other ranks too: the replay writes over it without emptying it");
+    tell(path_,
+         "is also written by other ranks, so the replay overwrites it without truncating it");
   } else {
     becomes_ = Becomes::kRewritten;
   }
@@ -351,8 +353,9 @@ void Opening::prepare_truncation(const Found& now) {
 // front.
 void Opening::prepare_growth(const Found& now) {
   if (rejoin_libc_written_elsewhere(now.file.file, then_.size_bytes > 0 || appends())) {
-    tell(path_, appends() ? "is written by other ranks too: what the replay appends is there twice"
-                          : "is written by other ranks too: the replay writes over it");
+    tell(path_, appends()
+                    ? "is also written by other ranks, so what the replay appends is in it twice"
+                    : "is also written by other ranks, so the replay overwrites it in place");
     return;
   }
   if (now.file.size_bytes != then_.size_bytes) set_size(0);
@@ -366,7 +369,7 @@ void Opening::set_size(int flags) {
   const int fd = real_openat(dirfd(), path(), O_WRONLY | O_CLOEXEC | flags, mode_ | S_IWUSR);
   if (fd >= 0) {
     if (ftruncate(fd, static_cast<off_t>(then_.size_bytes)) != 0) {
-      untrue(path_, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+      untrue(path_, "cannot be truncated to its former size: %s", strerrordesc_np(errno));
     }
     close(fd);
   }
@@ -378,7 +381,7 @@ void Opening::set_size(int flags) {
 // system has no unnamed files.
 void Opening::open_unnamed() {
   if (then_.size_bytes > 0 && !truncates() && reads()) {
-    untrue(path_, "is not what the first execution read there");
+    untrue(path_, "has other contents than the first execution read there");
   }
   flags_ &= ~(O_EXCL | O_NOFOLLOW);
   const char* slash = strrchr(path_, '/');
@@ -387,7 +390,8 @@ void Opening::open_unnamed() {
   unnamed_ = real_openat(dirfd_, instead_, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (unnamed_ < 0) unnamed_ = memfd_create("rejoin", MFD_CLOEXEC);
   if (ftruncate(unnamed_, static_cast<off_t>(then_.size_bytes)) != 0) {
-    untrue(path_, "is another file now, and there is no room for the first one: %s",
+    untrue(path_,
+           "was replaced by another file, and there is no space for a copy of the first one: %s",
            strerrordesc_np(errno));
   }
   snprintf(instead_, sizeof instead_, "/proc/self/fd/%d", unnamed_);
@@ -410,11 +414,12 @@ void rejoin_libc_write_on(int fd, std::uint64_t size_bytes) {
   path[bytes > 0 ? bytes : 0] = '\0';
   if (now.file.size_bytes > size_bytes) {
     if (rejoin_libc_written_elsewhere(now.file.file, 1)) {
-      tell(path, "is written by other ranks too: what the replay writes behind it is there twice");
+      tell(path,
+           "is also written by other ranks, so what the replay writes at its end is in it twice");
       return;
     }
     if (ftruncate(fd, static_cast<off_t>(size_bytes)) != 0) {
-      untrue(path, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+      untrue(path, "cannot be truncated to its former size: %s", strerrordesc_np(errno));
     }
   }
   rejoin_libc_set_rewritten(now.file.file, path);
@@ -426,7 +431,8 @@ int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then, const char* p
   if (!now.there || !now.regular() || now.file.file != then->file) return 0;
   const int flags = static_cast<int>(then->flags);
   if (rejoin_libc_written_elsewhere(then->file, 1)) {
-    tell(path, "is written by other ranks too: what is written behind the images is there twice");
+    tell(path,
+         "is also written by other ranks, so what is written after the images is in it twice");
     return 1;
   }
   const bool reads = (flags & O_ACCMODE) == O_RDWR && then->size_bytes > 0;
@@ -438,7 +444,7 @@ int rejoin_libc_roll_back(const rejoin::wire::FileEntryHead* then, const char* p
   }
   if (now.file.size_bytes > then->size_bytes &&
       truncate(path, static_cast<off_t>(then->size_bytes)) != 0) {
-    untrue(path, "cannot be cut to what it was: %s", strerrordesc_np(errno));
+    untrue(path, "cannot be truncated to its former size: %s", strerrordesc_np(errno));
   }
   return 1;
 }

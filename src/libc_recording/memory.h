@@ -28,7 +28,10 @@ class Memory {
     arena_.release(p, count * sizeof(T));
   }
   [[noreturn]] void out_of_memory() { end("there is no more memory for the recording of libc"); }
-  [[noreturn]] void journal_full() { end("the journal's memory is used up"); }
+  [[noreturn]] void journal_full() {
+    end("the journal cannot grow, because memory (or the space in --journal-dir) is used up: give "
+        "the job more, or set --journal-limit below what is available");
+  }
 
  private:
   [[noreturn]] void end(const char* text) {

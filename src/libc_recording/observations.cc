@@ -242,8 +242,8 @@ void Observations::diverge(const char* asked) {
   recovery::put_likely_cause(cause, sizeof cause);
   std::snprintf(
       text, sizeof text,
-      "observation %llu of rank %u was %s; its replay asks for %s. The program does not do "
-      "the same again when it sees the same; %s; see docs/fault-model.md",
+      "observation %llu of rank %u was %s in the first execution, and is %s in the replay. The "
+      "program is not deterministic, given what it observes; %s; see docs/fault-model.md",
       static_cast<unsigned long long>(given_ + 1), rank_.rank(), then, asked, cause);
   rank_.diverged(text);
 }

@@ -96,7 +96,7 @@ Recorder* recorder() {
   beginning = true;
   Recorder* w = rank->arena().make<Recorder>(*rank);
   int* flag = w != nullptr ? make_wiped_flag(rank->arena()) : nullptr;
-  if (flag == nullptr) rank->diverged("no memory for the shim");
+  if (flag == nullptr) rank->diverged("there is no memory for the recording of libc");
   *flag = 1;
   w->in_rank = flag;
   const char* setting = getenv(wire::kEnvLibcRecording);
@@ -302,8 +302,8 @@ void rejoin_libc_untrue(const char* name, const char* text) {
   }
   char line[1024];
   snprintf(line, sizeof line,
-           "the replay of rank %u: %.400s %s. --on-divergence warn goes on nevertheless; see "
-           "docs/libc-recording.md",
+           "the replay of rank %u: %.400s %s. With --on-divergence warn the job goes on "
+           "nevertheless; see docs/libc-recording.md",
            rank.rank(), name, text);
   rank.diverged(line);
 }

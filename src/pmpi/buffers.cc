@@ -11,7 +11,7 @@ int fail_type(const char* function, MPI_Comm comm, MPI_Datatype type) {
     return fail(function, comm, MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL, or it was freed");
   }
   if (type->predefined) {
-    return fail(function, comm, MPI_ERR_TYPE, "%s has no values on this platform", type->name);
+    return fail(function, comm, MPI_ERR_TYPE, "%s does not exist on this platform", type->name);
   }
   return fail(function, comm, MPI_ERR_TYPE,
               "the datatype is not committed; call MPI_Type_commit before it is used");

@@ -72,12 +72,11 @@ std::uint64_t count_creation(const char* name, MPI_Comm comm, std::uint64_t colo
   Rank& rank = *context->rank;
   if (rank.loaded_version() != 0 && !context->hinted) {
     char text[320];
-    snprintf(
-        text, sizeof text,
-        "rank %u has loaded version %llu, and cannot know how often %s was called before it: "
-        "call it before the load, or mark the call (rejoin_bootstrap); a communicator can also "
-        "be made by MPI_Comm_split or MPI_Comm_create",
-        rank.rank(), static_cast<unsigned long long>(rank.loaded_version()), name);
+    snprintf(text, sizeof text,
+             "rank %u has loaded version %llu and cannot find out how often %s was called before "
+             "that version: call it before the load, or mark the call (rejoin_bootstrap); "
+             "MPI_Comm_split and MPI_Comm_create do not have this restriction",
+             rank.rank(), static_cast<unsigned long long>(rank.loaded_version()), name);
     rank.diverged(text);
   }
   GroupCreations* g = comm->creations;
@@ -248,7 +247,8 @@ int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MP
   if (!is_any_comm(comm)) return fail_comm(kName);
   if (split_type != MPI_COMM_TYPE_SHARED && split_type != MPI_UNDEFINED) {
     return fail(kName, comm, MPI_ERR_UNSUPPORTED_OPERATION,
-                "split type %d is not supported; MPI_COMM_TYPE_SHARED is", split_type);
+                "split type %d is not supported; it must be MPI_COMM_TYPE_SHARED or MPI_UNDEFINED",
+                split_type);
   }
   const int colour = split_type == MPI_UNDEFINED ? MPI_UNDEFINED : 0;  // all ranks share memory
   return split(kName, site, comm, {colour, key}, newcomm);

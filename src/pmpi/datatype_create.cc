@@ -21,7 +21,7 @@ int fail_argument(const char* name, const char* what, int value) {
 int check_part(const char* name, MPI_Datatype type) {
   if (!is_type(type)) return fail_no_type(name);
   if (has_map(type)) return MPI_SUCCESS;
-  return fail(name, MPI_COMM_WORLD, MPI_ERR_TYPE, "%s has no values", type->name);
+  return fail(name, MPI_COMM_WORLD, MPI_ERR_TYPE, "%s does not exist on this platform", type->name);
 }
 
 // Checks the arguments that most of these functions have.
@@ -183,12 +183,12 @@ int check_distribution(const char* name, int d, int size, int kind, int argument
     return wrong("its distribution must be one of MPI_DISTRIBUTE_BLOCK, _CYCLIC and _NONE");
   }
   if (kind == MPI_DISTRIBUTE_NONE && processes != 1) {
-    return wrong("one that is not distributed belongs to 1 process");
+    return wrong("its number of processes must be 1, because it is not distributed");
   }
   if (kind == MPI_DISTRIBUTE_NONE || argument == MPI_DISTRIBUTE_DFLT_DARG) return MPI_SUCCESS;
   if (argument < 1) return wrong("its argument must be 1 or more, or MPI_DISTRIBUTE_DFLT_DARG");
   if (kind == MPI_DISTRIBUTE_BLOCK && std::int64_t{argument} * processes < size) {
-    return wrong("its blocks do not cover it");
+    return wrong("its blocks (argument times number of processes) have fewer elements than it");
   }
   return MPI_SUCCESS;
 }
@@ -317,7 +317,9 @@ int type_create_subarray(int ndims, const int size_array[], const int subsize_ar
     const int size = size_array[d], part = subsize_array[d], start = start_array[d];
     if (size >= 1 && part >= 1 && part <= size && start >= 0 && start <= size - part) continue;
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
-                "dimension %d: %d elements from %d on are no part of %d", d, part, start, size);
+                "dimension %d: the subarray (%d elements from element %d on) is not within the "
+                "array (%d elements)",
+                d, part, start, size);
   }
   Contents* c = contents_of(MPI_COMBINER_SUBARRAY, 3 * ndims + 2, 0, oldtype);
   Integers integers(c);
@@ -343,7 +345,8 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
     }
   }
   if (size < 1 || rank < 0 || rank >= size) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "rank %d is none of %d processes", rank, size);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
+                "the rank is %d, which is not one of %d processes", rank, size);
   }
   std::int64_t processes = 1;
   for (int d = 0; d < ndims; ++d) {
@@ -354,7 +357,9 @@ int type_create_darray(int size, int rank, int ndims, const int gsize_array[],
   }
   if (processes != size) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
-                "the dimensions are dealt to another number of processes than %d", size);
+                "the product of the numbers of processes of all dimensions is not %d, the number "
+                "of processes",
+                size);
   }
   Scratch memory(plain(ndims) * sizeof(datatypes::Distribution));
   auto* dealt = memory.as<datatypes::Distribution>();

@@ -87,8 +87,8 @@ int create_floating(const char* name, int combiner, int precision, int range,
   const Kind* k = nothing ? nullptr : find_kind(precision, range);
   if (k == nullptr) {
     return fail(name, MPI_COMM_WORLD, MPI_ERR_ARG,
-                "there is no type of %d digits and the range %d (%d: any)", precision, range,
-                MPI_UNDEFINED);
+                "there is no type of precision %d and range %d (%d is MPI_UNDEFINED)", precision,
+                range, MPI_UNDEFINED);
   }
   return create(name, combiner, precision, range,
                 combiner == MPI_COMBINER_F90_REAL ? k->real : k->complex, newtype);
@@ -106,7 +106,8 @@ int type_create_f90_integer(int r, MPI_Datatype* newtype) {
   constexpr const char* kName = "MPI_Type_create_f90_integer";
   require_active(kName);
   if (r > 18) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "there is no integer of so many digits");
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG,
+                "there is no integer type of so many digits; the most is 18");
   }
   const MPI_Datatype base = r > 9   ? MPI_INTEGER8
                             : r > 4 ? MPI_INTEGER4

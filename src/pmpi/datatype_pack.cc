@@ -24,9 +24,10 @@ int check_room(const char* name, MPI_Comm comm, const void* packed, std::size_t 
   }
   const auto left = static_cast<std::size_t>(room - *position);
   if (each > 0 && static_cast<std::size_t>(count) > left / each) {
-    return fail(name, comm, MPI_ERR_TRUNCATE,
-                "%d values of %zu byte%s do not fit the %zu behind the position", count, each,
-                each == 1 ? "" : "s", left);
+    return fail(
+        name, comm, MPI_ERR_TRUNCATE,
+        "%d values of %zu byte%s do not fit into the %zu bytes of the buffer after the position",
+        count, each, each == 1 ? "" : "s", left);
   }
   *bytes = static_cast<std::size_t>(count) * each;
   return MPI_SUCCESS;

@@ -29,7 +29,7 @@ static int set(const char* name, MPI_Comm comm, MPI_Errhandler errhandler) {
   if (!is_any_comm(comm)) return fail_comm(name);
   if (!is_errhandler(errhandler) || errhandler->of_files) {
     return fail(name, comm, MPI_ERR_ARG,
-                "the error handler is MPI_ERRHANDLER_NULL, was freed, or is one of files");
+                "the error handler is MPI_ERRHANDLER_NULL, was freed, or was created for files");
   }
   ++errhandler->references;
   drop(comm->errhandler);
@@ -80,7 +80,9 @@ int errhandler_free(MPI_Errhandler* errhandler) {
 static int check_file(const char* name, MPI_File file) {
   require_active(name);
   if (file == MPI_FILE_NULL) return MPI_SUCCESS;
-  return fail_file(name, MPI_ERR_FILE, "the file is not MPI_FILE_NULL; no other can be opened");
+  return fail_file(
+      name, MPI_ERR_FILE,
+      "the file is not MPI_FILE_NULL; MPI-IO is not supported, so no file can be open");
 }
 
 int file_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
@@ -93,8 +95,9 @@ int file_set_errhandler(MPI_File file, MPI_Errhandler errhandler) {
   constexpr const char* kName = "MPI_File_set_errhandler";
   if (const int code = check_file(kName, file)) return code;
   if (!is_errhandler(errhandler) || !(errhandler->of_files || errhandler->predefined)) {
-    return fail_file(kName, MPI_ERR_ARG,
-                     "the error handler is MPI_ERRHANDLER_NULL, was freed, or is none of files");
+    return fail_file(
+        kName, MPI_ERR_ARG,
+        "the error handler is MPI_ERRHANDLER_NULL, was freed, or was not created for files");
   }
   ++errhandler->references;
   if (context->file_errhandler != nullptr) drop(context->file_errhandler);

@@ -219,9 +219,11 @@ void require_active(const char* function) {
   char text[256], where[64] = "";
   const bool early = context == nullptr;
   if (!early) put_call_site(where, sizeof where);
-  snprintf(text, sizeof text, "%s was called %s%s%s; MPI functions work only between them",
-           function, early ? "before MPI_Init" : "after MPI_Finalize", where[0] != '\0' ? kAt : "",
-           where);
+  snprintf(
+      text, sizeof text,
+      "%s was called %s%s%s; MPI functions can be called only between MPI_Init and MPI_Finalize",
+      function, early ? "before MPI_Init" : "after MPI_Finalize", where[0] != '\0' ? kAt : "",
+      where);
   end_job(1, text);
 }
 
@@ -277,7 +279,7 @@ int fail_status(const char* function, MPI_Comm comm, recovery::Status status) {
     constexpr int kMostTold = 8;
     static int told = 0;
     if (!context->rank->is_replaying() && told++ < kMostTold) context->rank->notice(what);
-    what = "the members disagree about this operation (ftrun has printed how)";
+    what = "the members disagree about this operation (ftrun has printed the details)";
   }
   return fail(function, comm, class_of(status), "%s", what);
 }
@@ -293,7 +295,8 @@ static void tell_of_unsupported(const char* function) {
   }
   if (count < kMost) told[count++] = function;
   char text[sizeof context->last_text + 64];
-  snprintf(text, sizeof text, "%s; the program was returned an error", context->last_text);
+  snprintf(text, sizeof text, "%s; the function returned an error to the program",
+           context->last_text);
   tell_once(function, text);
 }
 
@@ -343,7 +346,7 @@ int error_class(int errorcode, int* errorclass) {
   constexpr const char* kName = "MPI_Error_class";
   require_active(kName);
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error code", errorcode);
   }
   *errorclass = class_of(errorcode);
   return MPI_SUCCESS;
@@ -353,7 +356,7 @@ int error_string(int errorcode, char* string, int* resultlen) {
   constexpr const char* kName = "MPI_Error_string";
   require_active(kName);
   if (added(errorcode) == nullptr && (errorcode < 0 || errorcode >= kClassCount)) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error code", errorcode);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error code", errorcode);
   }
   char text[1600], whole[1600];
   text_of(errorcode, text, sizeof text);
@@ -390,7 +393,7 @@ int add_error_code(int errorclass, int* errorcode) {
   const bool is_class =
       e != nullptr ? e->error_class == errorclass : errorclass >= 0 && errorclass < kClassCount;
   if (!is_class) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is no error class", errorclass);
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "%d is not an error class", errorclass);
   }
   *errorcode = add_error(errorclass);
   return MPI_SUCCESS;

@@ -29,7 +29,8 @@ int check_graph(const char* name, MPI_Comm comm, int nnodes, const int index[], 
   if (nnodes == 0) return MPI_SUCCESS;
   if (const int code = check_pointers(name, comm, {index})) return code;
   if (!is_index(ints(index, nnodes))) {
-    return fail(name, comm, MPI_ERR_ARG, "the index falls, or begins below 0");
+    return fail(name, comm, MPI_ERR_ARG,
+                "the elements of the index must be 0 or more, and must not decrease");
   }
   const int count = index[nnodes - 1];
   if (const int code = check_lists(name, comm, count, {edges})) return code;
@@ -87,7 +88,8 @@ int check_info(const char* name, MPI_Comm comm, MPI_Info info) {
 int check_weights(const char* name, MPI_Comm comm, std::uint32_t weights) {
   if ((weights & kUnweighted) == 0 || (weights & kWeighted) == 0) return MPI_SUCCESS;
   return fail(name, comm, MPI_ERR_ARG,
-              "some edges have weights and some are MPI_UNWEIGHTED; it must be all or none");
+              "some edges have weights and others are MPI_UNWEIGHTED; either all edges or none "
+              "must have weights");
 }
 
 MPI_Comm open_graph(MPI_Comm parent, std::uint64_t sequence, bool weighted, Ints sources,
@@ -204,8 +206,8 @@ void tell_of_contradiction(const char* name, std::span<const Edge> all) {
       put_call_site(where, sizeof where);
       snprintf(text, sizeof text,
                "%s%s%s: rank %d lists rank %d %d times as a destination, but rank %d lists rank %d "
-               "%d times as a source. Neighbourhood collectives on this communicator lose "
-               "messages, or wait for ever",
+               "%d times as a source. Neighbourhood collectives on this communicator will lose "
+               "messages or hang",
                name, where[0] != '\0' ? " at " : "", where, first->from, first->to, given[0],
                first->to, first->from, given[1]);
       return tell_once(name, text);
@@ -332,8 +334,9 @@ int dist_graph_create_adjacent(const void* site, MPI_Comm comm_old, int indegree
   const Ints from = ints(sources, indegree), to = ints(destinations, outdegree);
   const int me = comm->rank();
   if (std::count(from.begin(), from.end(), me) != std::count(to.begin(), to.end(), me)) {
-    return fail(kName, comm, MPI_ERR_ARG,
-                "this rank is not as often among its sources as among its destinations");
+    return fail(
+        kName, comm, MPI_ERR_ARG,
+        "this rank lists itself a different number of times as a source than as a destination");
   }
   const Given mine = {static_cast<std::uint32_t>(from.size() + to.size()),
                       weights_of(indegree, sourceweights) | weights_of(outdegree, destweights),

@@ -105,7 +105,7 @@ int grequest_complete(MPI_Request request) {
   constexpr const char* kName = "MPI_Grequest_complete";
   require_active(kName);
   if (!is_request(request) || request->kind != RequestKind::kGeneralized) {
-    return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is no generalized request");
+    return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is not a generalized request");
   }
   if (request->generalized->complete) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_REQUEST, "the request is completed already");

@@ -98,7 +98,7 @@ void start(const char* function, int thread_level) {
   }
   rank->point(PointKind::kInit, Moment::kBefore);
   void* memory = rank->arena().allocate(sizeof(Context));
-  if (memory == nullptr) end_job(1, "no memory to start with");
+  if (memory == nullptr) end_job(1, "MPI_Init cannot allocate memory for the MPI library");
   Context* c = new (memory) Context{};
   c->rank = rank;
   c->main_thread = thread_id();
@@ -168,7 +168,11 @@ int give_text(char* to, std::size_t room, const char* text) {
 
 void* allocate(std::size_t bytes) {
   void* p = context->rank->arena().allocate(bytes);
-  if (p == nullptr) end_job(MPI_ERR_NO_MEM, "the MPI library's own memory is used up");
+  if (p == nullptr)
+    end_job(
+        MPI_ERR_NO_MEM,
+        "the MPI library's memory is used up: the program may have too many messages that it has "
+        "not received yet, or handles (requests, datatypes, communicators) that it has not freed");
   return p;
 }
 
@@ -251,10 +255,11 @@ int get_version(int* version, int* subversion) {
 
 int get_library_version(char* version, int* resultlen) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  snprintf(text, sizeof text,
-           "Rejoin " REJOIN_VERSION
-           ", an MPI whose ranks may die; has the binary interface of Open MPI %d.%d",
-           OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+  snprintf(
+      text, sizeof text,
+      "Rejoin " REJOIN_VERSION
+      ", an MPI library that restarts single ranks; its binary interface is that of Open MPI %d.%d",
+      OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
   *resultlen = give_text(version, sizeof text, text);
   return MPI_SUCCESS;
 }

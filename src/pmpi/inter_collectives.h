@@ -216,7 +216,7 @@ struct FoldPlan {
           .deliver(fold->result() + plan.first * plan.type->reduced_bytes, plan.kept);
     }
     const char* wrong_counts() const {
-      return fold && fold->too_short() ? "the other group contributes shorter vectors" : nullptr;
+      return fold && fold->too_short() ? "the other group contributes fewer elements" : nullptr;
     }
     const FoldPlan& plan;
     const void* const input = nullptr;

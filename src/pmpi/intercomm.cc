@@ -105,9 +105,9 @@ int explain(const char* name, MPI_Comm comm, int code) {
                   "the peer communicator cannot be used by the leader, or the groups have a member "
                   "in common");
     case MPI_ERR_RANK:
-      return fail(name, comm, code, "the remote leader is no rank of the peer communicator");
+      return fail(name, comm, code, "the remote leader is not a rank of the peer communicator");
     default:
-      return fail(name, comm, code, "the leaders disagree about what they make");
+      return fail(name, comm, code, "the two leaders did not pass matching arguments");
   }
 }
 
@@ -186,7 +186,7 @@ int create_inter(const char* name, const void* site, MPI_Comm comm, MPI_Group gr
       ++found;
     }
     if (found != n) {
-      return fail(name, comm, MPI_ERR_GROUP, "the members of one side give different groups");
+      return fail(name, comm, MPI_ERR_GROUP, "members of the same side passed different groups");
     }
     parts[side] = {part, n};
     part += n;
@@ -255,7 +255,8 @@ int intercomm_merge(const void* site, MPI_Comm intercomm, int high, MPI_Comm* ne
     return std::ranges::any_of(group, [&](std::uint32_t h) { return h != group.front(); });
   };
   if (differs(given.first(a)) || differs(given.subspan(a))) {
-    return fail(kName, intercomm, MPI_ERR_ARG, "the members of one group differ in `high`");
+    return fail(kName, intercomm, MPI_ERR_ARG,
+                "members of the same group passed different values of high");
   }
   WorldRanks low = first_group(intercomm), up = second_group(intercomm);
   if (given.front() > given.back()) std::swap(low, up);

@@ -155,7 +155,8 @@ int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type
       is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
   if (bytes <= context->attached_bytes) return MPI_SUCCESS;
   return fail(name, is_any_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
-              "a message of %zu byte%s is more than the %zu that MPI_Buffer_attach has given",
+              "a message of %zu byte%s does not fit into the buffer of %zu that was attached by "
+              "MPI_Buffer_attach",
               bytes, bytes == 1 ? "" : "s", context->attached_bytes);
 }
 

@@ -51,12 +51,12 @@ int explain_bind(const char* function, MPI_Comm comm, int count, MPI_Datatype ty
   if (count < 0) return fail_count(function, comm, count);
   if (op->classes == 0) {
     return fail(function, comm, MPI_ERR_OP,
-                "MPI_REPLACE and MPI_NO_OP are for one-sided communication alone");
+                "MPI_REPLACE and MPI_NO_OP can be used in one-sided communication only");
   }
   if (!type->predefined) {
-    return fail(
-        function, comm, MPI_ERR_OP,
-        "predefined operations reduce predefined datatypes only; make one with MPI_Op_create");
+    return fail(function, comm, MPI_ERR_OP,
+                "predefined operations reduce predefined datatypes only; create an operation for "
+                "this datatype with MPI_Op_create");
   }
   return fail(function, comm, MPI_ERR_OP, "the operation is not defined for %s", type->name);
 }
@@ -93,8 +93,8 @@ struct ReductionPlan {
     if (value_bytes <= journal::kStageBytes) [[likely]]
       return MPI_SUCCESS;
     return fail(name, comm, MPI_ERR_UNSUPPORTED_OPERATION,
-                "a value of this datatype takes %zu bytes, and at most %zu can be reduced to all; "
-                "MPI_Reduce and MPI_Bcast know no such limit",
+                "a value of this datatype has %zu bytes, more than the %zu that this function can "
+                "reduce; MPI_Reduce and MPI_Bcast have no such limit",
                 value_bytes, journal::kStageBytes);
   }
   // Checks and sets the buffers, which hold `all` bytes of operands. Resolves MPI_IN_PLACE.

@@ -196,7 +196,8 @@ int rejoin_checkpoint_lazy(void (*serialize)(void* model, rejoin_stream* to), vo
     return refuse(REJOIN_ERR_ARGUMENT,
                   "rejoin_checkpoint_lazy was called before MPI_Init or after MPI_Finalize");
   if (serialize == nullptr)
-    return refuse(REJOIN_ERR_ARGUMENT, "rejoin_checkpoint_lazy: no function that writes the model");
+    return refuse(REJOIN_ERR_ARGUMENT,
+                  "rejoin_checkpoint_lazy: the function that writes the model is NULL");
   Rank& rank = *context->rank;
   const std::uint64_t v = rank.version() + 1;
   if (!rank.is_written(v)) {
@@ -232,12 +233,11 @@ int rejoin_bootstrap(const char* key) {
   context->hinted = context->hint.bootstrap = true;
   context->hint.key = key != nullptr ? XXH3_64bits(key, strlen(key)) | 1 : 0;
   if (key == nullptr || !context->rank->is_bootstrap_key_used(context->hint.key)) return 0;
-  char text[200];
-  snprintf(
-      text, sizeof text,
-      "rejoin_bootstrap: the key \"%.100s\" was used for an operation before; each needs a key "
-      "of its own",
-      key);
+  char text[240];
+  snprintf(text, sizeof text,
+           "rejoin_bootstrap: the key \"%.100s\" was used for another operation before; each "
+           "operation needs a key of its own",
+           key);
   return refuse(REJOIN_ERR_KEY, text);
 }
 

@@ -24,7 +24,7 @@ int check(const char* name, int count, const MPI_Request requests[]) {
   for (int i = 0; i < count; ++i) {
     if (requests[i] == MPI_REQUEST_NULL || is_request(requests[i])) [[likely]]
       continue;
-    return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST, "request %d is no request, or was freed", i);
+    return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST, "request %d is invalid, or was freed", i);
   }
   return MPI_SUCCESS;
 }
@@ -178,8 +178,8 @@ bool are_all_over(int count, MPI_Request requests[], bool thorough) {
 void await_recorded(int count, MPI_Request requests[], int i) {
   if (i < 0 || i >= count || !is_active(requests[i])) {
     context->rank->diverged(
-        "a replay completes other requests than were completed before: the program does not do the "
-        "same again when it receives the same; see docs/fault-model.md");
+        "a replay completes other requests than the first execution did. The program is not "
+        "deterministic, given what it receives; see docs/fault-model.md");
   }
   wait_for(requests[i]);
 }
@@ -432,8 +432,8 @@ int request_free(MPI_Request* request) {
   MPI_Request r = *request;
   if (r->active && r->kind == RequestKind::kCollective) {
     return fail(kName, r->comm, MPI_ERR_REQUEST,
-                "the request is of a collective that is not completed; MPI allows to wait for it, "
-                "or to test it, but not to free it");
+                "the request belongs to a collective operation that is not complete, and MPI does "
+                "not allow it to be freed; complete it with MPI_Wait or MPI_Test");
   }
   if (r->kind == RequestKind::kGeneralized) return free_generalized(kName, request);
   if (!r->active || !depends_on_others(r)) {

@@ -25,9 +25,9 @@ unsigned long long messages_sent(const Rank&) {
 constexpr Counter kCounters[] = {
     {"rejoin_operations", "MPI operations that this incarnation of the rank has entered",
      [](const Rank& r) -> unsigned long long { return r.control().ordinal.load(); }},
-    {"rejoin_replayed_operations", "operations and answers that the journal has given",
+    {"rejoin_replayed_operations", "operations and outcomes that were replayed from the journal",
      [](const Rank& r) -> unsigned long long { return r.control().replayed.load(); }},
-    {"rejoin_incarnation", "how often the rank was started again",
+    {"rejoin_incarnation", "number of restarts of the rank",
      [](const Rank& r) -> unsigned long long { return r.incarnation(); }},
     {"rejoin_messages_sent", "messages of the rank in the journal, those of collectives included",
      messages_sent},

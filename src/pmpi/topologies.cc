@@ -68,8 +68,8 @@ int check_pointers(const char* function, MPI_Comm comm,
 
 int check_room(const char* function, MPI_Comm comm, int room) {
   if (room >= 0) return MPI_SUCCESS;
-  return fail(function, comm, MPI_ERR_ARG, "there is said to be room for %d; it must be 0 or more",
-              room);
+  return fail(function, comm, MPI_ERR_ARG,
+              "the maximum number of elements is %d; it must be 0 or more", room);
 }
 
 int create_with_topology(const char* name, const void* site, MPI_Comm comm, OpKind kind,
@@ -163,7 +163,7 @@ int dims_create(int nnodes, int ndims, int dims[]) {
   if (const int code = check_lists(kName, MPI_COMM_WORLD, ndims, {dims})) return code;
   if (balance_dims(nnodes, {dims, static_cast<std::size_t>(ndims)})) return MPI_SUCCESS;
   return fail(kName, MPI_COMM_WORLD, MPI_ERR_DIMS,
-              "%d ranks cannot be the product of %d dimensions with those that are given", nnodes,
+              "%d ranks cannot be divided into %d dimensions with the sizes that are given", nnodes,
               ndims);
 }
 

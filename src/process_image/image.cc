@@ -45,7 +45,7 @@ using wire::MessageType;
 
 constexpr std::size_t kHelperStackBytes = 64 * 1024;
 constexpr std::size_t kProbePages = 16;
-constexpr const char* kTooOldKernel = "runs on a kernel that is too old for it";
+constexpr const char* kTooOldKernel = "runs on a kernel that is too old for snapshots";
 constexpr const char* kUnderValgrind = "runs under valgrind, whose own state a clone would share";
 
 // --- What the kernel does not hand on to a clone
@@ -444,9 +444,10 @@ class Freezer final : public engine::ProcessImage {
     agent_ = own[0];
     if (error == 0) syscall(SYS_exit_group, 0);
     if (error == EOPNOTSUPP) {
-      cannot_be_written(set, error, "cannot be started without address randomisation here");
+      cannot_be_written(set, error,
+                        "cannot be started with address randomisation switched off on this system");
     }
-    if (error == EPERM) cannot_be_written(set, error, "shares memory that is in no file");
+    if (error == EPERM) cannot_be_written(set, error, "shares memory that is not in a file");
     snprintf(why, sizeof why, "could not be written: %s", strerrordesc_np(error));
     cannot_be_written(set, error, why);
   }
@@ -472,8 +473,7 @@ class Freezer final : public engine::ProcessImage {
     char why[400] = "";
     const char* what = "";
     if (!state_.give_back(&what)) {
-      snprintf(why, sizeof why, "%s could not be given to it again: %s", what,
-               strerrordesc_np(errno));
+      snprintf(why, sizeof why, "%s could not be restored: %s", what, strerrordesc_np(errno));
     }
     if (why[0] == '\0') files_.reopen(why, sizeof why);
     become_rank(given_.incarnation, given_.pipes, why);
@@ -499,11 +499,10 @@ class Freezer final : public engine::ProcessImage {
     const rlimit widest = {addresses.rlim_max, addresses.rlim_max};
     setrlimit(RLIMIT_AS, &widest);
     if (why[0] == '\0' && !has_addresses(segment_bytes_)) {
-      snprintf(
-          why, sizeof why,
-          "has a limit of %llu MiB of addresses (RLIMIT_AS, ulimit -v), under which the journal "
-          "cannot be mapped again",
-          static_cast<unsigned long long>(addresses.rlim_max >> 20));
+      snprintf(why, sizeof why,
+               "has a limit of %llu MiB of address space (RLIMIT_AS, ulimit -v), under which the "
+               "journal cannot be mapped",
+               static_cast<unsigned long long>(addresses.rlim_max >> 20));
     }
     if (why[0] == '\0') files_.restore(pipes, why, sizeof why);
     const int socket = recovery::connect_as(MessageType::kWoken, number_, incarnation, why);

@@ -104,7 +104,7 @@ bool KernelState::give_back(const char** what) const {
   }
   umask(umask_);
   prctl(PR_SET_TIMERSLACK, timer_slack_ns_, 0, 0, 0);
-  *what = "that it gains no privileges (no_new_privs)";
+  *what = "its flag no_new_privs";
   if (no_new_privileges_ && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   *what = "its working directory";
   if (chdir(directory_) != 0) return false;

@@ -23,7 +23,7 @@ namespace {
 bool has_threads(char* why, std::size_t size) {
   const int threads = recovery::thread_count();
   if (threads == 0) {
-    snprintf(why, size, "cannot look at /proc/self");
+    snprintf(why, size, "cannot read /proc/self");
     return true;
   }
   if (threads == 1) return false;
@@ -130,7 +130,7 @@ template <class F>
 bool any_line_of_mappings(const char* path, char* why, std::size_t size, F f) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    snprintf(why, size, "cannot look at %s", path);
+    snprintf(why, size, "cannot read %s", path);
     return true;
   }
   Mapping mapping;
@@ -171,7 +171,8 @@ bool withholds_memory(char* why, std::size_t size) {
       "/proc/self/smaps", why, size,
       [&](const Mapping& mapping, const char* line, const char* end) {
         if (!Mapping::is_withheld(line, end)) return false;
-        snprintf(why, size, "has memory that clones are not given (madvise, %s)", mapping.name());
+        snprintf(why, size, "has memory that the kernel does not copy to a clone (madvise, %s)",
+                 mapping.name());
         return true;
       });
   looked_ns = now_ns();

@@ -65,7 +65,8 @@ bool refuse_standard(int fd, char* why, std::size_t size) {
   char name[256];
   name_of(fd, name, sizeof name);
   snprintf(why, size,
-           "has %s for its %s, which is not ftrun's: a clone cannot be given its other end again",
+           "has %s for its %s instead of what ftrun gave it, and a clone cannot be connected to "
+           "its other end",
            name, kNames[fd]);
   return false;
 }
@@ -105,7 +106,7 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   std::swap(room_, before_room_);
   before_count_ = std::exchange(count_, 0);
   found_lock_ = false;
-  snprintf(why, size, "cannot look at its open files");
+  snprintf(why, size, "cannot list its open files");
   return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
 }
 
@@ -157,7 +158,7 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   if (fcntl(fd, F_GETSIG) == SIGKILL || recovery::is_inherited(fd)) return true;
   char name[256];
   name_of(fd, name, sizeof name);
-  snprintf(why, size, "has %s open, whose other end a clone cannot be given again", name);
+  snprintf(why, size, "has %s open, and a clone cannot be connected to its other end", name);
   return false;
 }
 
@@ -172,8 +173,10 @@ bool OpenFiles::note_regular(File& f, char* why, std::size_t size) {
     if (!good) {
       char name[256];
       name_of(f.fd, name, sizeof name);
-      snprintf(why, size, "has %s open to read and write, which has %llu bytes", name,
-               static_cast<unsigned long long>(f.size_bytes));
+      snprintf(why, size,
+               "has %s open for reading and writing, which is too large to be checked for changes "
+               "(%llu bytes)",
+               name, static_cast<unsigned long long>(f.size_bytes));
       return false;
     }
   }
@@ -229,7 +232,7 @@ void OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
     if (f.pipe >= 0) {
       const int inherits = fcntl(f.fd, F_GETFD);
       if (dup2(pipes[f.pipe], f.fd) != f.fd) {
-        snprintf(why, size, "its pipes could not be put in place");
+        snprintf(why, size, "its pipes could not be connected");
         return;
       }
       fcntl(f.fd, F_SETFD, inherits);
@@ -244,7 +247,7 @@ void OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
       if (!same) {
         char name[256];
         name_of(f.fd, name, sizeof name);
-        snprintf(why, size, "%s was written over since the snapshot, and the program may read it",
+        snprintf(why, size, "%s was overwritten since the snapshot, and the program may read it",
                  name);
         return;
       }
@@ -269,7 +272,7 @@ void OpenFiles::write_on() const {
 bool OpenFiles::note_names(const int* own, std::size_t owns, char* why, std::size_t size) {
   names_ = static_cast<Name*>(arena_.allocate(kMostNames * sizeof(Name)));
   name_count_ = 0;
-  snprintf(why, size, "cannot look at its open files");
+  snprintf(why, size, "cannot list its open files");
   return names_ != nullptr && each_descriptor([&](int fd) {
            return std::find(own, own + owns, fd) != own + owns || name_one(fd, why, size);
          });
@@ -298,7 +301,7 @@ bool OpenFiles::name_one(int fd, char* why, std::size_t size) {
   Name n = {};
   n.path = static_cast<char*>(arena_.allocate(bytes));
   if (name_count_ == kMostNames || n.path == nullptr) {
-    snprintf(why, size, "has more files open than can be noted");
+    snprintf(why, size, "has more files open than a written image can restore");
     return false;
   }
   memcpy(n.path, path, bytes);
@@ -339,7 +342,7 @@ bool OpenFiles::open_again(const Name& n, char* why, std::size_t size) const {
   }
   struct stat s;
   if (fstat(now, &s) == 0 && static_cast<std::uint64_t>(s.st_size) < n.least_bytes) {
-    snprintf(why, size, "%s is shorter than it was", n.path);
+    snprintf(why, size, "%s is shorter than when the image was made", n.path);
     return false;
   }
   if (now != n.fd) {

@@ -317,7 +317,7 @@ const char* look_at_this_process(Task& t) {
     k.now = r;
   });
   if (!good || too_many) return "this process's mappings cannot be read";
-  if (in_the_way) return "something is mapped where the image is restored from";
+  if (in_the_way) return "another mapping is at the addresses that the restorer needs";
   if (t.stack.end != kAddressesEnd) return "address randomisation cannot be switched off here";
   return nullptr;
 }
@@ -338,7 +338,7 @@ const char* look_at_image(Task& t) {
     if (!read_at(t.file, at, t.path, m.path_bytes)) return "its written image is cut off";
     const bool in_the_way =
         m.begin < kSpare + kMostKernelMappings * kSpareBytes && m.end > kRestorerAddress;
-    if (in_the_way) return "it maps something where images are restored from";
+    if (in_the_way) return "it has a mapping at the addresses that the restorer needs";
     for (Extent e;;) {
       if (!read_at(t.file, at, &e, sizeof e)) return "its written image is cut off";
       if (e.bytes == 0) break;
@@ -352,7 +352,8 @@ const char* look_at_image(Task& t) {
       ++found;
     }
   }
-  return found == t.kernels ? nullptr : "the kernel's vdso is another one";
+  return found == t.kernels ? nullptr
+                            : "the kernel's vdso is not the one that the image was made with";
 }
 
 const char* open_image(Task& t, const char* path) {
@@ -391,7 +392,7 @@ void restore(const Surroundings& s) {
   const long at = call(SYS_mmap, word(kRestorerAddress), kRestorerBytes,
                        PROT_READ | PROT_WRITE | PROT_EXEC, kFlags, -1, 0);
   if (at != word(kRestorerAddress)) {
-    refuse(s, incarnation, "there is no memory to restore it from");
+    refuse(s, incarnation, "there is no memory for the restorer");
   }
   auto* there = reinterpret_cast<Task*>(kRestorerAddress);
   memcpy(there, &t, sizeof t);

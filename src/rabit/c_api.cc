@@ -53,7 +53,7 @@ int RabitTrackerPrint(const char* text) {
 }
 
 int RabitGetProcessorName(char* out_name, rbt_ulong* out_len, rbt_ulong max_len) {
-  if (max_len == 0) return refuse("RabitGetProcessorName", "room for a name is", 0);
+  if (max_len == 0) return refuse("RabitGetProcessorName", "the size of the buffer is", 0);
   const char* name = rabit::internal::processor_name();
   *out_len = std::min<rbt_ulong>(strlen(name), max_len - 1);
   memcpy(out_name, name, *out_len);
@@ -68,7 +68,7 @@ int RabitBroadcast(void* data, rbt_ulong size, int root) {
 
 int RabitAllgather(void* data, size_t total_size, size_t begin, size_t size_node_slice,
                    size_t size_prev_slice, int enum_dtype) {
-  if (!is_type(enum_dtype)) return refuse("RabitAllgather", "there is no enum_dtype", enum_dtype);
+  if (!is_type(enum_dtype)) return refuse("RabitAllgather", "unknown enum_dtype", enum_dtype);
   rabit::internal::allgather(data, element_size(enum_dtype), total_size, begin, size_node_slice,
                              size_prev_slice, kUnknown);
   return 0;
@@ -76,8 +76,8 @@ int RabitAllgather(void* data, size_t total_size, size_t begin, size_t size_node
 
 int RabitAllreduce(void* data, size_t count, int enum_dtype, int enum_op,
                    void (*prepare)(void* argument), void* argument) {
-  if (!is_type(enum_dtype)) return refuse("RabitAllreduce", "there is no enum_dtype", enum_dtype);
-  if (!is_operator(enum_op)) return refuse("RabitAllreduce", "there is no enum_op", enum_op);
+  if (!is_type(enum_dtype)) return refuse("RabitAllreduce", "unknown enum_dtype", enum_dtype);
+  if (!is_operator(enum_op)) return refuse("RabitAllreduce", "unknown enum_op", enum_op);
   if (enum_op == OpType::kBitwiseOR && is_floating(enum_dtype)) {
     return refuse("RabitAllreduce", "bitwise or is for integers, not for enum_dtype", enum_dtype);
   }

@@ -23,7 +23,7 @@ constexpr std::size_t kMostElements = INT_MAX;
 class ElementType {
  public:
   explicit ElementType(std::size_t size) {
-    if (size > kMostElements) fail("an element of %zu bytes; at most %d", size, INT_MAX);
+    if (size > kMostElements) fail("an element has %zu bytes; the maximum is %d", size, INT_MAX);
     MPI_Type_contiguous(static_cast<int>(size), MPI_BYTE, &type_);
     MPI_Type_commit(&type_);
   }
@@ -80,7 +80,7 @@ MPI_Datatype mpi_type(DataType type) {
     case DataType::kULongLong:
       return MPI_UNSIGNED_LONG_LONG;
   }
-  fail("Allreduce: there is no element type %d", static_cast<int>(type));
+  fail("Allreduce: unknown element type %d", static_cast<int>(type));
 }
 
 MPI_Op mpi_operation(OpType operation) {
@@ -94,7 +94,7 @@ MPI_Op mpi_operation(OpType operation) {
     case OpType::kBitwiseOR:
       return MPI_BOR;
   }
-  fail("Allreduce: there is no operator %d", static_cast<int>(operation));
+  fail("Allreduce: unknown operator %d", static_cast<int>(operation));
 }
 
 void allreduce_in_place(void* data, std::size_t element_size, std::size_t count, MPI_Datatype type,
@@ -127,14 +127,14 @@ void check_slices(const std::vector<Slice>& slices, std::size_t total) {
     const Slice& slice = slices[i];
     if (slice.size > total || slice.begin > total - slice.size) {
       fail(
-          "Allgather: rank %zu's slice of %zu elements from %zu on is not within the %zu; the "
-          "fourth argument is its size, not its end",
+          "Allgather: rank %zu's slice of %zu elements from %zu on is not within the %zu elements "
+          "of the array; the fourth argument is the slice's size, not its end",
           i, slice.size, slice.begin, total);
     }
     const std::size_t previous = (i + slices.size() - 1) % slices.size();
     if (slice.previous_size != slices[previous].size) {
       fail(
-          "Allgather: rank %zu says that the slice of rank %zu before it has %zu elements, which "
+          "Allgather: rank %zu says that the slice of rank %zu before it has %zu elements, but it "
           "has %zu",
           i, previous, slice.previous_size, slices[previous].size);
     }
@@ -146,7 +146,7 @@ void check_slices(const std::vector<Slice>& slices, std::size_t total) {
 void broadcast(void* data, std::size_t size, int root, const Caller& caller) {
   const Operation operation("broadcast", 1, size, caller);
   if (root < 0 || root >= state.world_size) {
-    fail("Broadcast: root %d is none of the ranks 0 to %d", root, state.world_size - 1);
+    fail("Broadcast: root %d is not one of the ranks 0 to %d", root, state.world_size - 1);
   }
   if (!state.is_joined) return;
   std::size_t done = 0;
@@ -162,7 +162,8 @@ void broadcast(void* data, std::size_t size, int root, const Caller& caller) {
 void allgather(void* data, std::size_t element_size, std::size_t total, std::size_t begin,
                std::size_t size, std::size_t previous_size, const Caller& caller) {
   const Operation operation("allgather", element_size, total, caller);
-  if (total > kMostElements) fail("Allgather: %zu elements; at most %d", total, INT_MAX);
+  if (total > kMostElements)
+    fail("Allgather: there are %zu elements; the maximum is %d", total, INT_MAX);
   std::vector<Slice> slices(static_cast<std::size_t>(state.world_size));
   slices[static_cast<std::size_t>(state.rank)] = {begin, size, previous_size};
   if (state.is_joined) {

@@ -14,12 +14,12 @@ namespace {
 
 void die_if(const Mock* mock, const char* before) {
   if (mock == nullptr) return;
-  char place[64] = "";
+  char place[96] = "";
   if (mock->version != state.version || mock->seq != state.seq) {
-    snprintf(place, sizeof place, "; its snapshot was behind that, it is at version %d, seq %d",
+    snprintf(place, sizeof place, "; it went on from a later snapshot, at version %d, seq %d",
              state.version, state.seq);
   }
-  char text[192];
+  char text[224];
   snprintf(text, sizeof text, "mock: killed before %s at version %d, seq %d, death %d%s", before,
            mock->version, mock->seq, mock->death, place);
   fflush(nullptr);

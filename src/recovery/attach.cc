@@ -229,10 +229,10 @@ bool attach_to_agent(const char* name, char* error, std::size_t error_bytes) {
   const auto rank = static_cast<std::uint32_t>(rank_text ? strtoul(rank_text, nullptr, 10) : 0);
   const int connected = wire::connect_to(name, strlen(name));
   if (connected < 0 || !send_first(connected, MessageType::kRegister, rank, "")) {
-    snprintf(error, error_bytes,
-             "cannot reach ftrun's agent (%s); was this process left over by a job "
-             "that has ended?",
-             strerror(errno));
+    snprintf(
+        error, error_bytes,
+        "this process cannot connect to the ftrun that started it (%s); its job has probably ended",
+        strerror(errno));
     if (connected >= 0) close(connected);
     return false;
   }

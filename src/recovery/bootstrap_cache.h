@@ -55,7 +55,8 @@ class BootstrapCache {
       while (is_used(key = journal::mix(site + used * 2) | 1)) ++used;
     } else if (is_used(key)) {
       diagnostics_.set_error(
-          "%s: its bootstrap key was used for an operation before; each needs a key of its own",
+          "%s: its bootstrap key was used for another operation before; each operation needs a key "
+          "of its own",
           describe_mine(call).text);
       return {Status::kKey};
     }
@@ -193,8 +194,8 @@ class BootstrapCache {
   Found refuse_messages(std::uint32_t call) {
     if (execution_.version() <= header_->first_version) return {};
     diagnostics_.set_error(
-        "%s: after the first checkpoint only operations that give every rank the same can be "
-        "marked as bootstrap (Barrier, Bcast, Allreduce, Allgather)",
+        "%s: after the first checkpoint, only operations that give all ranks the same result "
+        "(Barrier, Bcast, Allreduce, Allgather) can be marked as bootstrap",
         describe_mine(call).text);
     return {Status::kRefused};
   }

@@ -44,16 +44,16 @@ void put_likely_cause(char* text, std::size_t bytes) {
   const int threads = thread_count();
   if (threads < 2) {
     std::snprintf(text, bytes,
-                  "likely causes: memory that was never set, or the processor's cycle counter");
+                  "likely causes: uninitialised memory, or the processor's cycle counter (rdtsc)");
   } else if (threading != nullptr) {
     std::snprintf(text, bytes,
-                  "a likely cause: the rank has %d threads (%s), which add in another order each "
-                  "time; %s helps",
+                  "a likely cause: the rank has %d threads (%s), which may add in another order "
+                  "each time; set %s",
                   threads, threading->prefix, threading->setting);
   } else {
     std::snprintf(text, bytes,
-                  "a likely cause: the rank has %d threads, which do their work in another order "
-                  "each time; one thread helps",
+                  "a likely cause: the rank has %d threads, which may work in another order each "
+                  "time; run it with one thread",
                   threads);
   }
 }

@@ -169,24 +169,24 @@ class Checkpointer {
         return Status::kOk;
       case journal::VersionFault::kOpenRequest:
         diagnostics_.set_error(
-            "checkpoint %llu: %s is not over yet, and a restarted rank would not have it; complete "
+            "checkpoint %llu: %s is not complete, and a restarted rank would not have it; complete "
             "all requests before a checkpoint",
             number, messages_.open_request());
         return Status::kRefused;
       case journal::VersionFault::kLateCommunicator:
         diagnostics_.set_error(
-            "checkpoint %llu: a communicator of %u ranks that was made after the first checkpoint "
-            "is still there, and a restarted rank would not have it; free it first, or make it "
-            "before the first checkpoint",
+            "checkpoint %llu: a communicator of %u ranks that was created after the first "
+            "checkpoint still exists, and a restarted rank would not have it; free it before the "
+            "checkpoint, or create it before the first checkpoint",
             number, late_communicator()->members.size);
         return Status::kRefused;
       case journal::VersionFault::kOverLimit:
         break;
     }
     diagnostics_.set_error(
-        "checkpoint %llu: the operations between the load and the first checkpoint left rank %u "
-        "%llu bytes to keep until the job ends, more than the %llu of --bootstrap-limit; make "
-        "the first checkpoint earlier or the limit larger",
+        "checkpoint %llu: the results of operations between the load and the first checkpoint, "
+        "which rank %u must retain until the job ends, have %llu bytes, more than the %llu of "
+        "--bootstrap-limit; make the first checkpoint earlier, or the limit larger",
         number, host_.rank(), static_cast<unsigned long long>(set_up_bytes()),
         static_cast<unsigned long long>(header_->bootstrap_limit_bytes));
     return Status::kNoMemory;
@@ -278,7 +278,7 @@ class Checkpointer {
       if (!engine::breaks(host_, Rule::kOldestVersionSlot)) oldest = number;
     }
     engine::check(host_, slot != nullptr,
-                  "more checkpoints are in use than can be: this is a defect of Rejoin");
+                  "no slot is free for another checkpoint: this is a defect of Rejoin");
     return *slot;
   }
 
@@ -344,7 +344,8 @@ class Checkpointer {
       // one.
       const auto facts = peers_.version(r, v);
       engine::check(host_, facts.has_value(),
-                    "a first checkpoint has gone before it was over: this is a defect of Rejoin");
+                    "a rank's first checkpoint was overwritten before all ranks had seen it: this "
+                    "is a defect of Rejoin");
       if (!facts->can_be_imaged) without_image = r;
       if (facts->fault != journal::VersionFault::kNone) without_version = r;
     }
@@ -372,14 +373,14 @@ class Checkpointer {
     if (decided == journal::Return::kImages && without_version == kNobody) return;
     if (decided == journal::Return::kVersions) {
       std::snprintf(text, sizeof text,
-                    "no snapshots are made in this job, because it %s; ranks that die go on from "
-                    "their checkpoints (docs/checkpoints.md)",
+                    "no snapshots are made in this job, because this rank %s; ranks that die go on "
+                    "from their checkpoints (docs/checkpoints.md)",
                     why);
     } else {
       std::snprintf(text, sizeof text,
-                    "no snapshot can be made of it, because it %s; nor can ranks go on from "
-                    "checkpoint %llu, because rank %u %s: it goes back to the start of the program "
-                    "if it dies (docs/checkpoints.md)",
+                    "no snapshot of this rank can be made, because it %s, and ranks cannot go on "
+                    "from checkpoint %llu, because rank %u %s: if this rank dies, it goes back to "
+                    "the start of the program (docs/checkpoints.md)",
                     why, static_cast<unsigned long long>(v), without_version,
                     journal::text_of(peers_.version(without_version, v)->fault));
     }
@@ -470,7 +471,7 @@ class Checkpointer {
     outcomes_.restore(v.marks.outcomes);
     const auto global = peers_.global_model(execution_.loaded_version());
     engine::check(host_, global.has_value(),
-                  "rank 0 lacks a checkpoint that is needed: this is a defect of Rejoin");
+                  "rank 0 does not have the loaded checkpoint: this is a defect of Rejoin");
     *loaded = {execution_.loaded_version(),
                global->data(),
                global->size(),

@@ -107,8 +107,8 @@ const char* Diagnostics::put_difference(const char* format, ...) {
 const char* Diagnostics::other_operation(std::uint64_t ordinal, std::uint32_t rank,
                                          std::uint32_t recorded, std::uint32_t now) {
   return put_difference(
-      "operation %llu of rank %u was %s; its replay asks for %s. The program does not do the same "
-      "again when it receives the same",
+      "operation %llu of rank %u was %s in the first execution, and is %s in the replay. The "
+      "program is not deterministic, given what it receives",
       number(ordinal), rank, call(rank, recorded).text, call(rank, now).text);
 }
 
@@ -118,17 +118,17 @@ const char* Diagnostics::other_contribution(std::uint64_t ordinal, std::uint32_t
       "operation %llu of rank %u, %s: the replay contributes other bytes than the first execution "
       "did; %s",
       number(ordinal), rank, call(rank, now).text,
-      stops ? "--on-divergence warn goes on with the recorded result"
-            : "it is given the recorded result (further differences are not shown)");
+      stops ? "with --on-divergence warn the job goes on with the recorded result"
+            : "the rank is given the recorded result (further differences are not shown)");
 }
 
 const char* Diagnostics::other_message(std::uint64_t ordinal, std::uint32_t rank, std::uint32_t now,
                                        std::uint32_t to, std::uint64_t bytes,
                                        std::uint64_t posted_bytes) {
   return put_difference(
-      "operation %llu of rank %u, %s: its replay sends rank %u %llu byte%s where it sent %llu "
-      "byte%s of other contents before. The program does not do the same again when it receives "
-      "the same",
+      "operation %llu of rank %u, %s: the replay sends rank %u %llu byte%s, but the first "
+      "execution sent %llu byte%s with other contents. The program is not deterministic, given "
+      "what it receives",
       number(ordinal), rank, call(rank, now).text, to, number(bytes), plural(bytes),
       number(posted_bytes), plural(posted_bytes));
 }
@@ -154,33 +154,34 @@ const char* Diagnostics::other_course(std::uint64_t ordinal, std::uint32_t rank,
   }
   char at[280];
   if (now == kQuestion || now == kEnd) {
-    std::snprintf(at, sizeof at, "the replay of rank %u %s behind operation %llu", rank,
-                  now == kEnd ? "ends" : "asks what its first execution did not ask",
-                  number(ordinal));
+    std::snprintf(
+        at, sizeof at, "the replay of rank %u %s after operation %llu", rank,
+        now == kEnd ? "ends" : "calls a test or a probe that its first execution did not call",
+        number(ordinal));
   } else {
-    std::snprintf(at, sizeof at, "the replay of rank %u comes to operation %llu, %s,", rank,
+    std::snprintf(at, sizeof at, "the replay of rank %u reaches operation %llu, %s,", rank,
                   number(ordinal), call(rank, now).text);
   }
   return put_difference(
-      "%s before it has repeated %s of the first execution. The program does not do the same "
-      "again when it receives the same",
+      "%s before it has repeated %s of the first execution. The program is not deterministic, "
+      "given what it receives",
       at, what);
 }
 
 const char* Diagnostics::other_receive(std::uint64_t ordinal, std::uint32_t rank,
                                        std::uint32_t from, std::uint64_t bytes) {
   return put_difference(
-      "at operation %llu the replay of rank %u gives a message of rank %u (%llu byte%s) to another "
-      "receive than the first execution did. The program does not do the same again when it "
-      "receives the same",
+      "at operation %llu the replay of rank %u matches a message of rank %u (%llu byte%s) with "
+      "another receive than the first execution did. The program is not deterministic, given what "
+      "it receives",
       number(ordinal), rank, from, number(bytes), plural(bytes));
 }
 
 const char* Diagnostics::other_question(std::uint64_t ordinal, std::uint32_t rank,
                                         const char* recorded, const char* asked) {
   return put_difference(
-      "after operation %llu of rank %u: its replay asks %s where it was told %s before. The "
-      "program does not do the same again when it receives the same",
+      "after operation %llu of rank %u: the replay asks %s, but the first execution asked %s. The "
+      "program is not deterministic, given what it receives",
       number(ordinal), rank, asked, recorded);
 }
 
@@ -189,38 +190,40 @@ const char* Diagnostics::unproven_call(std::uint32_t rank, std::uint32_t now, st
   const CallText there = call(other, other_call);
   char who[64];
   if (other == rank) {
-    std::snprintf(who, sizeof who, "the first time it called");
+    std::snprintf(who, sizeof who, "its first call from there was");
   } else {
-    std::snprintf(who, sizeof who, "no other member calls from there, rank %u calls", other);
+    std::snprintf(who, sizeof who, "no other member calls from there; rank %u calls", other);
   }
   return put(
-      "rank %u was started again at a checkpoint and calls %s, a place that it had called only "
-      "before its first checkpoint; %s %s. What every incarnation repeats after the load must be "
-      "marked: rejoin_bootstrap(key), MPI_Pcontrol(0x524a03, key), or is_bootstrap in rabit; see "
-      "docs/checkpoints.md",
+      "rank %u was restarted from a checkpoint and calls %s, from where it has called only before "
+      "its first checkpoint; %s %s. Operations that every incarnation repeats after the load must "
+      "be marked: rejoin_bootstrap(key), MPI_Pcontrol(0x524a03, key), or is_bootstrap in rabit; "
+      "see docs/checkpoints.md",
       rank, call(rank, now).text, who, there.text);
 }
 
 const char* Diagnostics::other_key(std::uint32_t rank, std::uint32_t then, std::uint32_t now) {
-  return put("rank %u asks with one bootstrap key for %s and before for %s", rank,
-             call(rank, now).text, call(rank, then).text);
+  return put(
+      "rank %u uses one bootstrap key for two operations, now for %s and before for %s; each "
+      "operation needs a key of its own",
+      rank, call(rank, now).text, call(rank, then).text);
 }
 
 const char* Diagnostics::other_model(std::uint64_t version, std::uint32_t rank, std::uint64_t bytes,
                                      std::uint64_t first_bytes) {
   return put(
-      "checkpoint %llu: the global model of rank %u (%llu byte%s) is not that of rank 0 (%llu "
-      "byte%s); what differs by rank belongs into the local model",
+      "checkpoint %llu: the global model of rank %u (%llu byte%s) differs from that of rank 0 "
+      "(%llu byte%s); data that differ between ranks belong in the local model",
       number(version), rank, number(bytes), plural(bytes), number(first_bytes),
       plural(first_bytes));
 }
 
 const char* Diagnostics::other_model_again(std::uint64_t version, std::uint32_t rank, bool stops) {
   return put_difference(
-      "checkpoint %llu of rank %u: the replay gives another global model than the first execution "
+      "checkpoint %llu of rank %u: the replay passes another global model than the first execution "
       "did; %s",
       number(version), rank,
-      stops ? "--on-divergence warn goes on nevertheless" : "further differences are not shown");
+      stops ? "with --on-divergence warn the job goes on" : "further differences are not shown");
 }
 
 namespace {
@@ -234,10 +237,10 @@ const char* what_differs(const std::optional<journal::CallEntry>& a,
   if (s.type != t.type) return ", with another datatype";
   if (s.operation != t.operation) return ", with another reduction operation";
   if (s.layout != t.layout) {
-    return ", with other values in arguments that all must pass alike (counts, dimensions, edges, "
-           "info)";
+    return ", with other values of arguments that must be equal at all members (counts, "
+           "dimensions, edges, info)";
   }
-  return ", which has failed there because other members disagree";
+  return ", which failed there because other members disagree";
 }
 
 }  // namespace

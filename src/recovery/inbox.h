@@ -332,7 +332,9 @@ class Inbox {
       free_ = a->next;
     } else {
       a = arena_.template make<Arrived>();
-      engine::check(host_, a != nullptr, "the memory for messages that nobody receives is used up");
+      engine::check(host_, a != nullptr,
+                    "the queue of unexpected messages has no more memory: post receives earlier, "
+                    "or send fewer messages before they are received");
     }
     *a = {m, index, from, nullptr, s.newest, nullptr};
     (s.newest != nullptr ? s.newest->newer : s.oldest) = a;
@@ -422,7 +424,9 @@ class Inbox {
       return;
     }
     std::uint64_t* word = matches_.next();
-    engine::check(host_, word != nullptr, "there is no more room for the journal");
+    engine::check(host_, word != nullptr,
+                  "the journal cannot grow, because memory (or the space in --journal-dir) is used "
+                  "up: give the job more, or set --journal-limit below what is available");
     *word = 0;
     matches_.publish(Step::kMatch);
   }

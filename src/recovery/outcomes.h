@@ -115,7 +115,9 @@ class Outcomes {
   }
   void write(std::uint64_t word) {
     std::uint64_t* at = log_.next();
-    engine::check(host_, at != nullptr, "there is no more room for the journal");
+    engine::check(host_, at != nullptr,
+                  "the journal cannot grow, because memory (or the space in --journal-dir) is used "
+                  "up: give the job more, or set --journal-limit below what is available");
     *at = word;
     log_.advance(1);
   }

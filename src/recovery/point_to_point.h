@@ -337,7 +337,10 @@ class PointToPoint {
   std::uint32_t hash_of(const Payload& p) {
     if (p.fill == nullptr) return hash_bytes(p.data, p.bytes);
     auto* packed = static_cast<std::byte*>(arena_.allocate(p.bytes));
-    engine::check(host_, packed != nullptr, "the MPI library's own memory is used up");
+    engine::check(
+        host_, packed != nullptr,
+        "the MPI library's memory is used up: the program may have too many messages that it has "
+        "not received yet, or handles (requests, datatypes, communicators) that it has not freed");
     p.fill(p, packed);
     const std::uint32_t hash = hash_bytes(packed, p.bytes);
     arena_.release(packed, p.bytes);
@@ -380,7 +383,9 @@ class PointToPoint {
     for (std::uint32_t i = 0; i < count.value; ++i) {
       typename Outcomes<H>::Answer one;
       const bool there = outcomes_.recall(&one);
-      engine::check(host_, there, "half an answer was recorded: this is a defect of Rejoin");
+      engine::check(host_, there,
+                    "the journal has only a part of the outcome of MPI_Waitsome or MPI_Testsome: "
+                    "this is a defect of Rejoin");
       expect(one.kind, OutcomeKind::kIndex);
       indices[i] = static_cast<int>(one.value);
       finish(indices[i]);

@@ -107,8 +107,7 @@ class Snapshots final : public NoticeHandler {
   // limit. Without it, ranks would exhaust the machine's memory while ftrun is stopped (SIGSTOP).
   void wait_for_word_if_growing() {
     const journal::RegionMemory<H>& memory = journal_.region().memory();
-    const std::uint64_t steps =
-        memory.steps_when_nearly_full(memory.all_backed_bytes());
+    const std::uint64_t steps = memory.steps_when_nearly_full(memory.all_backed_bytes());
     if (steps <= waited_at_) return;
     waited_at_ = steps;
     for (unsigned turn = 0; !peers_.recycles() && peers_.recycle_soon(); ++turn) {
@@ -171,7 +170,7 @@ class Snapshots final : public NoticeHandler {
     if (replaying || told || cancelled) return false;
     if (waits_.any() && !breaks(Rule::kImageTakesNothingOpen)) {
       if (++put_off_ < kMostPutOff) return false;
-      return give_up(number, "nonblocking collectives are outstanding all the time");
+      return give_up(number, "has nonblocking collectives outstanding whenever a snapshot is due");
     }
     put_off_ = 0;
     if (peers_.goes_back_to() == journal::Return::kVersions) {

@@ -108,17 +108,17 @@ const char* name_of(OpKind kind) {
 const char* name_of(OutcomeKind kind) {
   switch (kind) {
     case OutcomeKind::kNotYet:
-      return "whether something is over (it was not)";
+      return "whether a request is complete (it was not)";
     case OutcomeKind::kDone:
-      return "whether something is over (it was)";
+      return "whether a request is complete (it was)";
     case OutcomeKind::kIndex:
-      return "which of several is over";
+      return "which one of several requests is complete";
     case OutcomeKind::kCount:
-      return "which of several are over";
+      return "which of several requests are complete";
     case OutcomeKind::kPair:
-      return "whether a message has come";
+      return "whether a message has arrived";
   }
-  return "something else";
+  return "another question";
 }
 
 Shape shape_of(const Signature& s) {

@@ -17,7 +17,7 @@ import unittest
 LIMIT_S = 110
 OPTIONS = argparse.Namespace()
 
-# Loses 77 bytes. With a second argument it writes behind the end of its memory.
+# The program loses 77 bytes. With a second argument it writes beyond the end of an allocation.
 PROGRAM = r"""
 #include <mpi.h>
 #include <stdio.h>

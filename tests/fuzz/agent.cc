@@ -1,6 +1,6 @@
 // Messages of ranks to their agent, and ends of their processes, in any order.
 //
-// An input is a list of steps, each a byte and its arguments (take_step).
+// An input is a list of steps. Each is a byte, followed by its arguments (take_step).
 #include "agent_host.h"
 
 namespace {
@@ -15,21 +15,21 @@ using wire::MessageType;
 constexpr int kMostSteps = 150;
 
 enum class Step : std::uint8_t {
-  kConnect,   // whose process
+  kConnect,   // rank and kind of process that connects
   kMessage,   // client, type, rank, code, value, flags with incarnation, length of the text, text
   kDatagram,  // client, length, bytes
   kHangUp,    // client
   kPrint,     // rank and stream, length, bytes
-  kClose,     // rank: its output
+  kClose,     // rank whose output is closed
   kProgramEnds,  // rank, cause
   kChildEnds,    // rank, cause
   kTreeGone,     // rank
-  kSignal,       // to ftrun
-  kSpawnFails,   // the next one
-  kWant,         // snapshots
-  kEndImages,    // all
-  kForks,        // rank: its image has, or could not
-  kImageEnds,    // rank: the one that is kept, or one that has not registered
+  kSignal,       // a signal to ftrun
+  kSpawnFails,   // the next spawn fails
+  kWant,         // a round of snapshots is requested
+  kEndImages,    // all images are ended
+  kForks,        // rank whose image has cloned itself, or could not
+  kImageEnds,    // rank; its kept image ends, or one that has not registered
   kCount,
 };
 
@@ -94,7 +94,7 @@ void take_step(Input& input, Host& host) {
       return host.connect(whom % kRanks, static_cast<Host::Who>(whom / kRanks % 4));
     case Step::kDatagram: {
       const std::string_view bytes = input.bytes(input.byte());
-      // An empty datagram would be the end of the connection.
+      // An empty datagram would mean the end of the connection.
       return bytes.empty() ? host.hang_up(whom) : host.say(whom, bytes.data(), bytes.size());
     }
     case Step::kHangUp:
@@ -144,7 +144,7 @@ std::string step(Step s, std::initializer_list<int> bytes) {
   return static_cast<char>(s) + steps(bytes);
 }
 
-// `bytes`: of the text, after the secret if `flags` does not say otherwise.
+// `bytes`: the text after the secret, unless `flags` omits the secret.
 std::string message(int client, MessageType type, int rank, int flags = 2,
                     const std::string& bytes = "", int value = 2) {
   const int length = static_cast<int>(bytes.size());
@@ -152,19 +152,19 @@ std::string message(int client, MessageType type, int rank, int flags = 2,
          bytes;
 }
 
-// Rank 1's image: the number that was wanted first, from a process of its own.
+// An image of rank 1 registers with the first requested number, from a process of its own.
 std::string image(int client, int number) {
   return step(Step::kWant, {}) + step(Step::kConnect, {1 + 2 * static_cast<int>(kRanks)}) +
          message(client, MessageType::kImage, 1, 0, "", number);
 }
 
-// Rank 1 goes on from this image as its next incarnation.
+// Rank 1 goes on from this image in its next incarnation.
 std::string woken(int client, int incarnation, const std::string& why = "") {
   return step(Step::kConnect, {1 + 3 * static_cast<int>(kRanks)}) +
          message(client, MessageType::kWoken, 1, incarnation << 2, why);
 }
 
-// Three ranks: children of the agent, or processes below them.
+// Three ranks register: children of the agent, or processes below them.
 std::string registered(int behind) {
   std::string all;
   for (int r = 0; r < static_cast<int>(kRanks); ++r) {

@@ -1,5 +1,5 @@
-// The host of a job with made-up processes, and its supervisor. Everything else is real: the loop,
-// connections, messages, both cores, output, reports, the segment.
+// The host of a job with simulated processes, and its supervisor. Everything else is real: the
+// loop, connections, messages, both cores, output, reports, and the segment.
 #pragma once
 
 #include <fcntl.h>
@@ -34,12 +34,12 @@ using launcher::Event;
 using launcher::Report;
 using launcher::SnapshotRound;
 
-// What must hold whatever ranks and their images say: one process at a time is a rank, each end is
-// reported once, what is woken is what was kept last, main is not started behind it, and the job
-// can be ended.
+// Checks what must hold whatever ranks and their images send: one process at a time is a rank, each
+// end is reported once, the image that was kept last is the one that is woken, main is not started
+// after an image was kept, and the job can be ended.
 class Host : private launcher::AgentDriver {
  public:
-  // step(): makes one more thing happen. False: nothing more; then the job is ended.
+  // step(): performs one more step; returns false if there are no more, and the job is then ended.
   explicit Host(std::function<bool()> step)
       : step_(std::move(step)),
         loop_(launcher::monotonic_ns()),
@@ -54,7 +54,7 @@ class Host : private launcher::AgentDriver {
 
   void run() {
     spawn_from(0);
-    // After everything else that is ready.
+    // Runs after everything else that is ready.
     launcher::Loop::Watch turns(
         loop_, always_.get(), EPOLLIN, [this](std::uint32_t) { turn(); },
         launcher::Loop::Turn::kLast);
@@ -63,11 +63,11 @@ class Host : private launcher::AgentDriver {
     REQUIRE(epoch() - epoch_before_ == respawns_);
   }
 
-  // --- What happens. A process that does not exist, or has ended, does nothing.
+  // --- Steps. A process that does not exist, or has ended, does nothing.
 
   enum class Who { kChild, kOther, kImage, kClone };
-  // A process of a rank's tree connects: the agent's child, or another one; or an image of the
-  // rank, or the clone that one was asked for.
+  // A process connects: the agent's child, another process of the rank's tree, an image of the
+  // rank, or the clone of a woken image.
   void connect(std::uint32_t rank, Who who) {
     if (clients_.size() == kMostClients) return;
     const std::int64_t child = std::max<std::int64_t>(ranks_[rank].child, 1);
@@ -91,7 +91,7 @@ class Host : private launcher::AgentDriver {
   void hang_up_output(std::uint32_t rank) {
     for (Descriptor& to : ranks_[rank].prints) to.reset();
   }
-  // The registered process, where the agent's child is another one.
+  // The registered process ends, in cases where the agent's child is another one.
   void program_ends(std::uint32_t rank, const Cause& cause) {
     Rank& r = ranks_[rank];
     if (!r.tree || r.program_over || r.registered == 0 || r.registered == r.child) return;
@@ -114,7 +114,7 @@ class Host : private launcher::AgentDriver {
     r.killing = false;
     feed(rank, AgentEvent::TreeGone{});
   }
-  // A round of snapshots is due; a death would end the job from now on.
+  // A round of snapshots is due.
   void want() {
     static constexpr SnapshotRound kRounds[] = {
         SnapshotRound::kAtOnce, SnapshotRound::kAtCheckpoint, SnapshotRound::kPeriodEnds};
@@ -124,7 +124,7 @@ class Host : private launcher::AgentDriver {
   void end_images() {
     loop_.post([this] { carry_out(core_.end_images()); });
   }
-  // The image that was asked to tells of its clone; or that it could not make one.
+  // The woken image reports its clone, or that it could not make one.
   void forks(std::uint32_t rank, bool could) {
     const Images& images = images_[rank];
     wire::Message m = {};
@@ -137,7 +137,7 @@ class Host : private launcher::AgentDriver {
       send(c.socket.get(), &m, wire::kMessageHeadBytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
   }
-  // The one that is kept; or one that has not registered.
+  // The kept image ends, or one that has not registered.
   void image_ends(std::uint32_t rank, bool kept) {
     const Images& images = images_[rank];
     connections_.read_all(rank);
@@ -169,7 +169,7 @@ class Host : private launcher::AgentDriver {
     if (turns_at_end_ > 0 || !step_()) end();
   }
 
-  // The job can be ended at any time.
+  // Ends the job, which must be possible at any time.
   void end() {
     constexpr int kEnough = 60;
     REQUIRE(++turns_at_end_ < kEnough);
@@ -248,7 +248,7 @@ class Host : private launcher::AgentDriver {
   void act(std::uint32_t rank, const AgentAction::Want& a) override {
     Images& images = images_[rank];
     REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
-    // What was wanted at a checkpoint may be wanted at once later.
+    // An image that was requested at a checkpoint may later be requested immediately.
     REQUIRE(a.number == images.wanted + 1 ||
             (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
     images.wanted = a.number;
@@ -302,7 +302,7 @@ class Host : private launcher::AgentDriver {
     images_[rank].waking = false;
     reporter_.happened({a.at_ns, rank, Event::Ended{a.cause, segment_.position(rank), {}, {}}});
   }
-  // No made-up rank has a wrapper or a written image.
+  // No simulated rank has a wrapper or a written image.
   void act(std::uint32_t, const AgentAction::Read&) override { REQUIRE(false); }
   void act(std::uint32_t, const AgentAction::Restore&) override { REQUIRE(false); }
   void act(std::uint32_t, const AgentAction::Move&) override { REQUIRE(false); }
@@ -331,7 +331,7 @@ class Host : private launcher::AgentDriver {
     started(rank);
   }
 
-  // The next incarnation's pipes.
+  // Creates the pipes of the next incarnation.
   void begin(std::uint32_t rank) {
     Rank& r = ranks_[rank];
     const std::uint32_t incarnation = r.incarnation;
@@ -391,7 +391,7 @@ class Host : private launcher::AgentDriver {
     }
   }
 
-  // --- What the parts call back
+  // --- Callbacks of the parts
 
   launcher::RankOutputs::Calls output_calls() {
     launcher::RankOutputs::Calls calls;
@@ -462,11 +462,11 @@ class Host : private launcher::AgentDriver {
   launcher::RankMessages messages_;
   launcher::AgentCore core_{launcher::all_local(kRanks)};
   launcher::SupervisorCore supervisor_{options()};
-  Descriptor always_;  // readable
+  Descriptor always_;  // always readable
   std::vector<Client> clients_;
   std::int64_t next_pid_ = 100;
   int turns_at_end_ = 0;
-  std::size_t rounds_ = 0;  // of snapshots
+  std::size_t rounds_ = 0;  // rounds of snapshots
   bool spawn_fails_ = false, all_over_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Parts of the simulated host of the agent's fuzzer.
+// Parts of the simulated host in the fuzzer of the agent.
 #pragma once
 
 #include <fcntl.h>
@@ -45,8 +45,8 @@ inline launcher::JobSegment made_segment() {
   return std::move(segment.value());
 }
 
-// One for all inputs: making it takes longer than all the rest. Nothing of it is read back but
-// words that admit() sets, and the epoch.
+// One segment serves all inputs, because creating it takes longer than everything else. Only words
+// that admit() sets, and the epoch, are read from it.
 inline const launcher::JobSegment& the_segment() {
   static const launcher::JobSegment segment = made_segment();
   return segment;
@@ -59,7 +59,7 @@ inline Descriptor listener() {
 }
 
 struct HostRank {
-  bool tree = false;  // an incarnation was started, and its end is not reported
+  bool tree = false;  // an incarnation was started, and its end is not reported yet
   bool killing = false, child_over = false, program_over = false;
   std::int64_t child = 0, registered = 0;
   std::uint32_t incarnation = 0;
@@ -68,11 +68,11 @@ struct HostRank {
 
 // State of a rank that survives its incarnations.
 struct HostImages {
-  std::uint64_t wanted = 0, kept = 0;  // numbers
-  std::int64_t kept_pid = 0;           // 0: it has ended
-  std::int64_t clone = 0;              // that one was asked for
+  std::uint64_t wanted = 0, kept = 0;  // numbers of images
+  std::int64_t kept_pid = 0;           // process of the kept image; 0: it has ended
+  std::int64_t clone = 0;              // process of the clone of the woken image
   bool waking = false;
-  bool at_checkpoint = false;  // it is wanted there
+  bool at_checkpoint = false;  // the image was requested at a checkpoint
 };
 
 struct HostClient {

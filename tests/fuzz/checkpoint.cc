@@ -1,6 +1,6 @@
-// Checkpoint files, read back by --resume. The first byte of an input says which checksum is
-// corrected after the mutation, so that not every one ends at a checksum: 1: of the head, 2: of the
-// models.
+// Checkpoint files, as --resume reads them. The first byte of an input determines which checksum is
+// corrected after the mutation, so that not every input is rejected for its checksum: 1: that of
+// the head, 2: those of the models.
 #include <stdlib.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Programs as files: what they are linked against is read before they are started.
+// Programs as files: ftrun reads their dynamic sections before it starts them.
 #include "launcher/program/elf.h"
 
 #include "elf_image.h"
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   REQUIRE(kind != ElfKind::kDynamic || !interpreter_of(image).empty());
   REQUIRE(interpreter_of(image).size() <= size);
   REQUIRE(imports_of(image).size() * 24 <= size);
-  REQUIRE(bytes <= 16 * size);  // an entry takes 16, a name is no longer than 255
+  REQUIRE(bytes <= 16 * size);  // an entry has 16 bytes, and a name at most 255
   return 0;
 }
 

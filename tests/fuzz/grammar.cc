@@ -1,4 +1,4 @@
-// The command line: --kill, sizes, and all of it (words end with a NUL).
+// The command line: --kill, sizes, and whole command lines (words end with a NUL).
 #include "launcher/base/grammar.h"
 
 #include "fuzz.h"

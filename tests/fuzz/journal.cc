@@ -1,5 +1,6 @@
-// Kept journals, as `ftrun inspect` reads them. An input is made of the nonempty lines of a real
-// journal, the first few of each run of such lines; the first 8 bytes say where the file is cut.
+// Journals of --keep, as `ftrun inspect` reads them. An input consists of the nonempty cache lines
+// of a real journal (of each run of such lines the first few); the first 8 bytes determine where
+// the file is truncated.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ void send(test::Rank& rank, test::Rank::Comm& comm) {
   rank.channel(comm, test::call(OpKind::kReduce, sizeof word, 1), &word, sizeof word, fold);
 }
 
-// A journal of two ranks. Beyond its limit logs wrap.
+// A journal of two ranks. When it is full, logs wrap.
 class Journal {
  public:
   Journal(std::uint64_t limit_bytes, int rounds)
@@ -56,7 +57,7 @@ class Journal {
 
   std::string contents() const { return std::string(8, '\xff') + contents_; }
 
-  // As if the lines had been `text` in the file.
+  // Reads the journal as if the lines had been `text`.
   void read_as(std::string_view text) const {
     std::uint64_t cut = ~std::uint64_t{0};
     text.copy(reinterpret_cast<char*>(&cut), sizeof cut);
@@ -78,12 +79,12 @@ class Journal {
   void print(std::uint64_t bytes) const;
 
   const std::uint64_t bytes_;
-  test::Mapping file_;  // private: reading a hole takes no memory
+  test::Mapping file_;  // private, because then reading a hole needs no memory
   std::vector<std::size_t> lines_;
   std::string contents_;
 };
 
-// The existing parts of a journal; the rest remains a hole.
+// Copies the existing parts of a journal; the rest remains a hole.
 void Journal::copy(const char* from) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident(bytes_ / page);

@@ -1,5 +1,5 @@
-// Messages of a process to the agent's socket, and the handling of their texts: datagrams, each
-// after its length in two bytes.
+// Messages of a process to the agent's socket, and the handling of their texts. An input is a
+// sequence of datagrams, each after its length in two bytes.
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -25,7 +25,7 @@ struct Ends {
   Descriptor rank, agent;
 };
 
-// A call site of a module of any contents.
+// A call site in a module of arbitrary contents.
 std::string site(std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
   engine::ModuleEntry entry;
   std::memset(&entry, static_cast<int>(rank), sizeof entry);
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Ends ends;
   for (int sent = 0; size >= 2 && sent < 16; ++sent) {
     const std::size_t bytes = std::min<std::size_t>(data[0] | data[1] << 8, size - 2);
-    // An empty datagram would be the end of the connection.
+    // An empty datagram would mean the end of the connection.
     if (bytes > 0) REQUIRE(send(ends.rank.get(), data + 2, bytes, MSG_DONTWAIT) > 0);
     wire::Message message;
     if (wire::receive_message(ends.agent.get(), message, nullptr, MSG_DONTWAIT) ==

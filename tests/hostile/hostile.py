@@ -2,7 +2,8 @@
 """Random collective programs under random kill -9 from outside.
 
 A job is a random program (random_collectives.c), a number of ranks, and a series of attacks, all
-drawn from a seed. Its output must be that of an undisturbed run, and of Open MPI; its exit code 0.
+drawn from a seed. Its output must be that of a run without deaths, and that of Open MPI; its exit
+code must be 0.
 """
 
 import argparse
@@ -24,9 +25,9 @@ from harness import check_returns, describe, require  # noqa: E402
 from kills import KILLED  # noqa: E402
 
 JOBS_A_PROGRAM = 4
-MOST_DEATHS_A_JOB = 30  # fewer than one rank may have between two checkpoints
+MOST_DEATHS_A_JOB = 30  # one rank may have more than these between two checkpoints
 
-# Operations, bytes at most, and the program's mode.
+# The number of operations, the largest size in bytes, and the program's mode.
 SHAPES = {
     "small": (6000, 4096, "lines"),
     "large": (1500, 8 << 20, "lines"),
@@ -34,15 +35,15 @@ SHAPES = {
     "lazy": (3000, 1 << 16, "lazy"),
     "pcontrol": (3000, 1 << 16, "pcontrol"),
 }
-# Programs that go wrong after a death: the driver has to notice.
+# Programs that fail after a death: the driver must detect that.
 BROKEN = {"wrong": (6000, 4096, "wrong"), "stuck": (6000, 4096, "stuck")}
 
 
 class HostileJob(Job):
-    """Knows every process from its first moment, and never signals another one's."""
+    """A job that knows every process from its start, and never signals any other process."""
 
     def __init__(self, command, directory, limit_s, expected_bytes):
-        self._processes = {}  # by rank: pidfd
+        self._processes = {}  # pidfd of each rank
         self._events_seen = 0
         self._expected_bytes, self._printed = expected_bytes, 0
         super().__init__(command, directory, limit_s)
@@ -54,7 +55,8 @@ class HostileJob(Job):
             self._drop(rank)
 
     def poll(self):
-        # It has hung when it prints nothing for that long: a busy machine is no hang.
+        # The limit applies to the time without output, because on a busy machine a job may take
+        # long.
         printed = os.fstat(self._out.fileno()).st_size
         if printed > self._printed and time.monotonic() < self._born_s + 10 * self.limit_s:
             self._printed, self._start_s = printed, time.monotonic()
@@ -78,7 +80,7 @@ class HostileJob(Job):
         self._events_seen = len(self.events)
 
     def _left_behind(self, leaves):
-        # Nothing of other jobs, which come and go on this machine.
+        # Processes of other jobs, which start and end on this machine, are ignored.
         left = [f"process {pid}" for pid in self.processes()]
         return left + os.listdir(f"{self.directory}/work")
 
@@ -90,7 +92,7 @@ class HostileJob(Job):
         return True
 
     def wait_for(self, condition, most_s):
-        """Whether it became true, before the job ended and in the time."""
+        """Returns whether the condition became true before the job ended and within the time."""
         end_s = time.monotonic() + most_s
         while self.poll():
             if condition():
@@ -111,7 +113,7 @@ class HostileJob(Job):
         return self.wait_for(seen, most_s)
 
     def progress(self):
-        """The share of its output that has come."""
+        """The share of the expected output that has been printed."""
         return os.fstat(self._out.fileno()).st_size / self._expected_bytes
 
     def incarnation(self, rank):
@@ -123,7 +125,8 @@ class HostileJob(Job):
 
 
 # ----------------------------------------------------------------------------------------- attacks
-# Each is called with a running job, its ranks, and random numbers, and returns when it has ended.
+# Each function is called with a running job, its number of ranks, and random numbers, and returns
+# when its attack is over.
 
 
 def log_uniform(rng, least, most):
@@ -131,12 +134,12 @@ def log_uniform(rng, least, most):
 
 
 def some_of(rng, n):
-    """One rank, several, or all."""
+    """Draws one rank, several, or all."""
     return rng.sample(range(n), rng.choice([1, 1, 1, rng.randint(1, n), n]))
 
 
 def at_any_time(job, n, rng):
-    """One after the other, or several at once, with some time in between."""
+    """Kills ranks one after the other, or several at once, at random intervals."""
     gap_s = rng.choice([0.002, 0.01, 0.04])
     for _ in range(rng.randint(2, 8)):
         job.run_for(rng.expovariate(1 / gap_s))
@@ -144,7 +147,7 @@ def at_any_time(job, n, rng):
 
 
 def at_the_start(job, n, rng):
-    """Before MPI_Init, or in it; the replacements likewise."""
+    """Kills ranks before or in MPI_Init, and their replacements likewise."""
     for _ in range(rng.randint(1, 3)):
         for rank in some_of(rng, n):
             job.wait_for_event(("start", "respawn"), rank, job.incarnation(rank))
@@ -153,7 +156,7 @@ def at_the_start(job, n, rng):
 
 
 def the_replacement(job, n, rng):
-    """A rank dies; so does each replacement, a little after it was started or has come back."""
+    """Kills a rank and its replacements, each shortly after it was started or is live again."""
     rank = rng.randrange(n)
     job.kill(rank)
     for _ in range(rng.randint(1, 6)):
@@ -167,7 +170,7 @@ def the_replacement(job, n, rng):
 
 
 def others_meanwhile(job, n, rng):
-    """A rank dies; while it repeats its past, others do."""
+    """Kills a rank, and other ranks while it replays."""
     rank = rng.randrange(n)
     known = job.incarnation(rank)
     job.kill(rank)
@@ -178,7 +181,7 @@ def others_meanwhile(job, n, rng):
 
 
 def late(job, n, rng):
-    """Near the end, and when the first ranks have left MPI."""
+    """Kills ranks near the end, or after the first ranks have left MPI."""
     share = rng.uniform(0.6, 1.0)
     job.wait_for(lambda: job.progress() > share, 10.0)
     if rng.random() < 0.5:
@@ -187,7 +190,8 @@ def late(job, n, rng):
 
 
 def noticed_late(job, n, rng):
-    """ftrun learns of several deaths only later, while the others run on as far as they can."""
+    """Stops ftrun while several ranks die, so that it learns of the deaths only when the others
+    have gone on as far as they can."""
     job.run_for(rng.uniform(0, 0.05))
     job.process.send_signal(signal.SIGSTOP)
     for rank in some_of(rng, n):
@@ -200,7 +204,8 @@ ATTACKS = [at_the_start, at_any_time, the_replacement, others_meanwhile, noticed
 
 
 def attack(job, n, rng, first):
-    """A series of attacks until the job has ended, or has had enough."""
+    """Runs a series of attacks until the job has ended, or until it has had MOST_DEATHS_A_JOB
+    deaths."""
     chosen = first
     while job.poll() and job.deaths() < MOST_DEATHS_A_JOB:
         chosen(job, n, rng)
@@ -216,7 +221,7 @@ def sorted_lines(text):
 
 
 def first_difference(expected, found):
-    """The first round that some rank has not as expected, in words."""
+    """Describes the first line that is missing or not expected."""
     for line in sorted(set(expected) ^ set(found), key=lambda l: (len(l.split(":")[0]), l)):
         return f"'{line}' is {'missing' if line in expected else 'not expected'}"
     return "a line is there twice"
@@ -236,7 +241,7 @@ def judge(result, n, expected):
 
 
 def same_by_fault_injection(job):
-    """The deaths that were seen, as --kill: about the same, and every time."""
+    """Returns --kill options for about the same deaths, which repeat them in every run."""
     kills = []
     for e in job.events:
         if e["event"] == "death":
@@ -248,9 +253,10 @@ def same_by_fault_injection(job):
 
 def under_open_mpi(n, command):
     flags = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]
-    # Containers forbid the single-copy mechanism, and Open MPI says so in every run.
+    # Containers forbid the single-copy mechanism, and Open MPI would report that in every run.
     flags += ["--mca", "btl_vader_single_copy_mechanism", "none"]
-    # A file for each rank: mpirun tears lines when it brings several ranks' output together.
+    # Each rank has a file of its own, because mpirun breaks lines when it merges the output of
+    # several ranks.
     with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
         flags += ["--output-filename", f"{directory}:nocopy"]
         done = subprocess.run(
@@ -273,7 +279,7 @@ def under_open_mpi(n, command):
 
 
 class Shape:
-    """The jobs of one shape; remembers what the newest program prints."""
+    """The jobs of one shape. It stores the expected output of the newest program."""
 
     def __init__(self, name, options):
         self.name, self._options = name, options
@@ -305,7 +311,8 @@ class Shape:
         return HostileJob(words, directory, self._options.limit_s, expected_bytes)
 
     def _learn(self, n, program):
-        """The output of the program in a run without deaths, under ftrun and under Open MPI."""
+        """Records the program's output in a run without deaths, and compares it with that under
+        Open MPI."""
         with self._start(n, program, 1) as job:
             result = job.finish()
         require(result.code == 0, f"undisturbed it ended with {result.code}", result)
@@ -318,7 +325,7 @@ class Shape:
         self.counts["programs"] += 1
 
     def run(self, number):
-        """Runs one job; raises Failure."""
+        """Runs one job. Raises Failure."""
         n, program = self._program_of(number)
         if self._program != (n, program):
             self._learn(n, program)
@@ -356,7 +363,8 @@ def command_again(options, shape, number):
 
 
 def run_shape(name, options):
-    """Runs jobs until `deaths` deaths, of every kind, have happened; returns how many jobs failed."""
+    """Runs jobs until there were `deaths` deaths, some of every kind. Returns the number of failed
+    jobs."""
     shape, failed, start_s = Shape(name, options), 0, time.monotonic()
     numbers = [options.job] * options.repeat if options.job is not None else range(10**9)
     try:
@@ -391,18 +399,18 @@ def main():
     parser.add_argument("--program", default=default, type=os.path.abspath)
     parser.add_argument("--shape", action="append", choices=[*SHAPES, *BROKEN], help="default: all")
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--deaths", type=int, default=100, help="of each shape")
+    parser.add_argument("--deaths", type=int, default=100, help="number of deaths for each shape")
     parser.add_argument("--most-ranks", type=int, default=8)
-    # Undisturbed a job takes about a second, and prints a line every few milliseconds.
+    # A job without deaths takes about a second, and prints a line every few milliseconds.
     text = "seconds that a job may print nothing"
     parser.add_argument("--limit", dest="limit_s", type=float, default=60, help=text)
-    text = "ftrun's; some ranks must have gone on from images then"
+    text = "option of ftrun; some ranks must then have gone on from images"
     parser.add_argument("--snapshots", metavar="SECONDS", help=text)
-    parser.add_argument("--job", type=int, help="only this one")
-    parser.add_argument("--repeat", type=int, default=1, help="with --job")
-    parser.add_argument("--keep-going", action="store_true", help="after a failure")
+    parser.add_argument("--job", type=int, help="run only this job")
+    parser.add_argument("--repeat", type=int, default=1, help="how often --job is run")
+    parser.add_argument("--keep-going", action="store_true", help="continue after a failure")
     options = parser.parse_args()
-    # SIGTERM to the test ends its job as well.
+    # SIGTERM to the test ends its job, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = sum(run_shape(name, options) for name in options.shape or SHAPES)
     return 1 if failed else 0

@@ -1,22 +1,24 @@
-// A random program: `random_collectives SEED OPERATIONS MAX_BYTES [MODE]` runs that many
-// collectives of every kind and exchanges of messages, on communicators that are made and freed on
-// the way, with about MAX_BYTES at most in a rank's largest buffer, and prints hashes of all that
-// was received. Half of the collectives are nonblocking or persistent, and outstanding for many
-// steps.
+// A random program: `random_collectives SEED OPERATIONS MAX_BYTES [MODE]` executes OPERATIONS
+// collectives of every kind and exchanges of messages, on communicators that are created and freed
+// on the way. The largest buffer of a rank has about MAX_BYTES. The program prints hashes of all
+// that was received. Half of the collectives are nonblocking or persistent, and outstanding for
+// many steps.
 //
-// All ranks draw the same random numbers, so that they agree on what comes next. What a rank
-// contributes is made from a hash of every byte that it has received: a rank that lost or changed
-// one byte sends wrong values from there on. The output is the same under every MPI.
+// All ranks draw the same random numbers, so that they agree on the next operation. A rank's
+// contributions are made from a hash of every byte that it has received: a rank that lost or
+// changed one byte sends wrong values from then on. The output is the same under every MPI.
 //
-// MODE: checksum (default): rank 0 prints one line at the end.
-//       lines:    every rank prints a line in every round of 16 operations.
-//       rejoin, lazy, pcontrol: the same with a checkpoint in every round; the state is in a global
-//                 and a local model (rejoin_checkpoint), or in the global one alone. Under another
-//                 MPI there are no checkpoints, and the same lines.
-//       wrong, stuck: as lines, but a rank that was started again prints one bit wrong, or goes no
-//                 further, once its replay is complete: to see whether that is detected. No other
-//                 rank and no replay is given the wrong bit: only a comparison of the output can
-//                 detect it.
+// MODE:
+//   checksum (default): rank 0 prints one line at the end.
+//   lines:    every rank prints a line in every round of 16 operations.
+//   rejoin, lazy, pcontrol: as lines, with a checkpoint in every round; the state is in a global
+//   and
+//             a local model (rejoin_checkpoint), or only in the global one. Under another MPI there
+//             are no checkpoints, and the same lines.
+//   wrong, stuck: as lines, but a restarted rank prints one wrong bit, or stops making progress,
+//   once
+//             its replay is complete, to check that this is detected. No other rank and no replay
+//             gets the wrong bit, so only a comparison of the output can detect it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,7 +28,7 @@
 #include "random_operations.h"
 
 enum { kSlots = 6, kKeptSlots = 3, kRound = 16 };
-static const int kMostBytes = 1 << 18;  // of the operations of most rounds together
+static const int kMostBytes = 1 << 18;  // limit for all operations of most rounds together
 
 typedef enum { kChecksum, kLines, kRejoin, kLazy, kPcontrol, kWrong, kStuck } Mode;
 static const char* const kModes[] = {"checksum", "lines", "rejoin", "lazy",
@@ -49,7 +51,7 @@ static int with_checkpoints(void) { return mode >= kRejoin && mode <= kPcontrol;
 
 // --- Communicators
 
-/** Makes `slot` hold `comm`, which may be MPI_COMM_NULL. */
+/** Stores `comm`, which may be MPI_COMM_NULL, in `slot`. */
 static void set_slot(Slot* slot, MPI_Comm comm) {
   leave_slot((int)(slot - slots));
   if (slot->comm != MPI_COMM_NULL) OK(MPI_Comm_free(&slot->comm));
@@ -59,7 +61,7 @@ static void set_slot(Slot* slot, MPI_Comm comm) {
   OK(MPI_Comm_size(comm, &slot->size));
 }
 
-/** A communicator of those members of `parent` that the random number chooses. */
+/** Creates a communicator of the members of `parent` that the random number selects. */
 static MPI_Comm create_from(const Slot* parent, uint64_t random) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Group all = MPI_GROUP_NULL;
@@ -78,7 +80,7 @@ static MPI_Comm create_from(const Slot* parent, uint64_t random) {
   return comm;
 }
 
-/** Members get random colors and keys; or neighbours are paired, so that two slots may overlap. */
+/** Splits by random colors and keys, or pairs neighbours, so that two slots may overlap. */
 static MPI_Comm split_from(const Slot* parent, uint64_t random) {
   MPI_Comm comm = MPI_COMM_NULL;
   const uint64_t mine = hash_step(random, (uint64_t)parent->rank);
@@ -90,7 +92,8 @@ static MPI_Comm split_from(const Slot* parent, uint64_t random) {
   return comm;
 }
 
-/** Replaces the communicator of a slot, `first` or later, by one made from another's. */
+/** Replaces the communicator of a slot, `first` or later, by one that is made from another slot's.
+ */
 static void change_communicators(int first) {
   const int target = first + draw_below(kSlots - first);
   int parent = draw_below(kSlots);
@@ -109,7 +112,7 @@ static void change_communicators(int first) {
 
 // --- Operations
 
-/** Runs a function, or begins it in a place that was made free for it. */
+/** Executes a function, or begins it in a place that was freed for it. */
 static void run(const Function* function, const Step* step, Form form, Place* place) {
   if (function->messages) {
     function->messages(step);
@@ -130,7 +133,7 @@ static void run(const Function* function, const Step* step, Form form, Place* pl
   if (form == kPersistent && !only_blocking) OK(MPI_Start(&o->request));
 }
 
-/** Handles the persistent collectives in this step; true: that was the step. */
+/** Handles the persistent collectives in this step. Returns true if that was the step. */
 static int run_persistent(int place, int choice) {
   if (choice == 0) begin_again(0, kMostOutstanding);
   if (places[place].form != kPersistent || choice > 12) return choice == 0;
@@ -138,7 +141,7 @@ static int run_persistent(int place, int choice) {
   return 1;
 }
 
-/** Runs a function on a random slot; draws the same numbers at ranks that are not in it. */
+/** Executes a function on a random slot. Draws the same numbers at ranks that are not in it. */
 static void run_step(int number, int max_bytes) {
   const Slot* slot = &slots[draw_below(3) == 0 ? 0 : draw_below(kSlots)];
   const Function* function = &kFunctions[draw_below(kFunctionCount)];
@@ -185,10 +188,11 @@ static void run_round(int round, int operations, int max_bytes) {
 
 // --- Checkpoints
 
-static uint64_t* model;  // version, every rank's history, filling
+static uint64_t* model;  // words: the version, every rank's history, padding
 static uint64_t local_model[2048];
 
-/** Words of the models of a version; the same always where MPI_Pcontrol has to load them. */
+/** Returns the number of words in the models of a version; always the same where MPI_Pcontrol must
+ * load them. */
 static size_t model_words(uint64_t version) {
   const uint64_t random = hash_step(seed, mode == kPcontrol ? 99 : version + 100);
   return 1 + (size_t)check_state.size + (size_t)(random % (1 << random % 13));
@@ -215,7 +219,8 @@ static void serialize(void* from, rejoin_stream* to) {
   write(to, (char*)from + 8, words * 8 - 8);
 }
 
-/** The version to go on at, with this rank's history as it was then. */
+/** Returns the version at which the program goes on, and sets this rank's history to its value
+ * then. */
 static int load(void) {
   const void* found = NULL;
   const void* mine = NULL;
@@ -268,7 +273,7 @@ static void checkpoint(int version) {
   check_i64("version", version, made);
 }
 
-/** Set-up that every incarnation executes after its load, marked. */
+/** The marked set-up that every incarnation executes after its load. */
 static void prepare(void) {
   int columns = 3 * (check_state.rank + 1), most = 0;
   check_context("bootstrap");
@@ -277,7 +282,7 @@ static void prepare(void) {
   check_i64("columns", 3 * check_state.size, most);
 }
 
-/** In the modes that fail on purpose. `printed`: the hash that is about to be printed. */
+/** Implements the modes that fail on purpose. `printed`: the hash that is about to be printed. */
 static void misbehave(uint64_t* printed) {
   __typeof__(rejoin_incarnation)* incarnation = dlsym(RTLD_DEFAULT, "rejoin_incarnation");
   __typeof__(rejoin_replaying)* replaying = dlsym(RTLD_DEFAULT, "rejoin_replaying");
@@ -313,7 +318,7 @@ static Mode mode_argument(int argc, char** argv) {
   return kChecksum;
 }
 
-/** Communicators that live as long as the program are made before the load. */
+/** Creates, before the load, the communicators that live as long as the program. */
 static int begin(void) {
   if (!with_checkpoints()) return 0;
   model = calloc(1 + (size_t)check_state.size + 8192, 8);

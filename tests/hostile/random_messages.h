@@ -1,7 +1,7 @@
 #pragma once
 
-// Messages between two ranks, as a function of a Step: what each sends is made from its history,
-// and all that it receives goes there, in an order that does not depend on time.
+// Messages between two ranks, as a function of a Step: what each rank sends is made from its
+// history, and all that it receives is added there, in an order that does not depend on time.
 
 #include "random_requests.h"
 #include "random_step.h"
@@ -10,7 +10,7 @@ enum { kMostMessages = 12 };
 
 static inline int message_count(const Step* s) { return s->bytes / s->kind->size_bytes; }
 
-/** The sender may count whole elements where the receiver counts their parts. */
+/** The sender may count whole elements and the receiver their parts. */
 static inline int in_parts(const Step* s) { return (s->random >> 20 & 3) == 0; }
 static inline int count_in(const Step* s, int count) {
   return in_parts(s) ? count * s->kind->parts : count;
@@ -40,7 +40,7 @@ static void run_sendrecv(const Step* s) {
   received(in);
 }
 
-/** A chain in which every rank waits for the one before it. */
+/** A chain in which every rank waits for its predecessor. */
 static void run_chain(const Step* s) {
   const int n = s->on->size, count = message_count(s);
   const int place = (s->on->rank + n - s->root) % n;
@@ -57,8 +57,8 @@ static void run_chain(const Step* s) {
   received(data);
 }
 
-/** Several messages under way at once, with tags that are received in another order; completed
- * together with all collectives that are outstanding, or alone. */
+/** Several messages are on their way at once, with tags that are received in another order. They
+ * are completed together with all outstanding collectives, or alone. */
 static void run_exchange(const Step* s) {
   const int n = s->on->size, each = 1 + agreed(s, 2, 0, kMostMessages / 2);
   const int count = message_count(s) / each;
@@ -91,7 +91,7 @@ static void run_exchange(const Step* s) {
   }
 }
 
-/** The root receives messages from any source, and sends all ranks what it has made of them. */
+/** The root receives messages from any source, and sends all ranks a value made from them. */
 static void run_gather_any(const Step* s) {
   const int n = s->on->size, each = 1 + agreed(s, 5, 0, 3);
   uint64_t word[2] = {0, 0};

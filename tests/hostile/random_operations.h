@@ -1,7 +1,8 @@
 #pragma once
 
-// Every collective once, in each of its forms: blocking, nonblocking, persistent. A function here
-// makes buffers from this rank's history and calls MPI; random_requests.h takes the result.
+// Every collective once, in each of its forms: blocking, nonblocking, persistent. Each function
+// makes buffers from this rank's history and calls MPI; random_requests.h adds the result to the
+// history.
 
 // Open MPI's mpi-ext.h needs mpi.h.
 #include <mpi.h>
@@ -11,7 +12,7 @@
 #include "random_messages.h"
 #include "random_requests.h"
 
-/** The call of a collective in the form that the operation has; the communicator comes last. */
+/** Calls a collective in the form that the operation has; the communicator is the last argument. */
 #define CALL(o, Name, name, ...)                                         \
   do {                                                                   \
     if (only_blocking || (o)->form == kBlocking) {                       \
@@ -25,7 +26,7 @@
 
 static inline int is_root(const Step* s) { return s->on->rank == s->root; }
 
-/** Elements of a kind in `bytes` for each of `blocks`. */
+/** Returns the number of elements of a kind in `bytes`, for each of `blocks`. */
 static inline int moved_count(const Step* s, int blocks) {
   return s->bytes / blocks / s->kind->size_bytes;
 }
@@ -34,7 +35,7 @@ static inline int folded_count(const Step* s, int blocks) {
   return s->bytes / blocks / s->fold->size_bytes;
 }
 
-/** Whether the receiver counts parts where the sender counts whole elements. */
+/** Returns whether the receiver counts parts where the sender counts whole elements. */
 static inline int by_parts(const Step* s) { return (s->random >> 20 & 3) == 0; }
 static inline MPI_Datatype receive_type(const Step* s) {
   return by_parts(s) ? s->kind->part : s->kind->type;
@@ -82,7 +83,7 @@ static void run_exscan(const Step* s, Operation* o) {
   o->out = new_folded(s, count, kReceiving);
   CALL(o, Exscan, exscan, s->in_place ? MPI_IN_PLACE : o->in.at, o->out.at, count, s->fold->type,
        s->fold->op, s->on->comm);
-  if (s->on->rank == 0) o->defined_bytes = 0;  // MPI leaves open what it receives
+  if (s->on->rank == 0) o->defined_bytes = 0;  // MPI does not define what this rank receives
 }
 
 static void run_reduce_scatter_block(const Step* s, Operation* o) {
@@ -179,7 +180,7 @@ static void run_alltoallv(const Step* s, Operation* o) {
        s->kind->type, o->out.at, from.counts, from.displacements, s->kind->type, s->on->comm);
 }
 
-/** One side of an Alltoallw: whole elements for some partners, parts for others. */
+/** One side of an Alltoallw: whole elements for some partners, and parts for others. */
 static MPI_Datatype* types_of(const Step* s, const Blocks* blocks, int side) {
   MPI_Datatype* types = malloc((size_t)s->on->size * sizeof *types);
   if (types == NULL) check_fail("memory", "some", "none");

@@ -1,32 +1,35 @@
 #pragma once
 
-// Collectives that are outstanding: begun in one step, completed by any of MPI's functions in a
-// later one. Which are outstanding, in which place, is the same at all ranks; in which order and by
-// which function a rank completes them is its own choice. When one is complete depends on time; so
-// its result goes to the history only at a moment that follows from the random numbers.
+// Outstanding collectives: begun in one step, and completed by any of MPI's functions in a later
+// one. The set of outstanding collectives, and their places, are the same at all ranks; each rank
+// chooses for itself in which order and by which function it completes them. The moment at which
+// one is complete depends on time, so its result is added to the history only at a moment that
+// follows from the random numbers.
 
 #include "random_step.h"
 
 typedef enum { kBlocking, kNonblocking, kPersistent } Form;
 
-/** One collective, with all that MPI may use until it is complete. */
+/** One collective, with all memory that MPI may use until it is complete. */
 typedef struct Operation {
   void (*collective)(const Step* s, struct Operation* o);
   Step step;
-  Slot on;  // what step.on shows; the slot itself may be given another communicator meanwhile
+  Slot on;  // a copy of *step.on, because the slot itself may be given another communicator
+            // meanwhile
   Form form;
-  int begun;  // its result is not in the history
+  int begun;  // begun, and its result is not in the history yet
   MPI_Request request;
   Buffer in;
   Buffer out;
-  size_t defined_bytes;  // of `out`, when it is complete
+  size_t defined_bytes;  // bytes of `out` that are defined when it is complete
   Blocks blocks[2];
   MPI_Datatype* types[2];
 } Operation;
 
-/** A place for an outstanding collective. All but `mine` and `operation` are equal at all ranks. */
+/** A place for an outstanding collective. All members except `mine` and `operation` are equal at
+ * all ranks. */
 typedef struct {
-  Form form;  // kBlocking: it is free
+  Form form;  // kBlocking: the place is free
   int slot;
   int mine;  // this rank takes part
   Operation operation;
@@ -35,11 +38,11 @@ typedef struct {
 enum { kMostOutstanding = 8 };
 static Place places[kMostOutstanding];
 
-/** Whether all are blocking calls, whose results are taken when they would be otherwise: the output
- * is the same. Open MPI 4.1 stands still after some hundreds of the others. */
+/** Whether all calls are blocking ones, whose results are taken at the same moments: the output is
+ * the same. Open MPI 4.1 hangs after some hundreds of nonblocking ones. */
 static int only_blocking;
 
-/** Makes buffers and calls MPI; but does not begin what is persistent. */
+/** Makes buffers and calls MPI, but does not start a persistent collective. */
 static inline void call(Operation* o) {
   o->request = MPI_REQUEST_NULL;
   o->defined_bytes = SIZE_MAX;
@@ -47,8 +50,8 @@ static inline void call(Operation* o) {
   o->collective(&o->step, o);
 }
 
-/** Called when it is complete: adds its result to the history, and what MPI must not have written.
- */
+/** Called when the collective is complete. Adds its result to the history, and the memory that MPI
+ * must not have written. */
 static inline void take_result(Operation* o) {
   if (o->defined_bytes < o->out.words * 8) cut_to(o->out, o->defined_bytes);
   absorb(o->in);
@@ -68,7 +71,8 @@ static inline void release(Operation* o) {
 // --- Completing
 //
 // The number of operations that --kill counts must not depend on time. A wait for requests that are
-// all inactive is none, but in MPI_Waitall; so that replaces what a test has made superfluous.
+// all inactive does not count, except MPI_Waitall, so MPI_Waitall replaces the waits that a test
+// has made superfluous.
 
 static inline void require_success(const char* what, int code) {
   if (code != MPI_SUCCESS) check_fail(what, "success", "an error");
@@ -78,7 +82,7 @@ static inline void wait_for_nothing(int times) {
   for (int i = 0; i < times; ++i) OK(MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE));
 }
 
-/** Completes all by one of several ways. Inactive ones may be among them. */
+/** Completes all requests by one of several functions. Inactive ones may be among them. */
 static inline void complete(uint64_t random, int count, MPI_Request* all) {
   int indices[64], index = 0, done = 0, flag = 0;
   switch (random % 7) {
@@ -117,7 +121,7 @@ static inline void complete(uint64_t random, int count, MPI_Request* all) {
   }
 }
 
-/** Copies the requests of everything outstanding; returns how many. */
+/** Copies all outstanding requests. Returns their number. */
 static inline int lend(MPI_Request* requests, int* whose) {
   int count = 0;
   for (int i = 0; i < kMostOutstanding; ++i) {
@@ -132,7 +136,7 @@ static inline void take_back(int count, const MPI_Request* requests, const int* 
   for (int i = 0; i < count; ++i) places[whose[i]].operation.request = requests[i];
 }
 
-/** Asks once, whether something is complete or not; or waits until something is complete. */
+/** Tests once whether something is complete, or waits until something is. */
 static inline void ask(uint64_t random) {
   MPI_Request requests[kMostOutstanding];
   int whose[kMostOutstanding], indices[kMostOutstanding], index = 0, flag = 0;
@@ -167,7 +171,7 @@ static inline void ask(uint64_t random) {
   take_back(count, requests, whose);
 }
 
-/** Completes those that the random number chooses, and takes their results. */
+/** Completes the requests that the random number selects, and adds their results to the history. */
 static inline void complete_some(uint64_t random) {
   MPI_Request all[kMostOutstanding], requests[kMostOutstanding];
   int whose[kMostOutstanding], chosen[kMostOutstanding], count = 0;
@@ -180,11 +184,11 @@ static inline void complete_some(uint64_t random) {
   if (count == 0) return;
   complete(random >> 32, count, requests);
   take_back(count, requests, chosen);
-  // In the order in which they were begun, or in another: the history is the same in every run.
+  // Adds them in the order in which they were begun, or in another that is the same in every run.
   for (int i = 0; i < count; ++i) take_result(&places[chosen[i]].operation);
 }
 
-/** The actions of a rank between two steps, which only its own random number decides. */
+/** The actions of a rank between two steps, which depend only on its own random number. */
 static inline void complete_between(uint64_t random) {
   if (random % 4 == 0) complete_some(random >> 4);
   if (random % 4 == 1) ask(random >> 4);
@@ -198,7 +202,7 @@ static inline void complete_one(Operation* o) {
   take_result(o);
 }
 
-/** Makes a place free: completes what is there. */
+/** Frees a place: completes the collective in it. */
 static inline void clear_place(Place* p) {
   if (p->mine) {
     complete_one(&p->operation);
@@ -213,7 +217,7 @@ static inline void clear_places(void) {
   for (int i = 0; i < kMostOutstanding; ++i) clear_place(&places[i]);
 }
 
-/** Before a communicator is freed: what is outstanding on it may be over later. */
+/** Called before a communicator is freed; its other outstanding operations may complete later. */
 static inline void leave_slot(int slot) {
   for (int i = 0; i < kMostOutstanding; ++i) {
     Place* p = &places[i];
@@ -221,7 +225,7 @@ static inline void leave_slot(int slot) {
   }
 }
 
-/** Begins the persistent collectives of all places from `first` on, before `end`, again with other
+/** Starts the persistent collectives of the places from `first` to before `end` again, with other
  * data. */
 static inline void begin_again(int first, int end) {
   MPI_Request requests[kMostOutstanding];

@@ -1,7 +1,7 @@
 #pragma once
 
-// The objects of one random operation: a communicator, kinds of elements, buffers. And this rank's
-// history: a hash of every byte that it received, from which all that it contributes is made.
+// The objects of one random operation (a communicator, kinds of elements, buffers), and this rank's
+// history: a hash of every byte that it has received, from which all its contributions are made.
 
 #include "../conformance/check.h"
 
@@ -15,8 +15,8 @@ typedef struct {
   int size;
 } Slot;
 
-/** Elements that are only moved: `type` is `parts` times `part`, so that a sender may use one and a
- * receiver the other. */
+/** A kind of elements that are only moved. `type` is `parts` times `part`, so that the sender may
+ * use one and the receiver the other. */
 typedef struct {
   MPI_Datatype type;
   MPI_Datatype part;
@@ -24,7 +24,7 @@ typedef struct {
   int size_bytes;
 } Kind;
 
-/** The reduction of elements. tame: makes random bytes to values on which the operation is exact.
+/** A reduction of elements. tame: converts random bytes to values on which the operation is exact.
  */
 typedef struct {
   MPI_Datatype type;
@@ -33,18 +33,18 @@ typedef struct {
   void (*tame)(uint64_t* words, size_t count);
 } Fold;
 
-/** One operation, the same at all members of `on`. */
+/** One operation; it is the same at all members of `on`. */
 typedef struct {
   const Slot* on;
   const Kind* kind;
   const Fold* fold;
   uint64_t random;
-  int bytes;  // of the largest buffer of a rank, about
+  int bytes;  // approximate size of the largest buffer of a rank
   int root;
   int in_place;
 } Step;
 
-/** A number that all members agree on, below `limit`. */
+/** Returns a number below `limit` that is the same at all members. */
 static inline int agreed(const Step* s, uint64_t a, uint64_t b, int limit) {
   return (int)(hash_step(hash_step(s->random, a + 11), b) % (uint64_t)limit);
 }
@@ -66,7 +66,7 @@ static void compose_maps(void* in, void* inout, int* length, MPI_Datatype* type)
   }
 }
 
-/** Products of 2 x 2 matrices of 16-bit numbers, each in one word. Do not commute either. */
+/** Products of 2 x 2 matrices of 16-bit numbers, each in one word. They do not commute either. */
 static void multiply_matrices(void* in, void* inout, int* length, MPI_Datatype* type) {
   (void)type;
   const uint16_t* left = in;
@@ -121,7 +121,7 @@ static inline void make_types_and_ops(void) {
   OK(MPI_Op_create(compose_maps, 0, &own_ops[0]));
   OK(MPI_Op_create(multiply_matrices, 0, &own_ops[1]));
   OK(MPI_Op_create(join_counts, 1, &own_ops[2]));
-  // No sum of bytes: Open MPI 4.1 saturates it.
+  // There is no sum of bytes, because Open MPI 4.1 saturates it.
   const Fold all_folds[kFoldCount] = {
       {MPI_UINT8_T, MPI_BXOR, 1, NULL},
       {MPI_UINT8_T, MPI_MAX, 1, NULL},
@@ -147,7 +147,7 @@ static inline void free_types_and_ops(void) {
 
 // --- Buffers
 
-/** Whole words; the last one reaches beyond the elements. */
+/** A buffer of whole words; the last word reaches beyond the elements. */
 typedef struct {
   void* at;
   size_t words;
@@ -157,8 +157,9 @@ typedef struct {
 
 static const Buffer kNoBuffer = {NULL, 0, 0, NULL};
 
-/** Random bytes from my history; `purpose` distinguishes the buffers of one operation. What is
- * going to be received into is filled too: what must not be written stays visible. */
+/** Fills the buffer with random bytes from this rank's history; `purpose` distinguishes the buffers
+ * of one operation. Receive buffers are filled, too, so that bytes which MPI must not write
+ * remain visible. */
 static inline void fill(const Step* s, Buffer b) {
   uint64_t* words = b.at;
   uint64_t x = hash_step(hash_step(history, s->random), b.purpose);
@@ -178,7 +179,7 @@ static inline Buffer new_buffer(const Step* s, int elements, int size_bytes, uin
   return b;
 }
 
-/** Leaves only the first bytes: MPI may have written anything behind them. */
+/** Clears all but the first bytes, because MPI may have written anything after them. */
 static inline void cut_to(Buffer b, size_t bytes) {
   memset((char*)b.at + bytes, 0, b.words * 8 - bytes);
 }
@@ -197,7 +198,7 @@ static inline Buffer new_folded(const Step* s, int elements, uint64_t purpose) {
   return new_buffer(s, elements, s->fold->size_bytes, purpose, s->fold->tame);
 }
 
-/** Adds all of a buffer to my history. Null buffers are empty. */
+/** Adds all of a buffer to the history. Null buffers are empty. */
 static inline void absorb(Buffer b) {
   const uint64_t* words = b.at;
   uint64_t h = history;
@@ -208,15 +209,15 @@ static inline void absorb(Buffer b) {
   history = hash_step(h, b.words);
 }
 
-/** Adds all of a buffer to my history, and frees it. */
+/** Adds all of a buffer to the history, and frees it. */
 static inline void received(Buffer b) {
   absorb(b);
   free(b.at);
 }
 
-// --- What the v-variants need more
+// --- Blocks of the v-variants
 
-/** Blocks with gaps between them, of none, one or two times as many elements. */
+/** Blocks with gaps between them; each has zero, one or two times `count` elements. */
 typedef struct {
   int* counts;
   int* displacements;
@@ -225,14 +226,14 @@ typedef struct {
 
 static inline int block_count(const Step* s, int count, int from, int to) {
   const int low = from < to ? from : to, high = from + to - low;
-  // In place an exchange has as much for a partner as from it.
+  // In an exchange in place, a rank sends a partner as much as it receives from it.
   const uint64_t first = (uint64_t)(s->in_place ? low : from);
   const uint64_t second = (uint64_t)(s->in_place ? high : to);
   return count * (int)(hash_step(hash_step(s->random, first + 7), second) % 3);
 }
 
-/** Block i is what `from` has for `to`; -1 means i, and -1 twice means the block that all agree on.
- */
+/** Block i is what `from` has for `to`; -1 stands for i, and -1 for both means the block that is
+ * the same at all ranks. */
 static inline Blocks new_blocks(const Step* s, int count, int from, int to) {
   Blocks b = {new_ints(s->on->size), new_ints(s->on->size), 0};
   for (int i = 0; i < s->on->size; ++i) {

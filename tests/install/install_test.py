@@ -108,7 +108,7 @@ set_tests_properties(hello PROPERTIES PASS_REGULAR_EXPRESSION "sum 6")
 
 
 def environment(**more):
-    """Without what leads to the build directory."""
+    """Returns the environment without the variables that lead to the build directory."""
     found = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD")}
     return {**found, **more}
 
@@ -128,7 +128,7 @@ class InstallTest(unittest.TestCase):
         return self.path(name)
 
     def succeeds(self, *command, env=None, cwd=None):
-        """Runs a command; returns (its standard output, its standard error)."""
+        """Runs a command. Returns (its standard output, its standard error)."""
         words = [str(word) for word in command]
         done = subprocess.run(words, env=environment(**(env or {})), cwd=cwd or self.directory,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -202,12 +202,12 @@ class Prefix(InstallTest):
         self.assertEqual(again, expected)
 
     def check_inspect(self, ftrun):
-        """Its output about the sets in the directory, one of them damaged."""
+        """Tests `ftrun inspect` on the directory, in which one set is damaged."""
         shown, _ = self.succeeds(ftrun, "inspect", "sets")
         self.assertRegex(shown, r"images-\d+\.rejoin: set \d+, 2 ranks, \d+ \w+, cut at \S+ \S+, \d+ s ago\n")
         self.assertRegex(shown, r"\n    program   loop, build build-id [0-9a-f]+\n")
-        self.assertRegex(shown, r"\n    image-1 +\d+ KiB, checksum right\n")
-        self.assertIn("--resume  can go on from it here\n", shown)
+        self.assertRegex(shown, r"\n    image-1 +\d+ KiB, checksum correct\n")
+        self.assertIn("--resume  can go on from this set here\n", shown)
         shutil.copytree(self.path("sets"), self.path("damaged"))
         for image in glob.glob(self.path("damaged", "images-*.rejoin", "image-0")):
             with open(image, "r+b") as file:
@@ -216,7 +216,7 @@ class Prefix(InstallTest):
         done = subprocess.run([ftrun, "inspect", "--json", "damaged"], cwd=self.directory, check=False,
                               capture_output=True, text=True)  # fmt: skip
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no whole set", done.stderr)
+        self.assertIn("no complete set", done.stderr)
         for line in done.stdout.splitlines():
             self.assertEqual({file["name"]: file["fault"] for file in json.loads(line)["files"]}["image-0"],
                              "has a wrong checksum")  # fmt: skip
@@ -237,7 +237,7 @@ class Prefix(InstallTest):
         self.assertEqual(options - set(out.splitlines()), set())
 
     def completions(self, shell, line):
-        """The completions that a shell offers after `line`."""
+        """Returns the completions that a shell offers after `line`."""
         prefix = self.path("prefix")
         there = {"PATH": f"{prefix}/bin:{os.environ['PATH']}"}
         if shutil.which(shell) is None:
@@ -251,7 +251,8 @@ class Prefix(InstallTest):
             script = f"source '{prefix}/share/fish/vendor_completions.d/ftrun.fish'; complete -C {shlex.quote(line)}"
             out, _ = self.succeeds("fish", "--no-config", "-c", script, env=there)
             return [said.split("\t")[0] for said in out.splitlines()]
-        # It has no way to ask but a terminal; what would be added is printed instead.
+        # zsh offers completions only on a terminal, so the words that it would add are printed
+        # instead.
         words = shlex.split(line) + [""] * line.endswith(" ")
         script = ("compdef() { }; compadd() { shift; print -l -- $@ }; _files() { }; _command_names() { }; "
                   f"words=({shlex.join(words)}); CURRENT={len(words)}; "
@@ -308,7 +309,7 @@ class Prefix(InstallTest):
 
 
 class Builds(InstallTest):
-    """Programs that are built against what is installed."""
+    """Programs that are built against the installed files."""
 
     def setUp(self):
         super().setUp()
@@ -373,7 +374,7 @@ class Builds(InstallTest):
 
 
 class Package(InstallTest):
-    """Debian's."""
+    """Debian's package."""
 
     def test_installed(self):
         cpack = os.path.join(os.path.dirname(OPTIONS.cmake), "cpack")
@@ -396,7 +397,7 @@ class Package(InstallTest):
 
 
 class Python(InstallTest):
-    """A wheel, built and installed without a network; needs pip, setuptools and wheel."""
+    """A wheel that is built and installed without a network. Needs pip, setuptools and wheel."""
 
     PROGRAM = "import rabit; rabit.init(); print(rabit.get_world_size()); rabit.finalize()"
 
@@ -412,7 +413,7 @@ class Python(InstallTest):
         command = ["/usr/bin/python3", "-c", self.PROGRAM]
         out, _ = self.succeeds(f"{prefix}/bin/ftrun", "-n", 2, *command, env=there)
         self.assertEqual(out, "2\n2\n")
-        # Alone it finds the library by ftrun.
+        # Without REJOIN_LIBRARY_DIR the module finds the library by ftrun.
         there["PATH"] = f"{prefix}/bin:{os.environ['PATH']}"
         self.assertEqual(self.succeeds(*command, env=there)[0], "1\n")
 

@@ -1,5 +1,7 @@
-"""Pickled objects, arrays, requests and communicators through mpi4py. Every rank prints a digest of
-all that it was given, which decides what it sends next."""
+"""Pickled objects, arrays, requests and communicators through mpi4py.
+
+Every rank prints a digest of all that it received, which determines what it sends next.
+"""
 
 import hashlib
 
@@ -15,7 +17,7 @@ digest = hashlib.sha256(str(rank).encode())
 
 
 def take(what):
-    """Everything that was received goes into what is sent from now on."""
+    """Adds a received object to the digest, from which all later messages are made."""
     if isinstance(what, numpy.ndarray):
         what = what.tobytes()
     digest.update(what if isinstance(what, bytes) else repr(what).encode())
@@ -70,7 +72,7 @@ def arrays():
 
 
 def any_source():
-    """Rank 0 takes what comes first; what all have sent does not depend on that."""
+    """Rank 0 receives messages in the order of their arrival; the digest does not depend on it."""
     if rank == 0:
         status = MPI.Status()
         got = {}

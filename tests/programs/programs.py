@@ -30,10 +30,10 @@ def write(path, text):
 
 
 class Program:
-    executable = None  # what has to be installed
+    executable = None  # the program that must be installed
     package = None
     ranks = 4
-    steady_share = 1.0  # of its operations: this share is made in every run, whatever the time
+    steady_share = 1.0  # share of the operations that every run makes, independently of time
 
     def __init__(self, input_directory):
         self.input = input_directory
@@ -43,14 +43,14 @@ class Program:
         return shutil.which(cls.executable) is not None
 
     def last(self):
-        """Makes it take long enough that images are made of it, also on a fast machine."""
+        """Makes a run take long enough for images, also on a fast machine."""
 
     def check(self, results):
         assert results, "the program gave nothing"
 
 
 class ExaML(Program):
-    """Likelihood of phylogenetic trees; collectives."""
+    """The likelihood of phylogenetic trees; collectives."""
 
     executable, package = "examl", "examl"
 
@@ -66,7 +66,7 @@ class ExaML(Program):
 
 
 class PhyML(Program):
-    """Bootstrap of a phylogenetic tree; rank 0 hands out work by messages."""
+    """The bootstrap of a phylogenetic tree; rank 0 distributes work by messages."""
 
     executable, package = "phyml-mpi", "phyml"
     ranks = 3
@@ -79,7 +79,7 @@ class PhyML(Program):
         subprocess.run([*generator, "--taxa", "8", "--sites", "300"], cwd=self.input, check=True)
 
     def command(self, directory):
-        shutil.copy(f"{self.input}/input.phy", f"{directory}/input.phy")  # writes beside its input
+        shutil.copy(f"{self.input}/input.phy", f"{directory}/input.phy")  # PhyML writes beside its input
         return ["phyml-mpi", "-i", "input.phy", *self.options]
 
     def results(self, directory):
@@ -99,10 +99,10 @@ class PhyML(Program):
 
 
 class Lammps(Program):
-    """Melting of a Lennard-Jones crystal; messages between neighbours."""
+    """The melting of a Lennard-Jones crystal; messages between neighbours."""
 
     executable, package = "lmp", "lammps"
-    cells = 7  # in each direction, of four atoms
+    cells = 7  # number of cells in each direction; a cell has four atoms
     steps = 100
     script = """\
 units           lj
@@ -134,7 +134,7 @@ write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format flo
 
     def results(self, directory):
         rows = re.search(r"^Step Temp .*?^Loop time", read(f"{directory}/log.lammps"), re.M | re.S)
-        # On the screen and in the file there are the same rows.
+        # The screen and the file have the same rows.
         assert rows and rows[0] in read(f"{directory}/output"), "no table of the run"
         return {"table": rows[0].splitlines(), "atoms": read(f"{directory}/atoms.txt")}
 
@@ -146,13 +146,14 @@ write_dump      all custom atoms.txt id x y z vx vy vz modify sort id format flo
 
 
 class Hpcc(Program):
-    """The HPC Challenge benchmark, all of it, on a small problem."""
+    """The whole HPC Challenge benchmark, on a small problem."""
 
     executable, package = "hpcc", "hpcc"
     ranks = 2
-    # Its last part measures how often something can be done, and does it as often as it finds.
+    # The last part measures how often something can be done in a time, so its number of operations
+    # varies.
     steady_share = 0.4
-    # One line each: the value, then what it is.
+    # Each line has a value, then its name.
     lines = (
         "small problem", "for a test",
         "HPL.out  file", "8  the output is that of HPCC",
@@ -178,10 +179,10 @@ class Hpcc(Program):
         assert summary, "no summary"
         pairs = [line.split("=", 1) for line in summary[1].splitlines()]
         results = {key: value for key, value in pairs if not self.measured.search(key)}
-        # A line that it prints only if the processor time was more than 0: the kernel counts a new
-        # process's in clock ticks at first.
+        # The program prints this line only if the processor time was more than 0, and the kernel
+        # counts a new process's time in clock ticks at first.
         text = re.sub(r"^CPU .*\n", "", text, flags=re.MULTILINE)
-        # Ranks that say that all went well, in each part.
+        # The number of ranks that report success, in each part.
         for said in ("PASSED", "FAILED", "Found 0 errors", "Node(s) with error 0",
                      "Solution Validates"):  # fmt: skip
             results[said] = text.count(said)

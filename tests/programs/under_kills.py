@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A third-party program under ftrun with random deaths: every run must give what the
-undisturbed run gave.
+"""A third-party program under ftrun with random deaths.
+
+Every run must give the results of a run without deaths.
 
 Odd runs are killed from outside: SIGKILL to ranks' processes at random moments. Even runs die at
 random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run I of seed S draws
-from (S, I) alone, so that one run can be repeated: --seed S --run I. Moments from outside depend on
+only from (S, I), so that one run can be repeated: --seed S --run I. Moments from outside depend on
 the machine's speed; logical points do not.
 
-With --snapshots SECONDS ranks make images of themselves so often, every run is killed from outside,
-more often, and some rank must have gone on from an image.
+With --snapshots SECONDS ranks make an image in each such period, every run is killed from outside,
+with more deaths, and some rank must have gone on from an image.
 
-More by hand: --seed 7 --runs 1000
+More runs: --seed 7 --runs 1000
 """
 
 import argparse
@@ -32,10 +33,10 @@ import ftrun_events  # noqa: E402
 import programs  # noqa: E402
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
-MAX_DEATHS = 6  # in one run; at most MAX_DEATHS_OF_RANK of them hit one rank
+MAX_DEATHS = 6  # in one run, at most MAX_DEATHS_OF_RANK of them of one rank
 MAX_DEATHS_OF_RANK = 3
-MAX_DEATHS_WITH_IMAGES = 24  # any number of one rank's
-LATEST_SHARE = 0.8  # of the undisturbed time: a run may be faster, and then there is no rank to kill
+MAX_DEATHS_WITH_IMAGES = 24  # in one run, any number of them of one rank
+LATEST_SHARE = 0.8  # latest kill, as a share of the time without deaths: runs may be faster
 RUN_LIMIT_S = 300
 POLL_INTERVAL_S = 0.005
 
@@ -62,7 +63,7 @@ def run_program(options, name, flags=(), kills=()):
     os.makedirs(directory)
     arguments = program.command(directory)
     events = ftrun_events.Follower(f"{directory}/events.json")
-    # Before its end is forced, ftrun prints where every rank is.
+    # ftrun prints the position of every rank before the run is ended by force.
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
     command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)
@@ -81,7 +82,7 @@ def run_program(options, name, flags=(), kills=()):
                     begun = time.monotonic()
                 while kills and time.monotonic() - begun >= kills[0][0]:
                     pid = events.pids.pop(kills.pop(0)[1], None)
-                    # None: between two incarnations. Gone: it ended since the events were read.
+                    # pid is None between two incarnations. The process may be gone already.
                     with contextlib.suppress(ProcessLookupError):
                         if pid is not None:
                             os.kill(pid, signal.SIGKILL)
@@ -100,7 +101,7 @@ def run_program(options, name, flags=(), kills=()):
 
 
 def random_ranks(rng, ranks, snapshots=False):
-    """Returns the ranks to kill, in order."""
+    """Returns the ranks to be killed, in order."""
     chosen = []
     if snapshots:
         return [rng.randrange(ranks) for _ in range(rng.randint(1, MAX_DEATHS_WITH_IMAGES))]
@@ -112,7 +113,7 @@ def random_ranks(rng, ranks, snapshots=False):
 
 
 def outside_kills(rng, ranks, duration_s, snapshots=False):
-    """Moments and ranks; about every fourth run kills all ranks at once."""
+    """Returns moments and ranks; about every fourth run kills all ranks at once."""
     if rng.random() < 0.25:
         moment_s = rng.uniform(0.0, LATEST_SHARE * duration_s)
         return [(moment_s, rank) for rank in range(ranks)]
@@ -121,7 +122,7 @@ def outside_kills(rng, ranks, duration_s, snapshots=False):
 
 
 def logical_kills(rng, ranks, operations):
-    """--kill flags. Every incarnation starts at main, so it can die at any point."""
+    """Returns --kill options. Every incarnation starts at main, so it can die at any point."""
     flags = []
     incarnations = [0] * ranks
     for rank in random_ranks(rng, ranks):
@@ -172,7 +173,7 @@ def program_arguments(options):
 
 
 def operations_of(program, events):
-    """The number of operations that every rank makes in every run."""
+    """Returns the number of operations that every rank executes in every run."""
     made = min(event["position"]["ordinal"] for event in events if event["event"] == "exit")
     return int(made * program.steady_share)
 

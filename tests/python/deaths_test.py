@@ -4,7 +4,8 @@
 deaths_test.py --ftrun FTRUN [--long] NAME...    runs schedules
 deaths_test.py --list                            names, limits, whether they sweep
 
-As tests/rabit/form_schedules.py, on forms.py. REJOIN_NUMPY_PYTHON: the Python that has NumPy.
+Works like tests/rabit/form_schedules.py, but runs forms.py. REJOIN_NUMPY_PYTHON: a Python that has
+NumPy.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from mock_deaths import (  # noqa: E402
 
 PYTHON = os.environ.get("REJOIN_NUMPY_PYTHON", "/usr/bin/python3")
 ROUNDS = 8
-CHECKPOINT = 4  # its seq in a round: one allreduce, a broadcast of two, one allreduce
+CHECKPOINT = 4  # its seq in a round: after an allreduce, a broadcast (two), and an allreduce
 UNMARKED = [("behind", "0"), ("first", "0")]
 SETUPS = [("before", "0"), ("behind", "1"), *UNMARKED]
 
@@ -58,7 +59,7 @@ KINDS = ["single", "again", "together", "all", "apart"]
 @scenario(limit_s=240, sweeps=True, way=list(WAYS))
 @counts_returns
 def every_form(t, way):
-    """One kind of death for some of the forms; --long: all kinds for all forms, three times."""
+    """Runs one kind of death for some of the forms; with --long all kinds for all forms, thrice."""
     chosen = list(forms(way))
     for number, form in enumerate(chosen if t.long else t.rng.sample(chosen, 5)):
         for kind in KINDS * 3 if t.long else [KINDS[number % len(KINDS)]]:
@@ -83,10 +84,10 @@ def with_threads(t):
             continue
         for kind in KINDS if t.long else [KINDS[number % len(KINDS)]]:
             mocks = mocks_of(t, kind, 3)
-            # An image that came before the first thread would decide otherwise.
+            # An image made before the first thread would decide for images.
             flags = ["--snapshots", "60"]
             result = survives(t, 3, *form, "threads=1", mocks=mocks, way="auto", flags=flags)
-            text = "no snapshots are made in this job, because it"
+            text = "no snapshots are made in this job, because this rank"
             require(result.err.count(text) == 1, "it does not say why, once", result)
     check_kinds(t.returns, "versions")
 

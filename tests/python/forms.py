@@ -3,9 +3,10 @@
 forms.py [model=global|local|lazy] [lines=1|2] [setup=before|behind|first] [mark=0|1] [threads=0|1]
          [rounds=8] [rest_ms=0] [mock=...]
 
-lines=2: rank 0 calls broadcast from a line of its own. setup: before the load, behind it, or when the first
-round of a process needs it. mark: with is_bootstrap. threads: one more, made in the first round, which
-sleeps. Set-up: 4 operations. A round: 4. Every rank prints a digest of its models.
+lines=2: rank 0 calls broadcast from a line of its own. setup: the set-up is before the load, behind
+it, or where the first round of a process needs it. mark=1: the set-up is marked with is_bootstrap.
+threads=1: the first round starts a thread, which sleeps. The set-up has 4 operations, and so has a
+round. Every rank prints a digest of its models.
 """
 
 import hashlib

@@ -34,7 +34,8 @@ RANKS = 3
 
 
 def environment(**changes):
-    """The result of a process that finds the module but not the library, unless `changes` says where."""
+    """Returns the result of a process that finds the module but not the library, unless `changes`
+    sets its place."""
     result = {name: value for name, value in os.environ.items() if not name.startswith("REJOIN_")}
     result.update(PYTHONPATH=f"{SOURCES}/python", PYTHONDONTWRITEBYTECODE="1")
     result.pop("LD_LIBRARY_PATH", None)
@@ -42,7 +43,7 @@ def environment(**changes):
 
 
 def python(program, *flags, prefix=(), **changes):
-    """Runs a program, given as text; returns what subprocess.run does."""
+    """Runs a program, given as text. Returns the result of subprocess.run."""
     command = [*prefix, sys.executable, *flags, "-c", program]
     return run_ftrun(command, LIMIT_S, env=environment(**changes), text=True)
 
@@ -62,7 +63,7 @@ class Library(Processes):
     joins = "import rabit; rabit.init({}); print(rabit.get_world_size()); rabit.finalize()"
 
     def module_elsewhere(self):
-        """A directory with a copy of the module: far from any build directory."""
+        """Makes a directory with a copy of the module, far from any build directory."""
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         shutil.copytree(f"{SOURCES}/python/rabit", f"{directory.name}/python/rabit")
@@ -181,7 +182,7 @@ class FailingPrepare(Processes):
 
 
 class Installation(Processes):
-    """Needs what Debian calls python3-pip, python3-setuptools and python3-wheel."""
+    """Needs Debian's packages python3-pip, python3-setuptools and python3-wheel."""
 
     def test_pip_without_a_network(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -201,7 +202,8 @@ class Installation(Processes):
 
 class Models(unittest.TestCase):
     def check(self, build, change):
-        """A model goes on the same in a rank that has built it and in one that has loaded it."""
+        """A model continues in the same way in a rank that has built it and in one that has loaded
+        it."""
         built = build()
         loaded = _models.load(_models.dump(built), "a model")
         for model in (built, loaded):
@@ -243,10 +245,10 @@ class Killed(unittest.TestCase):
 
     way = "versions"
     flags = ("--snapshots", "off")
-    step = 1  # of the operations at which test_everywhere kills
+    step = 1  # distance of the operations at which test_everywhere kills
     rounds = 6
-    bootstrap_operations = 3  # after the load, in every incarnation
-    operations_in_a_round = 4  # the checkpoint counted
+    bootstrap_operations = 3  # number after the load, in every incarnation
+    operations_in_a_round = 4  # including the checkpoint
 
     def setUp(self):
         os.environ.update(PYTHONPATH=f"{SOURCES}/python", PYTHONDONTWRITEBYTECODE="1")
@@ -272,13 +274,13 @@ class Killed(unittest.TestCase):
     def test_several(self):
         half = self.operations() // 2
         self.recovers(*(Kill(rank, half) for rank in range(RANKS)))
-        # An incarnation that has loaded counts the bootstrap operations again.
+        # An incarnation that has loaded a version counts the bootstrap operations again.
         later = half + self.bootstrap_operations + 1
         self.recovers(Kill(1, half), Kill(1, later, "before", incarnation=1), Kill(2, half + 2))
         self.check_returns()
 
     def test_mock_failures(self):
-        """The ancestor's own way: rank 1 dies after two checkpoints and one operation."""
+        """As in the ancestor's test: rank 1 dies after two checkpoints and one operation."""
         mocks = ("mock=1,2,1,0", "mock=1,4,0,1")
         result = self.test.run(RANKS, *self.command, *mocks, flags=self.flags)
         self.assertEqual(result.code, 0, harness.describe(result))
@@ -294,9 +296,10 @@ class Killed(unittest.TestCase):
         self.assertLessEqual(replayed, most, harness.describe(result))
 
     def test_lazy_checkpoints(self):
-        """A rank goes on from what was pickled, now and then, and replays the rest."""
-        # Which checkpoints are operations depends on the time that they take: the others of a round
-        # are three.
+        """A rank goes on from a pickled model, which only some checkpoints write, and replays the
+        rest."""
+        # Which checkpoints are operations depends on the time that they take. The other operations
+        # of a round are three.
         self.command = (*self.command[:2], 40, "lazy=1")
         for rank in range(RANKS):
             self.recovers(Kill(rank, 100 - rank))
@@ -311,7 +314,7 @@ class Killed(unittest.TestCase):
         self.assertNotIn("round 1:", result.out)
 
     def test_log_ops(self):
-        """The places are those of the Python program."""
+        """The call sites are those of the Python program."""
         result = self.test.run(RANKS, *self.command, flags=[*self.flags, "--log-ops"])
         self.assertEqual(result.code, 0, harness.describe(result))
         for name, shape, count in (("allreduce", "8x4", self.rounds), ("bcast", r"1x\d+", 1)):
@@ -319,11 +322,13 @@ class Killed(unittest.TestCase):
             self.assertGreaterEqual(len(re.findall(line, result.err)), count, result.err)
 
     def test_prepares_nothing_twice(self):
-        """A rank that dies after an operation has its result; its part is not computed again."""
+        """A rank that dies after an operation replays its result; it does not compute its
+        contribution again."""
         half = self.operations() // 2
         for point in range(half, half + self.operations_in_a_round):
             with tempfile.TemporaryDirectory() as directory:
-                # The notes are to show the calls of all incarnations, which recording libc would hide.
+                # The notes must show the calls of all incarnations, which the recording of libc
+                # would hide.
                 command = (*self.command, f"{directory}/notes")
                 kills = [Kill(1, point, "after")]
                 flags = (*self.flags, "--libc-recording", "off")
@@ -336,7 +341,7 @@ class Killed(unittest.TestCase):
 
 
 class KilledWithoutCheckpoints(Killed):
-    """The same ranks with the default snapshots: they go back to main or to an image."""
+    """The same ranks with the default snapshots: ranks go back to main or to an image."""
 
     way = "auto"
     flags = ()
@@ -349,12 +354,12 @@ class KilledWithoutCheckpoints(Killed):
         self.check_returns()
 
     def test_goes_on_at_the_checkpoint(self):
-        """It does not: it repeats everything, or what came behind its snapshot."""
+        """The opposite: a rank computes everything again, or what followed its snapshot."""
         result = self.recovers(Kill(1, self.operations() - 2 * RANKS))
         self.assertFalse(result.named("live", 1)[-1].get("from", "").startswith("checkpoint"))
 
     def test_lazy_checkpoints(self):
-        """Which are only counted but the first two."""
+        """All checkpoints except the first two are only counted."""
         self.command = (*self.command[:2], 40, "lazy=1")
         result = self.recovers(Kill(0, 60), Kill(1, 100), Kill(2, 100, "after"))
         made = {event["checkpoint"] for event in result.named("checkpoint")}
@@ -363,12 +368,12 @@ class KilledWithoutCheckpoints(Killed):
 
 
 class KilledWithImages(KilledWithoutCheckpoints):
-    """The same with a snapshot every 10 ms, rounds that are long enough for them."""
+    """The same with a snapshot every 10 ms, and with rounds that are long enough for images."""
 
     way = "images"
     flags = ("--snapshots", "0.01")
     step = 6
-    # An image may have come before the first checkpoint; then none is pickled.
+    # If an image was made before the first checkpoint, no model is pickled.
     test_a_lazy_model_that_cannot_be_pickled = None
 
     def setUp(self):

@@ -31,7 +31,8 @@ def tearDownModule():
 
 
 def part(rank, shape, dtype):
-    """The contribution of a rank: small whole numbers, so that every type holds every sum exactly."""
+    """Returns the contribution of a rank: small whole numbers, so that every type holds every sum
+    exactly."""
     count = int(np.prod(shape))
     return ((np.arange(count) * 7 + rank * 5) % 23).astype(dtype).reshape(shape)
 
@@ -41,7 +42,7 @@ def all_parts(shape, dtype):
 
 
 class Same:
-    """Equal if the attributes are; pickles by name."""
+    """A model that is equal to another if the attributes are, and is pickled by name."""
 
     def __init__(self, **values):
         self.__dict__.update(values)
@@ -159,11 +160,11 @@ class Allreduce(unittest.TestCase):
             result = rabit.allreduce(mine, op)
             self.assertEqual((result.tolist(), result.dtype), (expected, np.bool_))
         self.assertIs(rabit.allreduce(rabit.get_rank() == 0, rabit.MAX), True)
-        with self.assertRaisesRegex(TypeError, "a SUM of bool has no type"):
+        with self.assertRaisesRegex(TypeError, "SUM does not take bool"):
             rabit.allreduce(mine, rabit.SUM)
 
     def test_half_precision_is_rounded_once(self):
-        mine = np.array([2048, 1], np.float16)  # 2049 is between two numbers of float16
+        mine = np.array([2048, 1], np.float16)  # 2049 lies between two numbers of float16.
         result = rabit.allreduce(mine, rabit.SUM)
         expected = (np.array([2048, 1], np.float32) * rabit.get_world_size()).astype(np.float16)
         self.assertEqual(result.dtype, np.float16)
@@ -192,7 +193,7 @@ class Allreduce(unittest.TestCase):
     def test_only_some_operations(self):
         for op in (-1, 4, None, "sum"):
             with self.subTest(op=op):
-                with self.assertRaisesRegex(ValueError, "op is MAX, MIN, SUM or BITOR, not"):
+                with self.assertRaisesRegex(ValueError, "op must be MAX, MIN, SUM or BITOR, not"):
                     rabit.allreduce(np.zeros(3), op)
 
 
@@ -250,7 +251,7 @@ class Prepare(unittest.TestCase):
         self.assertEqual(whole.sum(), 21)
 
     def test_must_be_callable(self):
-        with self.assertRaisesRegex(TypeError, "prepare_fun is not callable but list"):
+        with self.assertRaisesRegex(TypeError, "prepare_fun must be callable, not list"):
             rabit.allreduce(np.zeros(3), rabit.SUM, [])
 
     def test_exception_reaches_the_caller(self):
@@ -325,7 +326,7 @@ class Broadcast(unittest.TestCase):
 
 class Checkpoints(unittest.TestCase):
     def test_versions(self):
-        """Loads first, as every program does; then the version counts the checkpoints."""
+        """Loads first, as every program does; then the version is the number of checkpoints."""
         self.assertEqual(rabit.load_checkpoint(with_local=True), (0, None, None))
         self.assertEqual(rabit.version_number(), 0)
         model = {"weights": np.arange(5.0), "history": []}

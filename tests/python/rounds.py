@@ -1,8 +1,11 @@
-"""A program for the module rabit whose ranks get killed: rounds.py ROUNDS [NOTES] [lazy=1] [rest_ms=0] [mock=...]
+"""A program for the module rabit whose ranks are killed.
+
+rounds.py ROUNDS [NOTES] [lazy=1] [rest_ms=0] [mock=...]
 
 Each round reduces, broadcasts and makes a checkpoint of a global and a local model; rank 0 prints.
-lazy: the checkpoints are lazy ones, of a large model in which the local one is, too, the same at all
-ranks; lazy=broken: and cannot be pickled. With NOTES, every call of a prepare function leaves a line in the file NOTES.RANK.
+lazy: the checkpoints are lazy ones, of one large model, which contains the local one and is the same
+at all ranks. lazy=broken: this model cannot be pickled. NOTES: every call of a prepare function adds
+a line to the file NOTES.RANK.
 """
 
 import sys
@@ -22,7 +25,8 @@ def main():
 
     version, model, local = rabit.load_checkpoint(with_local=True)
     mine = 0 if lazy else rank
-    # Done in every incarnation: a restarted rank is given what the others had long ago.
+    # Every incarnation executes this: a restarted rank receives results that the others got long
+    # ago.
     shift = rabit.allreduce(np.array([1.0 + rank]), rabit.SUM, is_bootstrap=True)[0]
     names = rabit.broadcast(["north", "south"] if rank == 0 else None, 0, is_bootstrap=True)
     if version == 0:
@@ -47,7 +51,7 @@ def main():
         if rank == root:
             word = {"root": root, "local": list(local), "name": names[number % 2]}
         word = rabit.broadcast(word, root)
-        # Parts that are one and the same here are two in a rank that has loaded them.
+        # Parts that are the same object here are two objects in a rank that has loaded them.
         model["total"] = total % 97 + 1
         model["log"].append({"round": number, "word": word, "total": model["total"]})
         local.append(int(total[0]) % 1009 + mine)

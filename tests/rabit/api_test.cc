@@ -162,13 +162,14 @@ TEST(ApiDeathTest, WrongParametersEndTheProcess) {
 TEST(ApiDeathTest, WrongCallsEndTheJob) {
   int value = 0;
   EXPECT_EXIT(rabit::Broadcast(&value, sizeof value, 1), testing::ExitedWithCode(1),
-              "Broadcast: root 1 is none of the ranks 0 to 0");
+              "Broadcast: root 1 is not one of the ranks 0 to 0");
   EXPECT_EXIT(
       rabit::Allgather(&value, 1, 0, 2, 2), testing::ExitedWithCode(1),
-      "rank 0's slice of 2 elements from 0 on is not within the 1; the fourth argument is its "
-      "size, not its end");
+      "rank 0's slice of 2 elements from 0 on is not within the 1 elements of the array; the "
+      "fourth argument is the slice's size, not its end");
   EXPECT_EXIT(rabit::Allgather(&value, 1, 0, 1, 0), testing::ExitedWithCode(1), "has 0 elements");
-  EXPECT_EXIT(rabit::LazyCheckPoint(nullptr), testing::ExitedWithCode(1), "there is no model");
+  EXPECT_EXIT(rabit::LazyCheckPoint(nullptr), testing::ExitedWithCode(1),
+              "the model is a null pointer");
 }
 
 TEST(ApiDeathTest, AnObjectThatNeedsMoreThanItSaid) {
@@ -309,9 +310,9 @@ TEST(CApi, UnknownNumbersAreRefused) {
     EXPECT_EQ(RabitAllreduce(&value, 1, type, op, nullptr, nullptr), -1);
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_EQ(refused(10, 2), "[0] rabit: RabitAllreduce: there is no enum_dtype 10\n");
-  EXPECT_EQ(refused(-1, 2), "[0] rabit: RabitAllreduce: there is no enum_dtype -1\n");
-  EXPECT_EQ(refused(2, 4), "[0] rabit: RabitAllreduce: there is no enum_op 4\n");
+  EXPECT_EQ(refused(10, 2), "[0] rabit: RabitAllreduce: unknown enum_dtype 10\n");
+  EXPECT_EQ(refused(-1, 2), "[0] rabit: RabitAllreduce: unknown enum_dtype -1\n");
+  EXPECT_EQ(refused(2, 4), "[0] rabit: RabitAllreduce: unknown enum_op 4\n");
   EXPECT_NE(refused(6, 3).find("bitwise or is for integers"), std::string::npos);
   testing::internal::CaptureStderr();
   EXPECT_EQ(RabitAllgather(&value, 1, 0, 1, 1, 10), -1);

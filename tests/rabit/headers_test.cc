@@ -100,7 +100,7 @@ TEST(Sockets, Poll) {
 
 TEST(SocketsDeathTest, FatalErrors) {
   TCPSocket socket;
-  EXPECT_EXIT(socket.Close(), testing::ExitedWithCode(255), "it is not open");
+  EXPECT_EXIT(socket.Close(), testing::ExitedWithCode(255), "the socket is not open");
   EXPECT_EXIT(socket.Listen(), testing::ExitedWithCode(255), "Listen: Bad file descriptor");
 }
 

@@ -25,7 +25,7 @@ NONE = {"versions": "image", "auto": "version", "images": "version"}
 REST = "rest_ms=25"  # makes a round long enough for images
 MOCK_LINE = re.compile(
     r"rejoin: rank (\d+): mock: killed before \w+ at version (\d+), seq (\d+), death (\d+)"
-    r"(; its snapshot was behind that, it is at version \d+, seq \d+)?"
+    r"(; it went on from a later snapshot, at version \d+, seq \d+)?"
 )
 
 

@@ -48,8 +48,8 @@ std::uint64_t Agent::due() const {
   return next == kNever ? kNever : std::max(next, not_before_);
 }
 
-// Looks at one thing that has happened, unless something is still to be done; then carries out one
-// action that others can see.
+// Handles at most one occurrence, after all pending actions. Then carries out actions until one of
+// them is visible to other processes.
 void Agent::turn() {
   bool took = false;
   for (bool seen = false; !seen;) {
@@ -71,12 +71,12 @@ void Agent::turn() {
     } else if (!took && !coming_.empty()) {
       take_coming();
       took = true;
-      seen = simulation_->random().one_in(4);  // before it is decided what to do about it
+      seen = simulation_->random().one_in(4);  // before the core decides what to do
     } else {
       break;
     }
   }
-  // Many small delays between rings would only make large jobs slow.
+  // There are no delays between rings, which would only make large jobs slow.
   not_before_ = !ringing_ && simulation_->random().one_in(2) ? some_time() : 0;
 }
 
@@ -104,7 +104,7 @@ void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   Process& p = processes_[process];
   if (std::exchange(p.over, true)) return;
   if (p.woken && !p.registered && end.signal == 0)
-    return;  // it was refused: it was never the child
+    return;  // this process was refused, so it was never the child
   p.cause = end.signal != 0 ? Cause{Cause::Kind::kSignal, end.signal}
                             : Cause{Cause::Kind::kExit, end.code};
   if (p.registered && simulation_->options().behind_shell && !p.woken) {
@@ -113,7 +113,8 @@ void Agent::on_end(std::uint32_t process, const engine::SimEnd& end) {
   expect({Coming::Kind::kChildEnded, process, 0});
 }
 
-// Any that is due, or (if none is) the first that will be; of messages of one process the first.
+// Chooses any occurrence that is due, or the next one if none is; of messages of one process the
+// first.
 std::size_t Agent::next_coming() {
   const std::uint64_t now = std::max(simulation_->time(), first_coming_);
   std::size_t chosen = 0;
@@ -154,12 +155,12 @@ void Agent::take_coming() {
       break;
     case Coming::Kind::kChildEnded: {
       read_all(coming.process);
-      // Its image has not told of it yet.
+      // The image has not reported this clone yet.
       if (p.woken && core_.waking(p.rank)) {
         expect(coming);
         return;
       }
-      // It never will: its process is unknown.
+      // The image never will, and the process is unknown to the core.
       if (p.woken && core_.child(p.rank) != pid(coming.process)) return;
       const Cause cause = cause_of_child(p);
       ranks_[p.rank].child_over = true;
@@ -180,8 +181,9 @@ void Agent::take_coming() {
   set_first_coming();
 }
 
-// A shell reports its program's death as an exit code. If a program is unknown, or has
-// called MPI_Finalize, that could not be told from a code of its own: there the shell dies, too.
+// A shell reports its program's death as an exit code. If the program is unknown or has called
+// MPI_Finalize, that code could not be distinguished from an exit code of the program itself; in
+// these cases the shell dies, too.
 Cause Agent::cause_of_child(const Process& p) const {
   const bool shell = simulation_->options().behind_shell && !p.woken;
   const bool exits = shell && p.registered && !p.finalized;
@@ -189,8 +191,8 @@ Cause Agent::cause_of_child(const Process& p) const {
   return {Cause::Kind::kExit, 128 + p.cause.value};
 }
 
-// What it said before it ended. A registration may be overlooked: its connection belongs to no rank
-// yet.
+// Reads the messages that the process sent before it ended. A registration may be read later,
+// because its connection belongs to no rank yet.
 void Agent::read_all(std::uint32_t process) {
   constexpr std::uint32_t kLaterTurns = 100;
   for (std::size_t i = 0; i < coming_.size();) {
@@ -208,7 +210,7 @@ void Agent::read_all(std::uint32_t process) {
   }
 }
 
-// As the real driver's on_message().
+// Does the same as on_message() of the real driver.
 void Agent::read(const Coming& coming) {
   const Process& p = processes_[coming.process];
   const engine::SimMessage& m = coming.message;
@@ -251,8 +253,8 @@ void Agent::read_registration(const Coming& coming) {
   const Process& p = processes_[coming.process];
   if (p.over) {
     if (ranks_[p.rank].process != coming.process) probes_.hit(Probe::kRegisteredLate);
-    // Void, if it came from a former incarnation or not: a process that has ended cannot become the
-    // rank.
+    // The registration is void, whether it came from a former incarnation or not: a process that
+    // has ended cannot become the rank.
     if (!breaks(Mutant::kHearsTheDead)) return;
   }
   const auto connection = static_cast<int>(connections_.size());
@@ -291,7 +293,7 @@ void Agent::push_front(std::vector<AgentAction> actions) {
 }
 
 bool Agent::carry_out_next(AgentAction& a) {
-  // These two are done in several turns.
+  // These two actions take several turns.
   if (std::holds_alternative<AgentAction::PublishDeath>(a.what) && !publish(a.rank)) return true;
   if (std::holds_alternative<AgentAction::RingAll>(a.what) && !ring_next()) return true;
   const AgentAction action = std::move(a);
@@ -323,7 +325,7 @@ bool Agent::carry_out_next(CoreAction& a) {
   } else if (std::holds_alternative<CoreAction::LetRecycle>(action.what)) {
     journal::let_recycle(base_);
   } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {
-    why_.clear();  // the next text says it
+    why_.clear();  // the next text is the reason
     push_front(core_.stop());
   } else if (std::holds_alternative<CoreAction::KillNow>(action.what)) {
     push_front(core_.kill_all());
@@ -340,7 +342,7 @@ void Agent::happened(std::uint32_t rank, decltype(Event::what) what) {
   queue_.push_back(Event{simulation_->time(), rank, std::move(what)});
 }
 
-// The steps of a respawn: publish the death, ring all, admit, spawn.
+// The actions of a respawn are: publish the death, ring all ranks, admit, spawn.
 std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
   const auto publishes = [](const AgentAction& a) {
     return std::holds_alternative<AgentAction::PublishDeath>(a.what);
@@ -359,11 +361,11 @@ std::vector<AgentAction> Agent::mutated(std::vector<AgentAction> actions) {
   return actions;
 }
 
-// False: half of it is done.
+// Returns false if only the first half is done.
 bool Agent::publish(std::uint32_t rank) {
   bool& half = ranks_[rank].half_broken;
   if (simulation_->options().split_death && !half) {
-    // The first half of publish_death(); the whole of it follows.
+    // This is the first half of publish_death(). The whole function follows later.
     half = true;
     const std::uint32_t epoch = engine::header_of(base_)->epoch.load() + 1;
     engine::control_of(base_, rank)
@@ -376,7 +378,7 @@ bool Agent::publish(std::uint32_t rank) {
   return true;
 }
 
-// True: that was the last one.
+// Returns whether this was the last rank.
 bool Agent::ring_next() {
   simulation_->wake(rung_++);
   ringing_ = rung_ < options_.ranks();
@@ -446,7 +448,7 @@ void Agent::kill_tree(std::uint32_t rank) {
   if (r.child_over) expect({Coming::Kind::kTreeGone, r.process, 0});
 }
 
-// The registered connections are closed, and whatever is in them is lost.
+// Closes the registered connections; unread messages in them are lost.
 void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
   seen_ = false;
   std::erase_if(coming_, [&](const Coming& c) {

@@ -1,13 +1,13 @@
-// The agent of a simulated job: the launcher's own cores, and a driver that does with simulated
-// processes what the real one does with real ones. Between any two of its actions ranks take turns;
-// what processes say and how they end reaches the cores as late, and in whatever order, as the real
-// driver could hand it on:
+// The agent of a simulated job: the launcher's own cores, and a driver that handles simulated
+// processes as the real driver handles real ones. Ranks take turns between any two of its actions.
+// Messages and ends of processes reach the cores with any delay and in any order that the real
+// driver allows:
 //
-//   messages           of one connection in order, of several in any
-//   end of a process   after all that a registered process has said; the registration that it died
-//                      upon may still be unread
-//   end of a shell     before or after that of the program that it waits for
-//   tree gone, output ended   some time after they are asked for
+//   messages           of one connection in order, of several connections in any order
+//   end of a process   after all messages of a registered process; the registration of a process
+//                      that died while it registered may still be unread
+//   end of a shell     before or after the end of the program that it waits for
+//   tree gone, output ended   some time after the core has asked for them
 //
 // Lists of actions are never interleaved with each other, as in the real driver.
 #pragma once
@@ -29,8 +29,9 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
  public:
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
-  // For the next runs: the number of turns between two snapshots, while ranks go on; 0: none.
-  // Now and then at a checkpoint, if the program makes some. The core leaves out one of its rules.
+  // Sets the options of the next runs. snapshot_every_turns: the number of turns between two
+  // snapshots, while ranks make progress; 0: none. Some snapshots are requested at a checkpoint if
+  // the program makes checkpoints. left_out: the rule that the core leaves out.
   void set_options(const launcher::RunOptions& options, std::uint64_t snapshot_every_turns,
                    bool checkpoints, launcher::ImageRule left_out) {
     options_ = options;
@@ -48,7 +49,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
                 std::uint32_t incarnation) override;
   void on_image_end(std::uint32_t image) override;
 
-  // A rank could not be started again, because its image had been killed.
+  // Whether a rank could not be restarted because its image had been killed.
   bool lost() const { return lost_; }
 
  private:
@@ -59,34 +60,34 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
     std::uint32_t rank;
     std::uint32_t incarnation;
     bool registered = false;
-    bool finalized = false;  // has said so
-    bool woken = false;      // a clone of an image: no shell is between it and the agent
+    bool finalized = false;  // its message about MPI_Finalize was sent
+    bool woken = false;      // a clone of an image; there is no shell between it and the agent
     bool over = false;
-    std::uint32_t image = kNone;  // it is a clone of
+    std::uint32_t image = kNone;  // the image of which it is a clone
     launcher::Cause cause = {};
   };
   struct Connection {
-    std::uint32_t process;  // or image
-    bool second;            // not by the process itself, but by another one of its tree
+    std::uint32_t process;  // index of the process or the image
+    bool second;            // made by another process of the same tree
     bool image;
   };
   struct Image {
     std::uint32_t rank;
     std::uint64_t number;
-    std::uint32_t incarnation;    // of the process that it is of
-    std::uint32_t wanted_as = 0;  // the incarnation that it was asked to be
+    std::uint32_t incarnation;    // of the process from which it was made
+    std::uint32_t wanted_as = 0;  // the incarnation that it was woken as
     bool registered = false;
   };
   struct Rank {
-    std::uint32_t process = 0;  // the newest
+    std::uint32_t process = 0;  // the newest process
     bool dying = false;         // its tree is being killed
     bool child_over = false;
     bool half_broken = false;
     std::uint32_t kept = kNone;      // image
-    bool lost_image = false;         // since then none was kept
-    bool lost_unregistered = false;  // likewise, of this incarnation
+    bool lost_image = false;         // an image was lost, and none was kept since
+    bool lost_unregistered = false;  // likewise, and it had not registered
   };
-  // What has happened and is not known to the cores yet.
+  // An occurrence that the cores do not know yet.
   struct Coming {
     enum class Kind : std::uint8_t {
       kMessage,
@@ -94,9 +95,9 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
       kChildEnded,
       kTreeGone,
       kOutputEnded,
-      kImage,  // these three: `process` is the image
+      kImage,  // for these three kinds `process` is the image
       kImageEnded,
-      kClones,  // it has been asked to
+      kClones,  // the image has been woken
       kForked,
     };
     Kind kind;
@@ -105,7 +106,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
     engine::SimMessage message = {wire::MessageType::kNotice};
     bool second = false;
   };
-  struct Spawn {  // at the start
+  struct Spawn {  // at the start of the job
     std::uint32_t rank;
   };
   using Occurrence = std::variant<launcher::AgentEvent, launcher::Event, Spawn>;
@@ -122,7 +123,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void read(const Coming& coming);
   void read_registration(const Coming& coming);
   void decide();
-  // True: other processes can see it. False: none can, or it is not done yet.
+  // Return whether other processes can see the action. False: they cannot, or it is not complete
+  // yet.
   bool carry_out_next(launcher::AgentAction& action);
   bool carry_out_next(launcher::Action& action);
   void happened(std::uint32_t rank, decltype(launcher::Event::what) what);
@@ -134,8 +136,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void act(std::uint32_t rank, const launcher::AgentAction::AwaitOutput&) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Drain&) override;
   void act(std::uint32_t, const launcher::AgentAction::PublishDeath&) override {
-  }                                                                           // is done already
-  void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // likewise
+  }                                                                           // done by publish()
+  void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // done by ring_next()
   void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Keep& action) override;
@@ -181,9 +183,9 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   bool checkpoints_ = false;
-  bool half_passed_ = false;         // images are wanted at a checkpoint
+  bool half_passed_ = false;         // images were requested at a checkpoint
   std::uint64_t next_snapshot_ = 0;  // time
-  std::uint64_t progress_then_ = 0;  // at the last one
+  std::uint64_t progress_then_ = 0;  // at the last snapshot
   std::vector<Image> images_;
   launcher::SupervisorCore supervisor_{launcher::RunOptions()};
   launcher::AgentCore core_{launcher::LocalRanks()};
@@ -191,18 +193,18 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   std::vector<Connection> connections_;
   std::vector<Rank> ranks_;
   std::vector<Coming> coming_;
-  std::uint64_t first_coming_ = kNever;  // when the first of them is due
-  std::deque<Occurrence> queue_;         // known, but no core has been asked yet
+  std::uint64_t first_coming_ = kNever;  // time at which the first of them is due
+  std::deque<Occurrence> queue_;         // occurrences that are read, but not yet passed to a core
   std::deque<Action> actions_;
   std::uint64_t not_before_ = 0;
-  std::uint32_t rung_ = 0;  // ranks, of all
+  std::uint32_t rung_ = 0;  // number of ranks that were rung in this round
   bool ringing_ = false;
-  bool seen_ = false;  // others can see the action that was carried out last
+  bool seen_ = false;                           // other processes can see the last action
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
-  std::string why_;                             // the job is stopped
+  std::string why_;                             // the reason for the stop of the job
   bool all_over_said_ = false;
   bool lost_ = false;
-  bool asked_ = false;  // for images, by a rank
+  bool asked_ = false;  // a rank has asked for images
 };
 
 }  // namespace rejoin::sim

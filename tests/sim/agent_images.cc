@@ -14,11 +14,11 @@ void Agent::take_image_coming(const Coming& coming) {
   if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process);
   if (coming.kind == Coming::Kind::kForked) return read_forked(coming.process);
   if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
-  // What has ended cannot become anything any more.
+  // An image that has ended cannot register any more.
   if (!simulation_->has_image(coming.process)) return;
   Image& image = images_[coming.process];
   image.registered = true;
-  // The first image decides, if no checkpoint has.
+  // The first image decides unless a checkpoint has decided.
   auto now = engine::Return::kUndecided;
   auto& word = engine::header_of(base_)->goes_back_to;
   word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
@@ -37,7 +37,8 @@ void Agent::read_forked(std::uint32_t process) {
 }
 
 void Agent::read_image_end(std::uint32_t image) {
-  // What it has said comes before; perhaps it had no time to tell of its clone.
+  // The image's messages are read before its end. It may have died before it could report its
+  // clone.
   const auto forked = std::find_if(coming_.begin(), coming_.end(), [&](const Coming& c) {
     return c.kind == Coming::Kind::kForked && processes_[c.process].image == image;
   });
@@ -53,7 +54,7 @@ void Agent::read_image_end(std::uint32_t image) {
     probes_.hit(kept ? Probe::kImageDied : Probe::kOtherImageDied);
     if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
     ranks_[ended.rank].lost_image = true;
-    // A later incarnation may have made it for a want of the one before.
+    // An image of a later incarnation may have been made for a request to its predecessor.
     const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
     if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
@@ -70,7 +71,7 @@ void Agent::on_image(std::uint32_t image, std::uint32_t rank, std::uint64_t numb
 
 void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnded, image, 0}); }
 
-// The simulator checks rules of the snapshots that hold whatever the core decides.
+// The following actions check rules of the snapshots that hold whatever the core decides.
 
 void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
   engine::control_of(base_, rank)
@@ -125,7 +126,8 @@ std::uint32_t Agent::image_of(int connection) const {
   return connection < 0 ? kNone : connections_[static_cast<std::size_t>(connection)].process;
 }
 
-// The image clones itself when it comes to that, and tells of it later: it may die before each.
+// The image clones itself some time later, and reports its clone some time after that. It may die
+// before either.
 void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
   const std::uint32_t image = image_of(a.connection);
   if (image != ranks_[rank].kept) simulation_->fail("S1: an image is woken that is not kept");
@@ -134,7 +136,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
 }
 
 void Agent::make_clone(std::uint32_t image) {
-  if (!simulation_->has_image(image)) return;  // its end will be heard of
+  if (!simulation_->has_image(image)) return;  // its end will be reported
   const Image& mould = images_[image];
   Rank& r = ranks_[mould.rank];
   r.process = simulation_->wake_image(image, mould.wanted_as);
@@ -145,7 +147,8 @@ void Agent::make_clone(std::uint32_t image) {
   expect({Coming::Kind::kForked, r.process, 0});
 }
 
-// Not while no rank goes on: a job in which all ranks are blocked must be detected.
+// There are no snapshots while no rank makes progress, because a job in which all ranks are blocked
+// must be detected.
 bool Agent::snapshot_due() const {
   const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&

@@ -1,5 +1,5 @@
-// Decisions of the launcher's cores, over simulated processes: which ranks are started again, and
-// when the job ends instead.
+// Decisions of the launcher's cores, over simulated processes: which ranks are restarted, and when
+// the job ends instead.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -23,8 +23,8 @@ bool ends_with_text(const Result& result, const char* text) {
   return result.ending == Ending::kStopped && result.why.find(text) != std::string::npos;
 }
 
-// Each incarnation dies at one of its steps, up to its last. The run without its death shows how
-// many steps there are: up to the death the two runs are the same.
+// Each incarnation dies at one of its steps, up to its last. A run without the last death gives the
+// number of steps, because both runs are the same up to this death.
 TEST(Restarts, AreAsManyAsAllowed) {
   Job job(mix());
   constexpr std::uint32_t kMost = 3;
@@ -46,7 +46,8 @@ TEST(Restarts, AreAsManyAsAllowed) {
   }
 }
 
-// Two deaths of a rank by these signals, at all pairs of its first steps: how many ended the job.
+// Runs a job with two deaths of a rank by these signals, for all pairs of its first steps. Returns
+// how many deaths ended the job.
 unsigned jobs_ended(Job& job, int first, int second) {
   unsigned ended = 0;
   for (std::uint64_t i = 1; i < 16; ++i) {
@@ -70,7 +71,7 @@ TEST(Restarts, DoNotRepeatAFault) {
   EXPECT_EQ(jobs_ended(job, SIGKILL, SIGKILL), 0u);
 }
 
-// Deaths before there is a rank: all pairs of ranks and places, and all ranks together.
+// Deaths before the ranks have registered: all pairs of ranks and places, and all ranks together.
 TEST(StartUp, DeathsAreSurvived) {
   Job job(mix());
   for (std::uint64_t seed = 0; seed < scaled(40); ++seed) {

@@ -84,7 +84,8 @@ std::uint32_t BitPlayer::number(std::uint32_t n) {
   if (incarnation == 0) return 0;
   const std::uint64_t drawn =
       engine::mix(job_.simulation().time() + 7 * bits_ + engine::mix(incarnation * 64 + rank()));
-  // Mostly the bits of the first one, so that an execution comes far before it differs.
+  // Most bits are those of the first incarnation, so that an execution proceeds far before it
+  // differs.
   return drawn % 4 == 0 ? static_cast<std::uint32_t>(drawn >> 8) % n : 0;
 }
 bool BitPlayer::bit() { return number(2) != 0; }

@@ -1,7 +1,7 @@
-// One incarnation of a rank whose program is not deterministic: it asks for bits that are not
-// records. All that it shows to others, and is given, goes into its history (history.h).
+// One incarnation of a rank whose program is not deterministic: it draws bits that are not
+// recorded. All that it sends and receives is added to its history (history.h).
 //
-// It lies on the stack of its fiber, so an image has the history that led to it.
+// The object lies on the stack of its fiber, so an image contains the history that led to it.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +21,26 @@ class BitPlayer {
   std::uint32_t rank() const;
   std::uint32_t ranks() const;
 
-  // A bit: 0 in each first incarnation, mostly 0 in later ones.
+  // Draws a bit: 0 in the first incarnation, mostly 0 in later ones.
   bool bit();
-  // A number below `n`, likewise.
+  // Draws a number below `n` in the same way.
   std::uint32_t number(std::uint32_t n);
 
   void sum(std::uint64_t contribution);
-  // Begun now, and complete by finish_sum(); one at a time.
+  // Begins a sum, which finish_sum() completes; one at a time.
   void begin_sum(std::uint64_t contribution);
   void finish_sum();
   void broadcast(std::uint32_t root, std::uint64_t value);
   void barrier() { sum(0); }
   void send(std::uint32_t to, std::uint64_t value);
   void send_synchronously(std::uint32_t to, std::uint64_t value);
-  // from < 0: of any rank.
+  // Receives a message. from < 0: from any rank.
   void receive(int from);
-  // Whether a message of `from` is there.
+  // Returns whether a message of `from` has arrived.
   bool asks(std::uint32_t from);
-  // A hash over all that it was given.
+  // Returns a hash over all that the program has received.
   std::uint64_t state() const { return state_; }
-  // The program has ended.
+  // Called at the end of the program.
   void end();
 
  private:
@@ -61,7 +61,7 @@ class BitPlayer {
   std::uint64_t receives_ = 0;
   std::uint64_t bits_ = 0;
   std::uint64_t sent_[kMaxSimRanks] = {};
-  alignas(16) std::byte sum_[1024];  // a Sum, while one is begun
+  alignas(16) std::byte sum_[1024];  // a Sum while one is outstanding
   std::size_t count_ = 0;
   Happened events_[kMostEvents];
 };

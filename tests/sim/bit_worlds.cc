@@ -10,7 +10,7 @@ void sums(BitPlayer& p) {
   for (int i = 0; i < 3; ++i) p.sum(p.number(1000) + p.state());
 }
 
-// The bits decide what is sent, and what is broadcast.
+// The bits decide the values that are sent and broadcast.
 void messages(BitPlayer& p) {
   for (int i = 0; i < 3; ++i) {
     if (p.rank() == 0) p.send(1, p.number(1000) + p.state());
@@ -22,7 +22,7 @@ void messages(BitPlayer& p) {
   p.barrier();
 }
 
-// The bits decide to which rank it is sent.
+// The bits decide which rank receives a message.
 void choice(BitPlayer& p) {
   if (p.rank() == 0) p.send(p.bit() ? 2 : 1, 5);
   p.barrier();
@@ -30,8 +30,8 @@ void choice(BitPlayer& p) {
   p.barrier();
 }
 
-// The bits decide which of two receives is posted first. In any run without deaths the other order
-// is a deadlock: rank 1 goes on when its message is matched, and only then rank 2 sends.
+// The bits decide which of two receives is posted first. In a run without deaths the other order is
+// a deadlock: rank 1 continues when its message is matched, and only then does rank 2 send.
 void receives(BitPlayer& p) {
   if (p.rank() == 0) {
     const bool other = p.bit();
@@ -68,7 +68,7 @@ void waits(BitPlayer& p) {
   p.barrier();
 }
 
-// All of these together; sums are outstanding meanwhile.
+// All of the above together, while sums are outstanding.
 void all(BitPlayer& p) {
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
   for (std::uint32_t i = 0; i < 4; ++i) {

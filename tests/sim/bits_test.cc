@@ -19,7 +19,7 @@ std::vector<std::string> names_of_bit_worlds() {
 
 class Bits : public testing::TestWithParam<std::string> {};
 
-TEST_P(Bits, AreThoseOfARunWithoutDeaths) {
+TEST_P(Bits, GiveResultsOfSomeRunWithoutDeaths) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);

@@ -8,7 +8,7 @@
 namespace rejoin::sim {
 namespace {
 
-// Shares of the seeds, so that the tests can run in parallel.
+// The seeds are divided, so that the tests can run in parallel.
 class Chance : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Chance, RandomWorlds) {
@@ -22,16 +22,16 @@ TEST_P(Chance, RandomWorlds) {
   for (unsigned i = 0; i < kProbeCount; ++i) {
     const auto p = static_cast<Probe>(i);
     if (p == Probe::kMismatch || p == Probe::kMismatchReplayed || p == Probe::kToldAtCheckpoint)
-      continue;  // these programs are legal
+      continue;  // because these programs are legal
     if (is_of_image_worlds(p) || is_of_bit_worlds(p) || is_of_limit_worlds(p))
-      continue;  // nor do they make images
-    // A receiver is seldom slow enough in these worlds: world "chunks" is made for it.
+      continue;  // because these programs make no images
+    // A receiver is seldom slow enough in these worlds; the world "chunks" is made for that.
     if (p == Probe::kHeadStart || p == Probe::kHeadStartLost) continue;
     EXPECT_GT(probes[p], 0u) << name_of(p);
   }
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    // Few programs reach these steps: SingleDeath.InSmallRandomWorlds has a death at each of them,
+    // Few programs reach these steps. SingleDeath.InSmallRandomWorlds has a death at each of them,
     // and SingleDeath.SomewhereAtEveryNamedStep at kFar.
     const bool seldom = is_at(p, Step::kMatched) || is_at(p, Step::kWritten) ||
                         is_at(p, Step::kFar) || is_at(p, Step::kFlag);
@@ -67,7 +67,7 @@ TEST(Chance, TwoHundredAndFiftySixRanks) {
   }
 }
 
-// Named worlds as well, with many deaths.
+// Named worlds with many deaths.
 TEST(Chance, NamedWorlds) {
   for (const std::string& name : names_of_mortal_worlds(24)) {
     World world;

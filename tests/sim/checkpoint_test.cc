@@ -14,7 +14,7 @@ using journal::Rule;
 
 class Together : public testing::TestWithParam<std::string> {};
 
-// All of them, or all but one, at every moment of the run, in several schedules: between prepare
+// All ranks, or all but one, die at every moment of the run, in several schedules: between prepare
 // and acknowledge, in a load, in the bootstrap phase, ...
 TEST_P(Together, AtEveryMoment) {
   World world;
@@ -31,7 +31,7 @@ TEST_P(Together, AtEveryMoment) {
       for (std::uint32_t r = 0; r < world.ranks; ++r) {
         if (r != spared) plan.deaths.push_back({r, 0, 0, t});
       }
-      // And once more soon afterwards, in the first steps of the replacements.
+      // And they die once more soon afterwards, in the first steps of the replacements.
       if (t % 2 == 1) plan.deaths.push_back({spared % world.ranks, 1, 1 + t % 40, 0});
       sweep.try_plan(plan);
     }
@@ -53,17 +53,17 @@ std::vector<std::string> names_of_checkpoint_worlds() {
 INSTANTIATE_TEST_SUITE_P(Worlds, Together, testing::ValuesIn(names_of_checkpoint_worlds()),
                          name_of_case);
 
-// A program that repeats an operation after the load without marking it; and one whose root calls
-// from another place in the first iteration than later. No death gives a wrong result: the job goes
-// on, or stops and says what to mark.
+// One program repeats an operation after the load without marking it; the root of another one calls
+// from another place in the first iteration than later. No death gives a wrong result: the job
+// continues, or stops and reports what must be marked.
 class Unproven : public testing::TestWithParam<const char*> {};
 
 struct Endings {
   std::uint64_t finished = 0, asked = 0;
-  std::string other;  // the first that is neither; no more are looked at
+  std::string other;  // the first run that is neither; later runs are not examined
 };
 
-// One rank dies, or a little later its neighbour, too.
+// One rank dies, or one rank and a little later its neighbour.
 Endings endings_of(const char* name, Rule broken, std::uint64_t seeds,
                    Rule uncovered = Rule::kNone) {
   Endings endings;
@@ -104,16 +104,16 @@ TEST_P(Unproven, NeverWrong) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Unproven, testing::Values("unproven-repeated", "unproven-roles"));
 
-// Ranks that were started again together are one operation off, and this is detected before the
-// last of them has come. Their former contributions would be compared first, so that rule is left
-// out.
+// Ranks that were restarted together are one operation behind the others, which is detected before
+// the last of them has entered. Their former contributions would be compared first, so that rule is
+// left out.
 TEST(UnprovenCall, IsTheReasonForADisagreement) {
   const Endings endings = endings_of("unproven-repeated", Rule::kFindWhyMembersDisagree, 30,
                                      Rule::kCompareContribution);
   EXPECT_NE(endings.other.find("must make the same"), std::string::npos) << endings.other;
 }
 
-// Iterations that are all alike.
+// All iterations are alike.
 World steady(std::uint64_t iterations, std::size_t growth) {
   World world;
   world.name = "steady";
@@ -134,7 +134,7 @@ World steady(std::uint64_t iterations, std::size_t growth) {
   return world;
 }
 
-// A communicator of every iteration.
+// Each iteration creates a communicator.
 World made_and_freed(std::uint64_t iterations) {
   World world;
   world.name = "made-and-freed";
@@ -158,7 +158,7 @@ World made_and_freed(std::uint64_t iterations) {
 struct Used {
   std::uint64_t permanent, payload;
   std::uint64_t zones;   // of all ranks
-  std::uint64_t others;  // payload that is in no zone
+  std::uint64_t others;  // payload outside of all zones
 };
 
 Used used(const Job& job) {
@@ -177,34 +177,34 @@ Used used(const Job& job) {
   return u;
 }
 
-TEST(Memory, IsUsedAgain) {
+TEST(Memory, IsReused) {
   Job shorter(steady(30, 0)), longer(steady(200, 0));
   for (std::uint64_t seed = 0; seed < scaled(6); ++seed) {
     const Result a = shorter.run(plan_of(seed)), b = longer.run(plan_of(seed));
     ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
     EXPECT_EQ(used(shorter).others, used(longer).others) << seed;
-    // The number of zones that are not past at a time depends on the schedule: for each rank at
-    // most one for every version that some rank may go back to.
+    // The number of zones that are not past at a time depends on the schedule. Each rank has at
+    // most one for every version to which some rank may go back.
     EXPECT_LE(used(longer).zones, longer.world().ranks * (journal::kVersions - 1)) << seed;
     EXPECT_EQ(used(shorter).permanent, used(longer).permanent) << seed;
   }
 }
 
 // With a full journal the memory of messages is reused once they are received.
-TEST(Memory, OfMessagesIsUsedAgain) {
+TEST(Memory, OfMessagesIsReused) {
   World world;
   ASSERT_TRUE(find_world("messages-limit", &world));
   Job job(world);
   for (std::uint64_t seed = 0; seed < scaled(3); ++seed) {
     const Result result = job.run(plan_of(seed));
     ASSERT_TRUE(result.good()) << result.why;
-    // A rank sends more than twice as much as the first five hold.
+    // A rank sends more than twice as many bytes as the first five zones hold.
     EXPECT_LE(used(job).zones, 5 * world.ranks) << seed;
   }
 }
 
 // A rank that dies often does not use more memory each time.
-TEST(Memory, IsUsedAgainAfterDeaths) {
+TEST(Memory, IsReusedAfterDeaths) {
   Job job(steady(300, 0));
   const Used undisturbed = used(job);
   const std::uint64_t turns = job.reference().turns;
@@ -221,7 +221,8 @@ TEST(Memory, IsUsedAgainAfterDeaths) {
   }
 }
 
-// Bytes of the tables of contexts, which have an entry for every communicator that ever existed.
+// Returns the size in bytes of the tables of contexts, which have an entry for every communicator
+// that ever existed.
 std::uint64_t tables(const Job& job) {
   std::uint64_t bytes = 0;
   for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
@@ -234,23 +235,23 @@ std::uint64_t tables(const Job& job) {
 }
 
 // Blocks of freed communicators are reused for later ones, with everything that belongs to them.
-TEST(Memory, OfCommunicatorsIsUsedAgain) {
+TEST(Memory, OfCommunicatorsIsReused) {
   Job shorter(made_and_freed(40)), longer(made_and_freed(240));
   for (std::uint64_t seed = 0; seed < scaled(6); ++seed) {
     const Result a = shorter.run(plan_of(seed)), b = longer.run(plan_of(seed));
     ASSERT_TRUE(a.good() && b.good()) << a.why << b.why;
     const std::uint64_t before = used(shorter).permanent - tables(shorter);
     const std::uint64_t after = used(longer).permanent - tables(longer);
-    // The number of those that are not past depends on the schedule; it is less than 200 blocks.
+    // The number of blocks that are not past depends on the schedule; it is less than 200.
     EXPECT_LE(after, before + 3 * longer.world().ranks * sizeof(engine::ContextBlock)) << seed;
   }
 }
 
 // Models that grow a little each time.
-TEST(Memory, OfGrowingModelsIsUsedAgain) {
+TEST(Memory, OfGrowingModelsIsReused) {
   Job job(steady(200, 100));
   const Job constant(steady(200, 0));
-  // At the end a model has 200 * 100 elements: four versions of two models, each in its last place
+  // At the end a model has 200 * 100 elements: four versions of two models, each in its final place
   // and in smaller ones before.
   const std::uint64_t last = 200 * 100 * sizeof(Element);
   EXPECT_LT(used(job).payload, used(constant).payload + 3 * 2 * 4 * 2 * last);

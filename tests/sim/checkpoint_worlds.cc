@@ -10,7 +10,7 @@ namespace {
 
 using Comm = Player::Comm;
 
-constexpr std::uint64_t kWrapper = 0x9000;  // the place of calls that go through one function
+constexpr std::uint64_t kWrapper = 0x9000;  // the call site of calls through one function
 
 const std::vector<Probe> kRestores = {Probe::kReplayed, Probe::kRestored, Probe::kSlept,
                                       Probe::kRung, Probe::kHalfWritten};
@@ -20,7 +20,7 @@ std::vector<Probe> with(std::vector<Probe> probes, std::initializer_list<Probe> 
   return probes;
 }
 
-// Iterations `from` to `to`, a checkpoint behind each.
+// Runs the iterations `from` to `to`, with a checkpoint after each.
 template <class Iteration>
 void iterate(Player& p, Comm& all, std::uint64_t from, std::uint64_t to, Iteration&& iteration) {
   p.end_bootstrap_phase();
@@ -47,7 +47,7 @@ void two(Player& p) {
   iterate(p, all, p.load(), 5, [&](std::uint64_t) { p.allreduce(all, 5); });
 }
 
-// Mostly no operation between one checkpoint and the next.
+// There is mostly no operation between one checkpoint and the next.
 void bare(Player& p) {
   Comm all = p.everyone();
   iterate(p, all, p.load(), 5, [&](std::uint64_t v) {
@@ -55,7 +55,7 @@ void bare(Player& p) {
   });
 }
 
-// The case of rabit: a rank replays operations before it goes on.
+// The case of rabit: a rank replays operations before it is live.
 void bootstrap(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -85,7 +85,8 @@ void wrapper(Player& p) {
   });
 }
 
-// What follows the load in every incarnation is not marked, and the iterations call from elsewhere.
+// The operations after the load in every incarnation are not marked, and the iterations call from
+// other places.
 void unproven_repeated(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -98,10 +99,10 @@ void unproven_repeated(Player& p) {
     p.checkpoint(all);
   }
   p.call_through(0x9500);
-  p.barrier(all);  // as MPI_Finalize is
+  p.barrier(all);  // this barrier stands for MPI_Finalize
 }
 
-// A broadcast of the first iteration is repeated in a late one, where its root calls from another
+// A broadcast of the first iteration is repeated in a later one, where its root calls from another
 // place.
 void unproven_roles(Player& p) {
   Comm all = p.everyone();
@@ -117,7 +118,7 @@ void unproven_roles(Player& p) {
     p.checkpoint(all);
   }
   p.call_through(0x9500);
-  p.barrier(all);  // as MPI_Finalize is
+  p.barrier(all);  // this barrier stands for MPI_Finalize
 }
 
 void communicators(Player& p) {
@@ -137,8 +138,8 @@ void communicators(Player& p) {
   });
 }
 
-// The blocks of communicators that were freed are used again: for others of as many members, and of
-// fewer, which find nothing in them.
+// The blocks of freed communicators are reused for others with as many members, and with fewer,
+// which must find nothing in them.
 void reclaimed(Player& p) {
   Comm all = p.everyone();
   iterate(p, all, p.load(), 7, [&](std::uint64_t v) {
@@ -179,7 +180,7 @@ void messages(Player& p) {
 }
 
 // Members are at different operations when they make a checkpoint: roots and senders are past
-// what others are still given after it.
+// operations that others have not completed after it.
 void crossing(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   const std::uint64_t from = p.load();
@@ -200,7 +201,7 @@ void crossing(Player& p) {
   p.allreduce(all, 2);
 }
 
-// Enough records and messages behind a checkpoint for logs to wrap, and a member that lacks those
+// Many records and messages follow a checkpoint, so logs wrap; and one member does not have those
 // that were made just before it.
 void wrapping(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
@@ -219,7 +220,7 @@ void wrapping(Player& p) {
   }
 }
 
-// Roots and senders have made the next checkpoint while others are still given what came before it.
+// Roots and senders have made the next checkpoint while others still receive what came before it.
 void ahead(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   iterate(p, all, p.load(), 4, [&](std::uint64_t v) {

@@ -1,6 +1,6 @@
-// Schedules that chance does not reach, written move by move: each leads to a place where one
-// re-read, or one rule about memory, is all that prevents a wrong result. With all rules the job
-// passes; with the rule left out it does not.
+// Schedules that random runs do not reach, written move by move. Each leads to a place where one
+// re-read, or one rule about memory, is all that prevents a wrong result. The job passes with all
+// rules and fails if the rule is left out.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -17,9 +17,9 @@ using journal::Rule;
 using Comm = Player::Comm;
 using Moves = std::vector<Move>;
 
-constexpr std::size_t kSlicedCount = 2100;   // through one extent
+constexpr std::size_t kSlicedCount = 2100;   // sliced, through one extent
 constexpr std::size_t kChunksCount = 34000;  // a broadcast in chunks; its slot names the extent
-constexpr std::size_t kThreeChunks = 66000;  // the last chunk is staged where the first was
+constexpr std::size_t kThreeChunks = 66000;  // the last chunk uses the staging buffer of the first
 
 struct Directed {
   const char* name;
@@ -28,24 +28,25 @@ struct Directed {
   World world;
   bool tagged;
   Moves moves;
-  Rule uncovered = Rule::kNone;  // hides the violation in this world, so it is always left out
+  // A rule that hides the violation in this world, and is always left out.
+  Rule uncovered = Rule::kNone;
 };
 
 std::ostream& operator<<(std::ostream& out, const Directed& d) { return out << d.name; }
 
-// Rank r is about to ring after it has published that it has reduced one more chunk.
+// Rank r has published that it has reduced one more chunk, and is about to ring.
 void reduces(Moves& moves, std::uint32_t r) {
   moves.push_back(Move::to(r, Step::kReduced));
   moves.push_back(Move::to(r, Step::kRing));
 }
 
-// Rank 1 has found the leader's slot, and reads from it only when the leader broadcasts from an
-// extent that the same slot names: without the re-read it writes its block there.
+// Rank 1 has found the leader's slot, but reads from it only when the leader broadcasts from an
+// extent that the same slot names. Without the re-read it writes its block there.
 Directed extent() {
   Moves m;
   reduces(m, 0);
   reduces(m, 1);
-  m.push_back(Move::to(2, Step::kRecord));  // has seen all members in the first attempt
+  m.push_back(Move::to(2, Step::kRecord));  // rank 2 has seen all members in the first attempt
   m.push_back(Move::death(0));
   m.push_back(Move::agent());
   reduces(m, 0);  // in the second attempt
@@ -53,7 +54,7 @@ Directed extent() {
   m.push_back(Move::to(1, Step::kCollect, 2));
   m.push_back(Move::to(2, Step::kCommit));
   m.push_back(Move::to(2, Step::kRing));
-  m.push_back(Move::to(0, Step::kCommit, 3));  // its two broadcasts wait for no member
+  m.push_back(Move::to(0, Step::kCommit, 3));  // the two broadcasts of rank 0 wait for no member
   World world = {"extent", 3, [](Player& p) {
                    Comm all = p.everyone();
                    p.allgather(all, kSlicedCount);
@@ -64,8 +65,8 @@ Directed extent() {
   return {"ValidateExtent", Rule::kValidateExtent, "I1", world, false, m};
 }
 
-// Rank 2 completes the first attempt when the others are in the second, which the replacement of
-// rank 1 enters with other bytes: no record of it had been made.
+// Rank 2 completes the first attempt while the others are in the second one, which the replacement
+// of rank 1 has entered with other bytes, because no record existed.
 Directed fresh_extent() {
   Moves m;
   reduces(m, 0);
@@ -87,7 +88,7 @@ Directed fresh_extent() {
 }
 
 // All members have reduced the last chunk except rank 3, which is in the middle of it. `left`: how
-// it comes there, to what rank 1 has staged.
+// it got there, and what rank 1 has staged by then.
 Moves last_chunk(std::initializer_list<Move> left) {
   Moves m = {Move::to(0, Step::kRing)};         // it has broadcast
   for (const std::uint32_t r : {1, 0, 2, 3}) {  // the leader first
@@ -99,10 +100,10 @@ Moves last_chunk(std::initializer_list<Move> left) {
   }
   for (std::uint32_t r = 0; r < 3; ++r) reduces(m, r);
   m.insert(m.end(), left);
-  // Rank 0 has seen that all others have; it waits for rank 3 alone.
+  // Rank 0 has seen that all others have reduced it; it waits only for rank 3.
   m.push_back(Move::to(0, Point::kPoll));
-  // Rank 2 dies, and rank 1, which leads, begins again: its first chunk goes where the last one
-  // was.
+  // Rank 2 dies, and rank 1, the leader, begins again: its first chunk uses the staging buffer of
+  // the last one.
   m.push_back(Move::death(2));
   m.push_back(Move::agent());
   m.push_back(Move::to(1, Step::kStaged));
@@ -120,19 +121,19 @@ World three_chunks(bool user) {
           }};
 }
 
-// Rank 0 completes with a slice that rank 3 has made of two different chunks.
+// Rank 0 completes with a slice that rank 3 has made from two different chunks.
 Directed chunk() {
   const Moves m = last_chunk({Move::to(3, Point::kOperator, 2)});
   return {"ValidateChunk", Rule::kValidateChunk, "I1", three_chunks(false), false, m};
 }
 
-// The same with an operator of the program's, which must not even see such operands.
+// The same with an operator of the program, which must not even be called with such operands.
 Directed stable_chunk() {
   const Moves m = last_chunk({Move::to(3, Point::kOperator), Move::to(3, Step::kCollect)});
   return {"ValidateStableChunk", Rule::kValidateStable, "operand", three_chunks(true), true, m};
 }
 
-// Rank 2 is slow; the staging buffer of rank 1 has come to the second operation after.
+// Rank 2 is slow; the staging buffer of rank 1 is already used for the operation after the next.
 Directed stable_operand() {
   const Moves m = {Move::to(0, Point::kPoll),      Move::to(1, Point::kPoll),
                    Move::to(2, Step::kCollect, 2), Move::to(1, Step::kRecord),
@@ -157,7 +158,7 @@ Directed oldest_slot() {
     m.push_back(Move::to(r, Step::kRing));
     if (r == 1) m.push_back(Move::to(1, Step::kAcknowledge));
   }
-  m.push_back(Move::to(2, Step::kMark));  // it keeps version 2, as rank 0 does
+  m.push_back(Move::to(2, Step::kMark));  // rank 1 keeps version 2, as rank 0 does
   m.push_back(Move::to(0, Step::kAcknowledge));
   m.push_back(Move::to(0, Step::kMark, 4));
   m.push_back(Move::to(1, Step::kPrepare));
@@ -195,13 +196,13 @@ Directed truncated(const char* name, Rule rule) {
   return {name, rule, "", world, false, m};
 }
 
-// Rank 0 has looked which image rank 1 keeps, the second. When it reads that one's cursors, the
-// third is kept, and in the slot of the second are those of the fourth, which never registers. Then
-// rank 0 sends enough for its log to wrap, and rank 1 dies.
+// Rank 0 has read which image rank 1 keeps, the second one. When it reads the cursors of that
+// image, the third image is kept, and the slot of the second contains the cursors of the fourth,
+// which never registers. Then rank 0 sends enough for its log to wrap, and rank 1 dies.
 Directed kept_read_again() {
   Moves m;
   const auto sends = [&m](unsigned messages) { m.push_back(Move::to(0, Step::kPosted, messages)); };
-  // Rank 1 goes on; then the agent wants an image of it.
+  // Rank 1 continues; then the agent requests an image of it.
   const auto receives = [&m](unsigned messages) {
     m.push_back(Move::to(1, Step::kConsumed, messages));
     m.push_back(Move::agent());
@@ -213,7 +214,7 @@ Directed kept_read_again() {
   };
   sends(8);
   m.push_back(Move::to(1, Step::kReceive));
-  m.push_back(Move::agent());  // it knows that they have begun
+  m.push_back(Move::agent());  // it knows that the others have begun
   receives(2);
   is_kept();
   sends(60);
@@ -222,7 +223,7 @@ Directed kept_read_again() {
   m.push_back(Move::to(0, Step::kMark));
   receives(10);
   is_kept();
-  receives(40);  // more than the third has taken in
+  receives(40);  // more than the third image has received
   sends(260);
   m.push_back(Move::death(1));
   World world = {"kept-read-again", 2, [](Player& p) {
@@ -241,7 +242,7 @@ Directed kept_read_again() {
 
 class DirectedSchedule : public testing::TestWithParam<Directed> {};
 
-TEST_P(DirectedSchedule, IsGoodAndWithoutTheRuleIsNot) {
+TEST_P(DirectedSchedule, PassesAndFailsWithoutTheRule) {
   const Directed& d = GetParam();
   Job job(d.world);
   ASSERT_TRUE(job.reference().good()) << job.reference().why;

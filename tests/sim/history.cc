@@ -9,7 +9,7 @@ namespace {
 using Kind = Happened::Kind;
 using Message = std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>;  // ends, index
 
-// One execution of all histories, in an order in which each event has what it needs.
+// One execution of all histories, in an order in which each event has what it depends on.
 class Rerun {
  public:
   explicit Rerun(const std::vector<std::vector<Happened>>& of) : of_(of), at_(of.size(), 0) {
@@ -40,7 +40,7 @@ class Rerun {
   }
 
  private:
-  // False: not yet.
+  // Returns false if the event cannot happen yet.
   bool happens(std::uint32_t rank, const Happened& e) {
     switch (e.kind) {
       case Kind::kSent:

@@ -1,7 +1,7 @@
-// What programs that are not deterministic did, and whether some run without deaths could have done
-// it. Such a program's contributions depend on bits that are not recorded, so there is no reference
-// run; instead the executions that are left at the end are run once more from scratch, each rank by
-// its own history.
+// The histories of programs that are not deterministic, and a check whether some run without deaths
+// could have produced them. Such a program's contributions depend on bits that are not recorded, so
+// there is no reference run. Instead, the executions that count at the end are run once more from
+// scratch, each rank according to its own history.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct Happened {
     kSent,         // message `index` to `peer`, with `value`
     kMatched,      // a synchronous send of message `index` to `peer` is complete
     kPosted,       // receive `index`
-    kReceived,     // by receive `index`: message `message` of `peer`, with `value`
-    kContributed,  // `value` to the sum of operation `index`
+    kReceived,     // receive `index` got message `message` of `peer`, with `value`
+    kContributed,  // `value` was contributed to the sum of operation `index`
     kSum,          // `value` is the sum of operation `index`
-    kBroadcast,    // `value` in operation `index`
-    kHeard,        // `value` in operation `index`, from `peer`
+    kBroadcast,    // `value` was broadcast in operation `index`
+    kHeard,        // `value` was received in operation `index` from `peer`
   };
   Kind kind;
   std::uint32_t peer;
@@ -32,13 +32,14 @@ struct Happened {
 class Histories {
  public:
   void begin(std::uint32_t ranks) { of_.assign(ranks, {}); }
-  // A rank's execution has ended. A later incarnation's takes the place of an earlier one's.
+  // A rank's execution has ended. The history of a later incarnation replaces that of an earlier
+  // one.
   void ended(std::uint32_t rank, const Happened* events, std::size_t count) {
     of_[rank].assign(events, events + count);
   }
 
-  // Empty, or why no run without deaths has these histories. posted(from, to): messages that lie in
-  // the journal.
+  // Returns an empty string, or the reason why no run without deaths has these histories.
+  // posted(from, to): the number of messages in the journal.
   template <class Posted>
   std::string judge(Posted&& posted) const {
     for (std::uint32_t from = 0; from < of_.size(); ++from) {

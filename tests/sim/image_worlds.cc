@@ -1,4 +1,4 @@
-// Programs whose ranks are frozen as images now and then, and go on from them.
+// Programs whose ranks are frozen as images now and then, and go on from these images.
 #include "player.h"
 #include "worlds.h"
 
@@ -20,7 +20,7 @@ void mixed(Player& p) {
   }
 }
 
-// Enough payload for zones to be reused, again and again.
+// There is enough payload for zones to be reused many times.
 void payload(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 40; ++i) {
@@ -30,7 +30,7 @@ void payload(Player& p) {
   }
 }
 
-// Enough payload to fill the journal if ranks did not wait for their images.
+// There is enough payload to fill the journal if ranks did not wait for their images.
 void limited(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 70; ++i) {
@@ -63,7 +63,7 @@ void received_late(Player& p) {
   }
 }
 
-// Enough operations for logs to wrap.
+// There are enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 500; ++i) {
@@ -72,8 +72,8 @@ void many(Player& p) {
   }
 }
 
-// Enough messages for channels to wrap: a sender that goes back sends again what is not there
-// any more.
+// There are enough messages for channels to wrap: a sender that goes back sends messages again that
+// are not in the channel any more.
 void messages(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 700; ++i) {
@@ -83,8 +83,8 @@ void messages(Player& p) {
   }
 }
 
-// A rank sends far ahead of its receiver: messages that are not received remain, whatever image
-// their sender has.
+// A rank sends far ahead of its receiver: messages that are not received are retained, whatever
+// image their sender has.
 void ahead(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 12; ++i) {
@@ -117,8 +117,8 @@ void open(Player& p) {
   }
 }
 
-// A rank that asks, and cancels, behind a collective that is not complete: an incarnation of it
-// that has entered that one live may still replay the answers that its predecessor got.
+// A rank calls MPI_Test and MPI_Cancel after a collective that is not complete. An incarnation that
+// is live in that collective may still replay the outcomes of its predecessor.
 void asking(Player& p) {
   Comm all = p.everyone();
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -179,10 +179,10 @@ std::vector<World> image_worlds() {
   add("images", 3, 60, mixed);
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);
-  add("images-limit", 2, 1'000'000'000, limited);  // they come when they are asked for
+  add("images-limit", 2, 1'000'000'000, limited);  // images are made only when a rank asks for them
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().never_full = true;
-  // One rank has no images, so the journal becomes full, at times while a rank catches up.
+  // One rank has no images, so the journal becomes full, sometimes while a rank is catching up.
   add("images-full", 2, 150, filled);
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().unfrozen = 2;
@@ -193,7 +193,8 @@ std::vector<World> image_worlds() {
   worlds.back().must_reach = {Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
-  // The sender goes back to main, and its receivers have images: what it sends again is not there.
+  // The sender goes back to main, and its receivers have images: the messages that it sends again
+  // are not in the channels.
   add("images-of-others", 2, 150, messages);
   worlds.back().unfrozen = 1;
   add("images-open", 2, 60, open);

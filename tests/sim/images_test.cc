@@ -1,5 +1,5 @@
 // Images of processes die: before the agent knows of them, while they are kept, while they are
-// woken, alone and with their ranks. The job goes on, or ends because a rank and its image are
+// woken, alone and with their ranks. The job continues, or ends because a rank and its image are
 // dead.
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST_P(DeadImages, AtEveryTurn) {
 INSTANTIATE_TEST_SUITE_P(Worlds, DeadImages, testing::ValuesIn(names_of_image_worlds()),
                          name_of_case);
 
-// Rules of the agent's core that are left out, and the failure that follows. tests/unit has all
+// Rules of the agent's core are left out, each with the failure that follows. tests/unit has all
 // rules.
 struct Case {
   const char* name;
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, LeftOut, testing::ValuesIn(kCases),
                            return std::string(c.param.name);
                          });
 
-// The only sign of this one: no other image is made.
+// The only sign that this rule is left out: no other image is made.
 TEST(LeftOutRule, EndedUnregisteredIsNoticed) {
   World world;
   ASSERT_TRUE(find_world("images", &world));

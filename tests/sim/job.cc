@@ -18,7 +18,7 @@ using engine::is_at;
 
 namespace {
 
-constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // contents undefined, as the arena says
+constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // undefined contents, as in a new arena
 constexpr std::size_t kProcessBytes = std::size_t{48} << 20;
 constexpr std::uint64_t kSnapshotEveryBytes = 16 * 1024;  // four zones
 
@@ -129,14 +129,14 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
 
 // A job that makes progress needs fewer turns than this without a death or a start.
 std::uint64_t Job::turn_limit(const Plan& plan) const {
-  // For each death the agent rings all ranks, and all of them look and go to sleep again.
+  // For each death the agent rings all ranks, and all of them look and sleep again.
   const std::uint64_t after_a_ring = 2 * (plan.options.polls + 5);
   return 60 * reference_result_.turns + 50000 +
          2 * plan.deaths.size() * world_.ranks * after_a_ring;
 }
 
-// Resets the memory to its state after mmap, as far as the code relies on it. Pages stay: new ones
-// would take longer than the rest of a small run.
+// Resets the memory to its state after mmap, as far as the code relies on it. Pages remain, because
+// new ones would take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
   std::byte* base = segment_.get();
@@ -145,7 +145,7 @@ void Job::wipe_segment() {
     engine::RegionHead* head = engine::region_of(base, r);
     auto* region = reinterpret_cast<std::byte*>(head);
     const engine::RankControl* control = engine::control_of(base, r);
-    // Whatever lies in staging buffers is overwritten before it is read, and they stay in place.
+    // Staging buffers are overwritten before they are read, and remain in place.
     const engine::Offset staging[] = {head->staging[0], head->staging[1]};
     static_assert(std::size(staging) == journal::kFirstStagingBuffers);
     std::byte* from = region;
@@ -168,7 +168,7 @@ void Job::wipe_segment() {
 }
 
 const char* Job::judge_end() {
-  // With other deaths, incarnations have other numbers than the kills expect.
+  // With deaths of other incarnations the kills would not match.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
     if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
@@ -184,7 +184,7 @@ const char* Job::judge_end() {
   return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
 }
 
-// The job was ended because a replay did something else, or it is blocked because of that.
+// The job was ended because a replay diverged, or it is blocked because of that.
 bool Job::diverged(const Result& result) {
   if (!world_.bits) return false;
   if (result.ending == Ending::kStopped && result.why.find("replay") != std::string::npos) {
@@ -205,7 +205,7 @@ Mapping& Job::memory_of_next_process() {
   return *memory_[processes_++];
 }
 
-// Inside a fiber: nothing that owns memory may live on this stack.
+// This runs inside a fiber: no object that owns memory may be on this stack.
 void Job::run(SimHost& host) {
   std::byte* memory = memory_of_next_process().get();
   journal::Arena arena(memory, kArenaBytes);
@@ -220,7 +220,7 @@ void Job::run(SimHost& host) {
   rank.set_initialized(2);
 }
 
-// --- Watching
+// --- Observing
 
 void Job::begin_operation(const SimHost& host, Group& g, std::uint64_t sequence, bool bcast,
                           bool follower) {
@@ -248,7 +248,7 @@ void Job::on_point(SimHost& host, Point p) {
   Death& first = first_at_[static_cast<unsigned>(p)];
   if (first.step == 0 && host.incarnation() == 0)
     first = {host.rank(), 0, simulation_.ranks()[host.rank()].steps, 0};
-  // Polls follow each other without a store between them.
+  // Polls follow each other without a store in between.
   bool& polls = watched_[host.rank()].polls;
   const bool nothing_new = p == Point::kPoll && polls;
   polls = p == Point::kPoll;
@@ -293,7 +293,7 @@ void Job::probe(const SimHost&, Watched& w, Point p) {
   }
 }
 
-// Another member's record is about to become its own.
+// Another member's record is about to be adopted.
 void Job::probe_record(Watched& w) {
   std::vector<bool> done;
   for (const auto& r : simulation_.ranks()) done.push_back(r.done);
@@ -341,8 +341,8 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
   return all;
 }
 
-// Its predecessor has cancelled a receive that it has not posted when its cursors are taken,
-// although it will not go back behind all that was cancelled.
+// Its predecessor has cancelled a receive that this incarnation has not posted when the cursors are
+// taken, although it will not go back behind everything that was cancelled.
 const char* Job::forbids_image(std::uint32_t rank) const {
   engine::RegionHead* head = engine::region_of(segment_.get(), rank);
   const auto number = [head](int i) { return head->image[i].marks.number.load(); };
@@ -354,7 +354,7 @@ const char* Job::forbids_image(std::uint32_t rank) const {
                                  : nullptr;
 }
 
-// Its objects are where they were.
+// The objects have the same addresses as in the process of the image.
 void Job::on_woken(SimHost& host, std::uint32_t image) {
   hit(Probe::kWoken);
   Watched& w = watched_[host.rank()];
@@ -368,7 +368,7 @@ void Job::on_agent() {
   look_at_decision(true);
 }
 
-// Once, and for ever.
+// The decision is made once.
 void Job::look_at_decision(bool by_agent) {
   using journal::Return;
   const Return now = engine::header_of(segment_.get())->goes_back_to.load();

@@ -1,6 +1,5 @@
-// One simulated job after another over the same memory: a world's program, run by BasicRank over
-// SimHost - the very code that runs in real ranks - with deaths where they are asked for, and
-// everything judged by the oracle.
+// Runs simulated jobs over the same memory: a world's program, executed by BasicRank over SimHost
+// (the code that runs in real ranks), with deaths as planned, and judged by the oracle.
 #pragma once
 
 #include <array>
@@ -34,50 +33,53 @@ class Player;
 
 enum class Disagreement : std::uint8_t {
   kNone,
-  kEverywhere,  // every member gets the error, and all of them about the same operations
-  kSomewhere,   // a rank that did not wait (the root of a broadcast, a sender) may go on without an
-                // error
+  kEverywhere,  // every member gets the error, and all members about the same operations
+  kSomewhere,   // a rank that did not wait (the root of a broadcast, a sender) may continue without
+                // an error
 };
 
-// A program with the job that runs it.
+// A program, and the options of the job that runs it.
 struct World {
   std::string name;
   std::uint32_t ranks;
-  std::function<void(Player&)> body;  // what each rank does; a function of what it is given alone
+  // The program of each rank; depends only on what the rank receives.
+  std::function<void(Player&)> body;
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
-  bool checkpoints = false;      // it makes some
-  bool writes_versions = false;  // and they are written to files
-  // The period of the agent's snapshots, while ranks go on; 0: never. Ranks' journals are small
-  // then.
+  bool checkpoints = false;      // the program makes checkpoints
+  bool writes_versions = false;  // its versions are written to files
+  // The period of the agent's snapshots, while ranks make progress; 0: never. If it is set, the
+  // ranks' journals are small.
   std::uint64_t snapshot_every_turns = 0;
   // The journals have a limit. Images, of which none is refused, keep them below it.
   bool never_full = false;
-  std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
-  std::size_t ahead_bytes = 4 << 20;  // that a collective's sender may be ahead: no world has more
-  // It is not deterministic: a replay may diverge, which ends the job, and nothing is compared with
-  // a run without failures (history.h).
+  std::uint64_t unfrozen = 0;  // the ranks of which no image can be made, one bit each
+  // How far a collective's sender may be ahead; no world has more.
+  std::size_t ahead_bytes = 4 << 20;
+  // The program is not deterministic: a replay may diverge, which ends the job, and nothing is
+  // compared with a run without failures (history.h).
   bool bits = false;
-  // Ranks have different collectives outstanding, so contributions are not told apart by attempt.
+  // Ranks have different collectives outstanding, so contributions are not tagged with their
+  // attempts.
   bool untagged = false;
-  bool may_deadlock = false;  // such a program, in some runs without deaths
-  bool unordered = false;     // what it is given depends on the schedule: receives of any source
-  struct Kill {               // as by --kill
+  bool may_deadlock = false;  // a program with `bits` may deadlock in some runs without deaths
+  bool unordered = false;     // results depend on the schedule: receives from any source
+  struct Kill {               // a death as of --kill
     std::uint32_t rank;
     std::uint32_t incarnation;
     std::uint64_t ordinal;
     engine::Moment moment;
   };
   std::vector<Kill> kills = {};
-  std::vector<Probe> must_reach = {};  // by a sweep of single deaths
-  std::string says = {};               // what was drawn, of a swarm
+  std::vector<Probe> must_reach = {};  // probes that a sweep of single deaths must reach
+  std::string says = {};               // of a swarm: what was drawn
 };
 
 struct Plan {
   SimOptions options;
   bool tagged = false;  // contributions depend on incarnation and attempt
   std::vector<Death> deaths;
-  std::uint32_t max_restarts = 1 << 16;  // of a rank
+  std::uint32_t max_restarts = 1 << 16;  // largest number of restarts of a rank
   launcher::ImageRule left_out = launcher::ImageRule::kNone;
 };
 // Everything that a seed determines.
@@ -86,16 +88,17 @@ Plan plan_of(std::uint64_t seed);
 struct Result {
   Ending ending = Ending::kFinished;
   std::string why;
-  std::uint64_t hash = 0;  // of the trace
+  std::uint64_t hash = 0;  // hash of the trace
   std::uint64_t turns = 0;
   std::uint64_t turns_after_last_death = 0;
   std::uint32_t deaths = 0;
-  bool lost = false;      // a rank, with its image: the agent had to end the job
-  bool diverged = false;  // a replay, of a program that is not deterministic
-  bool full = false;      // the journal, when the rank died whose death ended the job
+  bool lost = false;      // a rank died with its image, and the agent had to end the job
+  bool diverged = false;  // a replay of a program that is not deterministic diverged
+  bool full = false;      // the journal was full when the rank died whose death ended the job
   std::vector<engine::Simulation::Rank> ranks;
   std::vector<engine::Simulation::Rank> at_last_death;
-  // By point: a death at the first time that a first incarnation reached it; step 0: none did.
+  // For each point: a death at the first time that a first incarnation reached it; step 0: none
+  // reached it.
   std::array<Death, engine::kPoints> first_at = {};
   bool good() const { return ending == Ending::kFinished; }
   bool acceptable() const {
@@ -123,16 +126,17 @@ class Job : private engine::SimObserver {
 
   const World& world() const { return world_; }
   Result run(const Plan& plan);
-  // The last steps of every rank in the same run, for diagnostics.
+  // Returns the last steps of every rank in a run with the same plan, for diagnostics.
   std::string transcript(const Plan& plan, std::size_t lines_a_rank);
 
   const Probes& probes() const { return probes_; }  // of all runs
-  // The run without failures, untagged, in turn.
+  // The result of the run without failures, untagged, in which ranks take turns.
   const Result& reference() const { return reference_result_; }
   std::uint64_t runs() const { return runs_; }
-  std::byte* base() const { return segment_.get(); }  // as the newest run left it
+  std::byte* base() const { return segment_.get(); }  // the segment after the newest run
 
-  // For players; inside fibers. fail() does not return if `why` is not null.
+  // The following functions are called by players, inside fibers. fail_if() does not return if
+  // `why` is not null.
   Oracle& oracle() { return oracle_; }
   MessageOracle& messages() { return messages_; }
   Histories& histories() { return histories_; }
@@ -198,14 +202,14 @@ class Job : private engine::SimObserver {
   VersionWriter writer_;
   MessageOracle messages_;
   Histories histories_;
-  std::string why_not_;  // of judge_end()
+  std::string why_not_;  // the result of judge_end()
   Oracle reference_;
   Result reference_result_;
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers
   std::uint32_t processes_ = 0;
   std::vector<Watched> watched_;
   std::vector<Private> private_;
-  std::vector<Watched> images_;  // as their processes were
+  std::vector<Watched> images_;  // the state of their processes
   std::array<Death, engine::kPoints> first_at_ = {};
   bool tagged_ = false;
   bool killed_ = false;

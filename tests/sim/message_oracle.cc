@@ -63,7 +63,7 @@ const char* MessageOracle::given(std::uint32_t rank, std::uint64_t number, std::
   }
   m.given = true;
   m.receive = number;
-  // Messages of one tag do not overtake each other: later receives are given later ones.
+  // Messages of one tag do not overtake each other: later receives get later messages.
   auto& order = orders_[{from, rank, m.tag, m.context}];
   const auto here = order.insert({number, index}).first;
   const auto next = std::next(here);

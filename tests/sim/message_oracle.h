@@ -1,4 +1,4 @@
-// Judges messages between two ranks by what programs send and are given.
+// Judges messages between two ranks by what programs send and receive.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@ class MessageOracle {
  public:
   void begin(std::uint32_t ranks);
 
-  // Message `index` of a channel, as a program sends it, perhaps again.
+  // A program sends message `index` of a channel, perhaps again.
   const char* sent(std::uint32_t from, std::uint32_t to, std::uint64_t index, int tag,
                    std::uint64_t context, std::uint64_t hash);
-  // Receive `number` of a rank is given a message: in every incarnation the same, which
-  // no other receive is given. It is the first of its sender's that fits and that no earlier
-  // receive was given.
+  // Receive `number` of a rank gets a message. It must be the same message in every incarnation, no
+  // other receive may get it, and it must be the first matching message of its sender that no
+  // earlier receive got.
   const char* given(std::uint32_t rank, std::uint64_t number, std::uint32_t from,
                     std::uint64_t index, std::uint64_t hash, bool* again);
-  // Answer `number` of a rank to a question that depends on when it is asked.
+  // A call whose outcome depends on time (for example MPI_Test) returns outcome `number` of a rank.
   const char* told(std::uint32_t rank, std::uint64_t number, std::uint64_t answer);
-  // Different ones that were sent from one rank to another.
+  // Returns the number of different messages that were sent from one rank to another.
   std::uint64_t count(std::uint32_t from, std::uint32_t to) const;
-  // After the end: messages that were not received.
+  // Returns, after the end, the number of messages that were not received.
   std::uint64_t left_over() const;
 
  private:
@@ -40,7 +40,7 @@ class MessageOracle {
   const char* broken(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   std::map<Place, Message> messages_;
-  // Messages that were given, of a sender, a receiver, a tag and a context.
+  // The messages that were received, by sender, receiver, tag and context.
   std::map<std::tuple<std::uint32_t, std::uint32_t, int, std::uint64_t>, Order> orders_;
   std::vector<std::map<std::uint64_t, Place>> receives_;         // of each rank, by number
   std::vector<std::map<std::uint64_t, std::uint64_t>> answers_;  // likewise

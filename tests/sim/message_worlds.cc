@@ -11,10 +11,10 @@ using Pending = Player::Pending;
 const std::vector<Probe> kReached = {Probe::kResent, Probe::kReceivedAgain, Probe::kSlept,
                                      Probe::kRung};
 
-// The limit of a loop that asks for ever: a scheduler may let it run for ever.
+// The limit of a polling loop, which a scheduler might let run for ever.
 constexpr int kPolls = 40;
 
-// Named sources, tags out of order, a synchronous send, one to itself.
+// Receives with sources, tags out of order, a synchronous send, and a message to the rank itself.
 void run_named(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
@@ -62,7 +62,8 @@ void run_ring(Player& p) {
   }
 }
 
-// Rank 0 receives from any source, several at a time; what it answers depends on the order.
+// Rank 0 receives from any source, with several receives posted at a time; its replies depend on
+// the order.
 void run_any(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -85,7 +86,8 @@ void run_any(Player& p) {
   p.barrier(all);
 }
 
-// Polling, waiting for any of several, probing; then what was seen is received.
+// Polling, waiting for any of several requests, and probing; then the message that was probed is
+// received.
 void run_asking(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -120,7 +122,7 @@ void run_asking(Player& p) {
   }
 }
 
-// A rank that only asks whether its synchronous send is complete receives the message itself.
+// A rank that only tests whether its synchronous send is complete receives the message itself.
 void run_to_oneself(Player& p) {
   Comm all = p.everyone();
   for (int i = 0; i < 3; ++i) {
@@ -134,7 +136,8 @@ void run_to_oneself(Player& p) {
   }
 }
 
-// A receive is cancelled while its message may be on its way: the next one gets it then.
+// A receive is cancelled while its message may be on its way; in that case the next receive gets
+// the message.
 void run_cancelled(Player& p) {
   Comm all = p.everyone();
   if (p.rank() == 0) {
@@ -162,8 +165,8 @@ void run_cancelled(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Several messages of one tag wait to be received, from any source and from one; messages that were
-// sent after them are received before.
+// Several messages of one tag are unexpected, from any source and from one source; messages that
+// were sent after them are received earlier.
 void run_in_order(Player& p) {
   Comm all = p.everyone();
   const int n = static_cast<int>(p.ranks());
@@ -180,7 +183,8 @@ void run_in_order(Player& p) {
   for (int i = 1; i < n; ++i) p.recv(all, -1, -1);
 }
 
-// A sends to C; an unrelated B dies; C receives. And a communicator that one side makes late.
+// A sends to C, an unrelated B dies, and C receives. In addition, one side creates a communicator
+// after the other side uses it.
 void run_late(Player& p) {
   Comm all = p.everyone();
   if (p.rank() == 0) {
@@ -198,7 +202,7 @@ void run_late(Player& p) {
   p.allreduce(all, 2);
 }
 
-// Checkpoints with messages on their way, received out of order and not at all yet.
+// Checkpoints while messages are on their way, were received out of order, or are not received yet.
 void run_checkpoints(Player& p) {
   Comm all = p.everyone();
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
@@ -218,8 +222,9 @@ void run_checkpoints(Player& p) {
   p.recv(all, before, 1);
 }
 
-// Goes on in recycled memory; no rank may die any more. Some messages remain unreceived for long,
-// while the receiver takes others first, those of a collective among them.
+// The journal is full and its memory is recycled, so no rank may die any more. Some messages remain
+// unexpected for a long time, while the receiver receives others first, among them those of a
+// collective.
 void run_limit(Player& p) {
   constexpr int kRounds = 200, kLate = 16;
   Comm all = p.everyone();

@@ -1,5 +1,5 @@
 // Tests the simulator itself: each rule that the agent, the host, the engine or the recovery breaks
-// on purpose is noticed, within the same sweep that finds nothing otherwise.
+// on purpose is detected, within the same sweep that otherwise finds nothing.
 #include <gtest/gtest.h>
 
 #include "named.h"
@@ -15,7 +15,7 @@ struct Case {
   const char* name;
   Mutant mutant;
   const char* says;             // a part of the failure's text
-  const char* world = nullptr;  // null: any of some
+  const char* world = nullptr;  // null: one of several worlds
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PreparesEarly", Mutant::kPreparesEarly, "checkpoint", "checkpoints-ahead"},
         Case{"HearsTheDead", Mutant::kHearsTheDead, "deadlock"},
         Case{"WelcomesTwo", Mutant::kWelcomesTwo, "I6"},
-        Case{"RestartsFinalized", Mutant::kRestartsFinalized, "has ended well"}),
+        Case{"RestartsFinalized", Mutant::kRestartsFinalized, "has ended successfully"}),
     [](const testing::TestParamInfo<Case>& c) { return std::string(c.param.name); });
 
 using journal::Rule;

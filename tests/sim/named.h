@@ -12,7 +12,7 @@
 
 namespace rejoin::sim {
 
-// ThreadSanitizer keeps a stack of its own for each fiber, which does not go back when an image is
+// ThreadSanitizer keeps a stack of its own for each fiber, which is not restored when an image is
 // woken.
 inline bool can_simulate([[maybe_unused]] const World& w) {
 #if defined(__SANITIZE_THREAD__)
@@ -22,7 +22,7 @@ inline bool can_simulate([[maybe_unused]] const World& w) {
 #endif
 }
 
-// Those in which any rank may die at any time, with a full journal, too, in one of them.
+// The worlds in which any rank may die at any time, in one of them also with a full journal.
 inline std::vector<std::string> names_of_mortal_worlds(std::uint32_t most_ranks) {
   std::vector<std::string> names;
   for (const World& w : named_worlds()) {
@@ -40,7 +40,7 @@ inline bool is_slow(const World& w) {
          w.name == "checkpoints-large";
 }
 
-// "ring-of-roots" as RingOfRoots.
+// Converts "ring-of-roots" to RingOfRoots.
 inline std::string name_of_case(const testing::TestParamInfo<std::string>& info) {
   std::string name;
   bool begins = true;
@@ -54,22 +54,22 @@ inline std::string name_of_case(const testing::TestParamInfo<std::string>& info)
 inline std::uint64_t scaled(std::uint64_t runs) {
   return 1 + static_cast<std::uint64_t>(static_cast<double>(runs) * effort());
 }
-// Probes are asked for.
+// Whether the sweeps must reach all probes.
 inline bool thorough() { return effort() >= 1; }
 
-// Deaths of images. Only worlds with snapshots make them.
+// Points of images, which only worlds with snapshots reach.
 inline bool is_of_images(Point p) {
   return is_at(p, Step::kCursors) || is_at(p, Step::kFreeze) || is_at(p, Step::kDecide) ||
          p == Point::kImage;
 }
 
 inline bool is_of_image_worlds(Probe p) { return p >= Probe::kWoken && p <= Probe::kLost; }
-// Worlds whose programs are not deterministic.
+// Probes of worlds whose programs are not deterministic.
 inline bool is_of_bit_worlds(Probe p) { return p == Probe::kDiverged || p == Probe::kStoodStill; }
 inline bool is_of_limit_worlds(Probe p) { return p == Probe::kEndedFull; }
 
-// Random programs never ask whether something is complete, cancel nothing, and have no nonblocking
-// collective outstanding: no rank can die there.
+// Random programs never test requests, cancel nothing, and have no nonblocking collective
+// outstanding, so no rank can die at these points.
 inline bool is_of_requests(Point p) {
   return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel) || is_at(p, Step::kStanding);
 }

@@ -8,12 +8,12 @@ namespace {
 using Comm = Player::Comm;
 using Pending = Player::Pending;
 
-constexpr std::size_t kStaged = 40;    // no slot holds it
-constexpr std::size_t kSliced = 2100;  // through one extent
-constexpr int kPolls = 20;             // a scheduler may let a loop that asks run for ever
+constexpr std::size_t kStaged = 40;    // too large for a slot
+constexpr std::size_t kSliced = 2100;  // sliced, through one extent
+constexpr int kPolls = 20;  // limit of a polling loop, which a scheduler might let run for ever
 
-// Several on one communicator and on another one, which odd ranks enter first; completed from the
-// newest to the oldest.
+// Several collectives on one communicator and on another one, which odd ranks enter first;
+// completed from the newest to the oldest.
 void run_outstanding(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   Pending q[8];
@@ -32,8 +32,8 @@ void run_outstanding(Player& p) {
   p.allreduce(all, 2);
 }
 
-// Two Iallreduce completed out of order on one member alone; a death may come between beginning and
-// waiting, where the member does something else.
+// Two MPI_Iallreduce, completed out of order at one member only. A death may occur between
+// beginning and waiting, where the member has other operations.
 void run_out_of_order(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 1}, 3);
   Pending first, second;
@@ -66,8 +66,8 @@ void run_progress(Player& p) {
   p.wait(&q);
 }
 
-// Collectives whose members get different bytes, among messages to the same ranks; the answers
-// about them are recorded.
+// Collectives whose members get different bytes, between messages to the same ranks; the outcomes
+// of tests of their requests are recorded.
 void run_messages(Player& p) {
   Comm all = p.everyone();
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
@@ -111,9 +111,9 @@ void run_checkpoints(Player& p) {
   }
 }
 
-// No rank may die any more: memory is reused as soon as all ranks have entered a later operation.
-// Rank 1 cannot receive the broadcast before the gather is complete, which rank 2 enters last of
-// all.
+// The journal is full, so no rank may die any more, and memory is reused as soon as all ranks have
+// entered a later operation. Rank 1 cannot receive the broadcast before the gather is complete,
+// which rank 2 enters last.
 void run_limit(Player& p) {
   Comm all = p.everyone(), other = p.everyone(1);
   for (int i = 0; i < 40; ++i) {
@@ -132,7 +132,7 @@ void run_limit(Player& p) {
   }
 }
 
-// Each waits for the other, and their contributions do not show it.
+// Each member waits for the other, and their contributions do not reveal it.
 void run_disagree(Player& p) {
   Comm all = p.everyone();
   Pending q;

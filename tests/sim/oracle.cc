@@ -161,7 +161,7 @@ std::uint64_t Oracle::consumed(std::uint32_t by, std::uint32_t from) {
   return words[from].load();
 }
 
-// A message is there when its own word says so; the tail follows.
+// A message exists when its own word says so; the tail follows.
 bool Oracle::is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k) {
   const std::uint64_t tail = log(from, to).tail.load();
   if (tail != k) return tail > k;
@@ -233,7 +233,7 @@ const char* Oracle::check_channels(std::uint32_t rank) {
     const std::uint64_t tail = log(from, to).tail.load();
     const std::uint64_t taken = consumed(to, from);
     const bool one_more = is_posted(from, to, tail);
-    if (!std::exchange(c.watched, true)) {  // it may have carried others
+    if (!std::exchange(c.watched, true)) {  // it may have advanced operations of others
       c.tail = tail;
       c.consumed = taken;
     }
@@ -252,7 +252,8 @@ const char* Oracle::check_channels(std::uint32_t rank) {
 }
 
 const char* Oracle::words_after_turn(std::uint32_t rank) {
-  constexpr std::size_t kAllRanks = 5, kAllChannels = 8;  // in larger jobs only what the rank owns
+  // In larger jobs only the words that the rank owns.
+  constexpr std::size_t kAllRanks = 5, kAllChannels = 8;
   if (groups_of_.size() <= kAllRanks) {
     for (auto& [context, g] : groups_) {
       for (std::uint32_t i = 0; i < g.members.size(); ++i) {
@@ -301,7 +302,7 @@ bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequenc
     const journal::Cursor* c =
         v == nullptr ? nullptr : journal::cursor_of(base_, v->marks, g.context);
     if (c != nullptr) return sequence >= c->sequence;
-    const journal::ContextBlock* block = g.blocks[member];  // made behind the image, or past
+    const journal::ContextBlock* block = g.blocks[member];  // made after the image, or past
     return v != nullptr && block->context == g.context && block->freed.load() == 0;
   }
   const auto& versions = versions_[rank];
@@ -313,7 +314,7 @@ bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequenc
   const Version& then = versions.at(from);
   if (sequence < next(versions.begin()->second)) return true;  // bootstrap phase
   if (then.next.contains(g.context)) return sequence >= next(then);
-  // Made and freed in the bootstrap phase, or later.
+  // Created and freed in the bootstrap phase, or later.
   return g.born[member] == 0 || g.born[member] >= from;
 }
 
@@ -343,7 +344,7 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
 }
 
 const char* Oracle::check_journal(const Group& g) {
-  if (engine::header_of(base_)->recycles.load() != 0) return nullptr;  // nothing is kept
+  if (engine::header_of(base_)->recycles.load() != 0) return nullptr;  // nothing is retained
   std::uint64_t line = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < versions_.size(); ++r) {
     line = std::min(line, engine::control_of(base_, r)->kept.load());

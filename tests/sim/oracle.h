@@ -33,13 +33,13 @@ inline constexpr std::uint32_t kMaxSimRanks = 256;
 
 std::uint64_t hash_of_bytes(const void* data, std::size_t bytes);
 
-// One operation of a communicator.
+// One operation of a communicator, as the oracle knows it.
 struct Key {
-  bool failed = false;      // kMismatch, at some member
-  bool replicated = false;  // has an outcome that is the same for all; then:
+  bool failed = false;      // some member got kMismatch
+  bool replicated = false;  // has the same outcome at all members, which follows
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
-  std::array<std::uint64_t, kMaxSimRanks / 64> entered = {};  // a bit a member
+  std::array<std::uint64_t, kMaxSimRanks / 64> entered = {};  // one bit for each member
   std::vector<std::uint64_t> own;  // channel operations: each member's outcome; 0 = none yet
 };
 
@@ -47,8 +47,8 @@ struct Key {
 struct Count {
   std::uint64_t context;  // 0: free
   std::uint64_t next;     // sequence number of the next operation
-  // Likewise, but not counting what was executed once more in the bootstrap phase of a later
-  // incarnation: names an operation of the program whatever happened.
+  // The same number without the operations that the bootstrap phase of a later incarnation has
+  // executed again. It identifies an operation of the program, whatever deaths there were.
   std::uint64_t number;
   std::uint64_t bootstrap;  // number of the first operation in the bootstrap phase
   std::uint64_t asked;      // operations in the bootstrap phase of this incarnation
@@ -57,14 +57,15 @@ struct Count {
 struct Group {
   std::uint64_t context = 0;
   std::vector<std::uint32_t> members;         // world ranks
-  std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has made its own
+  std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has created its own
   std::vector<std::uint64_t> tails;           // of each member, as last seen
-  std::vector<std::uint64_t> operations;      // entered so far, by each member in any incarnation
-  std::vector<std::uint64_t> born;            // the newest version of each when it made its own
+  // Number of operations that each member has entered so far, in any incarnation.
+  std::vector<std::uint64_t> operations;
+  std::vector<std::uint64_t> born;  // the newest version of each member when it created its own
   std::deque<Key> keys;
-  const Group* reference = nullptr;  // the same in the run without failures
+  const Group* reference = nullptr;  // the same group in the run without failures
 
-  // False: not made yet, or its block was reclaimed and may belong to another context.
+  // False: not created yet, or its block was reclaimed and may belong to another context.
   bool has_block(std::size_t member) const {
     return blocks[member] != nullptr && blocks[member]->context == context;
   }
@@ -72,7 +73,7 @@ struct Group {
 
 class Oracle {
  public:
-  // `reference`: of a finished run without failures; null: there is none yet.
+  // `reference`: the oracle of a finished run without failures; null: there is none yet.
   void begin(std::byte* base, const Oracle* reference);
 
   Group& group(std::uint64_t context, const std::uint32_t* members, std::uint32_t size);
@@ -91,38 +92,40 @@ class Oracle {
     std::uint64_t global = 0, local = 0;
     bool operator==(const Models&) const = default;
   };
-  // A rank is about to make a checkpoint. `state`: its program's; counts[0..count): its positions.
+  // A rank is about to make a checkpoint. `state`: that of its program; counts[0..count): its
+  // positions.
   const char* saves(std::uint32_t rank, std::uint64_t v, std::uint64_t state, const Models& models,
                     const Count* counts, std::size_t count);
   const char* saved(std::uint32_t rank, std::uint64_t v);
-  // `committed`: before it began to load.
-  // It enters a checkpoint, perhaps one that is only counted.
+  // The rank enters checkpoint `v`, perhaps one that is only counted.
   const char* comes_to(std::uint32_t rank, std::uint64_t v, std::uint64_t state);
-  // Whether rank `rank` has given these models to version `v`. global: null, not looked at.
+  // Returns whether rank `rank` has passed these models to version `v`. global: null: not compared.
   bool gave(std::uint32_t rank, std::uint64_t v, const void* global, std::size_t global_bytes,
             const void* local, std::size_t local_bytes) const;
+  // `committed`: the committed version before the rank began to load.
   const char* loaded(std::uint32_t rank, std::uint64_t committed, const recovery::Loaded& loaded);
   std::uint64_t committed() const;  // the newest version that all ranks have prepared
   std::uint64_t prepared(std::uint32_t rank) const;
-  // The program has ended.
+  // Called at the end of the program.
   const char* finished(std::uint32_t rank, std::uint64_t state);
 
-  // Message k from one world rank to another is about to be sent. False: it is posted already.
+  // Message k from one world rank to another is about to be sent. Returns false if it has been
+  // posted already.
   bool offered(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash);
   const char* posted(std::uint32_t from, std::uint32_t to, std::uint64_t k);
-  // *again: an earlier incarnation has received it as well.
+  // *again: whether an earlier incarnation has received it as well.
   const char* received(std::uint32_t from, std::uint32_t to, std::uint64_t k, std::uint64_t hash,
                        bool* again);
 
-  // After a turn of `rank`.
+  // Called after a turn of `rank`.
   const char* words_after_turn(std::uint32_t rank);
   const char* words_after_agent();
-  // After the end. `complete`: no member disagreed, so everything that was sent was received.
-  // Point-to-point messages.
+  // Called after the end. `complete`: no member disagreed, so everything that was sent was
+  // received. `others`: the oracle of messages between two ranks.
   const char* end(bool complete, const MessageOracle& others);
 
   const std::map<std::uint64_t, Group>& groups() const { return groups_; }
-  // Members that have a record of the operation: all of them, or only such as `done` says.
+  // Returns whether only members with `done` have a record of the operation.
   bool only_done_hold(const Group& g, std::uint64_t sequence, const std::vector<bool>& done) const;
 
  private:
@@ -131,13 +134,13 @@ class Oracle {
     std::uint64_t received = 0;
   };
   struct Channel {
-    bool watched = false;          // tail and consumed are those of the last turn
-    std::deque<Message> messages;  // by number; those of point-to-point calls are empty
+    bool watched = false;          // tail and consumed have the values of the last turn
+    std::deque<Message> messages;  // by number; messages of point-to-point calls are empty
     std::uint64_t offered = 0;     // of collectives
     std::uint64_t tail = 0;
     std::uint64_t consumed = 0;
   };
-  // A version of a rank, as the incarnation gave it that prepared it.
+  // A version of a rank, as the incarnation that prepared it has passed it.
   struct Version {
     std::uint64_t state = 0;
     Models models;

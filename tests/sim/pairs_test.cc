@@ -16,7 +16,7 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);
-  // All pairs in the schedule of seed 0, if the job is small; shares of them in others.
+  // All pairs in the schedule of seed 0 if the job is small, and shares of them in other schedules.
   const bool slow = is_slow(world) || world.snapshot_every_turns != 0;
   const std::uint64_t share = scaled(slow ? 100 : 600);
   const bool all =

@@ -56,7 +56,8 @@ Player::Buffer Player::buffer(std::size_t count) {
 }
 
 void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation) {
-  // In the bootstrap phase the same in every incarnation, whatever the state has become since.
+  // In the bootstrap phase the contribution is the same in every incarnation, whatever the state
+  // has become since.
   const std::uint64_t from = in_bootstrap_phase_
                                  ? engine::mix(bootstrap_state_ + bootstrap_operations_)
                                  : engine::mix(state() + operations_);
@@ -67,11 +68,11 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
   }
 }
 
-// by_incarnation: may be another one in another incarnation, if the run is tagged.
+// by_incarnation: the contribution may differ between incarnations if the run is tagged.
 Player::Buffer Player::contribution(const Comm& c, std::size_t count, bool by_incarnation,
                                     std::uint16_t label) {
   const Buffer b = buffer(count);
-  // Alone, a rank gets its own contribution back: nothing is recorded.
+  // A rank that is alone gets its own contribution back: nothing is recorded.
   const bool tagged = by_incarnation && job_.tagged() && c.size() > 1 && !in_bootstrap_phase_;
   fill(b, tagged ? 1000 + incarnation() : 0, tagged ? 0 : label);
   return b;
@@ -83,7 +84,7 @@ void Player::retag() {
        static_cast<std::uint16_t>(retagged_comm_->comm->generation));
 }
 
-// The program's operator: others may run, and this rank may die, in the middle of it.
+// The program's operator: other ranks may run, and this rank may die, in the middle of it.
 void Player::combine(const Reduction& self, const void* a, const void* b, void* out,
                      std::size_t count) {
   auto* player = static_cast<Player*>(const_cast<void*>(self.context));
@@ -94,7 +95,7 @@ void Player::combine(const Reduction& self, const void* a, const void* b, void* 
   const std::uint64_t before = self.user ? hash_of_bytes(a, count * sizeof(Element)) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (i == count / 2) host.operate();
-    // It may be anything that computes: on bytes that no rank gave it, it could as well crash.
+    // The operator may compute anything. On bytes that no rank contributed it could as well crash.
     const bool alike = x[i].oldest == x[i].newest && x[i].oldest == y[i].oldest;
     if (self.user && !(alike && x[i].oldest == y[i].newest)) {
       player->job_.fail_if("operand: a user operator is given what no member contributed to this");
@@ -113,7 +114,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
   c.signature.kind = static_cast<std::uint16_t>(kind);
   c.signature.root = root;
   c.signature.bytes = bytes;
-  // The call site of all members: a program has loops, and the same code on every rank.
+  // The call site is the same at all members: a program has loops, and the same code on every rank.
   const std::uint64_t site = site_ != 0            ? site_
                              : in_bootstrap_phase_ ? kBootstrapSite + 16 * of.count->asked
                                                    : 0x1000 + 16 * (of.count->number % 8);
@@ -157,7 +158,7 @@ void Player::free(Comm& c) {
   *c.count = {};
 }
 
-// A new one.
+// A new communicator.
 Count* Player::count_of(std::uint64_t context) {
   Count* free =
       std::find_if(counts_, counts_ + kMaxCounts, [](const Count& c) { return c.context == 0; });
@@ -172,7 +173,7 @@ Count* Player::count_of(std::uint64_t context) {
 // --- Replicated-result operations
 
 void Player::begin(Comm& c, bool bcast, bool follower) {
-  // In a bootstrap replay it is entered only if it is to be executed once more.
+  // In a bootstrap replay the operation is entered only if it is executed once more.
   if (!replays_bootstrap()) job_.oracle().entered(*c.group, c.count->next, c.me);
   job_.begin_operation(rank_.host(), *c.group, c.count->next, bcast, follower);
   retagged_comm_ = nullptr;
@@ -184,7 +185,7 @@ Player::Given Player::given(const Comm& c, const recovery::Outcome& outcome) {
   const Count& count = *c.count;
   Given g = {outcome.sequence, count.number, false};
   if (outcome.status != Status::kOk) return {count.next, count.number, false};
-  if (c.size() == 1) {  // nothing is recorded: it is executed in every incarnation
+  if (c.size() == 1) {  // nothing is recorded, and every incarnation executes it
     if (replays_bootstrap()) g.number = count.bootstrap + count.asked;
     job_.oracle().entered(*c.group, g.number, c.me);
     return {g.number, g.number, false};
@@ -236,7 +237,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   begin(c, kind == OpKind::kBcast,
         engine::algorithm_for(c.size(), judged) == engine::Algorithm::kLeader &&
             c.count->next % c.size() != c.me);
-  // With others outstanding the attempt cannot be assigned to an operation.
+  // With other operations outstanding the attempt cannot be assigned to an operation.
   const bool alone = c.size() == 1 || outstanding_ > 0;
   if (job_.tagged() && kind != OpKind::kBcast && !alone && !in_bootstrap_phase_) {
     retagged_ = in;
@@ -252,7 +253,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   return end_replicated(c, o, kind, u.result_bytes);
 }
 
-// In a broadcast only the copier of chunks writes to the buffer that is offered.
+// In a broadcast only the copier of chunks writes to the offered buffer.
 void Player::probe_head_start(const Buffer& early, const recovery::Outcome& o) {
   const auto* bytes = reinterpret_cast<const std::byte*>(early.data);
   if (o.data() == bytes) {

@@ -1,8 +1,8 @@
-// One incarnation of a rank as its program sees it: operations over communicators, with made-up
-// contributions, every outcome handed to the oracle. What a rank contributes depends on everything
-// it was given before, so that one wrong byte changes everything after it.
+// One incarnation of a rank as its program sees it: operations over communicators, with generated
+// contributions, and every outcome passed to the oracle. A rank's contributions depend on
+// everything that it has received, so that one wrong byte changes everything after it.
 //
-// Nothing here owns memory: an incarnation that dies is not unwound.
+// Nothing here owns memory, because an incarnation that dies is not unwound.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,11 @@
 
 namespace rejoin::sim {
 
-// The reduced values. Neither commutative nor associative: any other order gives other bits.
+// The reduced values. Their operator is neither commutative nor associative: any other order gives
+// other bits.
 struct Element {
-  // Tagged: least and greatest generation of the attempts it comes from. Else what distinguishes
-  // operations with the program's own operator from others.
+  // In tagged runs the least and greatest generation of the attempts from which the value was made;
+  // otherwise what distinguishes operations with the program's own operator from others.
   std::uint16_t oldest;
   std::uint16_t newest;
   std::uint32_t hash;
@@ -31,7 +32,7 @@ class SimCollective;
 
 struct How {
   bool user = false;   // the operator is the program's own
-  bool early = false;  // a buffer of the caller's is offered
+  bool early = false;  // the caller offers a buffer
 };
 
 inline constexpr std::size_t kMaxCounts = 64;
@@ -41,12 +42,12 @@ class Player {
   struct Comm {
     Group* group = nullptr;
     SimRank::Comm* comm =
-        nullptr;  // null: this rank is not in it, and all its operations do nothing
+        nullptr;  // null: this rank is not a member, and all its operations do nothing
     std::uint32_t me = 0;
     Count* count = nullptr;
     std::uint32_t size() const { return static_cast<std::uint32_t>(group->members.size()); }
   };
-  // `memory`: for buffers, of one operation at a time.
+  // `memory`: for the buffers of one operation at a time.
   Player(Job& job, SimRank& rank, std::byte* memory);
 
   Job& job() { return job_; }
@@ -66,20 +67,21 @@ class Player {
   Status barrier(Comm& c);
   Status bcast(Comm& c, std::uint32_t root, std::size_t count, How how = {});
   Status allgather(Comm& c, std::size_t count, How how = {});
-  // Member i contributes a number of elements that depends on i and `count`, for some none.
+  // Member i contributes a number of elements that depends on i and `count`; some contribute none.
   Status allgatherv(Comm& c, std::size_t count, How how = {});
 
   Status reduce(Comm& c, std::uint32_t root, std::size_t count);
   Status gather(Comm& c, std::uint32_t root, std::size_t count);
   Status scatter(Comm& c, std::uint32_t root, std::size_t count);
   Status alltoall(Comm& c, std::size_t count);
-  // In a ring: two messages to the next member, one to the one before, one to myself.
+  // In a ring: two messages to the next member, one to the previous one, and one to the member
+  // itself.
   Status neighbours(Comm& c, std::size_t count);
   Status scan(Comm& c, std::size_t count);
   Status exscan(Comm& c, std::size_t count);
   // One message from one member to another; the other members do nothing.
   Status message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
-  // One message, and one back from the rank that has received it.
+  // One message, and a reply from the rank that has received it.
   Status echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count);
 
   // Messages between two ranks, `count` elements; from, tag < 0: any.
@@ -91,8 +93,8 @@ class Player {
     recovery::SentMessage sent;
     SimCollective* collective = nullptr;
   };
-  // Nonblocking collectives, complete by wait() and the others below. Up to kMostOutstanding at a
-  // time, of up to 4096 elements together.
+  // Nonblocking collectives are completed by wait() and the functions below. Up to kMostOutstanding
+  // may be outstanding at a time, with up to 4096 elements together.
   static constexpr std::size_t kMostOutstanding = 16;
   void begin_allreduce(Comm& c, Pending* p, std::size_t count, How how = {});
   void begin_barrier(Comm& c, Pending* p);
@@ -111,28 +113,30 @@ class Player {
   int wait_any(Pending* all, int count);
   int test_some(Pending* all, int count, int* indices);
   bool iprobe(Comm& c, int from, int tag);
-  // Gives the member that the message is from.
+  // Returns the member that has sent the message.
   int probe(Comm& c, int from, int tag, int* got_tag);
   bool cancel(Pending* p);
 
-  // The checkpoint after which the program goes on; 0: from the start. Its state then comes from
-  // the models. Operations from here to end_bootstrap_phase() are executed in every incarnation.
+  // Returns the checkpoint at which the program goes on; 0: it begins at the start. If not 0, the
+  // state comes from the models. Operations from here to end_bootstrap_phase() are executed in
+  // every incarnation.
   std::uint64_t load();
   void end_bootstrap_phase() { in_bootstrap_phase_ = false; }
-  // Global model: the same on all ranks. The models are overwritten as soon as it returns.
+  // The global model is the same at all ranks. The models are overwritten as soon as this returns.
   Status checkpoint(Comm& world);
-  // The first of these and every `every`-th is written, the others are only numbers.
+  // The first of these checkpoints and every `every`-th is written; the others are only numbers.
   void checkpoint_lazily(Comm& world, std::uint64_t every);
   // From now on models grow by that many elements with every version.
   void grow_models(std::size_t elements) { growth_ = elements; }
-  // The key of the next operation of the bootstrap phase. 0, and without this: by its place. All
-  // that gives every rank the same is marked there.
+  // Sets the key of the next operation of the bootstrap phase. 0, the default: the key follows from
+  // the call site. All operations that give every rank the same result are marked there.
   void mark(std::uint64_t key) { hint_.key = key; }
-  // Calls come from one place in the program, a wrapper function, from now on. 0: not so.
+  // From now on all calls have this call site, as if the program used a wrapper function. 0: not
+  // any more.
   void call_through(std::uint64_t site) { site_ = site; }
 
-  // Members disagree about the operation that returned this status, which must say so.
-  // Members agree again behind a disagreement.
+  // told(): members disagree about the operation that returned this status, which must report it.
+  // goes_on(): members agree again after a disagreement.
   void goes_on(Status status) {
     if (status != Status::kOk) job_.fail_if("a disagreement that members are told of again");
   }
@@ -140,18 +144,18 @@ class Player {
     if (status != Status::kMismatch) job_.fail_if("a disagreement that a member is not told of");
   }
 
-  // A part of its memory: all that is in use between two operations, or when one begins.
+  // Returns the part of the memory that is in use between two operations, or when one begins.
   std::vector<std::span<std::byte>> memory_in_use() const;
-  // Why no image may be made of it now: it still replays the answers that its predecessor got.
+  // Returns why no image may be made of the rank now: it still replays outcomes of its predecessor.
   const char* forbids_image() const {
     const bool told = rank_.messages().has_recorded_answers();
     return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
   }
   bool is_restored() const { return restored_; }
-  // A hash over all that the program has been given.
+  // Returns a hash over all that the program has received.
   std::uint64_t state() const { return engine::mix(state_ + bootstrap_state_ + common_); }
 
-  // An attempt is about to be made: in tagged runs its contribution is another one.
+  // Called before an attempt: in tagged runs its contribution is different.
   void retag();
 
  private:
@@ -161,8 +165,8 @@ class Player {
   static constexpr std::size_t kKeptBytes = 2 * kMaxCounts * sizeof(Count);
   // Where the outcome of an operation came from.
   struct Given {
-    std::uint64_t sequence;  // the record's
-    std::uint64_t number;    // of the operation, as Count has it
+    std::uint64_t sequence;  // the sequence number of the record
+    std::uint64_t number;    // the number of the operation, as in Count
     bool out_of_turn;        // replayed out of order, and answered
   };
   struct Buffer {
@@ -216,28 +220,28 @@ class Player {
   SimRank& rank_;
   std::byte* const memory_;
   std::size_t used_;
-  // The program's. A hash over all outcomes but those of the bootstrap phase; over those; and over
-  // those that all ranks were given.
+  // The state of the program: a hash over all outcomes except those of the bootstrap phase, one
+  // over those, and one over the outcomes that all ranks got.
   std::uint64_t state_;
   std::uint64_t bootstrap_state_ = 0;
   std::uint64_t common_ = 0;
   std::uint64_t operations_ = 0;
   std::uint64_t questions_ = 0;
-  std::uint64_t collectives_ = 0;  // nonblocking ones, begun so far
-  std::uint64_t outstanding_ = 0;  // of those, not completed
+  std::uint64_t collectives_ = 0;  // nonblocking collectives begun so far
+  std::uint64_t outstanding_ = 0;  // those of them that are outstanding
   std::uint64_t bootstrap_operations_ = 0;
   std::uint64_t site_ = 0;
   recovery::Hint hint_;
   std::size_t growth_ = 0;
   bool in_bootstrap_phase_ = false;
   bool restored_ = false;
-  Count* const counts_;           // [kMaxCounts] of communicators that are there
-  Count* const restored_counts_;  // likewise, of the version that was loaded
+  Count* const counts_;           // [kMaxCounts], of existing communicators
+  Count* const restored_counts_;  // the same, of the version that was loaded
   recovery::Loaded loaded_ = {};
   std::uint64_t loaded_hash_ = 0;
-  std::uint64_t messages_ = 0;  // hash over those received in this operation
+  std::uint64_t messages_ = 0;  // hash over the messages received in this operation
   std::uint64_t sent_[kMaxSimRanks] = {};
-  // For the attempt that may come, in tagged runs.
+  // For the next attempt, in tagged runs.
   Buffer retagged_;
   Comm* retagged_comm_ = nullptr;
   std::uint64_t attempts_ = 0;

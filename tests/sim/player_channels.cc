@@ -1,4 +1,5 @@
-// Operations whose members get different bytes: everything about messages is shown to the oracle.
+// Operations whose members get different bytes. Everything about their messages is passed to the
+// oracle.
 #include <array>
 #include <cstring>
 #include <optional>
@@ -14,7 +15,7 @@ using journal::Progress;
 using recovery::OpKind;
 using recovery::Status;
 
-// A ChannelOp whose messages are shown to the oracle.
+// A ChannelOp whose messages are passed to the oracle.
 class SimPort {
  public:
   SimPort(Player& player, Player::Comm& comm, SimRank::ChannelOp& operation)

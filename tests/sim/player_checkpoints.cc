@@ -119,7 +119,7 @@ void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
   rank_.pass_checkpoint(*world.comm, at);
 }
 
-// next: 0, or this checkpoint is a lazy one, and that is the next to be written.
+// next: 0, or the checkpoint is a lazy one and `next` is the next version to be written.
 Status Player::checkpoint(Comm& world, std::uint64_t next) {
   Oracle& oracle = job_.oracle();
   const std::uint64_t v = rank_.version() + 1;
@@ -135,7 +135,7 @@ Status Player::checkpoint(Comm& world, std::uint64_t next) {
   job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);
   recovery::Models m;
   m.compared = next == 0;
-  if (rank() == 0) m.next = next != 0 ? next : v + 1 + v % 2;  // where not every one is written
+  if (rank() == 0) m.next = next != 0 ? next : v + 1 + v % 2;  // with lazy checkpoints
   if (m.compared || rank() == 0) {
     m.global = global.data;
     m.global_bytes = global.bytes();

@@ -1,5 +1,5 @@
-// Nonblocking collectives: entered here, judged where they complete, seen by the program when it
-// asks.
+// Nonblocking collectives: entered here, judged where they complete, and visible to the program
+// when it tests them.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -17,13 +17,13 @@ using recovery::Status;
 
 namespace {
 
-// Behind the buffers of operations that are complete when they return.
+// They lie behind the buffers of operations that are complete when they return.
 constexpr std::size_t kAreaBegin = std::size_t{32} << 20;
-constexpr std::size_t kAreaBytes = std::size_t{512} << 10;  // of one
+constexpr std::size_t kAreaBytes = std::size_t{512} << 10;  // number of elements of one collective
 
 }  // namespace
 
-// One that was begun, with its buffers behind it.
+// A collective that was begun. Its buffers follow it.
 class SimCollective final : public recovery::Nonblocking {
  public:
   SimCollective(Player& player, Player::Comm& comm, OpKind kind, int root)
@@ -40,7 +40,7 @@ class SimCollective final : public recovery::Nonblocking {
     if (used_ > kAreaBytes) player_.job_.fail_if("too large for a nonblocking collective");
     return {data, elements};
   }
-  // This rank's contribution: tagged if another incarnation may contribute something else.
+  // This rank's contribution; tagged if another incarnation may contribute something else.
   Player::Buffer contribution(std::size_t elements, bool by_incarnation) {
     const Player::Buffer drawn = player_.contribution(comm_, elements, by_incarnation);
     in_ = buffer(elements);
@@ -48,7 +48,7 @@ class SimCollective final : public recovery::Nonblocking {
     return in_;
   }
 
-  recovery::ReplicatedSpec spec;  // one of these two
+  recovery::ReplicatedSpec spec;  // only one of these two is used
   using Advance = Progress (*)(SimCollective&);
   Advance advance_messages = nullptr;
   Player::Buffer out;
@@ -58,7 +58,7 @@ class SimCollective final : public recovery::Nonblocking {
     spec.reduction = &reduction_;
   }
   std::optional<engine::ScanAtOnce> scan;
-  // A place for an algorithm over Blocks.
+  // Memory for an algorithm over Blocks.
   struct Blocks {
     Element* data;
     std::size_t count;
@@ -121,7 +121,8 @@ class SimCollective final : public recovery::Nonblocking {
     if (outcome_.sequence != sequence_) job.fail_if("a nonblocking operation is another one");
     if (failed) job.hit(Probe::kMismatch);
     Oracle& oracle = job.oracle();
-    // Nothing of a single member is recorded, so its sequence numbers differ between incarnations.
+    // Operations of a single member are not recorded, so its sequence numbers differ between
+    // incarnations.
     const std::uint64_t place = comm_.size() == 1 ? number_ : sequence_;
     if (messages_) {
       hash_ = failed ? 1 : hash_of_bytes(out.data, out.bytes());
@@ -148,8 +149,8 @@ class SimCollective final : public recovery::Nonblocking {
   std::uint64_t hash_ = 0;
 };
 
-// The collective that begins just now is being made; others are complete, but the program may still
-// have to wait for them.
+// The collective that has just begun is not constructed yet. Others may be complete, but the
+// program may still have to wait for them.
 std::vector<std::span<std::byte>> Player::memory_in_use() const {
   std::vector<std::span<std::byte>> all = {{memory_, used_}};
   if (collectives_ == 0) return all;

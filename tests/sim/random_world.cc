@@ -27,11 +27,12 @@ enum class Kind : std::uint8_t {
   kExscan,
   kMessage,
   kSend,     // a message from a to b, received at once
-  kPost,     // likewise, received some lines later; both requests are outstanding
-  kCollect,  // one from every rank to a, which receives them from any source
-  kRemake,   // the communicator is freed, and made again under another name
-  kBegin,    // a nonblocking Allreduce, complete some lines later; from here on in swarms alone
-  kAsk,      // a message from a to b, which asks for it a few times before it goes on
+  kPost,     // a message from a to b, received some lines later; both requests are outstanding
+  kCollect,  // a message from every rank to a, which receives them from any source
+  kRemake,   // the communicator is freed, and created again with another id
+  kBegin,    // a nonblocking Allreduce, completed some lines later; this kind and the next only in
+             // swarms
+  kAsk,      // a message from a to b, which tests for it a few times before it goes on
   kCount,
 };
 constexpr const char* kKindNames[] = {"allreduce", "barrier", "bcast",   "allgather", "allgatherv",
@@ -50,22 +51,24 @@ struct Line {
   How how;
 };
 
-// With checkpoints: lines[0..bootstrap) before the load, those up to `iterations` each incarnation
-// does again, and of the rest `per_version` come before each checkpoint but the last lines.
+// With checkpoints, lines[0..bootstrap) come before the load, each incarnation executes the lines
+// up to `iterations` again, and of the other lines `per_version` come before each checkpoint, and
+// the last lines after all of them.
 struct Program {
   std::vector<std::vector<std::uint32_t>> groups;
   std::vector<Line> lines;
   bool checkpoints = false;
   bool unordered = false;
   std::size_t bootstrap = 0, iterations = 0;
-  std::size_t late_groups = 0;  // made in the bootstrap phase, not before it: from this one on
+  // The groups from this one on are created in the bootstrap phase instead of before it.
+  std::size_t late_groups = 0;
   std::size_t versions = 0, per_version = 0;
-  std::uint64_t lazily = 0;   // one in this many is written; 0: all are written
-  std::uint64_t wrapper = 0;  // through which the bootstrap phase calls
+  std::uint64_t lazily = 0;   // one checkpoint in this many is written; 0: all are written
+  std::uint64_t wrapper = 0;  // the call site of the bootstrap phase
   std::size_t marked = 0;  // one in this many operations of the bootstrap phase has a key; 0: none
 };
 
-// Requests of the last few lines that had some.
+// The requests of the last few lines that had some.
 struct Outstanding {
   static constexpr std::size_t kMost = 3;
   Player::Pending slot[kMost];
@@ -81,7 +84,7 @@ struct Outstanding {
   }
 };
 
-constexpr std::size_t kGroups = 6;  // at most; fixed, because a player owns no memory
+constexpr std::size_t kGroups = 6;  // the maximum; fixed, because a player owns no memory
 
 std::vector<std::uint32_t> random_group(std::uint32_t ranks, SimRandom& random) {
   std::vector<std::uint32_t> all(ranks);
@@ -115,7 +118,7 @@ std::size_t random_count(std::uint32_t members, bool small, SimRandom& random) {
   }
 }
 
-// kinds: those that it may have, a bit each.
+// kinds: the kinds that the program may have, one bit each.
 Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small,
                        std::uint32_t kinds = kAlways) {
   SimRandom random(seed * 0x5851f42d4c957f2d + ranks);
@@ -135,7 +138,8 @@ Program random_program(std::uint32_t ranks, std::uint64_t seed, bool small,
     const auto members = static_cast<std::uint32_t>(program.groups[l.group].size());
     if (l.kind == Kind::kMessage && members == 1) continue;
     program.unordered |= l.kind == Kind::kCollect || l.kind == Kind::kAsk;
-    if (l.kind == Kind::kAlltoall && members > 64) continue;  // too many messages to be worth it
+    // Too many messages for what it would test.
+    if (l.kind == Kind::kAlltoall && members > 64) continue;
     l.a = random.below(members);
     l.b = members > 1 ? (l.a + 1 + random.below(members - 1)) % members : 0;
     l.count = random_count(members, small, random);
@@ -166,7 +170,7 @@ void add_checkpoints(Program& program, SimRandom& random, bool small) {
 
 bool is_replicated(Kind k) { return k <= Kind::kAllgatherv; }
 
-// Tags are few, so that order matters; those that any source may have are others.
+// There are few tags, so that order matters; receives from any source use other tags.
 constexpr int kTags = 2, kCollected = 7;
 
 void send_and_receive(Player& p, Player::Comm& c, const Line& l) {
@@ -279,11 +283,11 @@ void play_all(Player& p, const Program& program) {
   open.wait_all(p);
 }
 
-// As play_all(), but a communicator that is remade exists briefly, and lines before the load skip
-// communicators that do not exist yet.
+// Like play_all(), but a communicator that is recreated exists only briefly, and lines before the
+// load skip communicators that do not exist yet.
 void play_checkpoints(Player& p, const Program& program) {
   Player::Comm comms[kGroups];
-  Outstanding open;  // nothing at a checkpoint
+  Outstanding open;  // at a checkpoint no request may be outstanding
   const auto make = [&](std::size_t g, std::uint64_t id) {
     const auto& members = program.groups[g];
     return p.comm(members.data(), static_cast<std::uint32_t>(members.size()), id);
@@ -365,14 +369,14 @@ World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
   return world;
 }
 
-// Leaving out most of what is possible reaches states in which the rest meets more often.
+// Leaving out most kinds reaches states in which the remaining kinds meet more often.
 World swarm_world(std::uint64_t seed) {
   constexpr std::uint64_t kPeriods[] = {30, 100, 300, 1000};
   constexpr std::size_t kAhead[] = {0, 64, 4 << 20};
   SimRandom random(seed * 0xbf58476d1ce4e5b9u + 11);
   std::uint32_t kinds = 0;
   for (unsigned k = 0; k < std::size(kKindNames); ++k) kinds |= random.below(2) << k;
-  // A program of these alone could come to no end of its lines.
+  // A program of only these kinds could fail to terminate.
   if ((kinds & ~(bit(Kind::kMessage) | bit(Kind::kAlltoall))) == 0) kinds |= bit(Kind::kAllreduce);
   const std::uint32_t ranks = random.one_in(8) ? 8 + random.below(9) : 2 + random.below(5);
   Program drawn = random_program(ranks, seed, false, kinds);

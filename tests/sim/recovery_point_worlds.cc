@@ -1,6 +1,5 @@
-// Programs that load and make checkpoints in jobs that could have images: the
-// recovery points of the job are decided early or late, by an image or by the first checkpoint, for
-// images or for versions.
+// Programs that load and make checkpoints in jobs that could have images: the kind of recovery
+// points (images or versions) is decided early or late, by an image or by the first checkpoint.
 #include <initializer_list>
 
 #include "player.h"
@@ -11,10 +10,11 @@ namespace {
 
 using Comm = Player::Comm;
 
-constexpr std::uint64_t kWrapper = 0x9000;  // the place of calls that go through one function
+constexpr std::uint64_t kWrapper = 0x9000;  // the call site of calls through one function
 
-// Set-up that is not marked, on first use, through the function that the iterations use; root and
-// others call from two places. Only with images it cannot be confused with the iterations.
+// The set-up is not marked, and is done on first use, through the function that the iterations use;
+// the root and the others call from two places. Only with images can it not be confused with the
+// iterations.
 void unmarked(Player& p) {
   Comm all = p.everyone();
   p.allreduce(all, 1);
@@ -33,8 +33,8 @@ void unmarked(Player& p) {
   p.allreduce(all, 3);
 }
 
-// Operations that every incarnation repeats are marked, which is right in a job of either kind.
-// There is much before the load, and enough behind it for zones to be reused.
+// The operations that every incarnation repeats are marked, which is right in a job of either kind.
+// There are many operations before the load, and enough after it for zones to be reused.
 void marked(Player& p) {
   Comm all = p.everyone(), pair = p.comm({0, 2});
   for (std::uint32_t i = 0; i < 4; ++i) p.bcast(all, i % 3, 300);
@@ -64,8 +64,8 @@ void brief(Player& p) {
   p.allreduce(all, 1);
 }
 
-// Requests that are open when checkpoints are made, communicators that outlive them. One rank waits
-// for a request before a checkpoint, and the other one has to advance it inside the checkpoint.
+// Requests are open when checkpoints are made, and communicators outlive them. One rank waits for a
+// request before a checkpoint, and the other one has to advance it inside the checkpoint.
 void untidy(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -90,7 +90,7 @@ void untidy(Player& p) {
   p.allreduce(*late, 1);
 }
 
-// Fast enough for versions to overtake the writer of files.
+// Checkpoints are frequent enough for versions to overtake the writer of files.
 void written(Player& p) {
   Comm all = p.everyone();
   const std::uint64_t from = p.load();
@@ -102,7 +102,7 @@ void written(Player& p) {
   }
 }
 
-// Without a load.
+// The program has no load.
 void counted(Player& p) {
   Comm all = p.everyone();
   for (std::uint64_t v = 0; v < 4; ++v) {
@@ -128,7 +128,7 @@ std::vector<World> recovery_point_worlds() {
     w.checkpoints = true;
     worlds.push_back(w);
   };
-  // Images are chosen by the first checkpoint, or by an image that is there first.
+  // The first checkpoint decides for images, or an image that exists before it does.
   add("points-late", 3, 700, 0, unmarked, {Probe::kImagesByCheckpoint});
   add("points-early", 3, 40, 0, unmarked, {Probe::kImagesFirst, Probe::kWoken});
   add("points-images", 3, 120, 0, marked, {Probe::kWoken, Probe::kImagesFirst});
@@ -137,17 +137,18 @@ std::vector<World> recovery_point_worlds() {
   add("points-untidy", 2, 90, 0, untidy, {Probe::kWoken, Probe::kImagesByCheckpoint});
   add("points-written", 2, 90, 0, written, {Probe::kWoken, Probe::kVersionInFile});
   worlds.back().writes_versions = true;
-  // No image is there in time: a rank that dies begins at main.
+  // No image exists in time: a rank that dies begins at main.
   add("points-main", 3, 1 << 20, 0, marked, {Probe::kImagesByCheckpoint});
   add("points-counted", 3, 120, 0, counted, {Probe::kWoken});
-  // No image of rank 1 is possible: versions, unless an image of another rank is there first.
+  // No image of rank 1 is possible, so the decision is for versions, unless an image of another
+  // rank exists before.
   add("points-versions", 3, 2000, 2, marked, {Probe::kVersionsDecided, Probe::kRestored});
   add("points-either", 3, 800, 2, marked,
       {Probe::kVersionsDecided, Probe::kImagesFirst, Probe::kRestored, Probe::kWoken});
   add("points-brief-either", 2, 50, 2, brief, {Probe::kVersionsDecided, Probe::kImagesFirst});
   add("points-lazy-either", 3, 70, 2, make_lazy_checkpoints,
       {Probe::kVersionsDecided, Probe::kImagesFirst});
-  // No process could begin at the first checkpoint either, so images are chosen.
+  // No process could begin at the first checkpoint either, so the decision is for images.
   add("points-neither", 2, 200, 2, untidy, {Probe::kImagesByCheckpoint});
   add("points-counted-neither", 3, 300, 2, counted, {Probe::kImagesByCheckpoint});
   return worlds;

@@ -1,4 +1,4 @@
-// The simulator's command line: shows a failed run of a test again, or sweeps for longer.
+// The simulator's command line: reproduces a failed run of a test, or sweeps for longer.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

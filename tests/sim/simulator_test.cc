@@ -1,5 +1,5 @@
-// The simulator itself: a seed determines a run, and failures are printed so that they
-// can be seen again.
+// The simulator itself: a seed determines a run, and failures are printed so that they can be
+// reproduced.
 #include <gtest/gtest.h>
 
 #include "engine/transport/sim/fiber.h"
@@ -34,7 +34,7 @@ TEST(SameSeed, AnotherSeedIsAnotherTrace) {
   EXPECT_NE(job.run(plan_of(1)).hash, job.run(plan_of(2)).hash);
 }
 
-TEST(SameSeed, AFailureTellsHowToSeeItAgain) {
+TEST(SameSeed, AFailurePrintsHowToReproduceIt) {
   World world;
   ASSERT_TRUE(find_world("leaves", &world));
   Sweep sweep(world);
@@ -55,7 +55,7 @@ TEST(SameSeed, AFailureTellsHowToSeeItAgain) {
   EXPECT_NE(job.transcript(plan, 20).find("dies"), std::string::npos);
 }
 
-// A program that calls another operation when it is run again: the job is stopped, with the place.
+// A program that calls another operation in its replay: the job is stopped, and the place is named.
 TEST(Divergence, StopsTheJob) {
   World world;
   world.name = "divergent";
@@ -72,8 +72,7 @@ TEST(Divergence, StopsTheJob) {
   plan.deaths = {{0, 0, job.reference().ranks[0].steps, 0}};
   const Result result = job.run(plan);
   EXPECT_EQ(result.ending, Ending::kStopped);
-  EXPECT_NE(result.why.find("its replay asks for MPI_Allreduce of 16 bytes"), std::string::npos)
-      << result.why;
+  EXPECT_NE(result.why.find("and is MPI_Allreduce of 16 bytes"), std::string::npos) << result.why;
 }
 
 TEST(Divergence, OfAMessageStopsTheJob) {
@@ -93,10 +92,10 @@ TEST(Divergence, OfAMessageStopsTheJob) {
     plan.deaths = {{0, 0, step, 0}};
     const Result result = job.run(plan);
     if (result.ending != Ending::kStopped) continue;
-    stops +=
-        result.why.find("its replay sends rank 1 32 bytes where it sent 24") != std::string::npos;
+    stops += result.why.find("the replay sends rank 1 32 bytes, but the first execution sent 24") !=
+             std::string::npos;
   }
-  EXPECT_GT(stops, 0u);  // where it dies between the message and the record of the operation
+  EXPECT_GT(stops, 0u);  // only where it dies between the message and the record of the operation
 }
 
 TEST(Deaths, AsText) {

@@ -41,14 +41,15 @@ TEST(SingleDeath, InSmallRandomWorlds) {
   if (!thorough()) return;
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    if (p == Point::kPoll || engine::is_of_no_rank(p)) continue;  // the same as at the next point
-    if (is_at(p, Step::kFar)) continue;                           // these worlds are too short
+    // This gives the same state as the next point.
+    if (p == Point::kPoll || engine::is_of_no_rank(p)) continue;
+    if (is_at(p, Step::kFar)) continue;  // these worlds are too short for it
     if (is_of_requests(p) || is_of_images(p) || is_at(p, Step::kFlag)) continue;
     EXPECT_GT(probes.killed[i], 0u) << name_of(p);
   }
 }
 
-// At every step that the engine names some rank has died, and the job went on.
+// At every step that the engine names some rank has died, and the job continued.
 TEST(SingleDeath, SomewhereAtEveryNamedStep) {
   Probes probes;
   for (const std::string& name : names_of_mortal_worlds(5)) {
@@ -64,7 +65,8 @@ TEST(SingleDeath, SomewhereAtEveryNamedStep) {
   if (!thorough()) return;
   for (unsigned i = 0; i < engine::kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    if (p == Point::kPoll || engine::is_of_no_rank(p)) continue;  // the same as at the next point
+    // This gives the same state as the next point.
+    if (p == Point::kPoll || engine::is_of_no_rank(p)) continue;
     EXPECT_GT(probes.killed[i], 0u) << name_of(p);
   }
 }

@@ -81,7 +81,7 @@ std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::u
       }
       break;
     }
-    case 3: {  // one rank, incarnation after incarnation
+    case 3: {  // one rank, in one incarnation after the other
       const std::uint32_t rank = random.below(ranks);
       for (std::uint32_t incarnation = 0; incarnation < 5; ++incarnation) {
         deaths.push_back({rank, incarnation, 1 + random.below(1 + turns / ranks), 0});
@@ -173,7 +173,7 @@ bool Sweep::by_chance(std::uint64_t seed) {
 
 namespace {
 
-// Every place of `places`, or an even share of them that another seed shifts.
+// Runs every place of `places`, or an even share of them that is shifted by the seed.
 class Share {
  public:
   Share(std::uint64_t places, std::uint64_t most, std::uint64_t seed)
@@ -228,7 +228,7 @@ bool Sweep::pairs(std::uint64_t seed, std::uint64_t most_runs) {
   if (!base.good()) return false;
   std::uint64_t steps = 0;
   for (const auto& r : base.ranks) steps += r.steps;
-  // Half of the steps come after a first death, on average, and the replacement's.
+  // On average, half of the steps follow a first death, and so do the replacement's.
   const std::uint64_t all = steps * steps;
   const std::uint64_t firsts =
       most_runs >= all ? steps : std::max<std::uint64_t>(1, most_runs / 40);
@@ -285,8 +285,8 @@ bool Sweep::second_deaths(const Plan& first, const Result& result, std::uint64_t
 
 namespace {
 
-// What happens about a time: images of a rank die, alone, and before or behind or with the rank;
-// another rank dies as well, or the same once more.
+// Deaths around a time: images of a rank die, alone, or before, after or with the rank; another
+// rank dies as well, or the same rank once more.
 std::vector<Death> deaths_of_images(std::uint32_t rank, std::uint32_t ranks, std::uint64_t time,
                                     SimRandom& random) {
   static constexpr std::uint64_t kApart[] = {0, 0, 1, 3, 8, 20, 60, 150, 300, 600};
@@ -325,7 +325,7 @@ bool Sweep::swarm(std::uint64_t seed) {
   if (!failure_.empty()) return false;
   const World& world = job_.world();
   const std::uint64_t turns = job_.reference().turns;
-  // The agent rings all ranks for each death, and each of them looks and goes to sleep again.
+  // The agent rings all ranks for each death, and each of them looks and sleeps again.
   constexpr std::uint64_t kAfterARing = 100;
   SimRandom random(seed ^ 0x5e1f);
   Plan plan = plan_of(seed);

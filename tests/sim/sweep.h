@@ -1,5 +1,5 @@
-// Many runs of one world: every rank killed at every step, pairs of deaths, deaths by chance. Stops
-// at the first run that is not good, and prints the command that shows it again.
+// Many runs of one world: every rank killed at every step, pairs of deaths, random deaths. Stops at
+// the first run that fails, and prints the command that reproduces it.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace rejoin::sim {
 
-// "1:0:17" = rank 1's incarnation 0 dies at its 17th point, "2:t300" = rank 2 dies at turn 300,
-// "2:i300" its newest image, "2:k300" the one that is kept; with commas.
+// The text of deaths, separated by commas: "1:0:17": rank 1's incarnation 0 dies at its 17th point;
+// "2:t300": rank 2 dies at turn 300; "2:i300": its newest image dies then; "2:k300": its kept image
+// does.
 std::string text_of(const std::vector<Death>& deaths);
 bool parse_deaths(const std::string& text, std::vector<Death>* deaths);
 
-// Deaths by chance within `turns`: scattered, together, all ranks at once, one rank again and
+// Random deaths within `turns`: scattered, together, all ranks at once, or one rank again and
 // again.
 std::vector<Death> random_deaths(std::uint64_t seed, std::uint32_t ranks, std::uint64_t turns);
 
@@ -27,22 +28,23 @@ class Sweep {
   void set_broken(journal::Rule rule) { broken_ = rule; }
   void leave_out(launcher::ImageRule rule) { left_out_ = rule; }
 
-  // All of these: false if a run was not good, with failure(). They do nothing more after that.
+  // All of these functions return false if a run failed, with the reason in failure(). They do
+  // nothing after that.
 
   // A run without deaths.
   bool undisturbed(std::uint64_t seed);
-  // One death, at the first time that a rank reaches each of the points.
+  // One death, at the first time that a rank reaches each point.
   bool each_point(std::uint64_t seed);
   // One death, at every step of every rank in the schedule that follows from `seed`. At most about
-  // `most_runs` of them, evenly; then other seeds meet other steps.
+  // `most_runs` runs, evenly distributed; other seeds then choose other steps.
   bool singles(std::uint64_t seed, std::uint64_t most_runs);
-  // Two: the second at any later step of any rank, the replacement included.
+  // Two deaths: the second at any later step of any rank, the replacement included.
   bool pairs(std::uint64_t seed, std::uint64_t most_runs);
   bool by_chance(std::uint64_t seed);
-  // Images die, at every turn, alone or with ranks. A job may end then, if a rank and its image are
-  // dead together.
+  // Images die at every turn, alone or with ranks. A job may end in that case, if a rank and its
+  // image are dead together.
   bool images(std::uint64_t seed, std::uint64_t most_runs);
-  // Deaths of ranks and images at a rate that is drawn, too. Behind the last one all is fair, and
+  // Deaths of ranks and images at a random rate. After the last death the scheduler is fair, and
   // the job finishes within a bounded number of turns.
   bool swarm(std::uint64_t seed);
   bool try_plan(const Plan& plan);
@@ -53,8 +55,8 @@ class Sweep {
   // The longest way from a last death to the end, in runs without failures.
   double slowest_recovery() const { return slowest_recovery_; }
 
-  // What was not reached, in words: probes that the world asks for, and a death at each of the
-  // points that its runs reach. Empty: nothing.
+  // Returns what was not reached, as text: probes that the world requires, and a death at each of
+  // the points that its runs reach. Empty: everything was reached.
   std::string unreached() const;
 
  private:
@@ -70,17 +72,17 @@ class Sweep {
   double slowest_recovery_ = 0;
 };
 
-// A random world, mostly of a few ranks, now and then of up to `most_ranks`, under several
-// schedules with deaths by chance. Empty, or what failed. `probes` are added to.
+// A random world, mostly of a few ranks, sometimes of up to `most_ranks`, under several schedules
+// with random deaths. Returns an empty string, or what failed. Adds to `probes`.
 std::string sweep_random_world(std::uint64_t seed, std::uint32_t most_ranks, Probes* probes);
 
-// The world of a swarm under several schedules. Empty, or what failed. `probes` are added to;
-// *slowest: the longest way from a last death to the end, in runs without failures, if it is
-// longer.
+// The world of a swarm under several schedules. Returns an empty string, or what failed. Adds to
+// `probes`. *slowest: raised to the longest way from a last death to the end, in runs without
+// failures.
 std::string sweep_swarm(std::uint64_t seed, Probes* probes, double* slowest);
 
-// How much more (or, under sanitizers, less) than usual the tests should sweep: 1 by default; the
-// environment variable REJOIN_SIM_EFFORT multiplies it.
+// The factor by which the tests sweep more (or, under sanitizers, less) than usual: 1 by default;
+// the environment variable REJOIN_SIM_EFFORT multiplies it.
 double effort();
 
 }  // namespace rejoin::sim

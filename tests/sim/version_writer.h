@@ -1,5 +1,5 @@
 // The writer of versions to files, as far as ranks see it: it reads the models of a committed
-// version from its slots, slowly, while ranks make others.
+// version from its slots, slowly, while ranks make other versions.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ class VersionWriter {
  public:
   void begin(std::byte* base);
 
-  // Now and then, between two turns of ranks. Why what it has read is wrong, or null.
+  // Called between two turns of ranks, now and then. Returns why the models that it has read are
+  // wrong, or null.
   const char* look(std::uint64_t time, const Oracle& oracle);
   std::uint64_t written() const { return written_; }
 
  private:
-  // Takes the newest version that is there.
+  // Chooses the newest version that exists.
   void choose();
   bool is_whole(std::uint64_t version) const;
 
@@ -26,10 +27,10 @@ class VersionWriter {
   static constexpr std::uint64_t kTurnsForARank = 240;
 
   std::byte* base_ = nullptr;
-  std::uint64_t version_ = 0;  // that is being read; 0 = none
-  std::uint32_t rank_ = 0;     // whose models come next
+  std::uint64_t version_ = 0;  // the version that is being read; 0: none
+  std::uint32_t rank_ = 0;     // the rank whose models are read next
   std::uint64_t next_look_ = 0;
-  std::uint64_t written_ = 0;  // versions
+  std::uint64_t written_ = 0;  // number of versions written
 };
 
 }  // namespace rejoin::sim

@@ -14,13 +14,13 @@ constexpr std::size_t kInlineCount = 1;         // in the slot; the result in th
 constexpr std::size_t kSlotCount = 4;           // the most that a slot holds
 constexpr std::size_t kStagedCount = 5;         // through staging, every member reads all of it
 constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ranks on
-constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are used again
+constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are reused
 constexpr std::size_t kTwoChunksCount = 8400;   // two chunks of a gathered block
 constexpr std::size_t kChunksCount = 8200;      // a broadcast in three chunks
 
 using Comm = Player::Comm;
 
-// Situations that single deaths must lead to where there are attempts, beside the world's own.
+// Situations that single deaths must reach in worlds with attempts, in addition to the world's own.
 const std::vector<Probe> kAttempts = {Probe::kReplayed,       Probe::kAdoptedEntering,
                                       Probe::kAdoptedWaiting, Probe::kAttemptAgain,
                                       Probe::kSlept,          Probe::kRung,
@@ -72,7 +72,7 @@ void add_small(Worlds& worlds) {
                 p.bcast(all, 2, 0);
               }},
              {Probe::kReplayed, Probe::kSlept, Probe::kRung, Probe::kExitedAsked});
-  // The root runs ahead: its slots are reused while others still read them.
+  // The root is ahead: its slots are reused while others still read them.
   worlds.add({"ahead", 3,
               [](Player& p) {
                 Comm all = p.everyone();
@@ -126,8 +126,8 @@ void add_large(Worlds& worlds) {
                 p.allreduce(all, kStagedCount);
               }},
              kAttempts, {Probe::kProgressLost});
-  // The others copy the chunks that the root publishes before there is a record. The root uses the
-  // slots of the reduction for that, while others still read them, and then find a record.
+  // The others copy the chunks that the root publishes before a record exists. The root uses the
+  // slots of the reduction for that while others still read them; they then find a record.
   worlds.add({"chunks", 3,
               [](Player& p) {
                 Comm all = p.everyone();
@@ -247,7 +247,7 @@ void add_communicators(Worlds& worlds) {
                 p.allreduce(c[2], kInlineCount);
               }},
              kAttempts);
-  // Rank 0 leaves (and frees) first; rank 2 enters last the operation that the others have
+  // Rank 0 leaves (and frees) first; rank 2 is the last to enter the operation that the others have
   // completed.
   worlds.add({"leaves", 3,
               [](Player& p) {
@@ -384,7 +384,7 @@ void add_disagreements(Worlds& worlds) {
                 }};
   once.disagreement = Disagreement::kEverywhere;
   worlds.add(once, kDisagreements);
-  // Whichever rank looks first, all get the error, and then meet in an operation without
+  // Whichever rank detects it first, all ranks get the error, and then meet in an operation without
   // disagreement.
   World checkpoint = {"disagree-checkpoint", 3, [](Player& p) {
                         Comm all = p.everyone(), aside = p.everyone(1);
@@ -425,7 +425,8 @@ void add_far(Worlds& worlds) {
 
 void add_limit(Worlds& worlds) {
   World limit = {"limit", 3,
-                 [](Player& p) {  // goes on in recycled memory; no rank may die any more
+                 [](Player& p) {  // the journal is full and its memory is recycled, so no rank may
+                                  // die any more
                    Comm all = p.everyone(), pair = p.comm({0, 2});
                    for (std::size_t i = 0; i < 1500; ++i) {
                      p.allreduce(all, 1 + i % 7);
@@ -439,7 +440,7 @@ void add_limit(Worlds& worlds) {
   worlds.add(limit, {});
 
   World broadcasts = {"limit-broadcasts", 3,
-                      [](Player& p) {  // no rank ever waits for all, except a root
+                      [](Player& p) {  // no rank except a root ever waits for all others
                         Comm all = p.everyone();
                         for (std::size_t i = 0; i < 900; ++i) p.bcast(all, 0, 4000);
                         for (std::size_t i = 0; i < 40; ++i) p.bcast(all, 1, 30000);

@@ -9,43 +9,42 @@
 
 namespace rejoin::sim {
 
-// Small programs made for one thing each.
+// Small programs, each for one purpose.
 const std::vector<World>& named_worlds();
 
-// Those of them that make checkpoints.
+// Programs that make checkpoints.
 std::vector<World> checkpoint_worlds();
 // Seven lazy checkpoints, of which the first and every third is written.
 void make_lazy_checkpoints(Player& p);
 
-// Those that send messages between two ranks.
+// Programs that send messages between two ranks.
 std::vector<World> message_worlds();
 
-// Those with several collectives outstanding.
+// Programs with several outstanding collectives.
 std::vector<World> nonblocking_worlds();
 
-// Those whose ranks make images of their processes.
+// Programs whose ranks make images of their processes.
 std::vector<World> image_worlds();
 
-// Those that make checkpoints in jobs that could have images.
+// Programs that make checkpoints in jobs that could have images.
 std::vector<World> recovery_point_worlds();
 
-// Programs that are not deterministic, for tests of their own: a replay of theirs may diverge.
+// Programs that are not deterministic, for separate tests: their replays may diverge.
 std::vector<World> bit_worlds();
 
-// Worlds for tests of their own: programs that do not mark what they repeat, and one whose logs
-// wrap.
+// Worlds for separate tests: programs that do not mark what they repeat, and one whose logs wrap.
 std::vector<World> more_checkpoint_worlds();
 
-// A random legal program: random communicators in random order of members, random operations in an
-// order that all ranks keep. Small: a few operations, for sweeps; else many, large ones too.
+// A random legal program: random communicators with members in random order, and random operations
+// in an order that is the same at all ranks. Small: a few operations, for sweeps; else many
+// operations, with large ones.
 World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);
 
-// A random program of a random part of all kinds of operations, in a job with or without
+// A random program of a random selection of all kinds of operations, in a job with or without
 // checkpoints, images and a journal limit: World::says names what was drawn.
 World swarm_world(std::uint64_t seed);
 // Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED",
-// "swarm:SEED".
-// False: no such world.
+// "swarm:SEED". Returns false if there is no such world.
 bool find_world(const std::string& name, World* world);
 
 }  // namespace rejoin::sim

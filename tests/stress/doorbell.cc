@@ -2,20 +2,20 @@
 // threads or processes, over the doorbells of the real host, until they have announced WAKE_UPS
 // sleeps.
 //
-// Sleep has no time limit here: a wake-up that is lost is a token that does not move. No process
-// publishes while the token is elsewhere, so no later ring hides it. Random short delays
-// let announcing and publishing race; most sleepers watch their bell for a moment before they ask
-// the kernel, which takes a hundred times as long as the race.
+// A sleep has no time limit here, so a lost wake-up stops the token. No rank publishes anything
+// while the token is elsewhere, so no later ring hides the loss. Random short delays let announcing
+// and publishing race. Most sleepers poll their bell for a moment before they call the kernel,
+// which takes a hundred times as long as the race.
 //
 // A lost wake-up is detected by a proof, not by a time limit (see `lost`). If the ranks hang in
 // another way, the test hangs, too.
 //
 //   KIND     threads or processes
 //   FENCE    light: publishers have none, and sleepers look twice; full: both sides have one
-//   MUTANT   what is left out, to see that it is noticed: second-look (light), publisher or waiter
-//            (full)
+//   MUTANT   the part that is left out, to check that this is detected: second-look (light),
+//            publisher or waiter (full)
 //
-// Exit code: 0 all woken, 1 a lost wake-up, 2 wrong usage.
+// Exit code: 0 all were woken, 1 a lost wake-up, 2 wrong usage.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ using engine::header_of;
 using engine::ShmHost;
 
 constexpr std::uint32_t kMostRanks = 8;
-constexpr int kLookMs = 50;  // of the watcher
+constexpr int kLookMs = 50;  // interval between looks of the watcher
 
 enum class Mutant { kNone, kSecondLook, kPublisher, kWaiter };
 
@@ -55,36 +55,38 @@ struct Options {
 // Shared by all ranks and the watcher.
 struct Board {
   struct alignas(engine::kLine) Seat {
-    std::atomic<std::uint64_t> turn;  // how often it has passed on the token
-    // For the watcher: turns after which it has rung, turns that it waits for, and the number of
-    // the sleep that only a bell ends (0: it is awake, or will look again).
+    std::atomic<std::uint64_t> turn;  // number of times that the rank has passed on the token
+    // For the watcher: the last turn after which the rank has rung, the turn that it waits for, and
+    // the number of the sleep that only a bell ends (0: the rank is awake, or will look again).
     alignas(engine::kLine) std::atomic<std::uint64_t> rung;
     std::atomic<std::uint64_t> wanted;
     std::atomic<std::uint64_t> sleeping;
-    // Numbers of its announcements, its sleeps, and tokens found by its second look alone.
+    // Numbers of announcements, of sleeps, and of tokens that only the second look found.
     alignas(engine::kLine) std::atomic<std::uint64_t> announced;
     std::atomic<std::uint64_t> slept;
     std::atomic<std::uint64_t> found;
   };
   Seat seat[kMostRanks];
   alignas(engine::kLine) std::atomic<bool> enough;
-  std::atomic<std::uint32_t> left;  // ranks that have seen the end
+  std::atomic<std::uint32_t> left;  // number of ranks that have seen the end
 };
 
-// The real host with other numbers of looks, and counters. The mutants leave out a fence or a look.
+// The real host with other numbers of looks, and with counters. The mutants leave out a fence or a
+// look.
 class Host : public ShmHost {
  public:
   Host(std::byte* base, std::uint32_t rank, Board::Seat* seat, Mutant mutant)
       : ShmHost(base, rank, -1, ShmHost::kNoLimit), seat_(seat), mutant_(mutant) {}
 
-  // Looks before the sleep is announced; looks at the bell before the kernel is asked.
+  // patience: the number of looks before the sleep is announced; watch: the number of looks at the
+  // bell before the kernel is called.
   void prepare(unsigned patience, unsigned watch) {
     patience_ = patience;
     watch_ = watch;
     unrung_ = false;
   }
 
-  // After a wait: what it waited for was there, and no ring had come.
+  // Called after a wait: counts a token that was found without a ring.
   void count_found() {
     if (unrung_) seat_->found.store(++found_, std::memory_order_relaxed);
   }
@@ -161,7 +163,7 @@ class Random {
 };
 
 void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Options& o) {
-  constexpr unsigned kLooks = 48;  // at most, before a sleep is announced, or a word published
+  constexpr unsigned kLooks = 48;  // most looks before a sleep is announced, or a word published
   Board::Seat* mine = &board->seat[rank];
   Random random(rank + 1);
   Host host(base, rank, mine, o.mutant);
@@ -177,7 +179,8 @@ void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Opt
     const bool enough = board->enough.load(std::memory_order_relaxed);
     for (unsigned delay = random.below(kLooks); delay > 0; --delay) {
       __builtin_ia32_pause();
-      // Reading it when ringing then takes no time, and the publication is still on its way.
+      // After this read the ring needs no time to read the word, so the publication is still on its
+      // way.
       header_of(base)->asleep[0].load(std::memory_order_relaxed);
     }
     mine->turn.store(turn, std::memory_order_release);
@@ -215,7 +218,7 @@ class Stress {
     if (code != 0) {
       for (const pid_t child : children_) kill(child, SIGKILL);
       fflush(stdout);
-      if (!options_.processes) _exit(code);  // with threads that sleep for ever
+      if (!options_.processes) _exit(code);  // some threads sleep for ever
     }
     for (std::thread& t : threads_) t.join();
     for (const pid_t child : children_) waitpid(child, nullptr, 0);
@@ -247,9 +250,9 @@ class Stress {
     return all;
   }
 
-  // Rank r sleeps for ever: its last look is behind it, the rank that had to wake it has done all
-  // that it ever will for that turn, and the bell, which only r itself clears, is silent. The
-  // samples are not of one instant, but all lie within one sleep of r.
+  // Returns whether rank r sleeps for ever: it has had its last look, the rank that had to wake it
+  // has done everything for that turn, and the bell, which only r clears, is silent. The samples
+  // are not taken at one instant, but all within one sleep of r.
   bool lost(std::uint32_t r) const {
     const Board::Seat& s = board_->seat[r];
     const std::uint64_t sleep = s.sleeping.load();

@@ -1,4 +1,5 @@
-// Beginnings of transcripts of the agent's core with one rank, and parts that many of them share.
+// Beginnings of transcripts of the agent's core with one rank, and parts that many transcripts
+// share.
 #pragma once
 
 #include <sstream>
@@ -6,7 +7,7 @@
 
 namespace rejoin::launcher {
 
-// The rank runs.
+// Until the rank runs.
 inline const std::string kUntilRuns = R"(
 > 0 spawn 0
 admit 0
@@ -16,16 +17,16 @@ spawn 0
 welcome 0 on 5
 > 3 initialized 0
 )";
-// An image of it is wanted.
+// Until an image of the rank has been requested.
 inline const std::string kUntilWanted = kUntilRuns + R"(> 4 want 0
 want image 1 of 0
 )";
-// And kept.
+// Until this image is kept.
 inline const std::string kUntilKept = kUntilWanted + R"(> 5 image 0 pid=20 conn=6 image=1 inc=0
 keep image 1 of 0, pid 20
 )";
 
-// It runs behind a script that waits for it; an image is wanted.
+// The rank runs in a script that waits for it, and an image of it has been requested.
 inline const std::string kUntilRunsWrapped = R"(
 > 0 spawn 0
 admit 0
@@ -37,33 +38,33 @@ welcome 0 on 5
 > 4 want 0
 want image 1 of 0
 )";
-// It has moved into a clone.
+// Until the rank has moved into a clone.
 inline const std::string kUntilMoved = kUntilRunsWrapped + R"(> 5 moves 0 pid=12 conn=6 of=11 inc=0
 move 0 to pid 12, keeper on 5
 welcome 0 on 6
 )";
-// A rank of which an image is kept.
+// Until an image of the moved rank is kept.
 inline const std::string kUntilMovedKept = kUntilMoved + R"(> 6 image 0 pid=20 conn=7 image=1 inc=0
 keep image 1 of 0, pid 20
 )";
 
-// It is killed at 7, and all processes that it has left have ended.
+// The rank is killed at 7, and all processes of its tree have ended.
 inline const std::string kKilled = R"(> 7 child-ended 0 signal=9
 kill tree 0
 > 8 tree-gone 0
 drain 0
 report 0 ended by signal 9, Killed at 7
 )";
-// Then it is admitted again.
+// After that, the rank is admitted again.
 inline const std::string kAdmitted = kKilled + R"(> 9 respawn 0 inc=1
 publish death 0
 ring all
 admit 0
 )";
-// It goes on from its image.
+// Until the rank's image is woken.
 inline const std::string kUntilWaking = kUntilKept + kAdmitted + "wake image 1 of 0\n";
 
-// A job of one rank goes on from written images.
+// A job of one rank resumes from written images.
 inline const std::string kUntilRestoring = R"(
 > 0 resume 0 image=7 inc=3
 publish death 0
@@ -73,7 +74,7 @@ restore 0 from image 7
 )";
 inline const std::string kUntilRestorer = kUntilRestoring + "> 1 spawned 0 pid=10\n";
 
-// The events of a transcript, a line each.
+// Returns the events of a transcript, one in each line.
 inline std::string events_of(const std::string& transcript) {
   std::istringstream lines(transcript);
   std::string events;

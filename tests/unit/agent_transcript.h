@@ -83,10 +83,10 @@ inline std::string text_of_actions(const std::vector<AgentAction>& actions) {
   return lines.text;
 }
 
-// "spawn R", "respawn R [inc=]", "want" (at once), "want-at-checkpoint", "period-ends",
-// "end-images", "resume R image= inc=" (as all of them), "restore R", "written R image=" (all),
-// "stop", "kill-all" are orders; else "AT EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=]
-// [inc=]".
+// Plays one line. These are orders: "spawn R", "respawn R [inc=]", "want" (at once),
+// "want-at-checkpoint", "period-ends", "end-images", "resume R image= inc=" (all ranks do),
+// "restore R", "written R image=" (all ranks), "stop", "kill-all". Any other line is an event: "AT
+// EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=] [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
@@ -158,7 +158,7 @@ inline void expect_transcript(const LocalRanks& local, bool all_over,
   EXPECT_EQ(core.all_over(), all_over);
 }
 
-// For the ranks 0 to ranks - 1.
+// As above, for a host that has the ranks 0 to ranks - 1.
 inline void expect_transcript(std::uint32_t ranks, bool all_over, const std::string& transcript) {
   expect_transcript(all_local(ranks), all_over, transcript);
 }

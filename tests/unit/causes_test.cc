@@ -21,7 +21,7 @@ std::string likely_cause() {
 
 TEST(LikelyCause, OfOneThreadIsMemoryOrTheCycleCounter) {
   EXPECT_EQ(likely_cause(),
-            "likely causes: memory that was never set, or the processor's cycle counter");
+            "likely causes: uninitialised memory, or the processor's cycle counter (rdtsc)");
 }
 
 TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
@@ -29,8 +29,10 @@ TEST(LikelyCause, OfSeveralThreadsIsTheirOrder) {
   std::thread other([&] { over.wait(false); });
   const std::string of_threads = likely_cause();
   const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
-  const auto threads = std::distance(begin(tasks), end(tasks));  // a sanitizer may have its own
-  const void* library = dlopen("libgomp.so.1", RTLD_NOW);  // not closed: libgomp leaks memory then
+  // A sanitizer may have threads of its own.
+  const auto threads = std::distance(begin(tasks), end(tasks));
+  // Not closed, because libgomp would leak memory.
+  const void* library = dlopen("libgomp.so.1", RTLD_NOW);
   const std::string of_library = likely_cause();
   over = true;
   over.notify_all();

@@ -1,4 +1,4 @@
-// Checkpoint files as --checkpoint-dir writes them, and changed ones.
+// Checkpoint files as --checkpoint-dir writes them, and modified ones.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -12,8 +12,8 @@
 
 namespace rejoin::test {
 
-// Makes the checksums of a changed file right again, as far as its sizes make sense: of the heads,
-// and of the models too.
+// Corrects the checksums of a modified file, as far as its sizes are valid: those of the heads, and
+// those of the models.
 inline void seal(std::string& file, bool models) {
   using launcher::CheckpointHead;
   using launcher::LocalHead;
@@ -44,7 +44,7 @@ inline void seal(std::string& file, bool models) {
   std::memcpy(file.data(), &head, sizeof head);
 }
 
-// The job that writes them, unless the caller gives another one.
+// The default job that writes the files.
 inline launcher::CheckpointOwner checkpoint_owner(std::uint32_t ranks) {
   return {"program", "build-id 0123", {"--size", "", "7"}, ranks};
 }

@@ -14,8 +14,8 @@ TEST(LazyDistance, TheFirstOfAProcessIsFollowedAtOnce) {
 }
 
 TEST(LazyDistance, WritingTakesAFiftiethOfTheTime) {
-  // A version takes 1 s. 0.1 s of writing is a fiftieth of 5 s; one more version is on the safe
-  // side.
+  // A version takes 1 s. 0.1 s of writing is a fiftieth of 5 s; the policy adds one version for
+  // safety.
   EXPECT_EQ(lazy_distance({100, 100, 0}, 0.1, 0), 6u);
   EXPECT_EQ(lazy_distance({100, 100, 0}, 0.001, 0), 1u);
   EXPECT_EQ(lazy_distance({100, 100, 0}, 0, 0), 1u);
@@ -35,7 +35,7 @@ TEST(LazyDistance, VersionsThatTakeNoTime) {
 }
 
 TEST(LazyDistance, TheJournalStaysWithinItsShare) {
-  // A version leaves 1 MiB (and is counted as one byte more).
+  // A version leaves 1 MiB in the journal (which is counted as one byte more).
   EXPECT_EQ(lazy_distance({8, 8, 8 * kMiB}, 100, 10 * kMiB), 9u);
   EXPECT_EQ(lazy_distance({8, 8, 8 * kMiB}, 100, 100 * kMiB), 16u) << "time decides";
   EXPECT_EQ(lazy_distance({8, 8, 8 * kMiB}, 100, kMiB), 1u) << "never 0";

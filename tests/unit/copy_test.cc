@@ -18,7 +18,7 @@ std::vector<std::byte> pattern(std::size_t bytes) {
   return p;
 }
 
-// Compares the whole surrounding memory. Source and destination may overlap.
+// Compares all of the memory around the destination, too. Source and destination may overlap.
 void copies_as_memmove(std::size_t from, std::size_t to, std::size_t bytes) {
   std::vector<std::byte> expected = pattern(6 * kPage), got = expected;
   std::memmove(expected.data() + to, expected.data() + from, bytes);

@@ -13,7 +13,7 @@
 namespace rejoin::datatypes {
 namespace {
 
-// The memory around a buffer of values, which may begin before the buffer.
+// The memory around a buffer of values. A value may begin before the buffer.
 class Area {
  public:
   Area(const std::vector<std::int64_t>& places, unsigned fill) {
@@ -55,7 +55,7 @@ void expect_facts(const Type& t, const Naive& n) {
   const auto three = n.bytes(3);
   bool contiguous = n.extent() == static_cast<std::int64_t>(n.size()) || three.empty();
   for (std::size_t i = 1; i < three.size(); ++i) contiguous &= three[i] == three[i - 1] + 1;
-  // A type whose elements lie side by side may still be described in more pieces than one.
+  // A contiguous type may still be described by several pieces.
   EXPECT_TRUE(contiguous || !t.is_contiguous());
 }
 
@@ -139,7 +139,7 @@ void expect_external(const Type& t, const Naive& n, int count) {
   for (const std::int64_t p : places) ASSERT_EQ(back.buffer()[p], area.buffer()[p]);
 }
 
-TEST(Datatypes, AreWhatTheirMapsSay) {
+TEST(Datatypes, AgreeWithTheirMaps) {
   unsigned checked = 0, gaps = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -208,8 +208,8 @@ TEST_F(DatatypesTest, PlansAreFlat) {
   expect_one_loop(keep(make_subarray(kMemory, 3, size, rows, start, true, int_)), 30, 16, 8);
 }
 
-// A million million elements in a handful of pieces.
-TEST_F(DatatypesTest, CostIsThatOfTheDescription) {
+// A million million elements are described by a few pieces.
+TEST_F(DatatypesTest, CostDependsOnTheDescriptionAlone) {
   const Type* t = &int_;
   for (int i = 0; i < 5; ++i) t = &keep(make_vector(kMemory, 1000, 1, 2 * t->extent() + 4, *t));
   EXPECT_EQ(t->elements(), 1000000000000000u);
@@ -217,7 +217,8 @@ TEST_F(DatatypesTest, CostIsThatOfTheDescription) {
   std::byte first[6];
   const std::byte here[64] = {};
   pack(*t, here, 1, 2, first, 6);
-  const Type* twice = &int_;  // two of the one before: 2^60 pieces if they were listed
+  // Each type is two of the previous one: 2^60 pieces if they were listed.
+  const Type* twice = &int_;
   for (int i = 0; i < 60; ++i) {
     Maker maker(kMemory);
     maker.add_block(0, 1, *twice);
@@ -229,7 +230,7 @@ TEST_F(DatatypesTest, CostIsThatOfTheDescription) {
   EXPECT_GT(twice->elements(), std::uint64_t{1} << 55);
 }
 
-TEST_F(DatatypesTest, OneThatIsTooLargeIsNotMade) {
+TEST_F(DatatypesTest, ATypeThatIsTooLargeIsRefused) {
   const Type& large = keep(make_contiguous(kMemory, 0x7fffffff, int_));
   const Type& larger = keep(make_contiguous(kMemory, 0x3fffffff, large));
   EXPECT_EQ(make_contiguous(kMemory, 4, larger), nullptr);

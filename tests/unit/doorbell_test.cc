@@ -1,5 +1,5 @@
 // Waiting where publishers have no fence: the steps of a sleeper between its two looks.
-// tests/stress proves that they suffice.
+// tests/stress proves that these steps suffice.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ class Segment {
   std::byte* base_;
 };
 
-// Signals of a timer, as a profiler sends them.
+// Sends signals of a timer, as a profiler does.
 class Alarms {
  public:
   explicit Alarms(int every_us) {
@@ -80,7 +80,7 @@ TEST(Settle, IsNotEndedBySignals) {
   Segment segment(true);
   ShmHost host(segment.base(), 0, -1);
   Alarms alarms(100);
-  // Repeated until one of them has come in between.
+  // Repeats until one signal has arrived during the settling.
   for (sig_atomic_t before = Alarms::count; Alarms::count == before;) {
     before = Alarms::count;
     errno = 0;
@@ -91,7 +91,7 @@ TEST(Settle, IsNotEndedBySignals) {
   }
 }
 
-TEST(Settle, IsOverWithTheBell) {
+TEST(Settle, EndsWhenTheBellIsRung) {
   Segment segment(true);
   ShmHost host(segment.base(), 0, -1);
   journal::put(segment.bell(), 1);
@@ -100,7 +100,7 @@ TEST(Settle, IsOverWithTheBell) {
   EXPECT_EQ(errno, 0);
 }
 
-// Writes down what a wait does; the word becomes visible while it settles, without a ring.
+// Records the steps of a wait. The word becomes visible while the wait settles, without a ring.
 struct Script : ShmHost {
   explicit Script(const Segment& s) : ShmHost(s.base(), 0, -1), segment(s) {}
   bool poll(unsigned) { return false; }
@@ -150,9 +150,9 @@ TEST(Wait, LooksOnceWherePublishersHaveFences) {
   EXPECT_EQ(script.said, "look look+ settle+ sleep+ look ");
 }
 
-// Two threads of one rank: the second wakes the first, which sleeps without a limit in a wait that
-// it began alone.
-TEST(Threads, TheSecondIsLetIn) {
+// Two threads of one rank. The first sleeps without a limit in a wait that it began alone, and the
+// second wakes it.
+TEST(Threads, TheFirstLetsTheSecondIn) {
   Segment segment(false);
   ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
   for (int round = 0; round < 2; ++round) {
@@ -172,8 +172,8 @@ TEST(Threads, TheSecondIsLetIn) {
   }
 }
 
-// The ring of share() comes before the sleeper clears its bell.
-TEST(Threads, NoneSleepsOnceThereAreSeveral) {
+// share() rings before the sleeper clears its bell.
+TEST(Threads, NoThreadSleepsOnceThereAreSeveral) {
   Segment segment(false);
   ShmHost host(segment.base(), 0, -1, ShmHost::kNoLimit);
   host.share();

@@ -1,4 +1,4 @@
-// Exchange with neighbours (engine/collectives.h) over channels that hold few messages.
+// Exchange with neighbours (engine/collectives.h) over channels of small capacity.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 using Members = std::vector<std::uint32_t>;
 using Message = std::vector<std::byte>;
 
-// All channels of a communicator; each holds `capacity` messages.
+// All channels of a communicator; each holds at most `capacity` messages.
 struct Channels {
   std::size_t capacity;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<Message>> messages;
@@ -68,13 +68,13 @@ struct Received {
   }
 };
 
-// One member: what it sends to each of its targets, and what it got.
+// One member: what it sends to each target, and what it received from each source.
 struct Member {
   Members targets, sources;
   std::vector<std::uint32_t> out, in;
 };
 
-// Lets the members go on in turn until none can. True: all are done.
+// Advances the members one after the other until none makes progress. Returns whether all are done.
 bool run(std::vector<Member>& members, std::size_t capacity) {
   Channels channels{capacity, {}};
   std::deque<Port> ports;

@@ -39,7 +39,7 @@ TEST_F(FileFactsTest, WhatIsRewrittenIsKnownInOneIncarnation) {
   incarnation([](Observations& o) { EXPECT_FALSE(o.files().rewritten(5, nullptr, 0)); });
 }
 
-// Notes of a replay that dies are for the next one.
+// The notes of an incarnation that dies during its replay are kept for the next incarnation.
 TEST_F(FileFactsTest, AReplayLeavesNotesToTheNextOne) {
   const auto replay = [](Observations& o, int answers) {
     for (int i = 0; i < answers; ++i) {
@@ -87,7 +87,7 @@ TEST_F(FileFactsTest, AReplayLeavesNotesToTheNextOne) {
     for (const std::uint32_t file : {7u, 8u}) EXPECT_TRUE(o.files().ghost(file));
     expect_note(o, 0, 8, "/eight");
     Event e = access("c");
-    EXPECT_FALSE(o.recall(e));  // live: what there is now is the program's
+    EXPECT_FALSE(o.recall(e));  // live: the program decides what happens to existing files
     o.record(e);
   });
   incarnation([&](Observations& o) {

@@ -27,7 +27,7 @@ using recovery::Outcome;
 using recovery::ReplicatedSpec;
 using recovery::Status;
 
-// One message to rank 1.
+// Sends one message to rank 1.
 struct ToRankOne {
   const void* data;
   std::size_t bytes;
@@ -38,8 +38,9 @@ struct ToRankOne {
   }
 };
 
-// One process that may be rank 0 of a job of two: it has its own cached cursors while others are
-// the rank. Rank 0 is root of all that it does, so that it waits for no member.
+// A process that can be rank 0 of a job of two ranks. It has cached cursors of its own, which
+// become stale while another process is the rank. Rank 0 is the root of all its operations, so it
+// never waits for another member.
 class Process {
  public:
   explicit Process(std::byte* base)
@@ -55,12 +56,12 @@ class Process {
 
   Rank& rank() { return rank_; }
   journal::Journal<engine::ShmHost>& journal() { return journal_; }
-  // The words in the segment, not the cached ones of this process.
+  // Reads the words of the segment instead of this process's cached ones.
   journal::Log& records() { return world_->members.mine->records; }
   int done() const { return done_; }
 
-  // The program up to operation `end`: broadcasts and messages of several lengths, alternately,
-  // from ever new places in ever new files.
+  // Runs the program up to operation `end`: broadcasts and messages of several lengths, in turn,
+  // from new places in new files.
   void run_to(int end) {
     for (; done_ < end; ++done_) {
       const std::size_t count = 1 + done_ % 7 * 40;
@@ -101,14 +102,14 @@ class Process {
   journal::Arena arena_;
   Rank rank_;
   journal::Journal<engine::ShmHost>
-      journal_;  // another writer beside the rank's, for tests of it alone
+      journal_;  // a second writer, for tests of the journal without the rank
   Rank::Comm* world_;
   std::string site_[200];
   int done_ = 0;
 };
 
-// Two processes are the rank alternately. Each replays what the other one has done, which the
-// journal answers, and does more.
+// Two processes are the rank in turn. Each replays what the other one has done, which the journal
+// answers, and then does more.
 TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
   ThreadJob job(2);
   Process first(job.base()), second(job.base());
@@ -126,7 +127,7 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     Process& now = turn % 2 == 0 ? first : second;
     const int there = turn * kStride;
     now.rank().rebase();
-    // One operation of each kind: existing elements are found, and not appended again.
+    // Runs one operation of each kind: existing elements are found, and not appended again.
     if (turn > 0) now.run_to(now.done() + 2);
     expect_there(there);
     now.run_to(there);
@@ -134,7 +135,7 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
     now.run_to(there + kStride);
   }
   ASSERT_FALSE(HasFailure());
-  // Nothing was overwritten: an incarnation without cached words finds all of it.
+  // Nothing was overwritten: an incarnation without cached words finds all elements.
   job.restart(0);
   Process last(job.base());
   last.run_to(kTurns * kStride);
@@ -184,7 +185,7 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
   second.journal().rebase();
   ASSERT_TRUE(is_open_at(second.journal().region().allocate(100)));
   ASSERT_EQ(head->zones, 1u);
-  // Used for messages that rank 1 has not received.
+  // The zone holds messages that rank 1 has not received.
   ASSERT_TRUE(second.journal().region().zones().close([&](journal::Zone& z) {
     if (!second.journal().region().memory().make_room(z.label, 2 * sizeof(std::uint64_t)))
       return false;
@@ -199,7 +200,7 @@ TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
   EXPECT_TRUE(is_open_at(first.journal().region().allocate(100)));
 }
 
-// First touches of a journal do not count as a cost of the snapshot.
+// The first touches of journal pages are not counted as a cost of the snapshot.
 TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
   constexpr std::size_t kPages = 256;
   ThreadJob job(1);
@@ -238,16 +239,16 @@ class Unreceived final : public journal::ZoneLabels {
   std::byte* base_;
 };
 
-// When snapshots come late, many zones of one size remain, which suffice afterwards, and not one
-// zone as large as all that was written meanwhile.
-TEST(Zones, GrowWithWhatWaitsForASnapshot) {
+// If snapshots are slow, the region has many zones of one size, which then suffice, and not one
+// zone as large as all that was written in the meantime.
+TEST(Zones, GrowWithTheBytesThatWaitForASnapshot) {
   ThreadJob job(2);
   Process owner(job.base());
   auto& region = owner.journal().region();
   Unreceived labels(region, job.base());
   region.follow_images(labels, 4 << 20);
   const journal::RegionHead* head = engine::region_of(job.base(), 0);
-  std::map<std::uint64_t, int> zones;  // by size
+  std::map<std::uint64_t, int> zones;  // number of zones by size
   for (int i = 0; i < 96; ++i) {
     const std::uint32_t before = head->zones;
     while (head->zones == before) ASSERT_NE(region.reserve(64 << 10), 0u);
@@ -256,7 +257,7 @@ TEST(Zones, GrowWithWhatWaitsForASnapshot) {
   EXPECT_EQ(zones, (std::map<std::uint64_t, int>{{1 << 20, 32}, {2 << 20, 32}, {4 << 20, 32}}));
 }
 
-// The size of the first zones does not limit the memory: only the journal's limit does.
+// The size of the first zones does not limit the memory. Only the journal's limit does.
 TEST(Zones, SufficeWithoutAnySnapshot) {
   constexpr std::size_t kBytes = 64 << 10;
   ThreadJob job(2);
@@ -269,8 +270,6 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
   }
 }
 
-// The main thread records libc while another one is inside MPI. In each class of sizes, both
-// threads allocate what either has given back.
 TEST(Epochs, SufficeForADeathOfEveryRank) {
   ThreadJob job(2);
   journal::put(engine::header_of(job.base())->epoch, journal::kMaxEpochs - 2);
@@ -279,7 +278,9 @@ TEST(Epochs, SufficeForADeathOfEveryRank) {
   EXPECT_FALSE(journal::has_epochs(job.base()));
 }
 
-TEST(Arena, NothingIsHandedOutToTwoThreads) {
+// The main thread records libc while another thread is inside MPI. In each class of sizes, both
+// threads allocate what either of them has released.
+TEST(Arena, NothingIsAllocatedToTwoThreads) {
   Mapping memory(std::size_t{64} << 20, MAP_PRIVATE);
   journal::Arena arena(memory.get(), std::size_t{64} << 20);
   constexpr std::size_t kHeld = 8;
@@ -306,8 +307,8 @@ TEST(Arena, NothingIsHandedOutToTwoThreads) {
   other.join();
 }
 
-// A zone that is reused lies below others: its pages are backed like any other's, in every order of
-// addresses.
+// A zone that is reused lies below others. Its pages are backed like any others, whatever the order
+// of addresses.
 TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   ThreadJob job(1);
   engine::ShmHost host(job.base(), 0, -1);
@@ -318,7 +319,7 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
     EXPECT_EQ(mincore(page, 4096, &resident), 0);
     return (resident & 1) != 0;
   };
-  // Far apart, and with the same index in the host's cache of backed pages.
+  // The pages are far apart, and have the same index in the host's cache of backed pages.
   constexpr std::size_t kMiB = std::size_t{1} << 20;
   for (const std::size_t at : {600 * kMiB, 300 * kMiB, 88 * kMiB, 599 * kMiB, 4 * kMiB}) {
     std::byte* page = payload + at;
@@ -328,7 +329,8 @@ TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   }
 }
 
-// The ways that a choice takes next, `times` times, if each way takes the given time.
+// Returns the next `times` decisions ('t': through the cache, 'p': past it), if each way takes the
+// given time.
 std::string ways(journal::StoreChoice& choice, unsigned times, std::uint64_t through,
                  std::uint64_t past) {
   std::string taken;

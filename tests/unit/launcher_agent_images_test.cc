@@ -61,7 +61,7 @@ end image of 0, pid 20
 }
 
 // Rules 3 and 8 of the snapshots' protocol.
-TEST(AgentImages, WhatComesLateIsRefused) {
+TEST(AgentImages, OutdatedProcessesAreRefused) {
   expect_transcript(1, false, kUntilKept + R"(> 6 want 0
 want image 2 of 0
 > 7 child-ended 0 signal=9
@@ -106,7 +106,7 @@ lost 0: its snapshot was lost
 )");
 }
 
-TEST(AgentImages, OneThatIsKeptIsReplacedIfItEnds) {
+TEST(AgentImages, AKeptImageThatEndsIsReplaced) {
   expect_transcript(1, false, kUntilKept + R"(> 6 want 0
 want image 2 of 0
 > 7 image 0 pid=21 conn=7 image=2 inc=0
@@ -120,7 +120,7 @@ want image 3 of 0
 )");
 }
 
-// In both orders: the agent has the image's message first, or the clone's.
+// Both orders are tested: the agent reads the image's message first, or the clone's.
 TEST(AgentImages, AnImageThatCannotGoOnIsGivenUp) {
   expect_transcript(1, true, kUntilWaking + R"(> 9 useless 0 pid=30 conn=7 inc=1
 refuse 0 on 7: it cannot go on
@@ -160,8 +160,8 @@ welcome 1 on 6
 > 3 initialized 1
 )";
 
-// One rank enters a checkpoint in the second half of the period, the other one does not.
-TEST(AgentImages, WhatHasNotComeAtACheckpointIsWantedAtOnceWhenThePeriodEnds) {
+// One rank enters a checkpoint in the second half of the period, and the other one does not.
+TEST(AgentImages, ImagesThatWereNotMadeAtACheckpointAreRequestedWhenThePeriodEnds) {
   expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
 want image 1 of 1 at a checkpoint
@@ -181,7 +181,7 @@ want image 2 of 0
 )");
 }
 
-TEST(AgentImages, ARoundAtOnceIsForThoseToo) {
+TEST(AgentImages, AnImmediateRoundIncludesRanksThatWaitForACheckpoint) {
   expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
 want image 1 of 1 at a checkpoint
@@ -194,9 +194,9 @@ want image 2 of 1
 )");
 }
 
-// Neither a rank that could not be frozen at the checkpoint, nor one whose image was lost, has
-// made this period's image; one that died has, if its image is there.
-TEST(AgentImages, OnlyAnImageThatIsThereIsThatOfThePeriod) {
+// A rank that could not be frozen at the checkpoint has no image of this period, and neither has
+// one whose image was lost. A rank that died has one, if its image still exists.
+TEST(AgentImages, OnlyAnExistingImageCountsForThePeriod) {
   expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
 want image 1 of 1 at a checkpoint
@@ -232,8 +232,8 @@ want image 3 of 1
 )");
 }
 
-// The request to the dead incarnation is not repeated: its number is used up.
-TEST(AgentImages, AnIncarnationIsNotAskedForWhatTheOneBeforeWas) {
+// The request to the dead incarnation is not repeated, because its number has been used.
+TEST(AgentImages, ARequestIsNotRepeatedToTheNextIncarnation) {
   expect_transcript(1, false, kUntilRuns + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
 )" + kAdmitted + R"(spawn 0
@@ -246,7 +246,7 @@ want image 2 of 0
 )");
 }
 
-TEST(AgentImages, ImagesOfAHalfHaveComeWhenAllRanksHaveOneThatWasMadeAtACheckpoint) {
+TEST(AgentImages, AHalfPeriodIsCompleteWhenAllRanksHaveAnImageMadeAtACheckpoint) {
   AgentCore core(all_local(1));
   const auto played = [&core](const std::string& events) {
     std::istringstream lines(events);

@@ -7,7 +7,7 @@
 namespace rejoin::launcher {
 namespace {
 
-TEST(Agent, ADeathIsClearedAwayBeforeTheNextIncarnation) {
+TEST(Agent, TheTreeOfADeadRankEndsBeforeItsNextIncarnation) {
   expect_transcript(1, false, kUntilRuns + R"(> 9 child-ended 0 signal=9
 kill tree 0
 > 10 tree-gone 0
@@ -22,7 +22,7 @@ spawn 0
 )");
 }
 
-TEST(Agent, AGoodEndWaitsForProcessesThatStillWrite) {
+TEST(Agent, ASuccessfulEndWaitsForProcessesThatStillWrite) {
   expect_transcript(1, true, kUntilRuns + R"(> 4 finalized 0
 > 5 child-ended 0 exit=0
 await output 0
@@ -71,7 +71,7 @@ report 0 ended by signal 9, Killed at 4
 )");
 }
 
-TEST(Agent, AShellMayBeFasterToEndThanItsProgramsDeathIsSeen) {
+TEST(Agent, AShellMayEndBeforeItsProgramsDeathIsSeen) {
   expect_transcript(1, true, R"(
 > 0 spawn 0
 admit 0
@@ -108,7 +108,7 @@ report 0 ended by exit code 6 at 6
 )");
 }
 
-TEST(Agent, AProgramThatOnlyLooksLeavesTheRankToTheNext) {
+TEST(Agent, AProgramThatEndsBeforeInitLeavesTheRankToTheNext) {
   expect_transcript(1, false, R"(
 > 0 spawn 0
 admit 0

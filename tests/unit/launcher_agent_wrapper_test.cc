@@ -1,5 +1,5 @@
-// Ranks behind scripts that wait for them: transcripts, and each rule of the agent's core about
-// them, with the actions that follow if the rule is left out.
+// Ranks in scripts that wait for them: transcripts, and each rule of the agent's core about them,
+// with the actions that follow if the rule is left out.
 #include <gtest/gtest.h>
 
 #include "agent_preludes.h"
@@ -8,7 +8,7 @@
 namespace rejoin::launcher {
 namespace {
 
-TEST(AgentWrapper, SurvivesTheDeathsOfItsRankAndEndsBehindIt) {
+TEST(AgentWrapper, SurvivesTheDeathsOfItsRankAndEndsAfterIt) {
   expect_transcript(1, true, kUntilMoved + R"(> 6 initialized 0
 > 7 image 0 pid=20 conn=7 image=1 inc=0
 keep image 1 of 0, pid 20
@@ -46,19 +46,19 @@ report 0 ended by exit code 4 at 19
 )");
 }
 
-TEST(AgentWrapper, IsMissedAtTheEndOfARankThatWentOnWithoutIt) {
+TEST(AgentWrapper, ThatDiedIsReportedAtTheEndOfItsRank) {
   expect_transcript(1, true, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 signal=9
 end keeper of 0 on 5
 > 7 finalized 0
 > 8 child-ended 0 exit=0
-tell of 0: the script that started it died (signal 9, Killed); what it had to do behind the program was not done
+tell of 0: the script that started the program died (signal 9, Killed); the rest of the script was not executed
 await output 0
 > 9 output-ended 0
 drain 0
 report 0 ended by exit code 137 at 8
 )");
-  // A script's own exit code remains; a script that has exited was not killed; and the next script
-  // is a new one.
+  // A script's own exit code is preserved; a script that has exited does not count as killed; and
+  // the next script is a new one.
   expect_transcript(1, false, kUntilMoved + R"(> 6 wrapper-ended 0 pid=10 signal=9
 end keeper of 0 on 5
 > 7 finalized 0
@@ -98,7 +98,7 @@ welcome 0 on 8
 )");
 }
 
-// Whenever the keeper is killed: while the rank runs, is dead, or is being woken.
+// The keeper may be killed at any time: while the rank runs, is dead, or is being woken.
 TEST(AgentWrapper, ARankWithoutItsKeeperIsLost) {
   const std::string lost = "lost 0: the process that its wrapper script waits for was killed\n";
   expect_transcript(1, true, kUntilMovedKept + R"(> 7 keeper-ended 0 signal=9

@@ -1,4 +1,4 @@
-// The agent and written images: how a job goes on from them, as transcripts; and each rule of the
+// The agent and written images: transcripts of jobs that resume from them, and each rule of the
 // agent's core about them, with the actions that follow if the rule is left out.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace rejoin::launcher {
 namespace {
 
-// All ranks are dead, and admitted, before the first is restored.
+// All deaths are published and all ranks admitted before the first rank is restored.
 constexpr const char* kRestored = R"(
 > 0 resume 0 image=7 inc=3
 publish death 0
@@ -30,7 +30,7 @@ welcome 1 on 6
 > 3 initialized 1
 )";
 
-TEST(AgentWritten, AJobGoesOnFromWrittenImagesAndMakesImagesOfItsOwn) {
+TEST(AgentWritten, AJobResumesFromWrittenImagesAndMakesImagesOfItsOwn) {
   expect_transcript(2, false, std::string(kRestored) + R"(
 > 4 want 0
 want image 8 of 0
@@ -82,7 +82,7 @@ restore 0 from image 7
 )");
 }
 
-TEST(AgentWritten, OneThatSaysWhyItCannotGoOnEndsTheJob) {
+TEST(AgentWritten, AnImageThatCannotGoOnEndsTheJob) {
   expect_transcript(1, true, kUntilRestorer + R"(> 2 useless 0 pid=10 conn=5 inc=3
 refuse 0 on 5: it cannot go on
 lost 0: 
@@ -96,8 +96,8 @@ report 0 ended by exit code 1 at 4
 )");
 }
 
-// Never from main: that would be another job.
-TEST(AgentWritten, OneThatEndsBeforeItIsTheRankEndsTheJob) {
+// The rank is never restarted from main, because that would be another job.
+TEST(AgentWritten, AnImageThatEndsBeforeItIsTheRankEndsTheJob) {
   expect_transcript(1, true, kUntilRestorer + R"(> 2 child-ended 0 exit=69
 lost 0: its written image could not be restored (exit code 69)
 kill tree 0
@@ -112,12 +112,12 @@ lost 0: its snapshot was lost
 )");
 }
 
-TEST(AgentWritten, OneThatRunsFromMainEndsTheJob) {
+TEST(AgentWritten, AProcessThatRunsFromMainEndsTheJob) {
   expect_transcript(1, false, kUntilRestorer + R"(> 2 register 0 pid=10 conn=5
-refuse 0 on 5: it is not the written image that it was started for
-lost 0: its process did not become its written image
+refuse 0 on 5: it did not restore its written image
+lost 0: its process did not restore its written image
 > 3 register 0 pid=10 conn=6
-refuse 0 on 6: it is not the written image that it was started for
+refuse 0 on 6: it did not restore its written image
 )");
 }
 
@@ -190,8 +190,8 @@ const Case kCases[] = {
      "9 respawn 0 inc=4", kLost, kAgain},
     {"OnlyRestored", RestoreRule::kOnlyRestored, events_of(kUntilRestorer),
      "2 register 0 pid=10 conn=5",
-     "refuse 0 on 5: it is not the written image that it was started for\n"
-     "lost 0: its process did not become its written image\n",
+     "refuse 0 on 5: it did not restore its written image\n"
+     "lost 0: its process did not restore its written image\n",
      "welcome 0 on 5\n"},
     {"EndsIfUseless", RestoreRule::kEndsIfUseless, events_of(kUntilRestorer),
      "2 useless 0 pid=10 conn=5 inc=3", "refuse 0 on 5: it cannot go on\nlost 0: \n",
@@ -204,10 +204,9 @@ const Case kCases[] = {
      "lost 0: its written image could not be restored (signal 15, Terminated)\nkill tree 0\n"},
     {"NeverAgain", RestoreRule::kNeverAgain, kFailed, "4 respawn 0 inc=4", kLost, kAgain},
     {"SaidOnce", RestoreRule::kSaidOnce, events_of(kUntilRestorer) + "2 register 0 pid=10 conn=5\n",
-     "3 register 0 pid=10 conn=6",
-     "refuse 0 on 6: it is not the written image that it was started for\n",
-     "refuse 0 on 6: it is not the written image that it was started for\n"
-     "lost 0: its process did not become its written image\n"},
+     "3 register 0 pid=10 conn=6", "refuse 0 on 6: it did not restore its written image\n",
+     "refuse 0 on 6: it did not restore its written image\n"
+     "lost 0: its process did not restore its written image\n"},
     {"UntilWelcome", RestoreRule::kUntilWelcome, kIsRank, "3 child-ended 0 signal=11", kNoLine,
      "lost 0: its written image could not be restored (signal 11, Segmentation fault)\n"
      "kill tree 0\n"},
@@ -234,7 +233,7 @@ TEST(MachineMark, OnlyWhatIsMissingIsAnObjection) {
   EXPECT_EQ(lacking(here, then), "");
   EXPECT_EQ(lacking(then, here), "the processor feature avx1024, which this one lacks");
   then.vdso = "0";
-  EXPECT_EQ(lacking(then, here), "another kernel's vdso");
+  EXPECT_EQ(lacking(then, here), "another kernel (its vdso differs)");
 }
 
 }  // namespace

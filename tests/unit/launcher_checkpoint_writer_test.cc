@@ -1,4 +1,4 @@
-// The writer of versions while ranks go on: slots that are reused while it reads,
+// The writer of versions while ranks continue: slots that are reused while the writer reads them,
 // versions at which no process can begin, and versions whose state lies in the program's own files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -48,8 +48,8 @@ class CheckpointWriting : public testing::Test {
   }
   void decide(Return kind) { journal::put(segment_.header()->goes_back_to, kind); }
 
-  // The rank's models of version v, in its oldest slot that is not being written to a file.
-  // `spares` false: it does not check that.
+  // Writes the rank's models of version v to its oldest slot that is not being written to a file.
+  // `spares` false: the slot may be one that is being written.
   void keep(std::uint32_t rank, std::uint64_t v, std::size_t bytes, bool spares = true,
             VersionFault fault = VersionFault::kNone) {
     const std::uint64_t in_file = spares ? segment_.header()->version_in_file.load() : 0;
@@ -91,13 +91,14 @@ class CheckpointWriting : public testing::Test {
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(directory_), {}));
   }
-  // The version that --resume would go on from; 0: none, or it was removed meanwhile.
+  // Returns the version from which --resume would go on; 0: there is none, or it has been removed
+  // in the meantime.
   std::uint64_t resumed() const {
     std::vector<std::string> notices;
     const auto found = CheckpointFile::newest(directory_, test::checkpoint_owner(kRanks), notices);
     return found.ok() && found.value() ? found.value()->version() : 0;
   }
-  // Its models are those of one version; or it has been removed already.
+  // Returns whether the file's models are all of one version, or the file has been removed already.
   bool is_of_one_version(std::uint64_t version) const {
     std::ifstream file(file_of(version), std::ios::binary);
     const std::string all((std::istreambuf_iterator<char>(file)), {});
@@ -138,14 +139,15 @@ TEST_F(CheckpointWriting, AVersionIsWrittenAndTheNewestTwoAreKept) {
   EXPECT_TRUE(until([&] { return segment_.header()->version_in_file.load() == 0; }));
 }
 
-TEST_F(CheckpointWriting, WhatAFormerWriterWasDoingIsOver) {
-  journal::put(segment_.header()->version_in_file, 7);  // of a job whose journal was copied then
+TEST_F(CheckpointWriting, TheMarkOfAFormerWriterIsCleared) {
+  // Left by a job whose journal was copied at that moment.
+  journal::put(segment_.header()->version_in_file, 7);
   start();
   EXPECT_EQ(segment_.header()->version_in_file.load(), 0u);
 }
 
-// Versions come far faster than a file is synced.
-TEST_F(CheckpointWriting, ItMakesProgressAsLongAsRanksSpareItsSlots) {
+// Versions are offered far faster than a file is synced.
+TEST_F(CheckpointWriting, TheWriterMakesProgressAsLongAsRanksSpareItsSlots) {
   start();
   std::uint64_t v = 0, written = 0, newest = 0;
   for (; written < 10 && v < 200'000; nanosleep(&kShort, nullptr)) {
@@ -159,7 +161,7 @@ TEST_F(CheckpointWriting, ItMakesProgressAsLongAsRanksSpareItsSlots) {
   EXPECT_EQ(written, 10u);
 }
 
-TEST_F(CheckpointWriting, WhatIsUsedAgainMeanwhileIsNeverPutInPlace) {
+TEST_F(CheckpointWriting, ASlotThatIsReusedMeanwhileIsNeverPublishedAsAFile) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "reads what is written meanwhile, and looks afterwards whether it was";
 #endif
@@ -193,15 +195,18 @@ TEST_F(CheckpointWriting, AVersionAtWhichNoProcessCanBeginIsReportedOnceForEachK
   with(9, VersionFault::kLateCommunicator);
   EXPECT_TRUE(writer_->has_written());
   EXPECT_EQ(resumed(), 5u);
-  const std::string in = "no checkpoint in " + directory_ + ": rank 1 ";
+  const std::string in = "no checkpoint was written to " + directory_ + ": rank 1 ";
   const std::string so = ", so a job cannot be resumed from this version (docs/checkpoints.md)";
-  EXPECT_EQ(told, (std::vector<std::string>{
-                      in + "has a request that is not over at checkpoint 3" + so,
-                      in +
-                          "has a communicator that was made after the first checkpoint at "
-                          "checkpoint 7" +
-                          so,
-                      in + "has set up more than --bootstrap-limit at checkpoint 8" + so}));
+  EXPECT_EQ(
+      told,
+      (std::vector<std::string>{
+          in + "has a request that is not complete at checkpoint 3" + so,
+          in +
+              "has a communicator that was created after the first checkpoint at "
+              "checkpoint 7" +
+              so,
+          in + "has a set-up whose results are larger than --bootstrap-limit at checkpoint 8" +
+              so}));
 }
 
 // Such a job goes on from its sets of images.

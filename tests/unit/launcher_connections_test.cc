@@ -49,12 +49,12 @@ struct Agent {
   Connections connections;
 };
 
-TEST(Connections, WhatTheRankSaidIsHeardBeforeAnotherProcessAsksToBeIt) {
+TEST(Connections, MessagesOfARankAreReadBeforeAnotherProcessRegistersAsThatRank) {
   Agent agent;
   const Descriptor rank = agent.connect();
   agent.connections.read_all(0);
   ASSERT_TRUE(agent.asking);
-  agent.connections.welcome(*agent.asking, 0, 0, rank.get());  // any descriptor
+  agent.connections.welcome(*agent.asking, 0, 0, rank.get());  // any descriptor will do
   send_message(rank.get(), MessageType::kFinalized, 0, 0);
   const Descriptor second = agent.connect();
   agent.connections.read_all(0);

@@ -45,15 +45,15 @@ TEST(FaultReport, FramesOfRejoinAreFolded) {
   EXPECT_STREQ(report.modules[2].path, "/home/u/a path/solve");
 }
 
-TEST(FaultReport, WhatTheKernelSays) {
+TEST(FaultReport, TheReasonThatTheKernelGives) {
   const auto text = [](int signal, const char* head) {
     return report_of(signal, std::string(head) + "\n1 - /solve").fault.text;
   };
   EXPECT_EQ(text(SIGSEGV, "1 7ffdf0 7ffe00"), "the stack is full (ulimit -s)");
-  EXPECT_EQ(text(SIGSEGV, "2 10 7ffe00"), "address 0x10 may not be accessed like that");
-  EXPECT_EQ(text(SIGSEGV, "128 0 7ffe00"), "an address that cannot be one");
+  EXPECT_EQ(text(SIGSEGV, "2 10 7ffe00"), "address 0x10 does not allow this access");
+  EXPECT_EQ(text(SIGSEGV, "128 0 7ffe00"), "an invalid (non-canonical) address");
   EXPECT_EQ(text(SIGSEGV, "-6 0 7ffe00"), "");
-  EXPECT_EQ(text(SIGBUS, "2 10 7ffe00"), "address 0x10 lies behind the end of its file");
+  EXPECT_EQ(text(SIGBUS, "2 10 7ffe00"), "address 0x10 is beyond the end of its mapped file");
   EXPECT_EQ(text(SIGFPE, "1 10 7ffe00"), "an integer was divided by zero");
 }
 
@@ -63,7 +63,7 @@ TEST(FaultReport, CodeInNoFileIsNotBlamed) {
   EXPECT_EQ(report.fault.stack[0], "#0 0x0 (in no file)");
 }
 
-TEST(FaultReport, WhatIsNoReport) {
+TEST(FaultReport, InvalidReports) {
   for (const char* text : {"", "x", "1 2", "1 2 3", "1 2 3\n", "1 2 3\nzz", "1 2 3\n4 -"}) {
     const FaultReport report = report_of(SIGSEGV, text);
     EXPECT_TRUE(report.fault.site.empty()) << text;

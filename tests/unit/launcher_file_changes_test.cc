@@ -1,4 +1,4 @@
-// Undoing of changes of file names, with interruptions after every step.
+// Undoing changes of file names, with interruptions after every step.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ namespace {
 
 using wire::FileChange;
 
-constexpr std::uint64_t kImage = 3;      // the image of the only rank
-constexpr std::uint64_t kAtTheCut = 10;  // length of its observation log in elements
+constexpr std::uint64_t kImage = 3;      // the number of the image of the only rank
+constexpr std::uint64_t kAtTheCut = 10;  // length of its observation log, in elements
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
@@ -133,7 +133,7 @@ class Work {
   int kept_ = 0;
 };
 
-// Reuses the same names, so that the file at a name does not identify the step.
+// The same names are reused, so the file at a name does not identify the step.
 void work(Work& w) {
   w.remove("a");
   w.make("a", "second a");

@@ -33,7 +33,7 @@ class Files : public testing::Test {
     EXPECT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
     return path("pipe");
   }
-  // The version that --resume would go on from, "none", or the error; and the notices before.
+  // Returns the version from which --resume would go on, "none", or the error, after the notices.
   std::string resumed(const CheckpointOwner& by = test::checkpoint_owner(3)) const {
     std::vector<std::string> notices;
     const auto found = CheckpointFile::newest(directory_, by, notices);
@@ -50,7 +50,7 @@ TEST_F(Files, APipeIsNotWaitedFor) {
   const std::string name = pipe();
   const auto mapped = MappedFile::open(name);
   ASSERT_FALSE(mapped.ok());
-  EXPECT_NE(mapped.error().text.find("no regular file"), std::string::npos);
+  EXPECT_NE(mapped.error().text.find("not a regular file"), std::string::npos);
 }
 
 TEST_F(Files, AModuleThatIsAPipeIsNotWaitedFor) {
@@ -73,7 +73,7 @@ TEST_F(Files, CheckpointsThatAreWhole) {
   EXPECT_EQ(resumed(), "7");
 }
 
-// Otherwise every resume would begin at the older state.
+// If this were accepted, every resume would begin at the older state.
 TEST_F(Files, ACheckpointUnderAnotherName) {
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
   write("checkpoint-0000000009.rejoin", test::checkpoint_image(3, 5));
@@ -93,9 +93,10 @@ TEST_F(Files, ACheckpointsProgramIsPartOfOneLine) {
   CheckpointOwner other = test::checkpoint_owner(3);
   other.program = "\nrogram";
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
-  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
-                           " was written by  rogram, not by program: run that one, or begin anew "
-                           "in another directory");
+  EXPECT_EQ(resumed(),
+            "--resume: " + path("checkpoint-0000000005.rejoin") +
+                " was written by  rogram, not by program: run that one, or start the job anew "
+                "in another directory");
 }
 
 TEST_F(Files, ACheckpointOfAnotherNumberOfRanks) {
@@ -108,9 +109,10 @@ TEST_F(Files, ACheckpointOfAnotherBuild) {
   CheckpointOwner other = test::checkpoint_owner(3);
   other.build = "hash 89\nab";
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(other, 5));
-  EXPECT_EQ(resumed(), "--resume: " + path("checkpoint-0000000005.rejoin") +
-                           " was written by another build of program (hash 89 ab, this is "
-                           "build-id 0123): run that one, or begin anew in another directory");
+  EXPECT_EQ(resumed(),
+            "--resume: " + path("checkpoint-0000000005.rejoin") +
+                " was written by another build of program (hash 89 ab, this is "
+                "build-id 0123): run that one, or start the job anew in another directory");
 }
 
 // The owner's arguments are --size '' 7.
@@ -122,7 +124,8 @@ TEST_F(Files, ACheckpointOfOtherArguments) {
     const std::string all = resumed();
     const std::string before = "--resume: " + path("checkpoint-0000000005.rejoin") +
                                " was written by program with other arguments (";
-    const std::string behind = "): give those, or begin anew in another directory";
+    const std::string behind =
+        "): give the same arguments, or start the job anew in another directory";
     if (!all.starts_with(before) || !all.ends_with(behind)) return all;
     return all.substr(before.size(), all.size() - before.size() - behind.size());
   };
@@ -136,7 +139,7 @@ TEST_F(Files, ACheckpointOfOtherArguments) {
             "argument 1 was 'a  [2J" + std::string(74, 'b') + "…' and is '--size'");
 }
 
-// It names nothing but the program: its owner cannot be determined.
+// The former format names only the program, so the file's owner cannot be determined.
 TEST_F(Files, ACheckpointOfTheFormerFormat) {
   write("checkpoint-0000000005.rejoin", test::checkpoint_image(3, 5));
   write("checkpoint-0000000007.rejoin", test::checkpoint_image(test::checkpoint_owner(3), 7, 1));
@@ -172,7 +175,8 @@ TEST_F(Files, ABuildIsTheBuildIdOrAHash) {
   EXPECT_EQ(build(pipe()).substr(0, 4), "no: ");
 }
 
-// Every entry names the same long text: a file of some megabytes would fill the memory.
+// Every entry names the same long text. Without a limit a file of some megabytes would fill the
+// memory.
 TEST(Elf, NamesAreShort) {
   EXPECT_EQ(needed_of(test::elf_needing({std::string(255, 'a')})).size(), 1u);
   EXPECT_TRUE(needed_of(test::elf_needing({std::string(256, 'a')})).empty());

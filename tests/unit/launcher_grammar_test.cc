@@ -37,7 +37,7 @@ TEST(Grammar, Kills) {
   expect("1@finalize.after", {1, 0, PointKind::kFinalize, Moment::kAfter, 0});
 }
 
-TEST(Grammar, KillsThatAreNone) {
+TEST(Grammar, InvalidKills) {
   for (const char* text : {"", "@", "2", "2@", "@5", "2@0", "2@-1", "x@5", "2@x", "2@5.",
                            "2@5.while", "2@5#", "2@5#x", "2@5#-1", "2@init.", "2@5 ",
                            "2@5.before.after", "4294967296@1", "1@99999999999999999999"}) {
@@ -147,10 +147,10 @@ TEST(Options, OfSeveralPrograms) {
   EXPECT_EQ(o.programs[2].command, std::vector<std::string>{"-e"});
 
   for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
-           {{"-n", "1", "a", ":"}, "no program behind :"},
+           {{"-n", "1", "a", ":"}, "no program after :"},
            {{":", "-n", "1", "a"}, "no program to run"},
-           {{"-n", "1", "a", ":", "b"}, "say with -n how many ranks of b"},
-           {{"a", ":", "-n", "1", "b"}, "say with -n how many ranks of a"},
+           {{"-n", "1", "a", ":", "b"}, "give the number of ranks of b with -n"},
+           {{"a", ":", "-n", "1", "b"}, "give the number of ranks of a with -n"},
            {{"-n", "1", "a", ":", "-n", "1", "-q", "b"}, "in front of the first program"},
            {{"-n", "1", "a", ":", "-n", "1", "--wdi", "d", "b"}, "did you mean --wdir"},
            {{"-n", "1000", "a", ":", "-n", "25", "b"}, "1025 ranks"}}) {
@@ -200,7 +200,7 @@ TEST(Options, OfOtherLaunchers) {
   EXPECT_NE(o.notices[1].find("--map-by core has no effect"), std::string::npos);
 
   for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
-           {{"-H", "a,b", "x"}, "--host a,b: there is one host only"},
+           {{"-H", "a,b", "x"}, "--host a,b: ftrun supports one host only"},
            {{"-H", "localhost,a:2", "x"}, "one host only"},
            {{"-hosts", "localhost:", "x"}, "one host only"},
            {{"-host", "localhost:x", "x"}, "one host only"},
@@ -209,20 +209,20 @@ TEST(Options, OfOtherLaunchers) {
            {{"-H", "localhost:0", "x"}, "one host only"},
            {{"-n", "8", "-H", "localhost:4", "x"}, "one host only"},
            {{"--hostfile", "no/such/file", "x"}, "cannot be read (No such file"},
-           {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: there is one host only"},
-           {{"-f", "/dev/zero", "x"}, "--hostfile /dev/zero: is no list of hosts"},
+           {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: ftrun supports one host only"},
+           {{"-f", "/dev/zero", "x"}, "--hostfile /dev/zero: is not a list of hosts"},
            {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
            {{"--mca", "a"}, "--mca needs a value"},
-           {{"-genv=A", "B", "x"}, "takes no value behind ="},
+           {{"-genv=A", "B", "x"}, "-genv does not take a value after ="},
            {{"--events", "", "-n", "1", "x"}, "--events: its value is empty"},
            {{"-x", "", "-n", "1", "x"}, "-x: its value is empty"},
            {{"-ppn", "", "-n", "1", "x"}, "-ppn: its value is empty"},
            {{"--wdir=", "-n", "1", "x"}, "--wdir: its value is empty"},
            {{"--stdin", "3", "x"}, "only rank 0"},
-           {{"--cpu-set", "3-1", "x"}, "no list of processors"},
-           {{"--cpu-set", "1,", "x"}, "no list of processors"},
-           {{"--output-filename", ":nocopy", "x"}, "name a directory"},
-           {{"-z", "x"}, "unknown option -z; ftrun -h lists"}}) {
+           {{"--cpu-set", "3-1", "x"}, "not a list of processors"},
+           {{"--cpu-set", "1,", "x"}, "not a list of processors"},
+           {{"--output-filename", ":nocopy", "x"}, "give the name of a directory"},
+           {{"-z", "x"}, "unknown option -z; ftrun -h lists the options"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
   }
 }
@@ -286,10 +286,11 @@ TEST(Options, ProcessorsOfEachRank) {
            {{"--map-by", "slot:pe=2", "--npernode", "zero", "x"}, "--npernode zero: not a number"},
            {{"-n", "4", "--cpus-per-rank", "two", "x"}, "--cpus-per-rank two: not a number"},
            {{"-n", "4", "--map-by", "slot:pe=two", "x"}, "--map-by slot:pe=two: pe two: not a"},
-           {{"--map-by", "ppr:0:node", "x"}, "--map-by ppr:0:node: 0: a job has 1 to"},
+           {{"--map-by", "ppr:0:node", "x"},
+            "--map-by ppr:0:node: 0: not a number of ranks; give a whole number from 1 to 1024"},
            {{"-n", "4", "-c", "0", "x"}, "-c 0: not a number"},
-           {{"--map-by", "ppr:2:socket", "x"}, "say how many ranks there are with -n"},
-           {{"-n", "2", "-c", "2", "--bind-to", "numa", "x"}, "leave one out"}}) {
+           {{"--map-by", "ppr:2:socket", "x"}, "give the number of ranks with -n"},
+           {{"-n", "2", "-c", "2", "--bind-to", "numa", "x"}, "give only one of them"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
   }
 }
@@ -314,7 +315,7 @@ TEST(Options, OfOtherLaunchersInOneLine) {
   EXPECT_EQ(run({"-pernode", "x"}).programs[0].ranks, 1u);
   for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
            {{"-o", "out", "x"}, "-o out: not an option of ftrun; write > FILE"},
-           {{"--nodes", "2", "x"}, "there is one host only so far"},
+           {{"--nodes", "2", "x"}, "ftrun supports one host only so far"},
            {{"--multi-prog", "x"}, "PROGRAM : -n 3 OTHER"},
            {{"-N", "1", "-n", "4", "x"}, "srun's -N, is --nodes"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
@@ -353,6 +354,46 @@ TEST(Options, Mistakes) {
   }
   EXPECT_NE(parse({"--max-restart", "1", "x"}).error().text.find("--max-restarts"),
             std::string::npos);
+}
+
+// The error of an option that takes a number names the value, and what the option takes.
+TEST(Options, InvalidNumbers) {
+  using Words = std::vector<const char*>;
+  const char* const ranks = "not a number of ranks; give a whole number from 1 to 1024";
+  const char* const processors =
+      "not a number of processors for each rank; give a whole number from 1 to 1024";
+  const char* const restarts = "not a number of restarts; give a whole number from 0 to 4294967295";
+  const char* const time = "not a time; give a number of seconds from 0.001 to 1e9";
+  const char* const size =
+      "is not a size; give a whole number from 1, in bytes or with K, M, G or T (for example 512M)";
+  for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
+           {{"-n", "1e3", "x"}, std::string("-n 1e3: ") + ranks},
+           {{"-n", "0", "x"}, std::string("-n 0: ") + ranks},
+           {{"-n", "99999999999999999999", "x"}, std::string("-n 99999999999999999999: ") + ranks},
+           {{"--npernode", "-2", "x"}, std::string("--npernode -2: ") + ranks},
+           {{"--cpus-per-rank", "1.5", "x"}, std::string("--cpus-per-rank 1.5: ") + processors},
+           {{"--max-restarts", "1e3", "x"}, std::string("--max-restarts 1e3: ") + restarts},
+           {{"--max-restarts", "-1", "x"}, std::string("--max-restarts -1: ") + restarts},
+           {{"--max-restarts=4294967296", "x"},
+            std::string("--max-restarts 4294967296: ") + restarts},
+           {{"--heartbeat", "0", "x"}, std::string("--heartbeat 0: ") + time},
+           {{"--checkpoint-every", "ten", "x"}, std::string("--checkpoint-every ten: ") + time},
+           {{"--timeout", "0", "x"},
+            "--timeout 0: not a time; give a number of seconds, more than 0 and at most 1e9"},
+           {{"--snapshots", "often", "x"},
+            "--snapshots often: give auto, off, or a number of seconds from 0.001 to 1e6"},
+           {{"--snapshot-every", "1e3", "x"}, std::string("--snapshot-every: \"1e3\" ") + size},
+           {{"--bootstrap-limit", "0", "x"}, std::string("--bootstrap-limit: \"0\" ") + size},
+           {{"--journal-limit", "1.5G", "x"}, std::string("--journal-limit: \"1.5G\" ") + size},
+           {{"inspect", "f", "--rank", "1024"},
+            "--rank 1024: not a rank; give a whole number from 0 to 1023"},
+           {{"inspect", "f", "--limit", "1e3"},
+            "--limit 1e3: not a number of records; give a whole number from 0 to "
+            "18446744073709551615"}}) {
+    EXPECT_EQ(error_of(words), says);
+  }
+  EXPECT_EQ(run({"--max-restarts", "0", "x"}).max_restarts, 0u);
+  EXPECT_EQ(run({"--max-restarts=4294967295", "x"}).max_restarts, UINT32_MAX);
 }
 
 TEST(Options, Inspect) {

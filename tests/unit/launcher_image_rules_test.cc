@@ -37,7 +37,7 @@ const Case kCases[] = {
          "10 forked 0 pid=30 inc=1\n11 woken 0 pid=30 conn=8 inc=1\n",
      "12 image 0 pid=21 conn=7 image=2 inc=0", "refuse 0 on 7: this image comes too late\n",
      "keep image 2 of 0, pid 21\nend image of 0, pid 20\n"},
-    // A rank that was woken made an image for a request that its predecessor had not handled.
+    // A rank that was woken has made an image for a request that its predecessor had not handled.
     {"NumberWanted", ImageRule::kNumberWanted,
      kKept + "6 want 0\n" + kReported + "9 respawn 0 inc=1\n" +
          "10 forked 0 pid=30 inc=1\n11 woken 0 pid=30 conn=8 inc=1\n12 initialized 0\n13 want 0\n",

@@ -1,4 +1,4 @@
-// Journals that real ranks wrote, printed; and damaged ones, refused.
+// Journals that real ranks have written are printed, and damaged ones are refused.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -40,7 +40,7 @@ class Inspect : public testing::Test {
             engine::header_of(job_.base())->segment_bytes};
   }
 
-  // The text, or "error: ..." alone.
+  // Returns the printed text, or only "error: ...".
   std::string printed(const InspectOptions& options) const {
     std::string text;
     const auto error = print_journal(
@@ -71,7 +71,7 @@ TEST_F(Inspect, PrintsEveryRecordOfARank) {
   EXPECT_EQ(text.find("[0]"), std::string::npos);
 }
 
-TEST_F(Inspect, PrintsAtMostSoMany) {
+TEST_F(Inspect, PrintsAtMostTheLimit) {
   InspectOptions options;
   options.limit = 1;
   const std::string text = printed(options);
@@ -86,8 +86,8 @@ TEST_F(Inspect, ARankThatIsNotThere) {
   EXPECT_EQ(printed(options), "error: --rank 2: the job has ranks 0 to 1");
 }
 
-// Every word of the structures that lead to records gets a random value: an error or other text,
-// never a crash.
+// Every word of the structures that lead to records gets a random value. The result is an error or
+// another text, never a crash.
 TEST_F(Inspect, SurvivesAnyDamage) {
   const std::string whole = printed({});
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
@@ -108,7 +108,7 @@ TEST_F(Inspect, SurvivesAnyDamage) {
     for (const std::uint64_t wrong :
          {~std::uint64_t{0}, std::uint64_t{1} << 40, right + 4, std::uint64_t{1}}) {
       if (wrong == right) continue;
-      // A tail of that size would be printed for hours.
+      // Without a check, a tail of that size would be printed for hours.
       InspectOptions options;
       options.limit = 10;
       *word = wrong;
@@ -119,7 +119,7 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   EXPECT_EQ(printed({}), whole);
 }
 
-// It would print all memory.
+// Without a check, all of the memory would be printed.
 TEST_F(Inspect, MoreMembersThanRanks) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
@@ -133,8 +133,8 @@ TEST_F(Inspect, MoreMembersThanRanks) {
   }
 }
 
-// Rings whose elements would be printed again and again.
-TEST_F(Inspect, RingsThatCannotBe) {
+// Without a check, the elements of these rings would be printed again and again.
+TEST_F(Inspect, InvalidRings) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
   auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
@@ -165,7 +165,7 @@ TEST_F(Inspect, RingsThatCannotBe) {
   }
 }
 
-// The last index there can be, and a capacity more, is a small number.
+// The sum of the last possible index and a capacity overflows to a small number.
 TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
   engine::RegionHead* region = engine::region_of(job_.base(), 0);
   auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
@@ -176,7 +176,7 @@ TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
   EXPECT_NE(printed({}).find(std::to_string(end) + " messages"), std::string::npos) << printed({});
 }
 
-// Call sites as rejoin_call_site() gives them; a long file name is cut at its front.
+// Call sites that rejoin_call_site() has given; a long file name is cut at its front.
 TEST_F(Inspect, NamedSites) {
   const std::string file_far_away = std::string(300, 'd').append("/model.cc");
   test::ThreadJob job(2);
@@ -204,7 +204,7 @@ class InspectReturns : public Inspect {
   InspectReturns() {
     setenv("TZ", "UTC", 1);
     tzset();
-    // The 24 bytes of the second operation are numbers.
+    // The 24 bytes of the second operation's result are numbers.
     const engine::Offset calls = region(0)->calls.chunk[0].load();
     auto* entries = reinterpret_cast<engine::CallEntry*>(job_.base() + calls);
     entries[1].signature.type = static_cast<std::uint16_t>(engine::Element::kUint8);
@@ -224,7 +224,7 @@ class InspectReturns : public Inspect {
     version.fault = fault;
     journal::put(version.marks.number, number);
   }
-  // The lines of the output that name recovery points.
+  // Returns the lines of the output that name recovery points.
   std::string returns(bool json = false) const {
     InspectOptions options;
     options.json = json;
@@ -244,15 +244,16 @@ class InspectReturns : public Inspect {
 TEST_F(InspectReturns, Undecided) {
   decide(journal::Return::kUndecided);
   EXPECT_EQ(returns(),
-            "whether the ranks of this job go back to images or to checkpoints is undecided\n"
+            "it is undecided whether the ranks of this job go back to images or to checkpoints\n"
             "rank 0 would go back to the start of the program: the job has neither an image nor a "
             "checkpoint yet\n"
             "rank 1 would go back to the start of the program: the job has neither an image nor a "
             "checkpoint yet\n");
   EXPECT_TRUE(prints_long_results());
   engine::header_of(job_.base())->first_version = 6;
-  EXPECT_NE(returns().find("yet; there it loads checkpoint 6, from which the job was resumed\n"),
-            std::string::npos)
+  EXPECT_NE(
+      returns().find("yet; from there it loads checkpoint 6, from which the job was resumed\n"),
+      std::string::npos)
       << returns();
 }
 
@@ -260,28 +261,28 @@ TEST_F(InspectReturns, Images) {
   decide(journal::Return::kImages);
   journal::Image& image = region(1)->image[1];
   journal::put(image.marks.number, 12);
-  image.marks.ordinal = 401;  // it was made at its entry
+  image.marks.ordinal = 401;  // the image was made at the entry of this operation
   image.marks.made_wall_ns = kMadeNs;
   image.version = 7;
   journal::put(control(1)->kept_image, 12);
   journal::put(control(1)->prepared, 7);
-  put_version(1, 0, 7);  // its models are data
+  put_version(1, 0, 7);  // its models have contents
   EXPECT_EQ(returns(),
             "the ranks of this job go back to images\n"
-            "rank 0 would go back to the start of the program: no image of it was kept\n"
+            "rank 0 would go back to the start of the program: it has no image\n"
             "rank 1 would go back to image 12, made 2026-11-24 03:00:00 behind operation 400 "
             "(version 7)\n");
   EXPECT_EQ(returns(true),
             "\"goes_back_to\":\"images\"}\n"
-            "\"goes_back_to\":{\"kind\":\"main\",\"why\":\"no image of it was kept\"}}\n"
+            "\"goes_back_to\":{\"kind\":\"main\",\"why\":\"it has no image\"}}\n"
             "\"goes_back_to\":{\"kind\":\"image\",\"number\":12,\"made\":1795489200.0,"
             "\"ordinal\":400,\"version\":7}}\n");
   EXPECT_FALSE(prints_long_results());
   journal::put(control(1)->kept_image, 13);
-  EXPECT_NE(returns().find("image 13, of which the journal has no marks\n"), std::string::npos);
+  EXPECT_NE(returns().find("image 13, which the journal does not contain\n"), std::string::npos);
 }
 
-// The newest checkpoint that all ranks have made.
+// Ranks go back to the newest checkpoint that all ranks have made.
 TEST_F(InspectReturns, Checkpoints) {
   decide(journal::Return::kVersions);
   EXPECT_TRUE(prints_long_results());
@@ -312,33 +313,34 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
   put_version(1, 0, 5, journal::VersionFault::kNoLoad);
   EXPECT_EQ(returns(),
             "the ranks of this job go back to checkpoints\n"
-            "rank 0 would go back to the start of the program: no checkpoint of it is kept that "
-            "all ranks have made\n"
-            "rank 1 would go back to the start of the program: no checkpoint of it is kept that "
-            "all ranks have made\n");
+            "rank 0 would go back to the start of the program: it has no checkpoint that all ranks "
+            "have made\n"
+            "rank 1 would go back to the start of the program: it has no checkpoint that all ranks "
+            "have made\n");
   for (const std::uint32_t r : {0, 1}) journal::put(control(r)->prepared, 5);
   EXPECT_NE(returns().find("rank 1 would go back to the start of the program: the program makes "
-                           "checkpoints, but does not load one\n"),
+                           "checkpoints, but did not load one before its first\n"),
             std::string::npos);
   region(1)->version[0].fault = static_cast<journal::VersionFault>(99);
-  EXPECT_NE(returns().find("program: its checkpoint cannot be gone back to\n"), std::string::npos);
+  EXPECT_NE(returns().find("program: its checkpoint cannot be loaded\n"), std::string::npos);
 }
 
 TEST_F(InspectReturns, AFullJournal) {
   journal::let_recycle(job_.base());
-  EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
+  EXPECT_NE(returns().find("rank 0 could not be restarted: the journal was full\n"),
+            std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());
 }
 
-TEST_F(InspectReturns, AWordThatIsNone) {
+TEST_F(InspectReturns, AnInvalidWord) {
   decide(static_cast<journal::Return>(99));
-  EXPECT_NE(returns().find(" is undecided\n"), std::string::npos);
+  EXPECT_NE(returns().find("it is undecided whether "), std::string::npos);
 }
 
 TEST_F(Inspect, NoJournal) {
   engine::header_of(job_.base())->magic = 1;
-  EXPECT_NE(printed({}).find("is no journal"), std::string::npos);
+  EXPECT_NE(printed({}).find("is not a journal"), std::string::npos);
 }
 
 }  // namespace

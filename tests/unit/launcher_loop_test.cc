@@ -25,7 +25,7 @@ struct Pipe {
 
 const auto kNothing = [] {};
 
-TEST(Loop, WhatIsPostedRunsInOrderBeforeTheNextDescriptor) {
+TEST(Loop, PostedCallsRunInOrderBeforeTheNextDescriptor) {
   Loop loop(monotonic_ns());
   std::string done;
   Pipe a, b;
@@ -46,7 +46,7 @@ TEST(Loop, WhatIsPostedRunsInOrderBeforeTheNextDescriptor) {
   EXPECT_EQ(done.substr(0, 5), "h123h");
 }
 
-TEST(Loop, LastIsAfterAllOthers) {
+TEST(Loop, WatchesOfTheLastTurnRunAfterAllOthers) {
   Loop loop(monotonic_ns());
   std::string done;
   Pipe a, b;
@@ -102,7 +102,7 @@ TEST(Loop, PausedAndResumed) {
   EXPECT_EQ(calls, 1);
 }
 
-// epoll refuses them; they can always be read and written.
+// epoll refuses files, but they can always be read and written.
 TEST(Loop, FilesAreAlwaysReady) {
   Loop loop(monotonic_ns());
   char path[] = "/tmp/loop-test-XXXXXX";
@@ -116,7 +116,7 @@ TEST(Loop, FilesAreAlwaysReady) {
   loop.run(kNothing);
 }
 
-TEST(Loop, TimersByTheTimeThatWasSetLast) {
+TEST(Loop, ATimerRunsAtTheTimeThatWasSetLast) {
   Loop loop(monotonic_ns());
   std::string done;
   Loop::Timer a(loop, [&] { done += "a"; });
@@ -134,7 +134,7 @@ TEST(Loop, TimersByTheTimeThatWasSetLast) {
 }
 
 // The loop runs what idle() posts, and calls idle() again, before it waits.
-TEST(Loop, IdleUntilNothingIsQueued) {
+TEST(Loop, IdleRunsUntilNothingIsQueued) {
   Loop loop(monotonic_ns());
   int left = 3;
   loop.run([&] {

@@ -1,4 +1,4 @@
-// Messages of supervisor and agent are the same after serialisation and parsing, and no other bytes
+// Messages of supervisor and agent survive serialisation and parsing unchanged, and no other bytes
 // are accepted.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ const Position kPosition = {0xab, 12, 13, true, true, 7, "Allreduce", "{3:0:2a}"
 const RecoveryPoint kFrom = {RecoveryPoint::Kind::kCheckpoint, 3};
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 40;
 
-// The message after a round trip.
+// Returns the message after a round trip.
 Report sent(const Report& report) {
   Report read;
   EXPECT_TRUE(read.ParseFromString(report.SerializeAsString()));
@@ -117,7 +117,7 @@ TEST(Orders, TheHostOfAnEventIsItsSenders) {
   EXPECT_EQ(std::get<Event::AllOver>(event->what).host, 3u);
 }
 
-TEST(Orders, WhereRanksStandComesBackWhole) {
+TEST(Orders, PositionsOfRanksComeBackWhole) {
   StoodOnHost found = {{}, true, "remark"};
   found.ranks.push_back({7, kLarge, "sleeping", "in Barrier #6", {"#0 f", "#1 main"}, true, {}});
   found.ranks.push_back({8, 0, "", "", {}, false, 0});
@@ -138,9 +138,9 @@ TEST(Orders, WhereRanksStandComesBackWhole) {
   EXPECT_EQ(back.ranks[1].image_age_ns, 0u);
 }
 
-TEST(Orders, WhatIsNoEventIsRefused) {
+TEST(Orders, InvalidEventsAreRefused) {
   EXPECT_FALSE(to_event(Report()));
-  // The supervisor's driver makes these itself: no agent may.
+  // The supervisor's driver creates these events itself: an agent must not send them.
   EXPECT_FALSE(to_event(to_report({1, 2, Event::Timeout{}})));
   EXPECT_FALSE(to_event(to_report({1, 2, Event::Interrupted{15}})));
   EXPECT_FALSE(to_event(to_report({1, 2, Event::OutputLost{1, "why"}})));

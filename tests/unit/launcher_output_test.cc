@@ -1,4 +1,4 @@
-// Output exactly once across restarts, and input stored for the next incarnation.
+// Output is shown exactly once across restarts, and input is stored for the next incarnation.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -33,7 +33,7 @@ TEST(Output, WholeLinesAreShownAndTheRestIsKeptBack) {
   EXPECT_EQ(fed(stream, "!\n"), "!\n");
 }
 
-TEST(Output, AnEndlessLineIsNotKeptForEver) {
+TEST(Output, AVeryLongLineIsShownBeforeItEnds) {
   OutputStream stream;
   std::string shown;
   for (int i = 0; i < 100; ++i) stream.feed(std::string(1000, 'x'), shown);
@@ -71,7 +71,7 @@ TEST(Output, DeathsDuringReplays) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
-TEST(Output, ADifferenceIsSaidOnce) {
+TEST(Output, ADifferenceIsReportedOnce) {
   OutputStream stream;
   fed(stream, "took 1.5 s\nresult\n");
   stream.restart();
@@ -83,7 +83,7 @@ TEST(Output, ADifferenceIsSaidOnce) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
-TEST(Output, AShorterLineDoesNotEatTheNext) {
+TEST(Output, AShorterLineDoesNotSwallowTheNext) {
   OutputStream stream;
   fed(stream, "12345");
   flushed(stream);
@@ -101,7 +101,7 @@ TEST(Output, AReplayThatPrintsLessIsADifferenceAtItsEnd) {
   EXPECT_TRUE(stream.take_difference(true));
 }
 
-TEST(Output, TagsStandBeforeEveryLine) {
+TEST(Output, EveryLineBeginsWithItsTag) {
   OutputStream stream([] { return std::string("[3]<stdout>: "); });
   EXPECT_EQ(fed(stream, "a\nb\nc"), "[3]<stdout>: a\n[3]<stdout>: b\n");
   EXPECT_EQ(flushed(stream), "[3]<stdout>: c");
@@ -111,7 +111,7 @@ TEST(Output, TagsStandBeforeEveryLine) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
-// A text is shown once, in whatever pieces it arrives and wherever the process dies.
+// A text is shown once, whatever pieces it arrives in and wherever the process dies.
 TEST(Output, RandomDeathsAndPieces) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937 random(seed);
@@ -163,7 +163,7 @@ TEST(Input, GoesOnFromTheMarkThatIsKept) {
   input.given(4);
   input.mark(1, 1);
   input.keep(1);
-  // Images that were not kept, however many, do not count.
+  // Images that were not kept do not count, however many there are.
   input.given(2);
   input.mark(2, 0);
   input.mark(2, 0);
@@ -207,7 +207,7 @@ TEST(Wrapped, BreaksAtWords) {
   EXPECT_EQ(wrapped("abcdefgh ij", 6), "abcdefgh\n    ij");
 }
 
-TEST(Input, OfARankThatReadsNoMoreIsNotReadEither) {
+TEST(Input, IsNotReadForARankThatReadsNoMore) {
   Input input;
   input.reader_ended();
   EXPECT_FALSE(input.wants_more());

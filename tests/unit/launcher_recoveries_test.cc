@@ -18,12 +18,12 @@ RunOptions ranks(std::uint32_t n) {
   return options;
 }
 
-// A supervisor whose actions are texts; other actions are not shown.
+// A supervisor whose news and tells are returned as text; other actions are ignored.
 class Job {
  public:
   explicit Job(std::uint32_t n) : core_(ranks(n)) {}
 
-  // The actions for `event`: news and tells alone.
+  // Returns the texts of the news and tells that follow `event`.
   std::string news(const std::string& event) {
     std::string said;
     for (const Action& a : core_.step(parse_event(event))) {
@@ -34,14 +34,14 @@ class Job {
     }
     return said;
   }
-  // A death at operation `at`, and a process that replaces it at once.
+  // The rank dies at operation `at`, and a process replaces it at once.
   void dies(std::uint32_t rank, double at_ms, std::uint64_t at, const std::string& more = "") {
     const std::string who = std::to_string(rank);
     news(std::to_string(at_ms) + " ended " + who + " signal=9 at=" + std::to_string(at) + more);
     news(std::to_string(at_ms) + " registered " + who);
   }
-  // One look every 200 ms at a rank that does `rate` operations a second, from its death on: the
-  // lines, each after the time of its look.
+  // Looks every 200 ms, from its death on, at a rank that does `rate` operations a second. Returns
+  // the lines, each after the time of its look.
   std::string looks(std::uint32_t rank, double died_ms, double until_ms, double rate) {
     std::string all;
     for (double at_ms = died_ms + 200; at_ms <= until_ms; at_ms += 200) {
@@ -59,7 +59,7 @@ class Job {
   SupervisorCore core_;
 };
 
-TEST(Recoveries, ARankThatComputesLongSaysHowFarItIs) {
+TEST(Recoveries, TheProgressOfALongRecoveryIsReported) {
   Job job(2);
   job.dies(1, 1000, 12'000);
   EXPECT_EQ(
@@ -72,10 +72,10 @@ TEST(Recoveries, ARankThatComputesLongSaysHowFarItIs) {
   EXPECT_EQ(job.news("14000 live 1 replayed=12000 replay_ms=150"),
             "rank 1 is back after 13.0 s: 12.8 s of its own computing, 150.0 ms replay of 12,000 "
             "operations");
-  EXPECT_EQ(job.look(1, 19'000, 1), "");  // it is back
+  EXPECT_EQ(job.look(1, 19'000, 1), "");  // the rank is back
 }
 
-TEST(Recoveries, AShortOneSaysNothingOnItsWay) {
+TEST(Recoveries, TheProgressOfAShortRecoveryIsNotReported) {
   Job job(2);
   job.dies(1, 1000, 12'000);
   EXPECT_EQ(job.looks(1, 1000, 2'900, 1000), "");
@@ -94,16 +94,16 @@ TEST(Recoveries, NoEstimateWithoutABasis) {
   few.dies(0, 0, 100);
   EXPECT_EQ(few.looks(0, 0, 2000, 9),
             "2000: rank 0 has been catching up for 2.0 s: at operation #18 of #100 (18 %)\n");
-  Job slower(1);  // it becomes slower and slower
+  Job slower(1);  // the rank becomes slower and slower
   slower.dies(0, 0, 4000);
   for (int i = 1; i < 10; ++i) slower.look(0, 200 * i, i < 5 ? 400 * i : 1600 + i);
   EXPECT_EQ(slower.look(0, 2000, 1611),
             "2000: rank 0 has been catching up for 2.0 s: at operation #1,611 of #4,000 (40 %)\n");
-  Job none(1);  // it died before it did anything
+  Job none(1);  // the rank died before it did anything
   none.dies(0, 0, 0);
   EXPECT_EQ(none.look(0, 2000, 0),
             "2000: rank 0 has been catching up for 2.0 s: before its first MPI operation\n");
-  Job late(1);  // it has not begun
+  Job late(1);  // the replacement has not begun
   late.dies(0, 0, 50);
   EXPECT_EQ(late.look(0, 2000, 0),
             "2000: rank 0 has been catching up for 2.0 s: before operation #1 of #50 (0 %)\n");
@@ -120,8 +120,8 @@ TEST(Recoveries, AnEstimateCountsFromWhereTheRankWentOn) {
       "8 s left\n");
 }
 
-// A look every 200 ms for an hour: the samples are thinned, the estimate stays.
-TEST(Recoveries, ALongOne) {
+// Looks every 200 ms for an hour: the samples are thinned out, and the estimate remains.
+TEST(Recoveries, AnEstimateRemainsForAnHour) {
   Job job(1);
   job.dies(0, 0, 3'600'000);
   const std::string all = job.looks(0, 0, 1'802'000, 1000);
@@ -132,7 +132,7 @@ TEST(Recoveries, ALongOne) {
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 361);
 }
 
-TEST(Recoveries, OfSeveralTheOneFurthestBehindSpeaks) {
+TEST(Recoveries, OfSeveralRanksTheFurthestBehindIsReported) {
   Job job(4);
   for (const std::uint32_t rank : {1u, 2u, 3u}) job.dies(rank, 0, 1000);
   EXPECT_EQ(job.look(1, 1900, 300) + job.look(2, 1900, 200) + job.look(3, 1900, 100), "");
@@ -148,11 +148,12 @@ TEST(Recoveries, OfSeveralTheOneFurthestBehindSpeaks) {
       "rank is closer\n");
 }
 
-TEST(Recoveries, ARankThatDiesOnItsWayHasAllOfItLeft) {
+TEST(Recoveries, ARankThatDiesWhileCatchingUpBeginsAgain) {
   Job job(1);
   job.dies(0, 0, 1000);
   job.look(0, 1000, 100);
-  job.dies(0, 1500, 120);  // in its replay: only the first incarnation's operations are known
+  job.dies(0, 1500, 120);  // the second death is in the replay, so only the first incarnation's
+                           // operations are known
   EXPECT_EQ(job.look(0, 2000, 30),
             "2000: rank 0 has been catching up for 2.0 s: at operation #30 of #1,000 (3 %)\n");
 }
@@ -179,7 +180,7 @@ record stop code 130
 
 // --- The return
 
-TEST(Recoveries, WhatItWentOnFrom) {
+TEST(Recoveries, RecoveryPointsAreNamed) {
   Job job(1);
   job.dies(0, 0, 100);
   EXPECT_EQ(job.news("100 live 0 replayed=0 checkpoint=3"),
@@ -236,7 +237,7 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
             "  ranks 1 (twice), 2: signal 9, Killed, after an operation");
 }
 
-// The last line says why the job was stopped; the record is written all the same.
+// The last line gives the reason for the stop; the record is written all the same.
 TEST(Recoveries, ARankThatIsAwayAtTheEndCounts) {
   expect_transcript(ranks(1), R"(
 > 1000 ended 0 signal=9 at=5
@@ -260,12 +261,13 @@ TEST(Recoveries, ReturnsAreCountedByKind) {
   for (const char* from : returns) {
     job.dies(1, at_ms += 1000, 5);
     job.news(std::to_string(at_ms + 10) + " live 1 replayed=4 " + from);
-    job.news(std::to_string(at_ms + 20) + " live 0 replayed=4 " + from);  // it was never away
+    // Rank 0 was never away.
+    job.news(std::to_string(at_ms + 20) + " live 0 replayed=4 " + from);
   }
-  job.dies(0, 8000, 5);  // and dies once more before it is back
+  job.dies(0, 8000, 5);  // the rank dies once more before it is back
   job.dies(0, 8100, 4);
   job.news("8200 finalized 0 replayed=4 snapshot_ms=900");
-  job.dies(1, 8500, 9);  // does not come back
+  job.dies(1, 8500, 9);  // this rank does not come back
   EXPECT_EQ(job.news("9000 all-over 0"),
             "8 deaths, 8 restarts (3 from snapshots, 1 from a written image, 1 from a checkpoint, "
             "1 from main), 750.0 ms lost, 500.0 ms the longest (rank 1); journal at most 0 bytes\n"
@@ -304,7 +306,7 @@ TEST(Recoveries, PlacesWithAndWithoutACallSite) {
       "  rank 0: signal 9, killed by the OOM killer, in Reduce");
 }
 
-// Call sites of the same module and place, whatever rank they are of.
+// Call sites of the same module and place are grouped, whatever rank they belong to.
 TEST(Recoveries, ManyDeathsAreGrouped) {
   Job job(20);
   double at_ms = 0;

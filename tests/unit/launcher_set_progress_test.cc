@@ -1,5 +1,5 @@
-// Sets of written images: when one is begun and how it ends, as transcripts; and each rule about
-// them, with the actions that follow if it is left out.
+// Sets of written images: transcripts of how a set begins and ends, and each rule about sets, with
+// the actions that follow if the rule is left out.
 #include <gtest/gtest.h>
 
 #include "agent_preludes.h"
@@ -9,11 +9,17 @@
 namespace rejoin::launcher {
 namespace {
 
-// "AT cut R [full|running|filled]", AT in seconds: begins a set of the images of all ranks, if that
-// may be: the journal is full already, a rank does not stop, or it becomes full until they do.
-// "AT writing R pid= set=", "AT not-written R set=", "AT ended R pid= signal=|exit=": of a set.
-// "AT end-image R pid=": that image is to be ended, and
-// its connection too unless it says "listen". "AT over R": the set is. Else the agent's.
+// Plays lines of these forms:
+//   AT cut R [HOW]                  begins a set of all ranks' images if that is allowed; AT in
+//                                   seconds. HOW: full (the journal is full), running (a rank does
+//                                   not stop), filled (the journal is full after the stop)
+//   AT writing R pid= set=          the image has cloned itself for the set
+//   AT not-written R set=           the image could not be written
+//   AT ended R pid= signal=|exit=   a process of the set has ended
+//   AT end-image R pid=             the image is to be ended, and its connection as well, except
+//                                   where the answer is "listen"
+//   AT over R                       the set is over
+// Other lines are those of the agent's transcripts.
 struct SetPlayer {
   AgentCore core{all_local(2)};
   SetProgress set;
@@ -94,7 +100,7 @@ const std::string kImages = kOneImage + "> 5 image 1 pid=21 conn=8 image=1 inc=0
 const std::string kBegun = kImages + "> 6 cut 0\nset 1 of 20 21\n";
 const std::string kWriting =
     kBegun + "> 7 writing 0 pid=30 set=1\n> 8 writing 1 pid=31 set=1\n> 9 ended 0 pid=30 exit=0\n";
-// The last image cannot be written, and the other one has sent no message.
+// The last image cannot be written, and the other image has sent no message.
 const std::string kNext = kBegun + R"(> 7 not-written 1 set=1
 given up: rank 1 shares memory
 > 7 over 0
@@ -127,7 +133,7 @@ set 2 of 20 21
 )");
 }
 
-TEST(SetProgress, IsGivenUpWhenOneOfItDies) {
+TEST(SetProgress, IsGivenUpWhenAnImageDies) {
   expect_set_transcript(kBegun + R"(> 7 ended 0 pid=21 signal=9
 given up: an image died before it was written
 )");
@@ -144,13 +150,13 @@ given up: an image could not be cloned to be written
 )");
 }
 
-TEST(SetProgress, IsNamedWhenItIsStillBeingWrittenAfterAMinute) {
+TEST(SetProgress, IsReportedWhenItTakesMoreThanAMinute) {
   expect_set_transcript(kWriting + R"(> 65 cut 0
 > 66 cut 0
 > 67 cut 0
-no set: the last set is still being written
+no set: the previous set is still being written
 > 68 cut 0
-no set: the last set is still being written
+no set: the previous set is still being written
 > 69 ended 0 pid=31 exit=0
 whole
 > 70 over 0
@@ -160,8 +166,8 @@ set 2 of 20 21
 )");
 }
 
-// The same images are asked once more, and their messages about the first set come late.
-TEST(SetProgress, WhatIsSaidOfASetThatWasGivenUpIsNotTakenForTheNext) {
+// The same images are asked once more, and their messages about the first set arrive after that.
+TEST(SetProgress, MessagesAboutASetThatWasGivenUpDoNotCountForTheNext) {
   expect_set_transcript(kNext + R"(> 9 writing 0 pid=30 set=1
 > 10 ended 0 pid=30 exit=0
 > 11 writing 0 pid=32 set=2
@@ -186,7 +192,7 @@ const std::string kMovedAway = R"(
 const Case kCases[] = {
     {"OneAtATime", SetRule::kOneAtATime, events_of(kBegun), "7 cut 0", "", "set 2 of 20 21\n"},
     {"TellLong", SetRule::kTellLong, events_of(kBegun), "67 cut 0",
-     "no set: the last set is still being written\n", ""},
+     "no set: the previous set is still being written\n", ""},
     {"NotWhenFull", SetRule::kNotWhenFull, events_of(kImages), "6 cut 0 full", "",
      "set 1 of 20 21\n"},
     {"NotBehindWrapper", SetRule::kNotBehindWrapper, events_of(kMovedAway), "6 cut 0",

@@ -21,7 +21,7 @@ TEST(SnapshotPolicy, OnePercentOfTheTime) {
   SnapshotPolicy policy({});
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
-  // Its pages are copied only now, so its cost is 300 ms when the next one is due.
+  // The pages are copied only from now on, so the cost is 300 ms when the next snapshot is due.
   EXPECT_EQ(policy.look(2 * kSecond, 300 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 31 * kSecond);
   EXPECT_EQ(policy.look(31 * kSecond, 300 * kMs), SnapshotRound::kPeriodEnds);
@@ -30,7 +30,7 @@ TEST(SnapshotPolicy, OnePercentOfTheTime) {
 TEST(SnapshotPolicy, TheFirstWaitsForTheMostThatItMayCost) {
   SnapshotPolicy policy({});
   policy.began(0);
-  const std::uint64_t pages = 500 * 256, page_ns = 2500;  // 320 ms if all of them are written
+  const std::uint64_t pages = 500 * 256, page_ns = 2500;  // 320 ms if all pages are written
   EXPECT_EQ(policy.look(kSecond, SnapshotPolicy::first_cost_ns(pages, page_ns)),
             SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 16 * kSecond);
@@ -47,7 +47,7 @@ TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {
   EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no other round is requested
 }
 
-TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
+TEST(SnapshotPolicy, TheGrowthOfAllJournalsCounts) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
@@ -56,7 +56,7 @@ TEST(SnapshotPolicy, WhatCountsIsWhatAllJournalsHaveGrown) {
   policy.grown(1000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
   EXPECT_EQ(policy.look(kSecond + 20 * kMs, kMs), SnapshotRound::kAtOnce);
-  policy.grown(1999, 0, 0);  // since the last round
+  policy.grown(1999, 0, 0);  // the growth since the last round
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 20 * kMs);
 }
 
@@ -77,7 +77,7 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   policy.grown(1, 51, 100);
   EXPECT_EQ(policy.due_ns(), kSecond + 2 * kMs);
   EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
-  policy.grown(2, 51, 100);  // reused since then
+  policy.grown(2, 51, 100);  // these bytes were reused since then
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 2 * kMs);
   policy.grown(1001, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 22 * kMs);
@@ -90,7 +90,7 @@ TEST(SnapshotPolicy, ARankThatWaitsGetsARoundAtOnce) {
   policy.grown(1, 76, 100);
   policy.waited_for();
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kAtOnce);  // regardless of its cost
-  policy.grown(1, 76, 100);  // no more than in front of that round
+  policy.grown(1, 76, 100);  // no more growth than before that round
   policy.waited_for();
   policy.grown(1, 76, 100);
   EXPECT_EQ(policy.look(kSecond + 1, kMs), SnapshotRound::kAtOnce);
@@ -117,8 +117,8 @@ TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(10'000 * kMiB), 64 * kMiB);
 }
 
-// The half does not move the period's end.
-TEST(SnapshotPolicy, AtHalfAPeriodImagesAreWantedAtCheckpoints) {
+// The end of the first half does not move the period's end.
+TEST(SnapshotPolicy, InTheSecondHalfOfAPeriodImagesAreRequestedAtCheckpoints) {
   SnapshotPolicy policy({});
   policy.began(0);
   policy.checkpoints_made();
@@ -136,7 +136,7 @@ TEST(SnapshotPolicy, ALongPeriodHasALongHalf) {
   policy.checkpoints_made();
   EXPECT_EQ(policy.look(500 * kMs, 40 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.look(2 * kSecond, 40 * kMs), SnapshotRound::kAtCheckpoint);
-  // Its cost was less, or more, than expected.
+  // The snapshot's cost was less, or more, than expected.
   EXPECT_EQ(policy.look(3 * kSecond, 50 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 5 * kSecond);
   EXPECT_EQ(policy.look(5 * kSecond, 50 * kMs), SnapshotRound::kPeriodEnds);
@@ -151,7 +151,7 @@ TEST(SnapshotPolicy, TheFirstCheckpointMayComeInTheSecondHalf) {
   EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
 }
 
-TEST(SnapshotPolicy, AHalfThatWasNotLookedAtIsLeftOut) {
+TEST(SnapshotPolicy, AHalfPeriodWithoutALookIsSkipped) {
   SnapshotPolicy policy({});
   policy.began(0);
   policy.checkpoints_made();
@@ -159,20 +159,21 @@ TEST(SnapshotPolicy, AHalfThatWasNotLookedAtIsLeftOut) {
   EXPECT_EQ(policy.due_ns(), kSecond + 500 * kMs);
 }
 
-TEST(SnapshotPolicy, WhatIsDueEarlyWaitsForNoCheckpoint) {
+TEST(SnapshotPolicy, AnEarlySnapshotDoesNotWaitForACheckpoint) {
   SnapshotPolicy policy({});
   policy.began(0);
   policy.checkpoints_made();
   EXPECT_EQ(policy.look(500 * kMs, 0), SnapshotRound::kAtCheckpoint);
   policy.asked();
   EXPECT_EQ(policy.look(600 * kMs, kMs), SnapshotRound::kAtOnce);
-  EXPECT_EQ(policy.due_ns(), 1100 * kMs);  // the half of the next period
+  EXPECT_EQ(policy.due_ns(), 1100 * kMs);  // the middle of the next period
   policy.asked();
   EXPECT_EQ(policy.due_ns(), 620 * kMs);
   EXPECT_EQ(policy.look(620 * kMs, kMs), SnapshotRound::kAtOnce);
 }
 
-// The journal is truncated behind the images of a half, so it grows from there.
+// The journal is truncated behind images that are made at checkpoints, so its growth is counted
+// from there.
 TEST(SnapshotPolicy, ImagesMadeAtCheckpointsTruncateTheJournal) {
   const SnapshotOptions options = {SnapshotOptions::When::kAuto, 0, 1000};
   for (const bool come : {false, true}) {

@@ -1,4 +1,4 @@
-// Stacks of debuggers, shortened; and ranks at the same place.
+// Stacks of debuggers are shortened, and ranks at the same place are grouped.
 #include <gtest/gtest.h>
 
 #include "launcher/agent/stacks.h"
@@ -41,7 +41,7 @@ TEST(ShortStack, OfGdb) {
                    "#5 dlfunc (libother.so)", "#6 main (a.c:3)"}));
 }
 
-// Stacks of gdb with Rejoin's source lines: recognised by the place of the code.
+// gdb's stacks with Rejoin's source lines are recognised by the addresses of the code.
 TEST(ShortStack, OfGdbByAddress) {
   const std::string maps =
       "1000-2000 r-xp 00000000 08:01 5 /home/u/a b.out\n"
@@ -62,8 +62,8 @@ TEST(ShortStack, OfGdbByAddress) {
             (Lines{"#0 nanosleep (nanosleep.c:25)", "#1 jitted", "#2 ?? (a b.out)"}));
 }
 
-// The program's own code that Rejoin calls, and a rank that is not in MPI.
-TEST(ShortStack, OnlyOursIsFolded) {
+// The program's own code that Rejoin calls, and a rank that is not in MPI, are shown.
+TEST(ShortStack, OnlyRejoinsFramesAreFolded) {
   EXPECT_EQ(short_stack("#0  0x1 user_sum - /a.out\n"
                         "#1  0x1 rejoin::fold() - /libmpi.so.40\n"
                         "#2  0x1 PMPI_Allreduce - /libmpi.so.40\n"
@@ -136,7 +136,7 @@ TEST(Standing, AgesOfImages) {
   ranks[19].over = true;
   const std::string text = ages_text(ranks);
   EXPECT_EQ(text.find("rank 26"), std::string::npos) << text;
-  EXPECT_TRUE(text.ends_with("; of all the oldest 2.0 s old, 17 ranks have none\n")) << text;
+  EXPECT_TRUE(text.ends_with("; the oldest of all is 2.0 s old; 17 ranks have none\n")) << text;
 }
 
 }  // namespace

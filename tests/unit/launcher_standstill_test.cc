@@ -1,4 +1,4 @@
-// When a job counts as deadlocked, and everything that must prevent that.
+// When all ranks count as blocked, and everything that must prevent that.
 #include <gtest/gtest.h>
 
 #include "launcher/agent/standstill.h"
@@ -27,7 +27,7 @@ RankLook left() {
   return look;
 }
 
-// Two ranks of which the second is as `change` makes it.
+// Two ranks; `change` is applied to the second.
 template <class Change>
 Look with(Change change) {
   Look look = {sleeper(), sleeper()};
@@ -38,7 +38,7 @@ Look with(Change change) {
 TEST(Standstill, OneLook) {
   EXPECT_EQ(why_not_still({sleeper(), sleeper()}), "");
   EXPECT_EQ(why_not_still({sleeper(), left()}), "");
-  EXPECT_EQ(why_not_still({left(), left()}), "nobody waits");
+  EXPECT_EQ(why_not_still({left(), left()}), "no rank waits");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.asleep = false; })), "rank 1 does not sleep");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.bell = true; })), "rank 1 has been rung");
   EXPECT_EQ(why_not_still(with([](RankLook& r) { r.presence = Presence::kAbsent; })),
@@ -60,7 +60,7 @@ TEST(Standstill, IsBelievedAfterSeveralLooksOverMoreThanASleep) {
   EXPECT_EQ(standstill.judge(look, 1000 * kMs), "");
 }
 
-TEST(Standstill, NotByManyLooksAtOnce) {
+TEST(Standstill, IsNotBelievedAfterManyLooksAtOnce) {
   Standstill standstill;
   for (int i = 0; i < 100; ++i) EXPECT_NE(standstill.judge({sleeper()}, i * kMs), "");
 }
@@ -75,7 +75,7 @@ TEST(Standstill, ARankThatOnlyLooksAgainDoesNotMatter) {
 }
 
 // Every change between two looks starts the detection again.
-TEST(Standstill, AnotherStandstillIsAnother) {
+TEST(Standstill, AChangeStartsTheDetectionAgain) {
   const Look others[] = {
       with([](RankLook& r) { r.ordinal = 8; }),
       with([](RankLook& r) { r.sequence = 7; }),
@@ -93,7 +93,7 @@ TEST(Standstill, AnotherStandstillIsAnother) {
   }
 }
 
-TEST(Standstill, LooksThatLieFarApartDoNotCount) {
+TEST(Standstill, LooksThatAreFarApartDoNotCount) {
   Standstill standstill;
   for (std::uint64_t at = 0; at < 10; ++at) {
     EXPECT_NE(standstill.judge({sleeper()}, at * 2000 * kMs), "");

@@ -95,7 +95,7 @@ finish 139
 )");
 }
 
-TEST(Supervisor, OtherPlaceOrCauseIsNoLoop) {
+TEST(Supervisor, AnotherPlaceOrCauseIsNotARepeatedFault) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -162,7 +162,7 @@ record stop code 137
 )");
 }
 
-TEST(Supervisor, AfterTheJournalsLimitADeathIsFinal) {
+TEST(Supervisor, WithAFullJournalADeathIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -176,7 +176,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 7 ended 1 signal=9 at=3
 record death rank 1 incarnation 0 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
 record stop code 137
 > 8 ended 0 signal=15
 record exit rank 0 incarnation 0 (signal 15, Terminated)
@@ -225,7 +225,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 14 ended 1 signal=9 at=4
 record death rank 1 incarnation 2 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be repeated and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
 record stop code 137
 )");
 }
@@ -258,7 +258,7 @@ record stop code 5
 )");
 }
 
-TEST(Supervisor, APastThatCannotBeRepeatedIsFinal) {
+TEST(Supervisor, APastThatCannotBeReplayedIsFinal) {
   expect_transcript(ranks(2), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
@@ -290,7 +290,7 @@ finish 4
 )");
 }
 
-// It has received nothing yet: a restart would end the same way.
+// The rank has received nothing yet, so a restart would end in the same way.
 TEST(Supervisor, AnExitCodeBeforeTheFirstOperationIsTheJobs) {
   expect_transcript(ranks(2), R"(
 > 1 initialized 0
@@ -415,7 +415,7 @@ finish 255
 )");
 }
 
-TEST(Supervisor, AFatalErrorIsToldInItsOwnWords) {
+TEST(Supervisor, AFatalErrorIsPrintedAsTheRankGivesIt) {
   expect_transcript(ranks(1), R"(
 > 1 abort 0 code=8 : MPI_Bcast: MPI_ERR_ROOT
 record abort rank 0 incarnation 0 code 8
@@ -460,13 +460,13 @@ TEST(Supervisor, TheTimeLimit) {
 > 1000 timeout 0
 report
 stop
-tell: the time limit of --timeout is over
+tell: the time limit of --timeout has expired
 record stop code 110
 > 1001 timeout 0
 )");
 }
 
-TEST(Supervisor, WhatEndsAJobBesides) {
+TEST(Supervisor, OtherReasonsThatEndAJob) {
   expect_transcript(ranks(1), R"(
 > 1 spawn-failed 0 code=126 : cannot start x
 stop
@@ -535,7 +535,8 @@ finish 1
 )");
 }
 
-// While a job is being stopped, a loss only means that there is one host less to wait for.
+// While a job is being stopped, the loss of an agent only means that there is one host less to wait
+// for.
 TEST(Supervisor, TheLossOfAnAgentWhileTheJobEndsIsNotTheReason) {
   expect_transcript(ranks(2), R"(
 > 1 signal 0 code=15

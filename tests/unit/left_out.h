@@ -1,5 +1,5 @@
-// Rules of a pure core that are left out one by one: the actions after the last event with the rule
-// and without it.
+// Rules of a pure core are left out one by one: the actions after the last event with the rule and
+// without it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ template <class Rule>
 struct LeftOut {
   const char* name;
   Rule rule;
-  std::string events;   // before the last one
-  const char* last;     // event
-  const char* with;     // what it leads to
-  const char* without;  // if the rule is left out
+  std::string events;   // the events before the last one
+  const char* last;     // the last event
+  const char* with;     // the actions that follow
+  const char* without;  // the actions that follow if the rule is left out
 };
 
 template <class Rule>
@@ -63,7 +63,7 @@ void expect_noticed(const LeftOut<Rule>& c) {
   EXPECT_NE(std::string(c.with), c.without);
 }
 
-// In the order of the rules. `last`: the last rule.
+// Checks that there is a case for each rule, in the order of the rules. `last`: the last rule.
 template <class Rule, std::size_t kCount>
 void expect_a_case_each(const LeftOut<Rule> (&cases)[kCount], Rule last) {
   ASSERT_EQ(kCount, static_cast<std::size_t>(last));

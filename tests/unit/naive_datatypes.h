@@ -1,4 +1,4 @@
-// Types together with their elements, listed one by one; and random types.
+// Types together with a list of all their elements; and random types.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct Naive {
   }
 };
 
-// Copies of types, at displacements, as one type.
+// Returns the elements of copies of types, at displacements, as one type.
 inline Naive combine(const std::vector<std::pair<std::int64_t, const Naive*>>& copies) {
   Naive n;
   bool first = true;
@@ -112,7 +112,7 @@ class Types {
 
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
-  // A type of some that exist; nested the deeper the more often it is called.
+  // Makes a type from existing types. Types are nested more deeply the more often it is called.
   const Both& grow() {
     switch (below(8)) {
       case 0:
@@ -211,7 +211,7 @@ class Types {
     return keep({make_resized(kMemory, *old.type, lower, extent), n});
   }
 
-  // The elements of an array that `chosen` selects, in their order in the array.
+  // Returns the elements of an array that `chosen` selects, in their order in the array.
   template <class Chosen>
   Naive of_array(const Both& old, const std::vector<int>& size, bool row_major, Chosen chosen) {
     std::vector<int> index(size.size());

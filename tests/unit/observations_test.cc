@@ -58,8 +58,8 @@ TEST_F(ObservationsTest, WorkedExampleOfTheFormat) {
   EXPECT_EQ(bytes(), expected);
 }
 
-// Answers of all sizes cross the ends of chunks; every incarnation adds some and replays all
-// earlier ones.
+// Answers of all sizes cross the ends of chunks. Every incarnation adds some answers and replays
+// all earlier ones.
 TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
   constexpr int kIncarnations = 5, kEach = 400;
   const auto payload = [](int k) {
@@ -91,7 +91,7 @@ TEST_F(ObservationsTest, EveryLengthAtEveryPlace) {
   }
 }
 
-TEST_F(ObservationsTest, PollingForAFileIsACounter) {
+TEST_F(ObservationsTest, PollingForAFileIsRecordedAsACounter) {
   constexpr int kPolls = 1000000;
   incarnation([](Observations& o) {
     for (int i = 0; i < kPolls; ++i) o.record(access("flag", ENOENT));
@@ -133,7 +133,7 @@ TEST_F(ObservationsTest, TheSameAnswerWithOtherBytesIsNoRepeat) {
 }
 
 // Elements that a dying incarnation wrote behind the tail do not exist.
-TEST_F(ObservationsTest, HalfARecordIsNone) {
+TEST_F(ObservationsTest, APartialRecordIsIgnored) {
   incarnation([](Observations& o) { record(o, Series::kTime, 100); });
   const std::uint64_t tail = log().tail.load();
   incarnation([](Observations& o) {
@@ -197,7 +197,7 @@ TEST_F(ObservationsTest, CountsAddUpAndTheLargestSizeDoesNot) {
 TEST_F(ObservationsTest, AStepBackOfTheClockIsGivenAgain) {
   incarnation([](Observations& o) {
     record(o, Series::kTimeOfDay, 2000);
-    record(o, Series::kTimeOfDay, 1000);  // by an administrator
+    record(o, Series::kTimeOfDay, 1000);  // an administrator has set the clock back
   });
   incarnation([](Observations& o) {
     EXPECT_EQ(recalled(o, Series::kTimeOfDay), 2000);
@@ -205,7 +205,7 @@ TEST_F(ObservationsTest, AStepBackOfTheClockIsGivenAgain) {
   });
 }
 
-// A loop that waits for a second to pass, 80 ns a turn: 12.5 million readings.
+// A loop waits for a second to pass, with a reading every 80 ns: 12.5 million readings.
 TEST_F(ObservationsTest, PollingAClockDoesNotFloodTheJournal) {
   constexpr std::int64_t kTurn_ns = 80, kLast_ns = 1000000000;
   incarnation([](Observations& o) {
@@ -254,21 +254,21 @@ TEST_F(ObservationsDeathTest, AnotherQuestionEndsTheJob) {
                 Event e = access("b.txt");
                 o.recall(e);
               }),
-              testing::ExitedWithCode(1), "asks for access of \"b.txt\"");
+              testing::ExitedWithCode(1), "and is access of \"b.txt\"");
   EXPECT_EXIT(replay([&](Observations& o) {
                 Event e = access("a.txt");
                 e.detail = W_OK;
                 o.recall(e);
               }),
-              testing::ExitedWithCode(1), "asks for access of \"a.txt\" \\(0x2\\)");
-  EXPECT_EXIT(
-      replay([&](Observations& o) {
-        Event e = {ObservationKind::kUnlink};
-        e.name = "a.txt";
-        o.recall(e);
-      }),
-      testing::ExitedWithCode(1),
-      "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\); its replay asks for unlink");
+              testing::ExitedWithCode(1), "and is access of \"a.txt\" \\(0x2\\)");
+  EXPECT_EXIT(replay([&](Observations& o) {
+                Event e = {ObservationKind::kUnlink};
+                e.name = "a.txt";
+                o.recall(e);
+              }),
+              testing::ExitedWithCode(1),
+              "observation 2 of rank 0 was access of \"a.txt\" \\(0x0\\) in the first execution, "
+              "and is unlink");
 }
 
 // --- A replay that reads clocks in another order
@@ -292,7 +292,7 @@ TEST_F(ObservationsTest, AnotherClockIsGivenAValueBetweenItsNeighbours) {
   });
 }
 
-TEST_F(ObservationsTest, ReadingsThatAreNotMadeAgainArePassedOver) {
+TEST_F(ObservationsTest, ReadingsThatAreNotMadeAgainAreSkipped) {
   incarnation([](Observations& o) {
     record(o, Series::kTime, 1);
     record(o, Series::kTime, 1);
@@ -307,7 +307,7 @@ TEST_F(ObservationsTest, ReadingsThatAreNotMadeAgainArePassedOver) {
   });
 }
 
-TEST_F(ObservationsTest, ReadingsThatWereNotMadeThenTakeNothing) {
+TEST_F(ObservationsTest, AdditionalReadingsConsumeNothing) {
   incarnation([](Observations& o) {
     record(o, Series::kWtime, 2000);
     o.record(access("a.txt"));
@@ -324,7 +324,7 @@ TEST_F(ObservationsTest, ReadingsThatWereNotMadeThenTakeNothing) {
   });
 }
 
-// A clock that was never read gives the system's time, which is not recorded; other clocks do not
+// A clock that was never read gives the system's time, which is not recorded. Other clocks do not
 // step back when the rank goes live.
 TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
   const auto boot = series_of_clock(CLOCK_BOOTTIME);
@@ -355,10 +355,10 @@ TEST_F(ObservationsTest, AClockThatWasNeverReadIsTheSystems) {
 }
 
 // After an interpolated value neither a recorded nor a live reading is smaller.
-TEST_F(ObservationsTest, AFittedValueIsNoStepAhead) {
+TEST_F(ObservationsTest, AnInterpolatedValueIsNotAheadOfLaterReadings) {
   incarnation([](Observations& o) {
     record(o, kRealTime, 1000 * kSecond);
-    record(o, Series::kTimeOfDay, 999'000'000);  // the machine's time was set back
+    record(o, Series::kTimeOfDay, 999'000'000);  // the machine's time has been set back
     record(o, Series::kTimeOfDay, 999'500'000);
   });
   incarnation([](Observations& o) {
@@ -377,10 +377,10 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
     journal::put(engine::control_of(job_.base(), 0)->permanent_bump, std::uint64_t{1} << 62);
     for (std::int64_t i = 0; i < 10'000'000; ++i) record(o, Series::kTime, i * i);
   };
-  EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "memory is used up");
+  EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "the journal cannot grow");
 }
 
-TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
+TEST_F(ObservationsTest, NothingIsRecordedWithAFullJournal) {
   incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
     journal::let_recycle(job_.base());
@@ -393,9 +393,10 @@ TEST_F(ObservationsTest, NothingIsKeptWithAFullJournal) {
 
 // --- Truncation
 
-// A rank that takes a checkpoint in every step, keeps the newest two, and dies now and then. Memory
-// does not grow, and whichever of the two versions it goes on at, it is given what followed.
-TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
+// A rank makes a checkpoint in every step, keeps the newest two, and dies now and then. Memory does
+// not grow, and from whichever of the two versions it goes on, it is given the answers that
+// followed.
+TEST_F(ObservationsTest, AnswersBeforeTheKeptCheckpointAreOverwritten) {
   constexpr int kSteps = 3000, kEach = 20;
   const auto observe = [](Observations& o, int step, bool again) {
     std::int64_t usage[libc_recording::kMaxFields];
@@ -420,14 +421,14 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
       }
     }
   };
-  std::vector<std::uint64_t> position = {0};  // of each checkpoint
+  std::vector<std::uint64_t> position = {0};  // position in the log at each checkpoint
   int step = 0, incarnations = 0;
   std::uint64_t backed_bytes = 0;
   while (step < kSteps) {
     ++incarnations;
     const int from = static_cast<int>(position.size()) - 1;
     incarnation([&](Observations& o) {
-      // The bootstrap phase of each incarnation; recorded by the first.
+      // The bootstrap phase of each incarnation; the first one records it.
       for (int i = 0; i < 5; ++i) {
         Event e = access("input");
         if (!o.recall(e)) o.record(e);
@@ -457,7 +458,7 @@ TEST_F(ObservationsTest, WhatLiesBehindTheKeptCheckpointIsOverwritten) {
 // --- Threads
 
 // The main thread's observations and another thread's operations share nothing but the region's
-// locked allocator (checked in build-tsan).
+// locked allocator (checked by ThreadSanitizer).
 TEST_F(ObservationsTest, WhileAnotherThreadIsInsideMpi) {
   constexpr int kOperations = 300, kQuestions = 3000;
   constexpr std::size_t kLargest = 20000;

@@ -41,7 +41,7 @@ std::vector<T> random_values(std::size_t count, unsigned seed) {
   return values;
 }
 
-// Compares with `expect`, with a result of its own and in place of the right operand, at every
+// Compares with `expect`: with a separate result and in place of the right operand, at every
 // alignment that the type allows.
 template <class T>
 void check(Operator op, Element element, const std::function<T(T, T)>& expect) {
@@ -137,7 +137,7 @@ TEST(Kernels, Complex) {
   check_complex<long double>(Element::kComplexLongDouble);
 }
 
-// Long vectors use other instructions than short ones: both must agree.
+// Long vectors use other instructions than short ones, and both must agree.
 TEST(Kernels, NotANumberAndSignedZeros) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const std::size_t count : {std::size_t{1}, std::size_t{100}}) {

@@ -52,7 +52,7 @@ TEST(RejoinErrors, ArgumentsChangeNothing) {
   expect_error(rejoin_checkpoint(&model, sizeof model, nullptr, 8), REJOIN_ERR_ARGUMENT,
                "a model is NULL but has a size");
   expect_error(rejoin_checkpoint_lazy(nullptr, &model), REJOIN_ERR_ARGUMENT,
-               "no function that writes the model");
+               "the function that writes the model is NULL");
   EXPECT_EQ(rejoin_version(), 0);
   EXPECT_EQ(rejoin_checkpoint(&model, sizeof model, nullptr, 0), 1);
   EXPECT_EQ(rejoin_checkpoint(nullptr, 0, nullptr, 0), 2);

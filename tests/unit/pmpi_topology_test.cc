@@ -77,7 +77,7 @@ TEST(Topology, ShiftsAreMovesOfOneCoordinate) {
   EXPECT_EQ(shifted(s.grid(), 23, 2, INT_MAX), 22);
 }
 
-TEST(Topology, PartsAgreeInTheCoordinatesThatDoNotRemain) {
+TEST(Topology, RanksOfAPartAgreeInTheDroppedCoordinates) {
   const Vector dims = {2, 3, 4};
   EXPECT_EQ(part_of(dims, Vector{1, 1, 1}, 17), 0);
   EXPECT_EQ(part_of(dims, Vector{0, 0, 0}, 17), 17);
@@ -99,7 +99,7 @@ TEST(Topology, DimsAreThoseOfOpenMpi) {
   EXPECT_EQ(balanced(INT_MAX, {0, 0}), (Vector{INT_MAX, 1}));  // a prime
 }
 
-TEST(Topology, DimsFitWhateverIsGiven) {
+TEST(Topology, DimsFitTheGivenSizes) {
   for (int nodes = 1; nodes <= 1000; ++nodes) {
     for (std::size_t free = 1; free <= 5; ++free) {
       const Vector dims = balanced(nodes, Vector(free, 0));
@@ -108,13 +108,13 @@ TEST(Topology, DimsFitWhateverIsGiven) {
       EXPECT_TRUE(std::is_sorted(dims.rbegin(), dims.rend()));
     }
   }
-  // More dimensions than any number has prime factors.
+  // There are more dimensions than any number has prime factors.
   const Vector dims = balanced(1 << 30, Vector(40, 0));
   EXPECT_EQ(std::count(dims.begin(), dims.end(), 2), 30);
   EXPECT_EQ(std::count(dims.begin(), dims.end(), 1), 10);
 }
 
-TEST(Topology, DimsThatCannotBe) {
+TEST(Topology, InvalidDims) {
   Vector none, fixed = {2, 2}, wrong = {3, 0}, negative = {-1, 0}, both = {4, 4, 0};
   EXPECT_TRUE(balance_dims(1, none));
   EXPECT_FALSE(balance_dims(2, none));
@@ -122,7 +122,7 @@ TEST(Topology, DimsThatCannotBe) {
   EXPECT_FALSE(balance_dims(8, fixed));
   EXPECT_FALSE(balance_dims(4, wrong));
   EXPECT_FALSE(balance_dims(4, negative));
-  EXPECT_FALSE(balance_dims(8, both));  // each divides 8, their product does not
+  EXPECT_FALSE(balance_dims(8, both));  // each given size divides 8, but their product does not
   EXPECT_FALSE(balance_dims(0, wrong));
   EXPECT_FALSE(balance_dims(-4, wrong));
 }

@@ -24,7 +24,7 @@ std::int64_t input_of(std::uint32_t rank, std::size_t i) {
   return static_cast<std::int64_t>((rank + 1) * 1000003 + i * 7 + (i >> 5) * rank);
 }
 
-// One Allreduce of `count` int64, checked element by element.
+// Runs one Allreduce of `count` int64 and checks every element.
 void allreduce(Rank& rank, Rank::Comm& comm, std::size_t count, bool early, bool user = false) {
   std::vector<std::int64_t> in(count), out(count, -1);
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
@@ -129,7 +129,7 @@ TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
     }
   };
   job.run(body);
-  // No other rank runs: the new incarnation gets everything from journals.
+  // No other rank runs, so the new incarnation gets everything from journals.
   const std::uint32_t last = GetParam() - 1;
   job.restart(last);
   job.run_one(last, body);
@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Sizes, testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 
 
 class FewRanks : public testing::TestWithParam<std::uint32_t> {};
 
-// Beyond the limit nothing is retained, results are right, and memory stops growing.
-TEST_P(FewRanks, AMetLimitRecyclesMemory) {
+// With a full journal nothing is retained, results are right, and memory stops growing.
+TEST_P(FewRanks, AFullJournalRecyclesMemory) {
   ThreadJob job(GetParam(), 8 << 20);
   std::atomic<std::uint64_t> halfway{0};
   const int rounds = 200;
@@ -167,7 +167,7 @@ TEST_P(FewRanks, AMetLimitRecyclesMemory) {
   EXPECT_LT(engine::control_of(job.base(), 0)->backed_bytes.load(), halfway.load() + (2 << 20));
 }
 
-TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
+TEST_P(FewRanks, AFullJournalRecyclesMemoryOfBroadcastsAlone) {
   const std::uint32_t n = GetParam();
   ThreadJob job(n, 1 << 20);
   job.run([&](Rank& rank, Rank::Comm& world) {
@@ -194,7 +194,7 @@ TEST_P(FewRanks, AMetLimitRecyclesMemoryOfBroadcastsAlone) {
   }
 }
 
-TEST(Region, PermanentMemoryIsHandedOutToTwoThreads) {
+TEST(Region, PermanentMemoryIsAllocatedToTwoThreads) {
   ThreadJob job(1);
   job.run([](Rank& rank, Rank::Comm&) {
     constexpr int kEach = 4000;
@@ -216,7 +216,7 @@ TEST(Region, PermanentMemoryIsHandedOutToTwoThreads) {
 INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, testing::Values(1, 2, 3, 5));
 
 // Operations are objects that advance: several may be outstanding, in one communicator and in
-// several, and are entered in other orders by other members.
+// several, and members may enter them in different orders.
 TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
   ThreadJob job(GetParam());
   job.run([](Rank& rank, Rank::Comm& world) {
@@ -225,11 +225,11 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
     const engine::Reduction sum = sum_of_int64();
     for (const std::size_t count : {std::size_t{2}, std::size_t{600}, std::size_t{70000}}) {
 #if defined(__SANITIZE_THREAD__)
-      // With 600 elements every member reads all staging, and what comes next may use it again
-      // while a slow member reads: that member sees another owner behind its read, throws away what
-      // it has read, and finds a record (Must 4). ThreadSanitizer sees the two accesses alone, so
-      // here every member has read before the next size begins. Without it the overlap is tested in
-      // the other builds, and in the simulator where it means something (rule ValidateAll).
+      // With 600 elements every member reads all staging buffers, and the next operation may reuse
+      // them while a slow member still reads. That member then sees another owner after its read,
+      // discards what it has read, and finds a record (Must 4). ThreadSanitizer sees only the two
+      // accesses, so here every member has read before the next size begins. The overlap is tested
+      // in the other builds, and in the simulator (rule ValidateAll).
       allreduce(rank, world, 0, false);
 #endif
       constexpr int kOps = 6;
@@ -239,7 +239,7 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
       std::optional<Rank::ReplicatedOp> op[kOps];
       const auto comm_of = [&](int k) { return k % 2 == 0 ? &world : other; };
       for (int turn = 0; turn < kOps; ++turn) {
-        // Odd ranks enter the operations of the two communicators the other way round.
+        // Odd ranks enter the operations of the two communicators in the opposite order.
         const int k = rank.rank() % 2 == 0 ? turn : turn ^ 1;
         in[k].assign(count, static_cast<std::int64_t>(rank.rank() + 10 * k));
         out[k].assign(count, -1);
@@ -272,7 +272,8 @@ TEST_P(FewRanks, OutstandingOperationsDoNotDisturbEachOther) {
   });
 }
 
-// Otherwise the journal of a root that is faster than its readers would grow without end.
+// If the root did not wait, the journal of a root that is faster than its readers would grow
+// without end.
 TEST(Broadcast, ARootWaitsForReadersThatAreFarBehind) {
   constexpr int kOps = 40;
   constexpr std::size_t kBytes = 1 << 20;
@@ -310,7 +311,7 @@ TEST(Broadcast, ARootWaitsForReadersThatAreFarBehind) {
   });
 }
 
-// More than a table of contexts holds, and all of them found again.
+// There are more communicators than one table of contexts holds, and all are found again.
 TEST_P(FewRanks, ManyCommunicators) {
   ThreadJob job(GetParam());
   job.run([](Rank& rank, Rank::Comm& world) {
@@ -327,8 +328,8 @@ TEST_P(FewRanks, ManyCommunicators) {
   }
 }
 
-// Cached words of the segment can be read again, as a woken process must do.
-TEST(Rebase, AppendsBehindWhatAnotherHasAppended) {
+// Cached words of the segment can be read again, which a woken process must do.
+TEST(Rebase, AppendsAfterTheElementsOfAnotherProcess) {
   ThreadJob job(1);
   job.run([&](Rank& rank, Rank::Comm&) {
     auto* head = rank.region().head();

@@ -1,4 +1,4 @@
-// The duration of a replay, from samples.
+// The duration of a replay, estimated from samples.
 #include "recovery/replay_clock.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kReadingNs = 30;
 
-// Calls of MPI, as the shim makes them: each takes call_ns, readings of the clock not counted.
+// Calls of MPI, as the shim makes them. Each takes call_ns, without the readings of the clock.
 class Calls {
  public:
   explicit Calls(ReplayClock& clock) : clock_(clock) {}
@@ -44,13 +44,13 @@ TEST(ReplayClock, FewCallsAreAllMeasured) {
   EXPECT_EQ(calls.measured(), 64);
 }
 
-TEST(ReplayClock, OfManyOneStandsForTheOthers) {
+TEST(ReplayClock, ManyCallsAreSampled) {
   ReplayClock clock;
   clock.start(kReadingNs);
   Calls calls(clock);
   std::uint64_t all_ns = 0;
   for (int i = 0; i < 1'000'000; ++i) {
-    const std::uint64_t call_ns = i % 8 == 0 ? 5000 : 40;  // a program's period
+    const std::uint64_t call_ns = i % 8 == 0 ? 5000 : 40;  // the program repeats every 8 calls
     calls.call(call_ns);
     all_ns += call_ns;
   }
@@ -66,8 +66,8 @@ TEST(ReplayClock, ACallThatIsShorterThanAReadingCountsNothing) {
   EXPECT_EQ(clock.total_ns(), 0u);
 }
 
-// The call in which the rank goes live may wait for the others.
-TEST(ReplayClock, WhatIsMeasuredWhenTheReplayEndsDoesNotCount) {
+// The call in which the rank goes live may include waiting for the other ranks.
+TEST(ReplayClock, TheCallInWhichTheReplayEndsDoesNotCount) {
   ReplayClock clock;
   clock.start(0);
   clock.begin(1000);
@@ -76,7 +76,7 @@ TEST(ReplayClock, WhatIsMeasuredWhenTheReplayEndsDoesNotCount) {
   EXPECT_TRUE(clock.is_measuring());
   clock.stop();
   EXPECT_FALSE(clock.is_measuring());
-  EXPECT_EQ(clock.end(9000), 1u);  // so that the next one finds that it does not run
+  EXPECT_EQ(clock.end(9000), 1u);  // so that the next call finds the clock stopped
   EXPECT_FALSE(clock.is_running());
   EXPECT_EQ(clock.total_ns(), 40u);
 }

@@ -43,7 +43,7 @@ class ThreadJob {
 
   std::byte* base() const { return segment_.get(); }
 
-  // Runs body(rank, world) in one thread a rank, in a new incarnation of each.
+  // Runs body(rank, world) in one thread for each rank, in a new incarnation of each.
   using Body = std::function<void(Rank&, Rank::Comm&)>;
   void run(const Body& body) {
     std::vector<std::thread> threads;

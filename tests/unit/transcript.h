@@ -9,8 +9,8 @@
 
 namespace rejoin::launcher {
 
-// Runs a transcript again: the result must equal the text. `play` is given what follows ">", and
-// writes a line for each action.
+// Runs a transcript again: the result must equal the text. `play` is called with the text after
+// ">", and writes a line for each action.
 template <class Play>
 void expect_played(const std::string& transcript, Play play) {
   std::istringstream lines(transcript);

@@ -53,7 +53,7 @@ TEST_F(WireSocket, TheMessageArrivesAsItWasSent) {
   }
 }
 
-TEST_F(WireSocket, ALongerTextIsCutOff) {
+TEST_F(WireSocket, ATextThatIsTooLongIsTruncated) {
   ASSERT_TRUE(send_message(ends_[0], message(std::string(kMaxText + 1, 'x'))));
   ASSERT_EQ(receive_message(ends_[1], got_), Received::kMessage);
   EXPECT_EQ(got_.text_bytes, kMaxText);
@@ -85,7 +85,7 @@ TEST_F(WireSocket, DescriptorsThatAreNotWantedAreClosed) {
 TEST_F(WireSocket, AMalformedMessageIsTheEnd) {
   const std::size_t before = open_descriptors();
   Message m = message("text");
-  m.text_bytes = 5;  // one more than is sent
+  m.text_bytes = 5;  // space for one more than is sent
   ASSERT_TRUE(send_datagram(ends_[0], &m, kMessageHeadBytes + 4, {1, {ends_[0]}}));
   Descriptors with;
   EXPECT_EQ(receive_message(ends_[1], got_, &with), Received::kEnd);
@@ -97,7 +97,7 @@ TEST_F(WireSocket, AMalformedMessageIsTheEnd) {
   EXPECT_EQ(receive_message(ends_[1], got_), Received::kEnd);
 }
 
-TEST_F(WireSocket, NothingAndTheEndAreToldApart) {
+TEST_F(WireSocket, NothingToReadAndTheEndAreDistinguished) {
   EXPECT_EQ(receive_message(ends_[1], got_, nullptr, MSG_DONTWAIT), Received::kNothing);
   shutdown(ends_[0], SHUT_WR);
   EXPECT_EQ(receive_message(ends_[1], got_, nullptr, MSG_DONTWAIT), Received::kEnd);

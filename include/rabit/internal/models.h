@@ -27,7 +27,9 @@ class ModelReader : public dmlc::Stream {
     position_ += there;
     return there;
   }
-  void Write(const void*, std::size_t) override { fail("a model was written to while it loads"); }
+  void Write(const void*, std::size_t) override {
+    fail("Load of a model must read from its stream, not write to it");
+  }
 
  private:
   Bytes bytes_;
@@ -45,7 +47,9 @@ class ModelWriter : public dmlc::Stream {
 
   using dmlc::Stream::Read;
   using dmlc::Stream::Write;
-  std::size_t Read(void*, std::size_t) override { fail("a model was read from while it is saved"); }
+  std::size_t Read(void*, std::size_t) override {
+    fail("Save of a model must write to its stream, not read from it");
+  }
   void Write(const void* data, std::size_t size) override {
     if (size == 0) return;
     if (size > capacity_ - size_) reserve(size);
@@ -78,7 +82,9 @@ class LazyWriter : public dmlc::Stream {
   explicit LazyWriter(LazyTarget* target) : target_(target) {}
   using dmlc::Stream::Read;
   using dmlc::Stream::Write;
-  std::size_t Read(void*, std::size_t) override { fail("a model was read from while it is saved"); }
+  std::size_t Read(void*, std::size_t) override {
+    fail("Save of a model must write to its stream, not read from it");
+  }
   void Write(const void* data, std::size_t size) override { write_lazily(target_, data, size); }
 
  private:

@@ -226,7 +226,7 @@ inline void CheckPoint(const Serializable* global_model, const Serializable* loc
 
 inline void LazyCheckPoint(const Serializable* global_model, const char* file, int line,
                            const char* caller) {
-  if (global_model == nullptr) internal::fail("LazyCheckPoint: there is no model");
+  if (global_model == nullptr) internal::fail("LazyCheckPoint: the model is a null pointer");
   internal::checkpoint_lazily(&internal::save_lazily, global_model, {file, line, caller, false});
 }
 

@@ -36,7 +36,8 @@ struct SockAddr {
   // Returns this machine's name.
   static std::string GetHostName() {
     char name[256] = "";
-    Check(gethostname(name, sizeof name - 1) == 0, "this machine's name: %s", std::strerror(errno));
+    Check(gethostname(name, sizeof name - 1) == 0, "cannot get the name of this machine: %s",
+          std::strerror(errno));
     return name;
   }
   // host: a name or four numbers.
@@ -45,7 +46,8 @@ struct SockAddr {
     wanted.ai_family = AF_INET;
     wanted.ai_socktype = SOCK_STREAM;
     const int code = getaddrinfo(host, nullptr, &wanted, &found);
-    Check(code == 0 && found != nullptr, "address of %s: %s", host, gai_strerror(code));
+    Check(code == 0 && found != nullptr, "cannot resolve the address of %s: %s", host,
+          gai_strerror(code));
     std::memcpy(&addr, found->ai_addr, sizeof addr);
     addr.sin_port = htons(static_cast<in_port_t>(port));
     freeaddrinfo(found);
@@ -55,7 +57,7 @@ struct SockAddr {
   std::string AddrStr() const {
     char text[INET_ADDRSTRLEN];
     Check(inet_ntop(AF_INET, &addr.sin_addr, text, sizeof text) != nullptr,
-          "an address of no form");
+          "cannot format an address");
     return text;
   }
 };
@@ -106,7 +108,7 @@ class Socket {
   }
   bool IsClosed() const { return sockfd == INVALID_SOCKET; }
   void Close() {
-    Check(!IsClosed(), "socket, Close: it is not open");
+    Check(!IsClosed(), "socket, Close: the socket is not open");
     close(sockfd);
     sockfd = INVALID_SOCKET;
   }
@@ -191,15 +193,16 @@ class TCPSocket : public Socket {
     const int length = static_cast<int>(text.size());
     Assert(SendAll(&length, sizeof length) == sizeof length &&
                SendAll(text.data(), text.size()) == text.size(),
-           "SendStr: not all of it went");
+           "SendStr: the connection ended before all of the string was sent");
   }
   void RecvStr(std::string* text) {
     int length = 0;
     Assert(RecvAll(&length, sizeof length) == sizeof length && length >= 0,
-           "RecvStr: there is no length");
+           "RecvStr: the connection ended before the length of the string arrived");
     text->resize(static_cast<std::size_t>(length));
     if (length == 0) return;
-    Assert(RecvAll(&(*text)[0], text->size()) == text->size(), "RecvStr: the stream ended within");
+    Assert(RecvAll(&(*text)[0], text->size()) == text->size(),
+           "RecvStr: the connection ended before all of the string arrived");
   }
 };
 

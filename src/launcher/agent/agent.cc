@@ -144,9 +144,9 @@ bool Agent::refuses_program(std::uint32_t rank) {
   if (is_same(program.identity, identity_of(program.path))) return false;
   const std::string what = plan_.options.program_of(rank).command[0] +
                            " has been replaced since the job began, and rank " +
-                           std::to_string(rank) + " is to run it from main";
+                           std::to_string(rank) + " would have to run the new file from main";
   if (!plan_.options.stop_on_divergence) {
-    reporter_.tell(what + ": its replay may be another one");
+    reporter_.tell(what + ": its replay may differ from the first execution");
     return false;
   }
   core_.give_up(rank);
@@ -175,8 +175,8 @@ void Agent::spawn(std::uint32_t rank) {
 void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
   core_.give_up(rank);
   std::string hint;
-  if (spawned.error == ENOEXEC) hint = "; a script begins with #! and its shell";
-  if (spawned.error == EMFILE) hint = "; fewer ranks, or a higher ulimit -n";
+  if (spawned.error == ENOEXEC) hint = "; a script must begin with #! and its interpreter";
+  if (spawned.error == EMFILE) hint = "; use fewer ranks, or raise ulimit -n";
   happened(rank,
            Event::SpawnFailed{spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure,
                               "cannot start rank " + std::to_string(rank) + ", " +
@@ -270,7 +270,8 @@ void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
   }
   // Deaths that were reported before, and are not published yet, have none of their own so far.
   if (!journal::has_epochs(segment_.base())) {
-    ended.why_final = "the job has had all the deaths that it can count";
+    ended.why_final =
+        "the job has reached the largest number of deaths that Rejoin supports, so it ends";
   }
   if (would_replay_threads(rank)) {
     ended.why_final =
@@ -317,8 +318,8 @@ void Agent::keep_journal(Report::Finished& finished) {
   const auto kept = segment_.keep(path, interrupted);
   guardian_->unlink_on_death("");
   finished.set_failed(!kept.ok());
-  finished.add_lines(kept.ok() ? "the journal is kept in " + path + " (" + size_text(kept.value()) +
-                                     "); ftrun inspect prints it"
+  finished.add_lines(kept.ok() ? "the journal was written to " + path + " (" +
+                                     size_text(kept.value()) + "); ftrun inspect prints it"
                                : kept.error().text);
 }
 

@@ -78,8 +78,8 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Registers& e) {
   }
   if ((r.restoring || r.unrestored) && holds(RestoreRule::kOnlyRestored)) {
     // The restorer did not register it: the program in that process has started from main.
-    act(rank, Do::Refuse{e.connection, "it is not the written image that it was started for"});
-    return not_restored(rank, "its process did not become its written image");
+    act(rank, Do::Refuse{e.connection, "it did not restore its written image"});
+    return not_restored(rank, "its process did not restore its written image");
   }
   // The same process may come again: it was loaded, then replaced itself by exec.
   const bool taken = r.registered != 0 && !r.registered_over;
@@ -298,8 +298,8 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
   const Cause killed_script = script_killed(r);
   if (cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
     r.cause.value = 128 + killed_script.value;
-    act(rank, Do::Notice{"the script that started it died (" + to_text(killed_script) +
-                         "); what it had to do behind the program was not done"});
+    act(rank, Do::Notice{"the script that started the program died (" + to_text(killed_script) +
+                         "); the rest of the script was not executed"});
   }
   const bool exited = cause.kind == Cause::Kind::kExit;
   const bool well = exited && (r.finalized || (cause.value == 0 && !r.initialized));

@@ -33,11 +33,11 @@ RankOutputs::Calls Agent::output_calls() {
   };
   calls.ended = [this](std::uint32_t rank) { feed(rank, AgentEvent::OutputEnded{}); };
   calls.differs = [this](std::uint32_t rank, int stream) {
-    tell(rank, std::string("its replay did not print the same to ") + kStreamNames[stream] +
-                   " as the first time; what was printed first stands");
+    tell(rank, std::string("its replay wrote other bytes to ") + kStreamNames[stream] +
+                   " than the first execution; they are discarded");
   };
   calls.lost = [this](std::uint32_t rank, int error) {
-    tell(rank, "--output-filename: what ranks print is not written any more: " + error_text(error));
+    tell(rank, "--output-filename: the output of ranks is no longer written: " + error_text(error));
   };
   return calls;
 }
@@ -66,7 +66,7 @@ Processes::Calls Agent::process_calls() {
     guardian_->lost();
     reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
                    ") has ended; the job goes on, but if ftrun is killed now, processes that left "
-                   "their rank's group are not ended");
+                   "their rank's process group are not killed");
   };
   calls.keeper_ended = [this](std::uint32_t rank) { on_keeper_ended(rank); };
   calls.image_killed = [this](std::optional<std::uint32_t> rank) { on_image_killed(rank); };
@@ -237,9 +237,8 @@ void Agent::look_for_standstill() {
     return happened(
         r, Event::Deadlock{
                "the replay of rank " + std::to_string(r) +
-               " waits for what will not come: its first execution went on without that. The "
-               "program does not do the same again when it receives the same; see "
-               "docs/fault-model.md"});
+               " waits for an event that did not occur in the first execution. The program is not "
+               "deterministic, given what it receives; see docs/fault-model.md"});
   }
   happened(0, Event::Deadlock{});
 }

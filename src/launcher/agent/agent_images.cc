@@ -226,9 +226,9 @@ void Agent::look_at_wakes() {
     std::uint64_t& tell_at = newest_snapshot_[r].tell_at_ns;
     if (tell_at == 0 || loop_.now_ns() < tell_at) continue;
     tell_at = 0;
-    tell(r, "its snapshot, process " + std::to_string(pid) + ", was asked to go on " +
-                duration_text(kLongWakeNs) + " ago and has not yet (state " + state +
-                "); kill -9 of it gives it up (docs/snapshots.md)");
+    tell(r, "its snapshot, process " + std::to_string(pid) + ", was woken " +
+                duration_text(kLongWakeNs) + " ago and does not go on (state " + state +
+                "); to give it up, kill it with kill -9 (docs/snapshots.md)");
   }
 }
 
@@ -278,7 +278,7 @@ void Agent::tell_price() {
     tell(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +
                 " % of its time, because --snapshots asks for one every " +
                 duration_text(plan_.options.snapshots.period_ns) +
-                "; --snapshots auto makes them so that they take 1 %");
+                "; with --snapshots auto they take at most 1 %");
   }
 }
 
@@ -320,8 +320,8 @@ void Agent::journal_grown(bool waits) {
 void Agent::on_image_killed(std::optional<std::uint32_t> rank) {
   if (!take_oom_kill(0) || !rank || std::exchange(told_image_taken_, true)) return;
   tell(*rank,
-       "memory is short: the kernel has killed the snapshot of it, and the next is made; "
-       "until then a death ends the job (docs/snapshots.md)");
+       "the kernel has killed its snapshot because memory is short; until the next snapshot is "
+       "made, a death of this rank ends the job (docs/snapshots.md)");
 }
 
 void Agent::not_frozen(std::uint32_t rank, const Message& message) {

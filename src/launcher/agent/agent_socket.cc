@@ -32,7 +32,7 @@ Result<Descriptor> listen_at(const std::string& name) {
   constexpr int kWaiting = 4096;
   if (!listener.open() || bind(listener.get(), address.get(), address.bytes) != 0 ||
       listen(listener.get(), kWaiting) != 0) {
-    return Error{"cannot make the socket for the ranks: " + error_text(errno)};
+    return Error{"cannot create the socket for the ranks: " + error_text(errno)};
   }
   return listener;
 }

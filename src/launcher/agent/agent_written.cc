@@ -195,7 +195,7 @@ void Agent::remove_superseded_sets() {
 
 void Agent::tell_no_set(const std::string& why) {
   if (std::exchange(told_no_set_, why) == why) return;
-  reporter_.tell("no images in " + plan_.options.checkpoint_directory + ": " + why);
+  reporter_.tell("no images are written to " + plan_.options.checkpoint_directory + ": " + why);
 }
 
 // --- Resuming from a set

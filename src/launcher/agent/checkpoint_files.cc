@@ -95,7 +95,7 @@ CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFil
 std::string refusal(const std::string& path, const CheckpointOwner& then,
                     const CheckpointOwner& now) {
   const std::string written = "--resume: " + path + " was written by ";
-  const std::string anew = ", or begin anew in another directory";
+  const std::string anew = ", or start the job anew in another directory";
   if (then.program != now.program) {
     return written + one_line(then.program) + ", not by " + one_line(now.program) +
            ": run that one" + anew;
@@ -110,7 +110,7 @@ std::string refusal(const std::string& path, const CheckpointOwner& then,
   }
   if (then.arguments != now.arguments) {
     return written + one_line(then.program) + " with other arguments (" +
-           other_argument(then.arguments, now.arguments) + "): give those" + anew;
+           other_argument(then.arguments, now.arguments) + "): give the same arguments" + anew;
   }
   return {};
 }
@@ -219,7 +219,7 @@ std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
     region->resume_local_bytes = locals()[r].bytes;
     room = place(r, locals()[r].bytes, region->resume_local);
   }
-  if (!room) return Error{"--resume: there is no room for the models of the checkpoint"};
+  if (!room) return Error{"--resume: the journal has no room for the models of the checkpoint"};
   header->first_version = version();
   return {};
 }
@@ -234,7 +234,8 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
     return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
   }
   std::filesystem::create_directories(directory, error);
-  if (error) return Error{"--checkpoint-dir " + directory + ": cannot make it: " + error.message()};
+  if (error)
+    return Error{"--checkpoint-dir " + directory + ": cannot create it: " + error.message()};
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
   }
@@ -265,7 +266,7 @@ Result<Descriptor> lock_checkpoint_directory(const std::string& directory) {
     if (lock.open() && errno != EWOULDBLOCK) return lock;  // a file system without locks
     poll(nullptr, 0, kPauseMs);
   }
-  return Error{"--checkpoint-dir " + directory + ": another job writes there"};
+  return Error{"--checkpoint-dir " + directory + ": another job uses this directory"};
 }
 
 // --- Writing
@@ -323,15 +324,16 @@ void CheckpointWriter::note(std::uint64_t version, const Outcome& outcome) {
       return;
     case Outcome::Kind::kFailed:
       if (std::exchange(error_, outcome.error) == outcome.error) return;
-      return tell("no checkpoint: " + versions_.path_of(version) + ": " +
+      return tell("no checkpoint was written: " + versions_.path_of(version) + ": " +
                   error_text(outcome.error));
     case Outcome::Kind::kFault:
       break;
   }
   const std::uint32_t bit = 1u << static_cast<std::uint32_t>(outcome.fault);
   if ((std::exchange(told_faults_, told_faults_ | bit) & bit) != 0) return;
-  tell("no checkpoint in " + versions_.directory() + ": rank " + std::to_string(outcome.rank) +
-       " " + journal::text_of(outcome.fault) + " at checkpoint " + std::to_string(version) +
+  tell("no checkpoint was written to " + versions_.directory() + ": rank " +
+       std::to_string(outcome.rank) + " " + journal::text_of(outcome.fault) + " at checkpoint " +
+       std::to_string(version) +
        ", so a job cannot be resumed from this version (docs/checkpoints.md)");
 }
 

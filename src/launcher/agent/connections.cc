@@ -67,7 +67,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const std::string_view text(message.text, message.text_bytes);
   if (text.substr(0, wire::kSecretBytes) != secret_) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "wrong secret");
+                 "it does not have the secret of this job");
     return false;
   }
   if (message.type == MessageType::kForeignAbi) {
@@ -79,7 +79,7 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   const bool dead = has_ended(connection.caller.process.get());
   if (!connection.caller.process.open() && kill(connection.caller.pid, 0) == 0) {
     send_message(connection.caller.socket.get(), MessageType::kRefused, message.rank, 0,
-                 "it has no descriptors left (ulimit -n); raise that, or use fewer ranks");
+                 "ftrun has no file descriptors left; raise ulimit -n, or use fewer ranks");
     return false;
   }
   const bool asks = message.type == MessageType::kRegister || message.type == MessageType::kImage ||

@@ -96,9 +96,9 @@ std::string text_of(int signal, int code, unsigned long long address,
     const bool is_stack = address + kNear > stack_pointer && address < stack_pointer + kNear;
     return is_stack ? "the stack is full (ulimit -s)" : name + " is not mapped";
   }
-  if (signal == SIGSEGV && code == SEGV_ACCERR) return name + " may not be accessed like that";
-  if (signal == SIGSEGV && code > 0) return "an address that cannot be one";
-  if (signal == SIGBUS && code == BUS_ADRERR) return name + " lies behind the end of its file";
+  if (signal == SIGSEGV && code == SEGV_ACCERR) return name + " does not allow this access";
+  if (signal == SIGSEGV && code > 0) return "an invalid (non-canonical) address";
+  if (signal == SIGBUS && code == BUS_ADRERR) return name + " is beyond the end of its mapped file";
   if (signal == SIGBUS && code == BUS_ADRALN) return name + " is not aligned";
   if (signal == SIGBUS && code > 0) return name;
   if (signal == SIGFPE && code == FPE_INTDIV) return "an integer was divided by zero";

@@ -25,9 +25,10 @@ FoundFile look(const std::string& path) {
 }
 
 Error damaged(const std::string& log, const std::string& why) {
-  return Error{"--resume: " + log + " " + why +
-               ": what the job has done to files since the set was written is not known. Nothing "
-               "was changed; take an older copy of the directory, or begin anew in another one"};
+  return Error{
+      "--resume: " + log + " " + why +
+      ": it is not known how the job has changed files since the set was written. Nothing was "
+      "changed; use an older copy of the directory, or start the job anew in another one"};
 }
 
 // Returns the images from `since` on for which the rank has a log, oldest first.
@@ -189,12 +190,12 @@ std::optional<Error> FileChanges::check() const {
     if (made.contains(gone) || look(name).file.file == gone || was_directory) continue;
     if (!c.kept.empty() && look(c.kept).file.file == gone) continue;
     return Error{"--resume: " + name + " was " + (removed ? "removed" : "replaced") +
-                 " after the set of images was written, and there is no second name of it" +
-                 (c.kept.empty() ? " (it is in another file system than the --checkpoint-dir, or "
-                                   "too much was removed)"
+                 " after the set of images was written, and there is no hard link to it" +
+                 (c.kept.empty() ? " (it was in another file system than the --checkpoint-dir, or "
+                                   "too many files were removed)"
                                  : "") +
-                 ": the job cannot go on as if it were there. Nothing was changed; put the file "
-                 "back, or begin anew in another directory"};
+                 ": the job cannot go on without it. Nothing was changed; put the file back, or "
+                 "start the job anew in another directory"};
   }
   return {};
 }
@@ -238,7 +239,7 @@ std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices
   const auto put_back = [&](const std::string& to) {
     if (c.kept.empty() || look(to).there) return std::string();
     if (linkat(AT_FDCWD, c.kept.c_str(), AT_FDCWD, to.c_str(), 0) == 0) return std::string();
-    return failed(to + " cannot be put back");
+    return failed(to + " cannot be restored");
   };
   switch (c.head.change) {
     case FileChange::kOpened:
@@ -257,25 +258,26 @@ std::string FileChanges::undo(const Change& c, std::vector<std::string>& notices
       if (rmdir(c.path.c_str()) == 0) break;
       if (errno != ENOTEMPTY) return failed(c.path + " cannot be removed");
       notices.push_back(c.path +
-                        " was made after the set of images was written, and holds what the job's "
-                        "ranks have not made: it stays");
+                        " was created after the set of images was written, but contains files that "
+                        "the job's ranks did not create: it is not removed");
       break;
     }
     case FileChange::kRemoved:
       return put_back(c.path);
     case FileChange::kRemovedDirectory:
       if (at_path.there || mkdir(c.path.c_str(), c.head.flags) == 0) break;
-      return failed(c.path + " cannot be made again");
+      return failed(c.path + " cannot be created again");
     case FileChange::kRenamed: {
       if (look(c.other).file.file == c.head.file && !there) {
-        if (at_path.there) return c.path + " is another file now than the job has had there";
+        if (at_path.there) return c.path + " is not the file any more that the job had there";
         if (rename(c.other.c_str(), c.path.c_str()) != 0) {
           return failed(c.other + " cannot be renamed to " + c.path);
         }
       }
       if (c.head.other_file == 0 || c.head.other_file == c.head.file) break;
       if (c.head.flags == 0 || look(c.other).there) return put_back(c.other);
-      return mkdir(c.other.c_str(), c.head.flags) == 0 ? "" : failed(c.other + " cannot be made");
+      return mkdir(c.other.c_str(), c.head.flags) == 0 ? ""
+                                                       : failed(c.other + " cannot be created");
     }
     case FileChange::kExchanged:
       if (there || look(c.other).file.file != c.head.file) break;

@@ -112,11 +112,11 @@ std::string read_set(const std::string& directory, std::uint64_t number, ImageSe
   }
   set->path = path;
   if (set->number != number) {
-    return "is set " + std::to_string(set->number) + " under another set's name";
+    return "contains set " + std::to_string(set->number) + ", which is not the number in its name";
   }
   const bool complete =
       set->images.size() == set->owner.ranks && set->file_logs.size() == set->owner.ranks;
-  return complete ? "" : "has not as many images as ranks";
+  return complete ? "" : "does not have an image of every rank";
 }
 
 // Returns what is wrong with the file, or an empty string.
@@ -142,19 +142,19 @@ std::string objection_here(const ImageSet& set, const std::string& library_direc
   const std::string lacks = lacking(set.machine, machine_mark());
   if (!lacks.empty()) {
     return "--resume: " + set.path + " was written on a machine with " + lacks +
-           ": go on on such a one, or begin anew in another directory";
+           ": resume on such a machine, or start the job anew in another directory";
   }
   for (const auto& [path, build] : set.libraries) {
     const auto now = build_of(path, library_directory);
     if (now.ok() && now.value() == build) continue;
-    return "--resume: " + set.path + " was written with another " + one_line(path) + " (" + build +
-           ", this is " + (now.ok() ? now.value() : "not there") +
-           "): put that one back, or begin anew in another directory";
+    return "--resume: " + set.path + " was written with another build of " + one_line(path) + " (" +
+           build + ", this is " + (now.ok() ? now.value() : "not there") +
+           "): install that one again, or start the job anew in another directory";
   }
   if (set.input_begun && !set.input_ended) {
     return "--resume: " + set.path +
-           " was written when standard input had been read, but not to its end: what is left of it "
-           "cannot be given again";
+           " was written when the job had read a part of its standard input: the job cannot go on, "
+           "because the rest of the input was not saved";
   }
   return {};
 }
@@ -265,7 +265,7 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
     if (!why_not.empty()) return Error{why_not};
     return set;
   }
-  return Error{"--resume: there is no whole set of images in " + directory};
+  return Error{"--resume: there is no complete set of images in " + directory};
 }
 
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,

@@ -42,15 +42,16 @@ std::string size_error_text(int error) {
   rlimit limit = {};
   getrlimit(RLIMIT_FSIZE, &limit);
   const bool is_limited = error == EFBIG && limit.rlim_cur != RLIM_INFINITY;
-  return error_text(error) + (is_limited
-                                  ? " (ulimit -f limits it; raise that to unlimited: it is sparse)"
-                                  : " (it is sparse; a smaller --journal-limit needs less)");
+  return error_text(error) +
+         (is_limited ? " (ulimit -f limits its size; set it to unlimited: the file is sparse and "
+                       "occupies little space)"
+                     : " (the file is sparse; a smaller --journal-limit makes it smaller)");
 }
 
 Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
     Descriptor memory(engine::make_segment_memory(bytes));
-    if (!memory.open()) return Error{"cannot make shared memory: " + size_error_text(errno)};
+    if (!memory.open()) return Error{"cannot create shared memory: " + size_error_text(errno)};
     return memory;
   }
   Descriptor file(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
@@ -218,8 +219,9 @@ Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t b
   }
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
-    return Error{"cannot map a journal of " + size_text(bytes) + " of addresses: " +
-                 error_text(errno) + " (is ulimit -v set? a smaller --journal-limit needs less)"};
+    return Error{"cannot reserve " + size_text(bytes) +
+                 " of address space for the journal: " + error_text(errno) +
+                 " (ulimit -v may limit it; a smaller --journal-limit needs less)"};
   }
   madvise(p, bytes, MADV_DONTDUMP);
   return JobSegment(std::move(file.value()), static_cast<std::byte*>(p), bytes);
@@ -395,9 +397,9 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
   Descriptor out(open(path.c_str(), kFlags, 0600));
   const auto failed = [&path](int error) {
     unlink(path.c_str());
-    return Error{"cannot keep the journal as " + path + ": " + error_text(error)};
+    return Error{"cannot write the journal to " + path + ": " + error_text(error)};
   };
-  if (!out.open()) return Error{"cannot keep the journal as " + path + ": " + error_text(errno)};
+  if (!out.open()) return Error{"cannot write the journal to " + path + ": " + error_text(errno)};
   std::vector<SegmentPiece> pieces;
   for (const SegmentPiece& p : populated()) {
     for (std::uint64_t at = p.at; at < p.at + p.bytes; at += kPageBytes) {

@@ -127,7 +127,7 @@ MachineMark machine_mark() {
 }
 
 std::string lacking(const MachineMark& then, const MachineMark& here) {
-  if (then.vdso != here.vdso) return "another kernel's vdso";
+  if (then.vdso != here.vdso) return "another kernel (its vdso differs)";
   for (const std::string& feature : then.cpu_features) {
     const bool there = std::find(here.cpu_features.begin(), here.cpu_features.end(), feature) !=
                        here.cpu_features.end();

@@ -52,7 +52,7 @@ class SetProgress {
     if (open_ && holds(SetRule::kOneAtATime)) {
       // A full disk is an error; a disk that does not answer only makes the set take long.
       const bool tell = now_ns - begun_at_ns_ > kLongNs && holds(SetRule::kTellLong);
-      return {false, tell ? "the last set is still being written" : ""};
+      return {false, tell ? "the previous set is still being written" : ""};
     }
     if (journal_full && holds(SetRule::kNotWhenFull)) return {};
     for (const std::uint32_t r : ranks.local()) {

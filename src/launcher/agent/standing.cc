@@ -29,12 +29,12 @@ const char* state_name(char letter) {
     case 'S':
       return "sleeping";
     case 'D':
-      return "waiting for a device";
+      return "in an uninterruptible wait";
     case 'T':
     case 't':
       return "stopped";
     case 'Z':
-      return "dead, not reaped";
+      return "a zombie";
   }
   return "gone";
 }
@@ -148,7 +148,7 @@ void find_stacks(StoodOnHost& found, const std::function<std::string(std::uint32
     if (std::string now = where(s.rank); now != s.where) s.where += ", and then " + now;
   }
   if (gdb.empty() && eu_stack.empty()) {
-    found.remark = "with elfutils or gdb installed, this shows stacks";
+    found.remark = "install elfutils or gdb to see the stacks";
   } else if (found.ranks.size() > kMostStacks) {
     found.remark = "stacks of the first " + std::to_string(kMostStacks) + " ranks";
   }

@@ -29,7 +29,7 @@ std::string why_not_still(const Look& look) {
     if (!text.empty()) return "rank " + std::to_string(r) + " " + text;
     somebody = somebody || look[r].presence == Presence::kPresent;
   }
-  return somebody ? "" : "nobody waits";
+  return somebody ? "" : "no rank waits";
 }
 
 std::string Standstill::judge(const Look& look, std::uint64_t now_ns) {

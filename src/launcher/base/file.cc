@@ -29,7 +29,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (!file.open() || fstat(file.get(), &info) != 0) {
     return Error{"cannot read " + path + ": " + error_text(errno)};
   }
-  if (!S_ISREG(info.st_mode)) return Error{"cannot read " + path + ": it is no regular file"};
+  if (!S_ISREG(info.st_mode)) return Error{"cannot read " + path + ": it is not a regular file"};
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) return MappedFile(std::string_view());
   void* p = mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);

@@ -37,10 +37,12 @@ const char* name_of(engine::Moment moment) {
 }
 
 Error bad_kill(std::string_view text, const std::string& why) {
-  return {"--kill " + std::string(text) + ": " + why +
-              "; write RANK@POINT[#INCARNATION], POINT a number of an operation, init or finalize, "
-              "then .before, .inside or .after if you like (2@1000, 0@init.after, 1@20.before#1)",
-          kExitUsage};
+  return {
+      "--kill " + std::string(text) + ": " + why +
+          "; give RANK@POINT[#INCARNATION], where POINT is the number of an operation (from 1), "
+          "init or finalize, with an optional .before, .inside or .after (for example 2@1000, "
+          "0@init.after, 1@20.before#1)",
+      kExitUsage};
 }
 
 }  // namespace
@@ -50,7 +52,7 @@ Result<KillOrder> parse_kill(std::string_view text) {
   const std::size_t at = text.find('@');
   if (at == std::string_view::npos) return bad_kill(text, "there is no @");
   const auto rank = number<std::uint32_t>(text.substr(0, at));
-  if (!rank) return bad_kill(text, "the rank before @ is not a number");
+  if (!rank) return bad_kill(text, "the rank in front of @ is not a number");
   order.rank = *rank;
 
   std::string_view point = text.substr(at + 1);
@@ -62,7 +64,7 @@ Result<KillOrder> parse_kill(std::string_view text) {
   }
   if (const std::size_t dot = point.find('.'); dot != std::string_view::npos) {
     const auto moment = moment_of(point.substr(dot + 1));
-    if (!moment) return bad_kill(text, "the moment is none of before, inside, after");
+    if (!moment) return bad_kill(text, "the moment is not before, inside or after");
     order.moment = *moment;
     point = point.substr(0, dot);
   }
@@ -73,7 +75,7 @@ Result<KillOrder> parse_kill(std::string_view text) {
   } else {
     const auto ordinal = number<std::uint64_t>(point);
     if (!ordinal || *ordinal == 0) {
-      return bad_kill(text, "the point is no number from 1, nor init, nor finalize");
+      return bad_kill(text, "the point is not a number from 1, init or finalize");
     }
     order.ordinal = *ordinal;
   }
@@ -88,9 +90,20 @@ std::string to_text(const KillOrder& order) {
          std::to_string(order.incarnation);
 }
 
+Result<std::uint64_t> parse_number(const std::string& option, const std::string& text,
+                                   const std::string& what, std::uint64_t least,
+                                   std::uint64_t most) {
+  const auto value = number<std::uint64_t>(text);
+  if (value && *value >= least && *value <= most) return *value;
+  return Error{option + " " + text + ": not a " + what + "; give a whole number from " +
+                   std::to_string(least) + " to " + std::to_string(most),
+               kExitUsage};
+}
+
 Result<std::uint64_t> parse_size_bytes(std::string_view text) {
   const Error bad{"\"" + std::string(text) +
-                      "\" is no size; write a number of bytes, or one with K, M, G or T (512M)",
+                      "\" is not a size; give a whole number from 1, in bytes or with K, M, G or T "
+                      "(for example 512M)",
                   kExitUsage};
   const std::size_t digits = text.find_first_not_of("0123456789");
   const auto count = number<std::uint64_t>(text.substr(0, digits));

@@ -35,7 +35,13 @@ std::string to_text(const KillOrder& order);
 // "communicator 0123456789abcdef" for one that the program has made.
 std::string communicator_text(std::uint64_t context, std::uint32_t rank);
 
-// Bytes. Errors as above; 0 is an error.
+// Parses a whole number of decimal digits from `least` to `most`. `what`: the noun for the error,
+// which also names the option, its value and the range. Exit code kExitUsage.
+Result<std::uint64_t> parse_number(const std::string& option, const std::string& text,
+                                   const std::string& what, std::uint64_t least,
+                                   std::uint64_t most);
+
+// Bytes. Errors say what a size is; 0 is an error. Exit code kExitUsage.
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
 std::string size_text(std::uint64_t bytes);

@@ -78,7 +78,8 @@ Result<EventLog::Target> open_events(const std::string& path) {
 
 std::optional<Error> check_kept_directory(const RunOptions& options) {
   if (!options.keep || !options.journal_directory.empty() || access(".", W_OK) == 0) return {};
-  return Error{"--keep: this directory cannot be written; give another with --journal-dir"};
+  return Error{
+      "--keep: the working directory is not writable; give another directory with --journal-dir"};
 }
 
 std::optional<Error> check_options(const RunOptions& options) {
@@ -93,7 +94,7 @@ std::optional<Error> check_options(const RunOptions& options) {
     struct stat info = {};
     const std::string& directory = program.working_directory;
     if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
-      return Error{"--wdir " + directory + ": no such directory"};
+      return Error{"--wdir " + directory + ": there is no such directory"};
     }
   }
   return check_kept_directory(options);
@@ -111,7 +112,7 @@ std::optional<Error> bind_each(HostPlan& plan) {
   if (!plan.bindings.empty()) return {};
   return Error{"--cpus-per-rank: " + std::to_string(plan.ranks) + " ranks need " +
                    std::to_string(all) + " processors, and " + std::to_string(usable_processors()) +
-                   " can be used; use fewer, or --bind-to none",
+                   " are available; use fewer processors for each rank, or --bind-to none",
                kExitUsage};
 }
 
@@ -137,8 +138,9 @@ std::optional<Error> bind(HostPlan& plan) {
 std::optional<Error> resume_images(HostPlan& plan) {
   const RunOptions& options = plan.options;
   if (!options.snapshots.on()) {
-    return Error{"--resume: what is in " + options.checkpoint_directory +
-                 " are images, and --snapshots off (or --no-restart) allows none"};
+    return Error{
+        "--resume: " + options.checkpoint_directory +
+        " holds images, from which a job cannot go on with --snapshots off or --no-restart"};
   }
   const std::string restorer = plan.lib_directory + "/librejoin_restore.so";
   if (access(restorer.c_str(), R_OK) != 0) {
@@ -198,10 +200,11 @@ std::optional<Error> check_allocation() {
   for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
     const char* nodes = getenv(name);
     if (nodes == nullptr || strtoul(nodes, nullptr, 10) <= 1) continue;
-    return Error{std::string(name) + "=" + nodes +
-                     ": ftrun starts ranks on this host only, and would leave the others idle; for "
-                     "a job on this one: env -u SLURM_NNODES -u SLURM_JOB_NUM_NODES ftrun ...",
-                 kExitUsage};
+    return Error{
+        std::string(name) + "=" + nodes +
+            ": ftrun starts ranks on this host only, and would leave the other hosts idle; for a "
+            "job on this host: env -u SLURM_NNODES -u SLURM_JOB_NUM_NODES ftrun ...",
+        kExitUsage};
   }
   return {};
 }
@@ -222,7 +225,8 @@ void warn(const RunOptions& options) {
   for (const ProgramOptions& program : options.programs) {
     for (const auto& [name, value] : program.exports) {
       if (value || getenv(name.c_str()) != nullptr) continue;
-      fprintf(stderr, "rejoin: -x %s: there is no such variable to pass on\n", name.c_str());
+      fprintf(stderr, "rejoin: -x %s: this variable is not set, so ranks do not get it\n",
+              name.c_str());
     }
   }
 }
@@ -246,9 +250,9 @@ std::optional<Error> restrict_processors(const RunOptions& options) {
   CPU_ZERO(&before);
   sched_getaffinity(0, sizeof before, &before);
   const auto refused = [](const cpu_set_t& those, const std::string& why) {
-    return Error{"--cpu-set: " + processors_text(those) + " cannot be used here; " + why};
+    return Error{"--cpu-set: processors " + processors_text(those) + " are not available; " + why};
   };
-  const std::string usual = "without it ranks may use " + processors_text(before);
+  const std::string usual = "without this option ranks may use " + processors_text(before);
   if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) != 0) {
     return refused(*options.processors, usual);
   }
@@ -281,9 +285,10 @@ void tell_resumed(const ImageSet& set, std::size_t undone) {
   char when[64] = "";
   const std::time_t cut_at = set.cut_at_s;
   std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", std::localtime(&cut_at));
-  fprintf(stderr, "rejoin: going on from %s, as the job was at %s\n", set.path.c_str(), when);
+  fprintf(stderr, "rejoin: going on from %s, the state of the job at %s\n", set.path.c_str(), when);
   if (undone == 0) return;
-  fprintf(stderr, "rejoin: undone: %zu change%s of file names that the job made after that\n",
+  fprintf(stderr,
+          "rejoin: undid %zu change%s of file names that the job had made after that time\n",
           undone, undone == 1 ? "" : "s");
 }
 
@@ -307,7 +312,7 @@ std::optional<Error> find_recovery_point(HostPlan& plan, std::optional<Checkpoin
     return {};
   }
   if (holds_image_sets(directory)) return resume_images(plan);
-  return Error{"--resume: there is no whole checkpoint in " + directory};
+  return Error{"--resume: there is no complete checkpoint in " + directory};
 }
 
 // To be called before the segment is made. Locks the directory first, because an exiting job may

@@ -20,7 +20,8 @@ Result<std::string> ranks_of(const std::string& option, const std::string& hosts
   gethostname(name, sizeof name - 1);
   const auto slots = slots_of(hosts, name);
   if (!slots) {
-    return Error{option + ": there is one host only so far, this one: " + how, kExitUsage};
+    return Error{option + ": ftrun supports one host only so far, this one: write " + how,
+                 kExitUsage};
   }
   return *slots > 0 ? std::to_string(*slots) : "";
 }
@@ -42,7 +43,7 @@ Result<std::string> ranks_of_file(const std::string& path) {
     return Error{option + ": cannot be read (" + std::strerror(errno) + ")", kExitUsage};
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() == kMostBytes) return Error{option + ": is no list of hosts", kExitUsage};
+  if (text.size() == kMostBytes) return Error{option + ": is not a list of hosts", kExitUsage};
   return ranks_of(option, hosts_of_file(text), "lines of localhost, or localhost slots=N");
 }
 

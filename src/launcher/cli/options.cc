@@ -59,7 +59,7 @@ Error unknown_option(const CLI::App& app, const std::string& word) {
     }
   }
   return usage("unknown option " + word + "; " +
-               (best.empty() ? "ftrun -h lists what there is" : "did you mean " + best + "?"));
+               (best.empty() ? "ftrun -h lists the options" : "did you mean " + best + "?"));
 }
 
 // The command line, with mpirun's option names translated, split where the program begins.
@@ -80,7 +80,7 @@ std::optional<Error> translate(const Translation& t, const Words& words, std::si
   unsigned missing = t.values;
   if (word.size() > name.size()) {
     const bool may_have_one = t.values == 0 && t.ours.empty();
-    if (t.values != 1 && !may_have_one) return usage(name + " takes no value behind =");
+    if (t.values != 1 && !may_have_one) return usage(name + " does not take a value after =");
     value = word.substr(name.size() + 1);
     if (value.empty()) return usage(name + ": its value is empty");
     missing = 0;
@@ -122,7 +122,7 @@ Result<Split> split(const CLI::App& app, const Words& words) {
     if (option == nullptr) return unknown_option(app, is_long ? name : word);
     const bool has_value_inside = is_long ? name.size() < word.size() : word.size() > 2;
     const bool takes_value = option->get_items_expected_max() > 0;
-    if (!takes_value && has_value_inside && is_long) return usage(name + " takes no value");
+    if (!takes_value && has_value_inside && is_long) return usage(name + " does not take a value");
     if (is_long && word.size() == name.size() + 1) return usage(name + ": its value is empty");
     if (!takes_value && has_value_inside) return unknown_option(app, word);
     result.options.push_back(word);
@@ -150,18 +150,11 @@ std::vector<Words> split_programs(int argc, const char* const* argv) {
   return programs;
 }
 
-Result<std::uint32_t> parse_ranks(const std::string& option, const std::string& text) {
-  const std::string range = "1 to " + std::to_string(engine::kMaxRanks);
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits)
-    return usage(option + " " + text + ": not a number of ranks; give one from " + range);
-  if (text.size() > 9 || std::stoul(text) < 1 || std::stoul(text) > engine::kMaxRanks) {
-    return usage(option + " " + text + ": a job has " + range + " ranks");
-  }
-  return static_cast<std::uint32_t>(std::stoul(text));
+Result<std::uint64_t> parse_ranks(const std::string& option, const std::string& text) {
+  return parse_number(option, text, "number of ranks", 1, engine::kMaxRanks);
 }
 
-// Returns nanoseconds. `range`: what the error says about it.
+// Returns nanoseconds. `range`: the end of the error, which says what the option takes.
 Result<std::uint64_t> parse_seconds(const std::string& option, const std::string& text,
                                     double least_s, double most_s, const std::string& range) {
   char* end = nullptr;
@@ -171,7 +164,7 @@ Result<std::uint64_t> parse_seconds(const std::string& option, const std::string
   }
   return static_cast<std::uint64_t>(seconds * 1e9);
 }
-constexpr const char* kSomeTime = "not a time; give seconds from 0.001 on";
+constexpr const char* kSomeTime = "not a time; give a number of seconds from 0.001 to 1e9";
 
 // Returns the index of `text` in `words`.
 Result<int> parse_choice(const std::string& option, const std::string& text,
@@ -180,7 +173,7 @@ Result<int> parse_choice(const std::string& option, const std::string& text,
   if (found != words.end()) return static_cast<int>(found - words.begin());
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return usage(option + " " + text + ": not known; it is one of " + all);
+  return usage(option + " " + text + ": not known; give one of " + all);
 }
 
 std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& snapshots) {
@@ -189,8 +182,8 @@ std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& s
     snapshots.when = text == "off" ? When::kOff : When::kAuto;
     return {};
   }
-  const auto period =
-      parse_seconds("--snapshots", text, 1e-3, 1e6, "auto, off, or seconds from 0.001 on");
+  const auto period = parse_seconds("--snapshots", text, 1e-3, 1e6,
+                                    "give auto, off, or a number of seconds from 0.001 to 1e6");
   if (!period.ok()) return period.error();
   snapshots.when = When::kPeriod;
   snapshots.period_ns = period.value();
@@ -203,17 +196,13 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   if (!period.ok()) return period.error();
   o.image_period_ns = period.value();
   if (o.checkpoint_directory.empty()) {
-    return usage("--checkpoint-every: say where with --checkpoint-dir DIR");
+    return usage("--checkpoint-every needs --checkpoint-dir DIR");
   }
   return {};
 }
 
-Result<std::uint32_t> parse_processors_each(const std::string& option, const std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (digits && text.size() <= 4 && std::stoul(text) >= 1 && std::stoul(text) <= CPU_SETSIZE) {
-    return static_cast<std::uint32_t>(std::stoul(text));
-  }
-  return usage(option + " " + text + ": not a number of processors for each rank");
+Result<std::uint64_t> parse_processors_each(const std::string& option, const std::string& text) {
+  return parse_number(option, text, "number of processors for each rank", 1, CPU_SETSIZE);
 }
 
 // Reads --map-by, for example ppr:2:node:pe=4 or slot:PE=2: the number of ranks of this host and
@@ -231,7 +220,7 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
     raw.on_each_host_option = "--map-by " + raw.mapping + ":";
   }
   if (parts[0] == "ppr" && !on_node && raw.ranks.empty()) {
-    return usage("--map-by " + raw.mapping + ": say how many ranks there are with -n");
+    return usage("--map-by " + raw.mapping + ": give the number of ranks with -n");
   }
   bool whole = on_node;
   for (const std::string& part : parts) {
@@ -242,9 +231,9 @@ std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& not
   }
   if (!whole) {
     notices.push_back("--map-by " + raw.mapping +
-                      (raw.processors_each.empty() ? "" : " but for pe") +
+                      (raw.processors_each.empty() ? "" : " except pe") +
                       " has no effect: ranks of one host are numbered in their order; --bind-to "
-                      "says where they run");
+                      "sets their processors");
   }
   return {};
 }
@@ -270,9 +259,10 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
   if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
-    return usage("--nodes " + raw.nodes +
-                 ": there is one host only so far; leave it out, and say "
-                 "with -n how many ranks run on it");
+    return usage(
+        "--nodes " + raw.nodes +
+        ": ftrun supports one host only so far; leave this option out, and give the number of "
+        "ranks with -n");
   }
   if (!raw.mapping.empty()) {
     if (const auto error = read_mapping(raw, notices)) return *error;
@@ -281,7 +271,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   if (!raw.processors_each.empty()) {
     const auto each = parse_processors_each(raw.processors_option, raw.processors_each);
     if (!each.ok()) return each.error();
-    program.processors_each = each.value();
+    program.processors_each = static_cast<std::uint32_t>(each.value());
   }
   const auto in_file = ranks_of_file(raw.host_file);
   if (!in_file.ok()) return in_file.error();
@@ -297,15 +287,17 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
     const auto ranks = parse_ranks(option, text);
     if (!ranks.ok()) return ranks.error();
     if (program.ranks && ranks.value() > *program.ranks) {
-      return usage(option + " " + text + " with " + std::to_string(*program.ranks) +
-                   " on each host: there is one host only so far (the number of hosts, srun's "
-                   "-N, is --nodes)");
+      return usage(
+          option + " " + text + " with " + std::to_string(*program.ranks) +
+          " on each host: ftrun supports one host only so far (the number of hosts, srun's "
+          "-N, is --nodes)");
     }
-    program.ranks = ranks.value();
+    program.ranks = static_cast<std::uint32_t>(ranks.value());
   }
   for (const std::string& text : raw.exports) {
     const std::size_t equals = text.find('=');
-    if (equals == 0 || text.empty()) return usage("-x " + text + ": there is no name before =");
+    if (equals == 0 || text.empty())
+      return usage("-x " + text + ": there is no name in front of =");
     if (equals == std::string::npos) {
       program.exports.emplace_back(text, std::nullopt);
     } else {
@@ -318,7 +310,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
 Result<cpu_set_t> parse_processors(const std::string& text) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  const Error wrong = usage("--cpu-set " + text + ": no list of processors, like 0-3,6");
+  const Error wrong = usage("--cpu-set " + text + ": not a list of processors, such as 0-3,6");
   for (const char* at = text.c_str();; ++at) {
     char* end = nullptr;
     if (*at < '0' || *at > '9') return wrong;
@@ -345,13 +337,13 @@ std::optional<Error> finish_output(const Raw& raw, RunOptions& o) {
     o.output.shown = false;
   }
   if (!raw.output_directory.empty() && o.output.directory.empty()) {
-    return usage("--output-filename " + raw.output_directory + ": name a directory");
+    return usage("--output-filename " + raw.output_directory + ": give the name of a directory");
   }
   if (raw.standard_input == "none") {
     o.standard_input = false;
   } else if (!raw.standard_input.empty() && raw.standard_input != "0") {
     return usage("--stdin " + raw.standard_input +
-                 ": only rank 0 can read standard input; it is 0 or none");
+                 ": only rank 0 can read standard input; give 0 or none");
   }
   if (raw.processors.empty()) return {};
   const auto processors = parse_processors(raw.processors);
@@ -371,7 +363,7 @@ Result<Command> finish(Raw& raw) {
   for (const ProgramOptions& program : o.programs) {
     if (!program.processors_each || by_processors) continue;
     return usage("--bind-to " + raw.binding +
-                 " beside --cpus-per-rank: both say where ranks run; leave one out");
+                 " and --cpus-per-rank both set the processors of ranks; give only one of them");
   }
   if (const auto error = finish_output(raw, o)) return *error;
   const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"stop", "warn"});
@@ -381,9 +373,16 @@ Result<Command> finish(Raw& raw) {
   if (!libc_recording.ok()) return libc_recording.error();
   o.libc_recording = libc_recording.value() == 0;
   o.restart = !raw.no_restart;
+  if (!raw.max_restarts.empty()) {
+    const auto restarts =
+        parse_number("--max-restarts", raw.max_restarts, "number of restarts", 0, UINT32_MAX);
+    if (!restarts.ok()) return restarts.error();
+    o.max_restarts = static_cast<std::uint32_t>(restarts.value());
+  }
   if (!raw.timeout.empty()) {
     const auto timeout =
-        parse_seconds("--timeout", raw.timeout, 1e-9, 1e9, "not a time; give seconds, more than 0");
+        parse_seconds("--timeout", raw.timeout, 1e-9, 1e9,
+                      "not a time; give a number of seconds, more than 0 and at most 1e9");
     if (!timeout.ok()) return timeout.error();
     o.timeout_ns = timeout.value();
   }
@@ -391,10 +390,10 @@ Result<Command> finish(Raw& raw) {
     const auto interval = parse_seconds("--heartbeat", raw.heartbeat, 1e-3, 1e9, kSomeTime);
     if (!interval.ok()) return interval.error();
     o.heartbeat_ns = interval.value();
-    if (o.events_path.empty()) return usage("--heartbeat: say where with --events FILE");
+    if (o.events_path.empty()) return usage("--heartbeat needs --events FILE");
   }
   if (o.resume && o.checkpoint_directory.empty()) {
-    return usage("--resume: say where with --checkpoint-dir DIR");
+    return usage("--resume needs --checkpoint-dir DIR");
   }
   if (const auto error = parse_images_every(raw.images_every, o)) return *error;
   if (!raw.bootstrap_limit.empty()) {
@@ -415,7 +414,7 @@ Result<Command> finish(Raw& raw) {
     o.journal_limit_bytes = limit.value();
   }
   if (raw.kills.size() > engine::kMaxFaults) {
-    return usage("more than " + std::to_string(engine::kMaxFaults) + " --kill");
+    return usage("--kill is given more than " + std::to_string(engine::kMaxFaults) + " times");
   }
   for (const std::string& text : raw.kills) {
     const auto kill = parse_kill(text);
@@ -429,12 +428,7 @@ Result<Command> finish(Raw& raw) {
 Error from_cli(const CLI::Error& error) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  constexpr std::string_view kNoNumber = "Could not convert: ";  // OPTION = VALUE
-  if (text.starts_with(kNoNumber)) {
-    text = text.substr(kNoNumber.size()) + ": not a number that it takes";
-    text.replace(text.find(" = "), 3, " ");
-  }
-  return usage(text + "; ftrun -h lists what there is");
+  return usage(text + "; ftrun -h lists the options");
 }
 
 // CLI11 takes the words in reverse order.
@@ -454,8 +448,8 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
     const bool of_job = !words.empty() && split(job, words).ok();
     return !of_job ? parts.error()
                    : usage(
-                         "behind : a program has -n, -x and --wdir of its own; options of the "
-                         "whole job belong in front of the first program");
+                         "after :, only options of one program are allowed (such as -n, -x and "
+                         "--wdir); options of the whole job belong in front of the first program");
   }
   for (std::string& notice : parts.value().notices) notices.push_back(std::move(notice));
   try {
@@ -463,7 +457,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
   } catch (const CLI::ParseError& error) {
     return from_cli(error);
   }
-  if (parts.value().command.empty()) return usage("there is no program behind :");
+  if (parts.value().command.empty()) return usage("there is no program after :");
   return finish_program(raw, std::move(parts.value().command), notices);
 }
 
@@ -472,8 +466,8 @@ std::optional<Error> check_ranks(const std::vector<ProgramOptions>& programs) {
   std::uint64_t ranks = 0;
   for (const ProgramOptions& program : programs) {
     if (programs.size() > 1 && !program.ranks) {
-      return usage("say with -n how many ranks of " + program.command[0] +
-                   " there are: a job of several programs has no default");
+      return usage("give the number of ranks of " + program.command[0] +
+                   " with -n: a job of several programs has no default");
     }
     ranks += program.ranks.value_or(1);
   }
@@ -489,7 +483,7 @@ Result<Command> parse_run(int argc, const char* const* argv) {
   describe_program(app, raw.first);
   describe_job(app, raw);
   app.add_flag("-V,--version", version, "print the version")->group("Other");
-  app.set_help_flag("-h,--help", "print this")->group("Other");
+  app.set_help_flag("-h,--help", "print this help")->group("Other");
   app.formatter(std::make_shared<HelpText>());
   app.get_formatter()->column_width(34);
 
@@ -526,15 +520,19 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
       "images");
   InspectOptions options;
   app.name("ftrun inspect");
-  app.set_help_flag("-h,--help", "print this");
+  app.set_help_flag("-h,--help", "print this help");
   app.add_option(
          "FILE", options.files,
-         "rejoin-JOB.journal, or the directory of --checkpoint-dir; several are printed in turn")
+         "rejoin-JOB.journal, or the directory of --checkpoint-dir; several are printed one "
+         "after the other")
       ->required();
-  app.add_option("--rank", options.rank, "only this rank")->type_name("R");
-  app.add_option("--limit", options.limit, "at most so many records of each communicator")
-      ->type_name("N");
-  app.add_flag("--json", options.json, "a JSON object a line, as docs/journal.md says");
+  std::string rank, limit;
+  const CLI::Option* has_rank =
+      app.add_option("--rank", rank, "print only this rank")->type_name("R");
+  const CLI::Option* has_limit =
+      app.add_option("--limit", limit, "print at most N records of each communicator")
+          ->type_name("N");
+  app.add_flag("--json", options.json, "print lines of JSON (docs/journal.md)");
   try {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::CallForHelp&) {
@@ -543,18 +541,29 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
     const std::string text = from_cli(error).text;
     return usage("inspect: " + text.substr(0, text.rfind(';')) + "; write ftrun inspect FILE");
   }
+  if (has_rank->count() > 0) {
+    const auto number = parse_number("--rank", rank, "rank", 0, engine::kMaxRanks - 1);
+    if (!number.ok()) return number.error();
+    options.rank = static_cast<std::uint32_t>(number.value());
+  }
+  if (has_limit->count() > 0) {
+    const auto number = parse_number("--limit", limit, "number of records", 0, UINT64_MAX);
+    if (!number.ok()) return number.error();
+    options.limit = number.value();
+  }
   return Command(std::move(options));
 }
 
 Result<Command> parse_check(int argc, const char* const* argv) {
   CLI::App app(
-      "ftrun check - what can be said about a program before it runs: functions of MPI that "
-      "would fail,\nthreads, programs that preloading does not reach. Exit code 1 if "
-      "something would fail.");
+      "ftrun check - reports problems of a program before it runs: MPI functions that are not "
+      "supported,\nthreads, and programs into which libmpi.so.40 cannot be preloaded. Exit code 1 "
+      "if something would fail.");
   CheckOptions options;
   app.name("ftrun check");
-  app.set_help_flag("-h,--help", "print this");
-  app.add_option("PROGRAM", options.program, "a path, or a name in PATH; its arguments may follow")
+  app.set_help_flag("-h,--help", "print this help");
+  app.add_option("PROGRAM", options.program,
+                 "a path, or a name in PATH; arguments after it are ignored")
       ->required();
   try {
     app.parse(std::min(argc, 3) - 1, argv + 1);
@@ -575,8 +584,8 @@ Result<std::uint32_t> default_ranks(std::uint32_t processors) {
   if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= engine::kMaxRanks) {
     return static_cast<std::uint32_t>(asked);
   }
-  return usage(std::string("SLURM_NTASKS=") + tasks + " is no number of ranks from 1 to " +
-               std::to_string(engine::kMaxRanks) + "; say it with -n");
+  return usage(std::string("SLURM_NTASKS=") + tasks + " is not a number of ranks from 1 to " +
+               std::to_string(engine::kMaxRanks) + "; give the number with -n");
 }
 
 }  // namespace

@@ -120,8 +120,8 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   }
   if (is_python(path)) {
     std::printf("%s: a Python interpreter\n", name.c_str());
-    say("which modules its program loads, and what they call, cannot be told before it runs; "
-        "mpi4py works");
+    say("which modules its program loads, and what they call, is not known before it runs; mpi4py "
+        "works");
     return 0;
   }
   const auto needed = needed_of(image);
@@ -144,15 +144,16 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
     say("calls " + std::to_string(imports.functions.size()) + " functions of MPI" +
         (!imports.unsupported.empty() ? ""
          : imports.perhaps.empty()    ? ", all of them supported"
-                                      : ", all of them supported but perhaps these"));
+                                      : ", all of them supported, except perhaps these"));
   }
   if (!imports.perhaps.empty()) {
-    say("linked with MPI's C++ classes, which name these whether the program calls them or not; "
-        "not supported, and an MPI error if it does: " +
+    say("linked with MPI's C++ classes, which import these functions even if the program does not "
+        "call them; they are not supported, and a call is an MPI error: " +
         joined(imports.perhaps));
   }
   if (!imports.unsupported.empty()) {
-    say("not supported, and an MPI error where they are called: " + joined(imports.unsupported));
+    say("calls functions that are not supported and return an MPI error: " +
+        joined(imports.unsupported));
   }
   if (imports.threads) {
     say("can start threads: a rank of which several threads have called MPI cannot be started "
@@ -170,18 +171,18 @@ std::string certain_trouble(const std::string& name, const std::string& path) {
   for (const std::string& soname : needed_of(image.value().bytes())) {
     if (!soname.starts_with("libtsan.so")) continue;
     return name +
-           " is instrumented by ThreadSanitizer, which leaves no addresses for the journal: "
+           " is instrumented by ThreadSanitizer, which leaves no address space for the journal: "
            "compile it without -fsanitize=thread";
   }
   switch (kind_of(image.value().bytes())) {
     case ElfKind::kStatic:
       return name +
-             " is linked statically: Rejoin's library cannot be preloaded into it, and what "
-             "it calls of MPI is another library's; link it dynamically";
+             " is linked statically: Rejoin's library cannot be preloaded into it, and its MPI "
+             "calls go to another library; link it dynamically";
     case ElfKind::kLibrary:
       return name + " is a shared library, not a program";
     case ElfKind::kTruncated:
-      return name + " is not whole: the file is shorter than its headers say";
+      return name + " is truncated: the file is shorter than its headers say";
     case ElfKind::k32Bit:
       return name + " is a 32-bit program: Rejoin's library cannot be preloaded into it";
     default:
@@ -209,15 +210,17 @@ int run_check(const CheckOptions& options) {
   const std::string_view bytes = image.value().bytes();
   if (kind_of(bytes) != ElfKind::kNone) return check_elf(name, path.value(), bytes);
   if (!bytes.starts_with("#!")) {
-    std::fprintf(stderr, "rejoin: %s: neither a program nor a script that names its interpreter\n",
-                 name.c_str());
+    std::fprintf(
+        stderr,
+        "rejoin: %s: neither a program nor a script that begins with #! and its interpreter\n",
+        name.c_str());
     return kExitNotExecutable;
   }
   std::printf("%s: a script\n", name.c_str());
   say(is_python(interpreter_of(bytes))
-          ? "of Python: which modules it loads, and what they call, cannot be told before it runs; "
+          ? "of Python: which modules it loads, and what they call, is not known before it runs; "
             "mpi4py works"
-          : "which programs it starts cannot be told before it runs; check those");
+          : "which programs it starts is not known before it runs; check these programs");
   return 0;
 }
 

@@ -9,12 +9,12 @@ constexpr const char* kDescription =
     "  or:  ftrun check PROGRAM\n"
     "  or:  ftrun inspect FILE... [--rank R] [--json]\n"
     "\n"
-    "Runs an MPI program that outlives its ranks; says what would fail before it runs; prints\n"
-    "journals that were kept with --keep.\n"
+    "Runs an MPI program and restarts single ranks that die; checks a program before it runs;\n"
+    "prints journals that were written with --keep.\n"
     "\n"
-    "A rank that dies is started again; it repeats its past from a journal in shared\n"
-    "memory and rejoins the others, who waited. The program is any one built for Open MPI\n"
-    "4 or 5 (libmpi.so.40), unchanged, or built with ftmpicc.";
+    "A rank that dies is restarted. It replays its past from a journal in shared memory\n"
+    "and rejoins the other ranks, which wait for it. The program may be any that was built\n"
+    "for Open MPI 4 or 5 (libmpi.so.40), unchanged, or one that was built with ftmpicc.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -26,10 +26,11 @@ constexpr const char* kFooter =
     "                                          incarnation before its fifth operation\n"
     "  ftrun -n 4 --events log.jsonl --keep ./a.out\n"
     "                                          every death and return as a line of JSON; the\n"
-    "                                          journal stays, for ftrun inspect\n"
+    "                                          journal is written, for ftrun inspect\n"
     "\n"
-    "Signals: INT, TERM, HUP and QUIT end the job (a second one at once); USR1 prints where\n"
-    "every rank stands; USR2 is passed on; TSTP stops ranks and ftrun until CONT.\n"
+    "Signals: INT, TERM, HUP and QUIT end the job (a second one at once); USR1 prints the\n"
+    "operation and stack of every rank; USR2 is passed on to the ranks; TSTP stops ranks and\n"
+    "ftrun until CONT.\n"
     "\n"
     "Exit code: the program's (the first that is not 0), 128+N after signal N, MPI_Abort's\n"
     "code, 110 after --timeout, 126 and 127 if the program cannot be run or found, 2 for\n"
@@ -44,71 +45,79 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
       ->group(group);
   app.add_flag("--timestamp-output", o.output.timed, "begin each line with the time")->group(group);
   app.add_flag("--merge-stderr-to-stdout", o.output.merged,
-               "what ranks print to either goes to standard output")
+               "send standard error of ranks to standard output, too")
       ->group(group);
   app.add_option("--output-filename", raw.output_directory,
-                 "write it also to DIR/rank.R/stdout and stderr; only\n"
-                 "there with DIR:nocopy")
+                 "write output also to DIR/rank.R/stdout and stderr, or\n"
+                 "only to these files with DIR:nocopy")
       ->type_name("DIR[:nocopy]")
       ->group(group);
   app.add_option("--stdin", raw.standard_input,
-                 "who reads ftrun's standard input: 0 (default) or none")
+                 "rank that reads ftrun's standard input: 0 (default),\n"
+                 "or none")
       ->type_name("RANK")
       ->group(group);
   app.add_option("--bind-to", raw.binding,
                  "hwthread, core, l1cache, l2cache, l3cache, numa,\n"
-                 "socket, none or auto (default): a processor each if\n"
-                 "the ranks fill more than half of them, else none")
+                 "socket, none or auto (default): one processor for each\n"
+                 "rank if there are ranks for more than half of the\n"
+                 "processors, else none")
       ->type_name("WHAT")
       ->group(group);
-  app.add_flag("--report-bindings", o.report_bindings, "print on which processors each rank runs")
+  app.add_flag("--report-bindings", o.report_bindings,
+               "print the processors on which each rank runs")
       ->group(group);
-  app.add_option("--cpu-set", raw.processors, "use only these processors: 0-3,6")
+  app.add_option("--cpu-set", raw.processors, "use only these processors, for example 0-3,6")
       ->type_name("LIST")
       ->group(group);
-  app.add_option("--timeout", raw.timeout, "after so long, print where every rank stands and stop")
+  app.add_option("--timeout", raw.timeout,
+                 "after this time, print the operation and stack of every\n"
+                 "rank and end the job")
       ->type_name("SECONDS")
       ->group(group);
   app.add_flag("--torch", o.torch,
-               "give ranks RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR\n"
-               "and MASTER_PORT, as torch.distributed reads them")
+               "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
+               "MASTER_PORT for ranks, as torch.distributed reads them")
       ->group(group);
-  app.add_flag("--oversubscribe", raw.ignored, "allowed always")->group(group);
-  app.add_flag("--allow-run-as-root", raw.ignored, "allowed always")->group(group);
+  app.add_flag("--oversubscribe", raw.ignored, "has no effect: always allowed")->group(group);
+  app.add_flag("--allow-run-as-root", raw.ignored, "has no effect: always allowed")->group(group);
 }
 
 void describe_snapshots(CLI::App& app, Raw& raw) {
   const std::string snapshots = "Snapshots (docs/snapshots.md)";
   app.add_option("--snapshots", raw.snapshots,
-                 "how often ranks make an image of their process, from\n"
-                 "which they go on if they die: auto (default: at most 1 %\n"
-                 "of the time, each second at most), every so many seconds,\n"
-                 "or off")
+                 "when ranks make an image of their process, from which\n"
+                 "they go on if they die: auto (default: at most once a\n"
+                 "second and 1 % of the time), the number of seconds\n"
+                 "between two images, or off")
       ->type_name("WHEN")
       ->group(snapshots);
   app.add_option("--snapshot-every", raw.snapshot_every,
-                 "and when all ranks together have added so much to their\n"
-                 "journals (default: 64M, at most a quarter of the\n"
-                 "journal's limit)")
+                 "also make images when the journals of all ranks together\n"
+                 "have grown by this much (default: 64M, at most a quarter\n"
+                 "of --journal-limit)")
       ->type_name("BYTES")
       ->group(snapshots);
 }
 
 void describe_deaths(CLI::App& app, Raw& raw) {
   const std::string deaths = "When a rank dies";
-  app.add_option("--max-restarts", raw.options.max_restarts,
-                 "how often one rank is started again (default 4)")
+  app.add_option("--max-restarts", raw.max_restarts,
+                 "largest number of restarts of one rank (default: 4)")
       ->type_name("N")
       ->group(deaths);
-  app.add_flag("--no-restart", raw.no_restart, "end the job, as mpirun does")->group(deaths);
+  app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does")
+      ->group(deaths);
   app.add_option("--on-divergence", raw.on_divergence,
                  "if a replay is found to differ from the first execution:\n"
-                 "stop (default), or warn and go on with what is recorded")
+                 "stop the job (default), or warn and go on with the\n"
+                 "recorded results")
       ->type_name("WHAT")
       ->group(deaths);
   app.add_option("--libc-recording", raw.libc_recording,
-                 "on (default) or off: repeat file checks, time, random\n"
-                 "numbers and the place of appended output")
+                 "on (default) or off: record file checks, times, random\n"
+                 "numbers and the place of appended output, and repeat\n"
+                 "them after a restart")
       ->type_name("WHAT")
       ->group(deaths);
 }
@@ -117,18 +126,18 @@ void describe_journal(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
   const std::string journal = "Journal";
   app.add_option("--journal-dir", o.journal_directory,
-                 "keep the journal in a file there instead of in memory")
+                 "place the journal in a file in DIR instead of in memory")
       ->type_name("DIR")
       ->group(journal);
   app.add_option("--journal-limit", raw.journal_limit,
                  "most memory for the journals of all ranks (512M, 8G;\n"
-                 "default: half of what is free); a death after that\n"
-                 "ends the job")
+                 "default: half of what is free). When they are full, the\n"
+                 "job goes on, but a death ends it")
       ->type_name("BYTES")
       ->group(journal);
   app.add_flag("--keep", o.keep,
-               "leave the journal as rejoin-JOB.journal in\n"
-               "--journal-dir, or here")
+               "write the journal to rejoin-JOB.journal at the end, in\n"
+               "--journal-dir or the working directory")
       ->group(journal);
 }
 
@@ -136,21 +145,21 @@ void describe_checkpoints(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
   const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
-                 "for a job that ends as a whole: write the program's\n"
-                 "checkpoints there, too; of one that makes none, images\n"
-                 "of all ranks (docs/snapshots.md); the newest two are\n"
-                 "kept")
+                 "write the program's checkpoints to DIR, or images of\n"
+                 "all ranks (docs/snapshots.md) if it makes none, so that\n"
+                 "--resume can go on after the end of the whole job. The\n"
+                 "newest two remain")
       ->type_name("DIR")
       ->group(checkpoints);
   app.add_option("--checkpoint-every", raw.images_every,
-                 "how often images are written there (default: 10)")
+                 "time between two sets of written images (default: 10)")
       ->type_name("SECONDS")
       ->group(checkpoints);
-  app.add_flag("--resume", o.resume, "go on from the newest in --checkpoint-dir")
+  app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir")
       ->group(checkpoints);
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
-                 "most that a rank keeps of marked operations, which a\n"
-                 "restarted rank is given again (default: 256M)")
+                 "most memory for a rank's results of marked operations,\n"
+                 "which it gets again after a restart (default: 256M)")
       ->type_name("BYTES")
       ->group(checkpoints);
 }
@@ -162,33 +171,34 @@ void describe_watching(CLI::App& app, Raw& raw) {
       ->type_name("FILE")
       ->group(watching);
   app.add_option("--heartbeat", raw.heartbeat,
-                 "and how far the job is protected, so often (default:\n"
-                 "10)")
+                 "time between two lines of --events about the job's\n"
+                 "protection (default: 10)")
       ->type_name("SECONDS")
       ->group(watching);
   app.add_flag("--log-ops", o.log_ops,
-               "print a line for every operation when it is over:\n"
+               "print a line for every operation when it is complete:\n"
                "[RANK] OPERATION (FILE:LINE::FUNCTION#ELEMENTxCOUNT)\n"
-               "finished version V, seq S, take T seconds; recovered\n"
-               "instead of finished: the journal had its result")
+               "finished version V, seq S, take T seconds; with\n"
+               "recovered instead of finished if it was replayed")
       ->group(watching);
   app.add_option("--kill", raw.kills,
-                 "let a rank kill itself there: POINT is the number of\n"
-                 "an MPI operation (from 1), init or finalize, with\n"
-                 ".before, .inside (default) or .after; INCARNATION\n"
-                 "counts from 0 (default). If that one goes on behind\n"
-                 "the point (from a snapshot or a checkpoint), the next\n"
-                 "operation it is. One that does not fire is an error")
+                 "let a rank kill itself at a point, for tests: POINT is\n"
+                 "the number of an MPI operation (from 1), init or\n"
+                 "finalize, with .before, .inside (default) or .after;\n"
+                 "INCARNATION counts from 0 (default). If that\n"
+                 "incarnation begins after the point (at a snapshot or a\n"
+                 "checkpoint), it is killed in its next operation. A kill\n"
+                 "that did not happen is an error")
       ->type_name("RANK@POINT[#INCARNATION]")
       ->allow_extra_args(false)
       ->group(watching);
-  app.add_flag("--core-dumps", o.core_dumps, "let ranks dump core (delays recovery)")
+  app.add_flag("--core-dumps", o.core_dumps, "let ranks write core dumps (this delays recovery)")
       ->group(watching);
   app.add_flag("-v,--verbose", o.verbose,
-               "say when ranks are protected by images, and at the end\n"
-               "what these have cost")
+               "report when all ranks have images, and at the end what\n"
+               "these have cost")
       ->group(watching);
-  app.add_flag("-q,--quiet", o.quiet, "say nothing about deaths and returns")->group(watching);
+  app.add_flag("-q,--quiet", o.quiet, "do not report deaths and returns")->group(watching);
 }
 
 }  // namespace
@@ -199,19 +209,22 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "processors)")
       ->type_name("N")
       ->group(kMpirunGroup);
-  app.add_option("--npernode", raw.on_each_host, "the same, on each host; there is one")
+  app.add_option("--npernode", raw.on_each_host, "number of ranks on each host; there is one host")
       ->type_name("N")
       ->group(kMpirunGroup);
   app.add_option("-H,--host", raw.hosts,
-                 "hosts, and how many ranks on each: localhost:4. Only\n"
-                 "this one so far")
+                 "host, and its number of ranks: localhost:4. No other\n"
+                 "host is supported so far")
       ->type_name("HOST[:N]")
       ->group(kMpirunGroup);
   app.add_option("--hostfile", raw.host_file,
-                 "the same from a file, a host a line: localhost slots=4")
+                 "as --host, from a file with a host in each line, for\n"
+                 "example localhost slots=4")
       ->type_name("FILE")
       ->group(kMpirunGroup);
-  app.add_option("-x", raw.exports, "set an environment variable of the ranks; repeatable")
+  app.add_option("-x", raw.exports,
+                 "set an environment variable of the ranks; can be given\n"
+                 "several times")
       ->type_name("VAR[=VALUE]")
       ->allow_extra_args(false)
       ->group(kMpirunGroup);
@@ -219,7 +232,7 @@ void describe_program(CLI::App& app, RawProgram& raw) {
       ->type_name("DIR")
       ->group(kMpirunGroup);
   app.add_option("--cpus-per-rank", raw.processors_each,
-                 "bind each rank to so many processors; also -c beside\n"
+                 "bind each rank to N processors; also -c together with\n"
                  "-n, and --map-by ...:pe=N")
       ->type_name("N")
       ->group(kMpirunGroup);

@@ -29,6 +29,7 @@ struct Raw {
   RunOptions options;
   RawProgram first;
   std::vector<std::string> kills;
+  std::string max_restarts;
   std::string journal_limit;
   std::string bootstrap_limit;
   std::string images_every;

@@ -6,23 +6,24 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::string_view kOrder =
-    "ranks of one host are numbered in their order; --bind-to says where they run";
+    "ranks of one host are numbered in their order; --bind-to sets their processors";
 constexpr std::string_view kNoPmi = "ranks find each other through ftrun alone";
-constexpr std::string_view kNoDaemons = "there are no daemons to be found elsewhere";
-constexpr std::string_view kAlways = "ranks may be more than processors";
+constexpr std::string_view kNoDaemons = "ftrun starts no daemons";
+constexpr std::string_view kAlways = "more ranks than processors are always allowed";
 constexpr std::string_view kOneHost = "all ranks run on this host";
 constexpr std::string_view kGpus =
-    "every rank sees every GPU; programs choose one by their rank, or -x CUDA_VISIBLE_DEVICES=0 "
-    "does";
+    "every rank sees every GPU; choose one by rank in the program, or with "
+    "-x CUDA_VISIBLE_DEVICES=0";
 constexpr std::string_view kAllocation = "ftrun asks for no allocation; it uses the one it runs in";
-constexpr std::string_view kMemory = "ftrun limits no memory; the allocation does, or ulimit -v";
-constexpr std::string_view kCount = "-n says how many ranks there are, --bind-to where they run";
+constexpr std::string_view kMemory = "ftrun does not limit memory; use the allocation or ulimit -v";
+constexpr std::string_view kCount =
+    "use -n for the number of ranks, and --bind-to for their processors";
 constexpr std::string_view kFiles =
-    "write > FILE behind the command, or --output-filename DIR for files of each rank";
+    "write > FILE after the command, or use --output-filename DIR for files of each rank";
 constexpr std::string_view kTorch = "--torch sets torch.distributed's variables";
 constexpr std::string_view kTorchPlace =
     "--torch sets 127.0.0.1 and 29500; -x MASTER_ADDR=... and -x MASTER_PORT=... set others";
-constexpr std::string_view kNoComponents = "there are no components to choose";
+constexpr std::string_view kNoComponents = "ftrun has no components to be chosen";
 
 constexpr Translation kTranslations[] = {
     // Open MPI with one dash
@@ -119,18 +120,19 @@ constexpr Translation kTranslations[] = {
     {"--ntasks-per-socket", "", 1, kCount},
     {"--ntasks-per-core", "", 1, kCount},
     {"--distribution", "", 1, kOrder},
-    {"--cpu-bind", "", 1, "--bind-to says where ranks run"},
-    {"--hint", "", 1, "--bind-to says where ranks run"},
+    {"--cpu-bind", "", 1, "use --bind-to for the processors of ranks"},
+    {"--hint", "", 1, "use --bind-to for the processors of ranks"},
     {"--nolocal", "", 0, kOneHost},
     {"-nolocal", "", 0, kOneHost},
     {"--preload-binary", "", 0, kOneHost},
     {"--node_rank", "", 1, kOneHost},
     {"--node-rank", "", 1, kOneHost},
-    {"--xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
-    {"-xterm", "", 1, "--output-filename DIR writes a file for each rank; tail -f shows it"},
+    {"--xterm", "", 1, "use --output-filename DIR, which writes a file for each rank, and tail -f"},
+    {"-xterm", "", 1, "use --output-filename DIR, which writes a file for each rank, and tail -f"},
     {"--kill-on-bad-exit", "", 0,
-     "a death that cannot be repaired ends the job; --no-restart: any"},
-    {"-K", "", 0, "a death that cannot be repaired ends the job; --no-restart: any"},
+     "a death that cannot be recovered ends the job; with --no-restart any death does"},
+    {"-K", "", 0,
+     "a death that cannot be recovered ends the job; with --no-restart any death does"},
     {"--gpus", "", 1, kGpus},
     {"-G", "", 1, kGpus},
     {"--gpus-per-task", "", 1, kGpus},
@@ -145,9 +147,9 @@ constexpr Translation kTranslations[] = {
     {"-A", "", 1, kAllocation},
     {"--qos", "", 1, kAllocation},
     {"--exclusive", "", 0, kAllocation},
-    {"--time", "", 1, "--timeout SECONDS ends a job"},
-    {"-t", "", 1, "--timeout SECONDS ends a job"},
-    {"--export", "", 1, "ranks have all variables of ftrun; -x NAME=VALUE sets one"},
+    {"--time", "", 1, "use --timeout SECONDS to end a job"},
+    {"-t", "", 1, "use --timeout SECONDS to end a job"},
+    {"--export", "", 1, "ranks inherit all variables of ftrun; use -x NAME=VALUE to set one"},
     {"--rdzv_backend", "", 1, kNoPmi},
     {"--rdzv-backend", "", 1, kNoPmi},
     {"--rdzv_endpoint", "", 1, kNoPmi},
@@ -163,8 +165,8 @@ constexpr Translation kTranslations[] = {
     {"--output", "", 1, kFiles, true},
     {"-e", "", 1, kFiles, true},
     {"--error", "", 1, kFiles, true},
-    {"-i", "", 1, "write < FILE behind the command", true},
-    {"--input", "", 1, "write < FILE behind the command", true},
+    {"-i", "", 1, "write < FILE after the command", true},
+    {"--input", "", 1, "write < FILE after the command", true},
     {"--multi-prog", "", 0, "write -n 1 PROGRAM : -n 3 OTHER", true},
     {"--app", "", 1, "write -n 1 PROGRAM : -n 3 OTHER", true},
     {"-configfile", "", 1, "write -n 1 PROGRAM : -n 3 OTHER", true},

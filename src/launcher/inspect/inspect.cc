@@ -89,10 +89,10 @@ const char* word_for(RecoveryFacts::Kind kind) {
 std::string recovery_text(const RecoveryFacts& r) {
   using Kind = RecoveryFacts::Kind;
   if (r.kind == Kind::kMain) return "would go back to the start of the program: " + r.why;
-  if (r.kind == Kind::kNothing) return "could not go back: " + r.why;
+  if (r.kind == Kind::kNothing) return "could not be restarted: " + r.why;
   std::string text =
       std::string("would go back to ") + word_for(r.kind) + " " + std::to_string(r.number);
-  if (!r.is_there) return text + ", of which the journal has no marks";
+  if (!r.is_there) return text + ", which the journal does not contain";
   text += ", made " + time_text(r.made_wall_ns) + " behind operation " + std::to_string(r.behind);
   if (r.version != 0) text += " (version " + std::to_string(r.version) + ")";
   return text;
@@ -110,7 +110,8 @@ class TextPrinter : public JournalVisitor {
     const bool decided = j.goes_back_to != journal::Return::kUndecided;
     out_(decided
              ? std::string("the ranks of this job go back to ") + word_for(j.goes_back_to) + "\n"
-             : "whether the ranks of this job go back to images or to checkpoints is undecided\n");
+             : "it is undecided whether the ranks of this job go back to images or to "
+               "checkpoints\n");
   }
 
   void rank(const RankFacts& r) override {
@@ -161,8 +162,8 @@ class TextPrinter : public JournalVisitor {
 
   void not_kept(const CommunicatorFacts&, std::uint64_t sequence) override {
     out_(
-        "... not kept, behind a checkpoint or an image, or beyond the journal limit: all before "
-        "seq " +
+        "... not in the journal any more (truncated after a checkpoint or an image, or when the "
+        "journal was full): all before seq " +
         std::to_string(sequence) + "\n");
   }
   void more(const CommunicatorFacts&, std::uint64_t operations) override {
@@ -324,7 +325,8 @@ std::optional<Error> print_file(const std::string& path, const InspectOptions& o
   if (options.files.size() > 1 && !options.json) std::printf("%s:\n", one_line(path).c_str());
   const auto journal = parts_of(file.value().bytes());
   if (!journal) {
-    return Error{path + " is no journal that --keep of this version has written, or is damaged"};
+    return Error{path +
+                 " is not a journal that --keep of this version has written, or it is damaged"};
   }
   const Segment segment(*journal);
   if (segment.base() == nullptr) {

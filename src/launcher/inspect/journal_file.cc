@@ -151,7 +151,7 @@ RecoveryFacts main_because(std::string why) {
 
 RecoveryFacts kept_image_of(const engine::RankControl& control, const engine::RegionHead& region) {
   const std::uint64_t kept = control.kept_image.load();
-  if (kept == 0) return main_because("no image of it was kept");
+  if (kept == 0) return main_because("it has no image");
   RecoveryFacts facts = {};
   facts.kind = RecoveryFacts::Kind::kImage;
   facts.number = kept;
@@ -171,15 +171,15 @@ const char* why_none_begins_at(journal::VersionFault fault) {
     case journal::VersionFault::kNone:
       break;
     case journal::VersionFault::kNoLoad:
-      return "the program makes checkpoints, but does not load one";
+      return "the program makes checkpoints, but did not load one before its first";
     case journal::VersionFault::kOpenRequest:
       return "a request was open at its checkpoint";
     case journal::VersionFault::kLateCommunicator:
-      return "a communicator that was made late was there at its checkpoint";
+      return "a communicator that was created after the first checkpoint existed at its checkpoint";
     case journal::VersionFault::kOverLimit:
-      return "its set-up left more than --bootstrap-limit";
+      return "the results of its set-up are larger than --bootstrap-limit";
   }
-  return "its checkpoint cannot be gone back to";
+  return "its checkpoint cannot be loaded";
 }
 
 // `committed`: the newest checkpoint that all ranks have made.
@@ -192,8 +192,7 @@ RecoveryFacts newest_version_of(const engine::RegionHead& region, std::uint64_t 
     newest = &version;
     number = other;
   }
-  if (newest == nullptr)
-    return main_because("no checkpoint of it is kept that all ranks have made");
+  if (newest == nullptr) return main_because("it has no checkpoint that all ranks have made");
   if (newest->fault != journal::VersionFault::kNone) {
     return main_because(why_none_begins_at(newest->fault));
   }
@@ -255,7 +254,7 @@ class Walk {
 };
 
 std::optional<Error> Walk::go(const std::string& path) {
-  const Error foreign{path + " is no journal of this version of Rejoin"};
+  const Error foreign{path + " is not a journal of this version of Rejoin"};
   header_ = reader_.at<engine::SegmentHeader>(0);
   if (header_ == nullptr || header_->magic != engine::kSegmentMagic) return foreign;
   const std::uint32_t ranks = header_->ranks;
@@ -346,7 +345,7 @@ RecoveryFacts Walk::recovery_of(const engine::RankControl& control,
   if (to == journal::Return::kImages) facts = kept_image_of(control, region);
   if (to == journal::Return::kVersions) facts = newest_version_of(region, committed_);
   if (facts.kind == RecoveryFacts::Kind::kMain && header_->first_version != 0) {
-    facts.why += "; there it loads checkpoint " + std::to_string(header_->first_version) +
+    facts.why += "; from there it loads checkpoint " + std::to_string(header_->first_version) +
                  ", from which the job was resumed";
   }
   return facts;

@@ -49,13 +49,13 @@ std::string text_of(const FoundImageSet& found) {
   for (std::size_t i = 0; i < set.files.size(); ++i) {
     const std::string& fault = found.file_faults[i];
     row(one_line(set.files[i].name),
-        size_text(set.files[i].bytes) + ", " + (fault.empty() ? "checksum right" : fault));
+        size_text(set.files[i].bytes) + ", " + (fault.empty() ? "checksum correct" : fault));
   }
   row("needs", "the same kernel's vdso, " + std::to_string(set.machine.cpu_features.size()) +
                    " processor features, and these files as they were:");
   for (const auto& [path, build] : set.libraries) row("", one_line(path));
-  row("--resume", !found.fault.empty()      ? "passes over it"
-                  : found.objection.empty() ? "can go on from it here"
+  row("--resume", !found.fault.empty()      ? "ignores this set"
+                  : found.objection.empty() ? "can go on from this set here"
                                             : one_line(found.objection));
   return text;
 }
@@ -92,7 +92,7 @@ std::optional<Error> print_image_sets(const std::string& directory, bool json,
     whole |= found.fault.empty();
   }
   if (whole) return {};
-  return Error{one_line(directory) + ": there is no " + (sets.empty() ? "" : "whole ") +
+  return Error{one_line(directory) + ": there is no " + (sets.empty() ? "" : "complete ") +
                "set of images in this directory"};
 }
 

@@ -39,8 +39,8 @@ std::optional<Error> check_interpreter(const std::string& name, std::string_view
   if (interpreter.empty()) return {};
   if (has_windows_line_end(image)) {
     return Error{name +
-                     ": its first line ends with a carriage return, as on Windows (dos2unix, or "
-                     "sed -i 's/\\r$//', mends it)",
+                     ": its first line ends with a carriage return, as on Windows (convert it with "
+                     "dos2unix, or sed -i 's/\\r$//')",
                  kExitNotExecutable};
   }
   if (access(interpreter.c_str(), F_OK) == 0) return {};
@@ -178,9 +178,10 @@ Result<std::string> check_program(const std::string& name, const std::string& di
   if (name.find('/') == std::string::npos) {
     const std::string found = find_program(name);
     if (!found.empty()) return check_abi(name, directory.empty() ? found : absolute(found));
-    const std::string hint =
-        access(name.c_str(), F_OK) == 0 ? "; for the file here write ./" + name : "";
-    return Error{name + ": no such program in PATH" + hint, kExitNotFound};
+    const std::string hint = access(name.c_str(), F_OK) == 0
+                                 ? "; to run the file in this directory, write ./" + name
+                                 : "";
+    return Error{name + ": there is no such program in PATH" + hint, kExitNotFound};
   }
   const bool as_it_is = directory.empty() || name[0] == '/';
   const std::string path = as_it_is ? name : absolute(directory + "/" + name);
@@ -192,7 +193,7 @@ Result<std::string> check_program(const std::string& name, const std::string& di
   if (S_ISDIR(info.st_mode))
     return Error{name + ": is a directory, not a program", kExitNotExecutable};
   if (!is_executable_file(path)) {
-    return Error{name + ": not executable (chmod +x makes it so)", kExitNotExecutable};
+    return Error{name + ": not executable (make it executable with chmod +x)", kExitNotExecutable};
   }
   return check_abi(name, path);
 }

@@ -81,7 +81,7 @@ std::string ages_text(const std::vector<Stood>& ranks) {
             (age_ns ? duration_text(*age_ns) + " old" : "none");
   }
   if (ranks.size() <= kMostNamed) return text + "\n";
-  return text + "; of all the oldest " + duration_text(oldest_ns) + " old, " +
+  return text + "; the oldest of all is " + duration_text(oldest_ns) + " old; " +
          std::to_string(without) + " ranks have none\n";
 }
 

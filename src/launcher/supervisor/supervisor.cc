@@ -326,7 +326,8 @@ void Supervisor::tell_lost_events() {
   const int error = events_.take_error();
   if (error == 0) return;
   tell("--events " + plan_.options.events_path + ": " +
-       (error == ENXIO ? "nobody reads it" : error_text(error) + "; no more events"));
+       (error == ENXIO ? "no process reads it"
+                       : error_text(error) + "; no more events are written"));
 }
 
 }  // namespace rejoin::launcher

@@ -41,8 +41,8 @@ std::string protection_text(const Totals& totals) {
   if (totals.snapshots == 0) return "no images of ranks were made";
   return count_text(totals.snapshots) + (totals.snapshots == 1 ? " image" : " images") +
          " of ranks, at most " + duration_text(totals.snapshot_cost_ns) +
-         " of a rank's time; a rank went at most " + duration_text(totals.exposed_ns) +
-         " without a newer one";
+         " of a rank's time; the newest image of a rank was at most " +
+         duration_text(totals.exposed_ns) + " old";
 }
 
 std::string times(std::uint32_t n) {
@@ -106,7 +106,7 @@ void SupervisorCore::on(const Event::OutputLost& e) { stop(e.code, e.why); }
 void SupervisorCore::on(const Event::Timeout&) {
   if (stopping_) return;
   act(Action::ReportPositions{});
-  stop(kExitTimeout, "the time limit of --timeout is over");
+  stop(kExitTimeout, "the time limit of --timeout has expired");
 }
 
 void SupervisorCore::on(const Event::Deadlock& e) {
@@ -115,8 +115,8 @@ void SupervisorCore::on(const Event::Deadlock& e) {
   if (!e.diverged.empty()) return on(Event::Diverged{e.diverged});
   record_job("deadlock");
   stop(kExitFailure,
-       "deadlock: every rank waits in the operation named above, and none is left that could wake "
-       "another");
+       "deadlock: every rank waits in the operation shown above, and no process is left that could "
+       "wake one of them");
 }
 
 void SupervisorCore::on(const Event::Registered& e) {
@@ -225,7 +225,7 @@ std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) cons
   if (!e.why_final.empty()) return e.why_final;
   if (recycles_) {
     return "the journal was full (" + size_text(options_.journal_limit_bytes) +
-           "), so its past cannot be repeated and the job ends (--journal-limit makes it larger)";
+           "), so its past cannot be replayed and the job ends (--journal-limit makes it larger)";
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
       r.fault_at.same_as(e.position)) {
@@ -312,7 +312,7 @@ void SupervisorCore::on(const Event::Snapshot& e) {
   record_job("snapshot").protection = e.protection;
   if (std::exchange(told_protected_, true)) return;
   detail("every rank has an image of its process, " + duration_text(now_ns_) +
-         " after the start: from now on one that dies goes on from its newest image");
+         " after the start: from now on a rank that dies goes on from its newest image");
 }
 
 void SupervisorCore::on(const Event::AllOver& e) {

@@ -33,7 +33,7 @@ class CommandLine(LauncherTest):
             (["--tag-outputs", "true"], 2, "unknown option --tag-outputs.*--tag-output"),
             (["-z", "true"], 2, "unknown option -z"),
             (["-n"], 2, "-n needs a value"),
-            (["-n", "0", "true"], 2, "-n 0: a job has 1 to 1024 ranks"),
+            (["-n", "0", "true"], 2, "-n 0: not a number of ranks; give a whole number from 1 to 1024"),
             (["-n", "1025", "true"], 2, "1 to 1024"),
             (["-n", "99999999999", "true"], 2, "1 to 1024"),
             (["-n", "-3", "true"], 2, "-n -3: not a number of ranks"),
@@ -41,13 +41,13 @@ class CommandLine(LauncherTest):
             (["--kill", "nonsense", "true"], 2, "--kill nonsense: there is no @"),
             (["--kill", "0@0", "true"], 2, "number from 1"),
             (["-n", "2", "--kill", "2@1", "true"], 2, "there is no rank 2"),
-            (["--journal-limit", "12Q", "true"], 2, "--journal-limit.*is no size"),
+            (["--journal-limit", "12Q", "true"], 2, "--journal-limit.*is not a size"),
             (["--timeout", "soon", "true"], 2, "--timeout soon: not a time"),
             (["--bind-to", "moon", "true"], 2, "--bind-to moon.*auto, none, hwthread, core.*socket"),
             (["--libc-recording", "maybe", "true"], 2, "--libc-recording maybe.*on, off"),
-            (["--max-restarts", "-1", "true"], 2, "max-restarts"),
-            (["--no-restart=1", "true"], 2, "takes no value"),
-            (["no-such-program"], 127, "no-such-program: no such program in PATH"),
+            (["--max-restarts", "1e3", "true"], 2, "--max-restarts 1e3: not a number of restarts; give a whole number from 0 to"),
+            (["--no-restart=1", "true"], 2, "does not take a value"),
+            (["no-such-program"], 127, "no-such-program: there is no such program in PATH"),
             (["plain"], 127, "write ./plain"),
             (["./none"], 127, "./none: No such file"),
             (["./plain"], 126, "./plain: not executable"),
@@ -55,19 +55,19 @@ class CommandLine(LauncherTest):
             (["./windows"], 126, "./windows: its first line ends with a carriage return"),
             (["./windows_env"], 126, "./windows_env: its first line ends with a carriage return"),
             (["./lost"], 127, "./lost: its interpreter /no/such/interpreter does not exist"),
-            (["--checkpoint-dir", "/proc/no", "true"], 1, "--checkpoint-dir /proc/no: cannot make it"),
+            (["--checkpoint-dir", "/proc/no", "true"], 1, "--checkpoint-dir /proc/no: cannot create it"),
             (["check"], 2, "check: .*; write ftrun check PROGRAM"),
             (["check", "./none"], 127, "./none: No such file"),
             (["check", "./noformat"], 126, "neither a program nor a script"),
             (["-n", "1", "./noformat"], 126, "Exec format error"),
-            (["--wdir", "/no/where", "true"], 1, "--wdir /no/where: no such directory"),
+            (["--wdir", "/no/where", "true"], 1, "--wdir /no/where: there is no such directory"),
             (["--journal-dir", "/no/where", "true"], 1, "cannot write to --journal-dir /no/where"),
             (["--journal-dir", "/proc", "true"], 1, "--journal-dir /proc"),
             (["--events", "/no/where/e", "true"], 1, "cannot write --events /no/where/e"),
             (["inspect"], 2, "inspect"),
             (["inspect", "none"], 1, "cannot read none"),
-            (["inspect", "--json", "plain"], 1, "plain is no journal"),
-            (["inspect", "plain"], 1, "plain is no journal"),
+            (["inspect", "--json", "plain"], 1, "plain is not a journal"),
+            (["inspect", "plain"], 1, "plain is not a journal"),
         ):
             with self.subTest(arguments):
                 self.assert_refused(arguments, code, pattern)
@@ -157,8 +157,8 @@ class CommandLine(LauncherTest):
         command = f"ulimit -f 0; exec '{OPTIONS.ftrun}' -n 2 true"
         done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, rb"^rejoin: cannot make shared memory: File too large \(ulimit -f "
-                                      rb"limits it; raise that to unlimited: it is sparse\)\n$")
+        self.assertRegex(done.stderr, rb"^rejoin: cannot create shared memory: File too large \(ulimit -f "
+                                      rb"limits its size; set it to unlimited: the file is sparse and occupies little space\)\n$")
 
     def test_a_full_journal_directory(self):
         if os.geteuid() != 0:
@@ -225,12 +225,12 @@ class OtherLaunchers(LauncherTest):
         done = self.ftrun("-n", len(here), "--cpus-per-task", 2, "true")
         self.assertEqual(done.code, 2)
         self.assertEqual(done.err, f"rejoin: --cpus-per-rank: {len(here)} ranks need {2 * len(here)} processors, and "
-                                   f"{len(here)} can be used; use fewer, or --bind-to none\n")
+                                   f"{len(here)} are available; use fewer processors for each rank, or --bind-to none\n")
 
     def test_processors_that_are_not_there(self):
         done = self.ftrun("--cpu-set", "0,1000-1001", "true")
         self.assertEqual(done.code, 1)
-        self.assertRegex(done.err, r"^rejoin: --cpu-set: (0,)?1000-1001 cannot be used here; without it "
+        self.assertRegex(done.err, r"^rejoin: --cpu-set: processors (0,)?1000-1001 are not available; without this option "
                                    r"ranks may use [0-9,-]+\n$")
 
     def test_as_many_ranks_as_the_batch_system_was_asked_for(self):
@@ -241,8 +241,8 @@ class OtherLaunchers(LauncherTest):
 
     def test_what_the_batch_system_says_and_ftrun_cannot_do(self):
         for words, variables, said in (
-            ((), {"SLURM_NTASKS": "abc"}, "rejoin: SLURM_NTASKS=abc is no number of ranks from 1 to "),
-            ((), {"SLURM_NTASKS": ""}, "rejoin: SLURM_NTASKS= is no number of ranks from 1 to "),
+            ((), {"SLURM_NTASKS": "abc"}, "rejoin: SLURM_NTASKS=abc is not a number of ranks from 1 to "),
+            ((), {"SLURM_NTASKS": ""}, "rejoin: SLURM_NTASKS= is not a number of ranks from 1 to "),
             (("-n", 1), {"SLURM_NNODES": "2"}, "rejoin: SLURM_NNODES=2: ftrun starts ranks on this host only"),
         ):
             done = self.ftrun(*words, "echo", "x", env=dict(os.environ, **variables))
@@ -339,7 +339,7 @@ class OtherLaunchers(LauncherTest):
             self.assertEqual(done.out.split()[-1], done.err.split()[-1], what)
         done = self.ftrun("-n", 1, "--cpu-set", 1000, "true")
         self.assertEqual(done.code, 1)
-        self.assertRegex(done.err, "^rejoin: --cpu-set: 1000 cannot be used here; without it ranks may use [0-9,-]+\n$")
+        self.assertRegex(done.err, "^rejoin: --cpu-set: processors 1000 are not available; without this option ranks may use [0-9,-]+\n$")
 
     def test_events_on_standard_output(self):
         done = self.ftrun("-n", 1, "--events", "-", "true")
@@ -377,7 +377,7 @@ class Preflight(LauncherTest):
         program = self.compile("bad", text, self.stand_in(), "-pthread")
         done = self.ftrun("check", program)
         self.assertEqual(done.code, 1)
-        self.assertIn("not supported, and an MPI error where they are called: MPI_Win_create\n", done.out)
+        self.assertIn("calls functions that are not supported and return an MPI error: MPI_Win_create\n", done.out)
         self.assertIn("can start threads", done.out)
 
     def test_what_every_cxx_program_names(self):
@@ -389,11 +389,11 @@ class Preflight(LauncherTest):
         program = self.compile("classes", "int main() { MPI_Init(); MPI_Put(); MPI_Win_fence(); }", *linked)
         done = self.ftrun("check", program)
         self.assertEqual((done.code, done.err), (0, ""))
-        self.assertIn("an MPI error if it does: MPI_Put, MPI_Win_fence\n", done.out)
+        self.assertIn("they are not supported, and a call is an MPI error: MPI_Put, MPI_Win_fence\n", done.out)
         program = self.compile("creates", "int main() { MPI_Put(); MPI_Win_create(); }", *linked)
         done = self.ftrun("check", program)
         self.assertEqual(done.code, 1)
-        self.assertIn("where they are called: MPI_Win_create\n", done.out)
+        self.assertIn("are not supported and return an MPI error: MPI_Win_create\n", done.out)
 
     def test_the_library_of_a_fortran_module(self):
         name = "libmpi_usempif08_test.so.40"
@@ -430,7 +430,7 @@ class Preflight(LauncherTest):
             cut.write(whole.read(1000))
         os.chmod(self.path("cut"), 0o755)
         done = self.ftrun("check", "./cut")
-        self.assertEqual((done.code, done.out), (1, "./cut is not whole: the file is shorter than its headers say\n"))
+        self.assertEqual((done.code, done.out), (1, "./cut is truncated: the file is shorter than its headers say\n"))
 
     def test_out_of_reach(self):
         program = self.compile("fixed", "int main() { return 0; }", "-static")

@@ -163,7 +163,7 @@ class Restart(LauncherTest):
         self.assertEqual(done.code, 0, done.err)
         # The next incarnation prints it again; ftrun would report a difference.
         self.assertEqual(len(done.out.splitlines()), 3)
-        self.assertNotIn("did not print the same", done.err)
+        self.assertNotIn("its replay wrote other bytes", done.err)
 
 
     def replaced(self, program, replacement, *flags):
@@ -182,10 +182,10 @@ class Restart(LauncherTest):
         done = self.replaced(self.script("program"), self.script("new"))
         self.assertEqual(done.code, 1)
         self.assertRegex(done.err, r"rejoin: \S*/program has been replaced since the job began, and "
-                                   r"rank 0 is to run it from main, so the job ends; ")
+                                   r"rank 0 would have to run the new file from main, so the job ends; ")
         done = self.replaced(self.script("program"), self.script("new"), "--on-divergence", "warn")
         self.assertEqual(done.code, 0, done.err)
-        self.assertRegex(done.err, "has been replaced .*: its replay may be another one")
+        self.assertRegex(done.err, "has been replaced .*: its replay may differ from the first execution")
 
     def test_the_same_build_again_is_no_other_program(self):
         program, new = self.path("program"), self.path("new")
@@ -319,7 +319,7 @@ class Trees(LauncherTest):
 
     def test_a_wrong_secret_is_refused(self):
         done = self.fake(1, "register:guess")
-        self.assertEqual((done.code, done.out), (0, "refused: wrong secret\n"))
+        self.assertEqual((done.code, done.out), (0, "refused: it does not have the secret of this job\n"))
 
     def test_no_message_ends_a_job_without_its_secret(self):
         done = self.fake(2, "0/stranger:libmpich.so.12", "init", "finalize")

@@ -29,12 +29,12 @@ class Output(LauncherTest):
         done = self.fake(1, "init", "op", "print:1st@0", "print:second@1", "print:third@2",
                          "kill:9@0", "op", "kill:9@1", "print:end", "finalize")
         self.assertEqual((done.code, done.out), (0, "1st\nend\n"))
-        self.assertEqual(done.err.count("did not print the same to standard output"), 1)
+        self.assertEqual(done.err.count("its replay wrote other bytes to standard output"), 1)
 
     def test_a_replay_that_prints_less(self):
         done = self.fake(1, "init", "op", "print:only once@0", "kill:9@0", "finalize")
         self.assertEqual(done.out, "only once\n")
-        self.assertEqual(done.err.count("did not print the same to standard output"), 1)
+        self.assertEqual(done.err.count("its replay wrote other bytes to standard output"), 1)
 
     def test_tags(self):
         done = self.fake(2, "init", "1/sleep:100", "print:x", "err:y", "finalize",
@@ -126,7 +126,7 @@ class Output(LauncherTest):
         os.mkfifo(self.path("events"))
         done = self.fake(2, "init", "op", "print:done", "finalize", flags=["--events", self.path("events")])
         self.assertEqual((done.code, done.out), (0, "done\n" * 2))
-        self.assertEqual(done.err, f"rejoin: --events {self.path('events')}: nobody reads it\n")
+        self.assertEqual(done.err, f"rejoin: --events {self.path('events')}: no process reads it\n")
 
     def test_events_on_standard_output_are_whole_lines(self):
         with open(self.path("shown"), "wb") as shown:

@@ -32,10 +32,10 @@ FILES_BEFORE = {"older": "older text\n", "log": "first line\n"}
 # Scenes whose replays differ: the message that ends the job, and the first step at which a death of
 # rank 0 has this effect. All other scenes are replayed without a message.
 UNTRUE = {
-    "files.read": (r"older is not what the first execution read there", 2),
-    "files.in_place": (r"older is not what the first execution read there", 1),
-    "files.read_back": (r"model is not what the first execution read there", 2),
-    "files.counter": (r"older is not what the first execution read there", 1),
+    "files.read": (r"older has other contents than the first execution read there", 2),
+    "files.in_place": (r"older has other contents than the first execution read there", 1),
+    "files.read_back": (r"model has other contents than the first execution read there", 2),
+    "files.counter": (r"older has other contents than the first execution read there", 1),
 }
 # Those of them that have the right result with --on-divergence warn.
 HARMLESS = ("files.read", "files.in_place")
@@ -202,7 +202,7 @@ def shared(options):
     expected = Run(options)
     for kills in [[f"{r}@{k}"] for r in range(RANKS) for k in range(1, steps_of(expected) + 1)]:
         run = Run(options, kills)
-        known = all(notice.startswith("out is written by other") for notice in run.notices)
+        known = all(notice.startswith("out is also written by other ranks") for notice in run.notices)
         run.require(known, "another notice")
         if options.scene != "append":
             run.require_same_as(expected)

@@ -241,7 +241,7 @@ def resume_all_damaged(t):
                 _, damage = t.rng.choice(ways)
                 damage(f"{path}/{file}")
             flags = ["--checkpoint-dir", path, "--resume"]
-            words = ("--resume", "no whole checkpoint", path)
+            words = ("--resume", "no complete checkpoint", path)
             result = refused(t, RANKS, *program(9), flags=flags, path=path, words=words)
             for file in files.files:
                 says_why(result, f"{path}/{file}")
@@ -277,7 +277,7 @@ def resume_with_other_arguments(t):
             (PROGRAM[:2], ("argument 2 was 'pause_us=3000' and is none",)),
             ((*PROGRAM, "lazy=1"), ("argument 3 was none and is 'lazy=1'",)),
         ):
-            words = (*words, "give those, or begin anew", files.files[1])
+            words = (*words, "give the same arguments, or start the job anew", files.files[1])
             refused_in_a_line(t, RANKS, *command, flags=flags, path=files.path, words=words)
         goes_on(t, files.path, files.newest)
 
@@ -349,7 +349,7 @@ def resume_from_nowhere(t):
         refused_in_a_line(t, 2, *program(9), flags=flags, path=path, words=words)
         require(not os.path.exists(path), f"it made {path}", t.undisturbed(2, *program(9)))
         os.mkdir(path)
-        words = ("--resume", "no whole checkpoint", path)
+        words = ("--resume", "no complete checkpoint", path)
         refused_in_a_line(t, 2, *program(9), flags=flags, path=path, words=words)
 
 

@@ -124,7 +124,7 @@ def open_request(t):
 def key_twice(t):
     result = t.run(3, "misuse", "key_twice")
     require(result.code not in (0, 137), f"exit code {result.code}", result)
-    says(result, "bootstrap key", "used for an operation before", "MPI_Allreduce of 8 bytes", "sum")
+    says(result, "bootstrap key", "used for another operation before", "MPI_Allreduce of 8 bytes", "sum")
 
 
 @scenario()
@@ -132,7 +132,7 @@ def other_models(t):
     """Ranks with different global models cannot make a checkpoint, and the job ends."""
     result = t.run(3, "misuse", "other_models")
     require(result.code == 1, f"exit code {result.code}", result)
-    says(result, "global model of rank", "is not that of rank 0", "local model")
+    says(result, "global model of rank", "differs from that of rank 0", "local model")
 
 
 @scenario()

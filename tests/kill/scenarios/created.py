@@ -23,7 +23,7 @@ def created(t, n):
             check_deaths(result, [Kill(0, ordinal)])
             continue
         require(result.code != 0, "the job went on", result)
-        said = "and cannot know how often MPI_Comm_create_group was called before it"
+        said = "and cannot find out how often MPI_Comm_create_group was called before that version"
         require(said in messages(result)[-1], "it does not say why", result)
 
 

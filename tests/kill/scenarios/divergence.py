@@ -9,7 +9,7 @@ from scenarios.endings import messages
 COURSES = {
     "shown": (Kill(1, 1), "contributes other bytes than the first execution did"),
     "to": (Kill(1, 3, "before"), r"before it has repeated 1 message to rank 0 of the first"),
-    "receive": (Kill(1, 3, "before"), r"gives a message of rank 0 \(4 bytes\) to another receive"),
+    "receive": (Kill(1, 3, "before"), r"matches a message of rank 0 \(4 bytes\) with another receive"),
     "waits": (Kill(1, 3, "before"), "the replay of rank 1 waits"),
     "ends": (Kill(1, "finalize", "before"), r"before it has repeated 1 message to rank 0"),
     "asks": (Kill(1, 3, "before"), r"before it has repeated 1 message to rank 0"),
@@ -29,7 +29,7 @@ def courses(t, how):
     require(re.search(pattern, lines[0]), f"the line has no '{pattern}'", result)
     require("docs/fault-model.md" in lines[0], "it names no page", result)
     if how != "waits":  # in this case ftrun finds it, which does not know the process
-        require("likely causes: memory that was never set" in lines[0], "it names no cause", result)
+        require("likely causes: uninitialised memory" in lines[0], "it names no cause", result)
 
 
 @scenario()
@@ -61,7 +61,7 @@ def undetermined(t, images):
             ended += 1
             continue
         require(result.code == 1, f"exit code {result.code}", result)
-        lines = [line for line in messages(result) if "does not do the same again" in line]
+        lines = [line for line in messages(result) if "The program is not deterministic" in line]
         contributes = [line for line in messages(result) if "contributes other bytes" in line]
         require(len(lines) + len(contributes) == 1, "it does not say why", result)
         diverged += 1

@@ -371,7 +371,7 @@ def divergence(t, how):
     for pattern in (
         r"operation 4 of rank 1",
         r"MPI_Allreduce of 4 bytes at \S*unsteady\.c:\d+::main",
-        r"asks for MPI_\w+ of \d+ bytes.* at \S*unsteady\.c:\d+::unsteady_step",
+        r"and is MPI_\w+ of \d+ bytes.* at \S*unsteady\.c:\d+::unsteady_step",
     ):
         require(re.search(pattern, line), f"the report has no '{pattern}'", result)
     require("done" not in result.out, "it went on", result)

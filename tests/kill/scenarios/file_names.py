@@ -151,7 +151,7 @@ def file_names_of_exchanged_sets(t):
         os.rename(f"{where.sets}/aside", second)
         result = where.run(2, *command("rotate"), resume=True)
         require(result.code == 1, f"exit code {result.code}", result)
-        require("under another set's name" in result.err, "it does not say so", result)
+        require("which is not the number in its name" in result.err, "it does not say so", result)
 
 
 @scenario(limit_s=300)
@@ -165,7 +165,7 @@ def file_names_elsewhere(t):
         where.killed(2, *command("queue"), count=1, after=0.0)
         where.often = ["--snapshots", "0.05", "--checkpoint-every", "1000"]
         where.run(2, *command("queue"), resume=True, interfere=lambda job: (job.run_for(0.4), job.process.kill()))
-        refused(where, "queue", "there is no second name of it")
+        refused(where, "queue", "there is no hard link to it")
 
 
 @scenario(limit_s=300)

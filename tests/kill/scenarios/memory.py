@@ -182,5 +182,5 @@ def journal_directory_full(t):
     require(result.code == 1, f"exit code {result.code}", result)
     require(not result.named("death"), "a rank died of it", result)
     [line] = [line for line in result.err.split("\n") if line.startswith("rejoin: ")]
-    for word in ("no more room for the journal", "--journal-dir", "--journal-limit"):
+    for word in ("the journal cannot grow", "--journal-dir", "--journal-limit"):
         require(word in line, f"it does not say '{word}'", result)

@@ -19,9 +19,9 @@ OFTEN = ["--snapshots", "0.01", "--max-restarts", "1000"]
 OFF = ["--snapshots", "off"]
 FULL = "the journal is full"
 # The messages with which a job of versions may end if its program marks nothing.
-DOUBTS = ("a place that it had called only before its first checkpoint", "contributes other bytes")
-NEITHER = "nor can ranks go on from checkpoint 1, because rank 0 has not called load"
-NO_IMAGES = "no snapshots are made in this job, because it has 3 threads"
+DOUBTS = ("from where it has called only before its first checkpoint", "contributes other bytes")
+NEITHER = "ranks cannot go on from checkpoint 1, because rank 0 has not loaded a checkpoint"
+NO_IMAGES = "no snapshots are made in this job, because this rank has 3 threads"
 
 ENOUGH_S = 8  # the time limit of a short run on a busy machine
 

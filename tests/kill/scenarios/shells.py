@@ -76,7 +76,7 @@ def shell_is_killed(t):
     require(result.out == expected.out, "another result", result)
     require(not result.named("death"), "the rank died", result)
     require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
-    said = "rank 0: the script that started it died (signal 9, Killed)"
+    said = "rank 0: the script that started the program died (signal 9, Killed)"
     require(result.err.count(said) == 1, "it does not say so once", result)
 
 

@@ -346,8 +346,8 @@ REFUSALS = {
     "child": "has child processes",
     "timer": "has armed timers",
     "mapping": "shares writable memory",
-    "wiped": "has memory that clones are not given (madvise, anonymous)",
-    "unforked": "has memory that clones are not given (madvise, anonymous)",
+    "wiped": "has memory that the kernel does not copy to a clone (madvise, anonymous)",
+    "unforked": "has memory that the kernel does not copy to a clone (madvise, anonymous)",
     "signal": "has a pending signal (User defined signal 1)",
     "lock": "has locked ",
     "pipe": "has pipe:",
@@ -507,8 +507,8 @@ def protection_is_told(t):
     for pattern in (
         r"(?m)^rejoin: every rank has an image of its process, [\d.]+ m?s after the start: from now on",
         r"(?m)^rejoin: newest images: rank 0 [\d.]+ m?s old, rank 1 [\d.]+ m?s old$",
-        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; a rank went at most "
-        r"[\d.]+ m?s without a newer one$",
+        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; the newest image of "
+        r"a rank was at most [\d.]+ m?s old$",
     ):
         require(len(re.findall(pattern, result.err)) == 1, f"no '{pattern}'", result)
     rounds, beats = result.named("snapshot"), result.named("heartbeat")

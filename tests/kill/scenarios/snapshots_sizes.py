@@ -148,7 +148,7 @@ def snapshots_memory_group(t):
         flags = ["--snapshots", "0.1", "--max-restarts", "100"]
         result = t.run(n, *command, flags=flags, prefix=join, interfere=interfere)
         require(killed_in(group) > 0, "memory was not short", result)
-    said = "memory is short: the kernel has killed the snapshot"
+    said = "the kernel has killed its snapshot because memory is short"
     require(result.err.count(said) == 1, "not said once", result)
     taken = [death for death in result.named("death") if death.get("out_of_memory")]
     require(not taken, "a rank's death is taken for the kernel's", result)

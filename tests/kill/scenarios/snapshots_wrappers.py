@@ -165,7 +165,7 @@ def snapshots_wrapped_pipe(t):
     result = t.run(n, script, flags=EVERY_10_MS, interfere=interfere)
     judge(result, expected, n)
     require(from_images(result) == 0, "a rank did not go back to its start", result)
-    said = r"because it has pipe:\[\d+\] for its standard output, which is not ftrun's"
+    said = r"because it has pipe:\[\d+\] for its standard output instead of what ftrun gave it"
     require(len(re.findall(said, result.err)) == n, f"not said: {said}", result)
 
 
@@ -202,7 +202,7 @@ def snapshots_wrapped_shell_killed(t):
     for _ in range(30 if t.long else 2):
         result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
         require(result.code == 128 + signal.SIGKILL, f"exit code {result.code}", result)
-        require("rank 1: the script that started it died" in result.err, "it does not say so", result)
+        require("rank 1: the script that started the program died" in result.err, "it does not say so", result)
         without = expected.out.replace("ended 1 with 0\n", "")
         same = sorted(result.out.split("\n")) == sorted(without.split("\n"))
         require(same, "the output is not as undisturbed", result)

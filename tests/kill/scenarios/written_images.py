@@ -214,7 +214,7 @@ def written_images_input_not_ended(t):
     text = 'exec "$@" < <(i=0; while echo "line $((i++))"; do sleep 0.001; done)'
     with place(t) as where:
         where.killed(2, *command, prefix=["bash", "-c", text, "bash"])
-        refused(where, "standard input had been read, but not to its end", command)
+        refused(where, "the job had read a part of its standard input", command)
 
 
 @scenario(limit_s=300, sweeps=True)
@@ -418,9 +418,9 @@ def written_images_refused(t):
         refused(where, "--snapshots off", LONG, flags=["--no-restart"])
         for change, text in (
             (lacks_a_feature, "the processor feature avx1024, which this one lacks"),
-            (has_another_library, "with another /"),
-            (has_lost_a_library, "with another /nowhere/libgone.so"),
-            (has_another_vdso, "another kernel's vdso"),
+            (has_another_library, "with another build of /"),
+            (has_lost_a_library, "with another build of /nowhere/libgone.so"),
+            (has_another_vdso, "another kernel (its vdso differs)"),
         ):
             saved = f"{newest}/set", f"{where.work}/saved"
             shutil.copy(*saved)
@@ -442,7 +442,7 @@ def written_images_one_job(t):
         def interfere(job):
             where.whole(job)
             job.process.send_signal(signal.SIGSTOP)  # the sets stay as they are
-            refused(where, "another job writes there", LONG, beside=True)
+            refused(where, "another job uses this directory", LONG, beside=True)
             job.process.kill()
 
         where.run(2, *LONG, interfere=interfere)
@@ -481,7 +481,7 @@ def written_images_damaged(t):
             os.remove(f"{where.sets}/images-{number}.rejoin/set")
         result = where.run(2, *LONG, resume=True)
         require(result.code == 1, f"exit code {result.code}", result)
-        require("there is no whole set of images" in result.err, "it does not say so", result)
+        require("there is no complete set of images" in result.err, "it does not say so", result)
 
 
 @scenario(limit_s=300)
@@ -507,8 +507,8 @@ def written_images_wrapped(t):
         result = where.run(2, *command)
         require(result.code == 0, f"exit code {result.code}", result)
         require_whole(where, result, expected, 2)
-        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images in ")]
-        said = rf"rejoin: no images in {re.escape(where.sets)}: rank [01] is run by a script that waits for it, "
+        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images are written to ")]
+        said = rf"rejoin: no images are written to {re.escape(where.sets)}: rank [01] is run by a script that waits for it, "
         one = len(lines) == 1 and re.match(said, lines[0]) and "let it end by exec" in lines[0]
         require(one, f"not one line that says so: {lines}", result)
         require(sets_in(where.sets) == [], "there is a set", result)
@@ -527,6 +527,6 @@ def written_images_full_disk(t):
         expected = t.undisturbed(2, "steps", "count=300")
         result = where.run(2, "steps", "count=300", "pause_us=5000", prefix=alone)
         require((result.code, result.out) == (0, expected.out), "another result", result)
-        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images in ")]
+        lines = [line for line in result.err.split("\n") if line.startswith("rejoin: no images are written to ")]
         reason = f"{where.sets}: an image could not be written: No space left on device"
-        require(lines == [f"rejoin: no images in {reason}"], f"{lines}", result)
+        require(lines == [f"rejoin: no images are written to {reason}"], f"{lines}", result)

@@ -210,7 +210,7 @@ std::uint64_t ShmHost::now_ns() {
 
 bool ShmHost::can_be_frozen(char* why, std::size_t bytes) {
   if (image_ != nullptr) return image_->can_be_frozen(why, bytes);
-  snprintf(why, bytes, "is not asked for any");
+  snprintf(why, bytes, "was started without snapshots");
   return false;
 }
 

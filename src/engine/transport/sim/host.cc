@@ -67,7 +67,7 @@ bool SimHost::touch(std::uint32_t rank, std::byte* begin, std::size_t bytes) {
   const auto* region = reinterpret_cast<std::byte*>(region_of(base_, rank));
   const std::uint64_t region_bytes = header_of(base_)->region_bytes;
   if (begin < region || begin + bytes > region + region_bytes) {
-    simulation_.fail("memory is touched that is not of the rank that it should be of");
+    simulation_.fail("memory outside of the rank's region is touched");
   }
   return true;
 }

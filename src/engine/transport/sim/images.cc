@@ -109,7 +109,7 @@ void Simulation::kill_image(const Death& death) {
     if (image.rank != death.rank || !image.alive) continue;
     if (death.victim == Victim::kKeptImage && image.number != kept) continue;
     image.killed = true;
-    note_agent(death.rank, "an image of it dies");
+    note_agent(death.rank, "an image of the rank dies");
     return end_image(static_cast<std::uint32_t>(i));
   }
 }

@@ -149,7 +149,7 @@ void Simulation::fail(const char* why) {
 
 void Simulation::finish(int code, const std::string& why) {
   if (code == 0 && move_ < options_.moves.size())
-    fail("directed schedule: the job ended before it");
+    fail("directed schedule: the job ended before the last move");
   end(code == 0 ? Ending::kFinished : Ending::kStopped, why);
 }
 
@@ -204,7 +204,7 @@ void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
 // --- Processes
 
 std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
-  if (ranks_[rank].done) fail("a rank that has ended well is started again");
+  if (ranks_[rank].done) fail("a rank that has ended successfully is started again");
   const auto actor = static_cast<std::uint32_t>(processes_.size());
   while (actor >= pool_.size()) pool_.push_back(std::make_unique<Process>());
   Process& p = *pool_[actor];
@@ -459,7 +459,7 @@ bool Simulation::make_moves(std::uint32_t* actor) {
       case Move::Kind::kRuns:
         const bool can = p != nullptr && p->state == Process::State::kReady;
         if (!can && !agent_can) {
-          fail(("directed schedule: move " + std::to_string(move_) + " can not be made").c_str());
+          fail(("directed schedule: move " + std::to_string(move_) + " cannot be made").c_str());
         }
         *actor = can ? p->actor : kAgent;
         return true;
