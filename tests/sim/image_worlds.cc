@@ -63,6 +63,31 @@ void received_late(Player& p) {
   }
 }
 
+// The journal becomes full while a restarted rank repeats what it has done since its image, for which
+// it needs messages that its predecessor has received. Their sender waits for no rank, and posts
+// enough messages to reuse their entries.
+void owed(Player& p) {
+  Comm all = p.everyone();
+  const auto message = [&](std::size_t count) {
+    if (p.rank() == 0) p.send(all, 1, 1, count);
+    if (p.rank() == 1) p.recv(all, 0, 1);
+  };
+  for (int i = 0; i < 10; ++i) {
+    p.bcast(all, 0, 1);
+    message(1);
+  }
+  // While a collective is outstanding, rank 1 makes no other image.
+  Comm pair = p.comm({0, 1}, 1);
+  Player::Pending sum;
+  if (p.rank() == 1) p.begin_allreduce(pair, &sum, 1);
+  for (int i = 0; i < 200; ++i) p.bcast(all, 0, 1);
+  for (int i = 0; i < 240; ++i) message(1);
+  message(450'000);  // fills the journal
+  for (int i = 0; i < 300; ++i) message(1);
+  if (p.rank() == 0) p.begin_allreduce(pair, &sum, 1);
+  p.wait(&sum);
+}
+
 // There are enough operations for logs to wrap.
 void many(Player& p) {
   Comm all = p.everyone();
@@ -190,6 +215,9 @@ std::vector<World> image_worlds() {
   add("images-received-late", 2, 1'000'000'000, received_late);
   worlds.back().journal_limit_bytes = 1024 << 10;
   worlds.back().unfrozen = 2;
+  worlds.back().must_reach = {Probe::kEndedFull};
+  add("images-owed", 2, 1'000'000, owed);
+  worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().must_reach = {Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);

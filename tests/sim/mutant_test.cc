@@ -99,6 +99,7 @@ const RuleCase kRules[] = {
     {"MatchInOrder", Rule::kMatchInOrder, "messages-in-order", "overtakes"},
     {"MessagesUntilConsumed", Rule::kMessagesUntilConsumed, "messages-limit", "message", 1},
     {"MessagesAmongResults", Rule::kMessagesUntilConsumed, "images-received-late", "bytes", 20},
+    {"NeedsJournal", Rule::kNeedsJournal, "images-owed", "no progress"},
     {"WholeMessage", Rule::kWholeMessage, "messages-large", "other bytes"},
     {"AdvanceOutstanding", Rule::kAdvanceOutstanding, "outstanding-progress", "deadlock"},
     {"SendOnEntering", Rule::kSendOnEntering, "outstanding-messages", ""},
