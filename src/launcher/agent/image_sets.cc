@@ -208,6 +208,12 @@ void step_back() {
 
 }  // namespace
 
+std::map<std::uint32_t, std::uint64_t> ImageSet::numbers_of(const LocalRanks& ranks) const {
+  std::map<std::uint32_t, std::uint64_t> numbers;
+  for (const std::uint32_t rank : ranks) numbers[rank] = images[rank].number;
+  return numbers;
+}
+
 std::string ImageSet::path_of_image(std::uint32_t rank) const {
   return path + "/image-" + std::to_string(rank);
 }

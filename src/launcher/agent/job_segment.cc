@@ -287,6 +287,11 @@ std::uint32_t JobSegment::next_incarnation() const {
   return next;
 }
 
+bool JobSegment::would_replay_threads(std::uint32_t rank) const {
+  const engine::RankControl* control = engine::control_of(base_, rank);
+  return control->kept_image.load() < control->several_threads_before.load();
+}
+
 std::vector<SegmentPiece> JobSegment::populated() const {
   std::vector<SegmentPiece> pieces;
   for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {

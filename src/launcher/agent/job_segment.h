@@ -107,6 +107,9 @@ class JobSegment {
   // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".
   // Empty: not known.
   std::string waits_for(std::uint32_t rank) const;
+  // Returns whether a replay of the rank, from its newest image or from main, would include MPI
+  // calls of several threads. The order of such calls is not recorded.
+  bool would_replay_threads(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
