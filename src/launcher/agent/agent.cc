@@ -3,11 +3,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -171,10 +172,9 @@ void Agent::finish() {
 }
 
 void Agent::keep_journal(Report::Finished& finished) {
-  char name[64];
-  snprintf(name, sizeof name, "rejoin-%016llx.journal", static_cast<unsigned long long>(plan_.job));
   const std::string& directory = plan_.options.journal_directory;
-  const std::string path = (directory.empty() ? "." : directory) + "/" + name;
+  const std::string path =
+      (directory.empty() ? "." : directory) + "/rejoin-" + hex_text(plan_.job) + ".journal";
   guardian_->unlink_on_death(path);
   const auto kept = segment_.keep(path, interrupted);
   guardian_->unlink_on_death("");
@@ -258,7 +258,7 @@ RankOutputs::Calls Agent::output_calls() {
   // A shell may print about its program's death before ftrun kills the shell.
   calls.is_late = [this](std::uint32_t rank) {
     if (processes_.killed(rank) || processes_.keeper_is_dead(rank)) return true;
-    const auto* control = engine::control_of(segment_.base(), rank);
+    const auto* control = segment_.control(rank);
     const bool orderly = control->initialized.load(std::memory_order_relaxed) == 2;
     return !orderly && processes_.program_is_dead(rank);
   };
@@ -394,7 +394,7 @@ void Agent::on_registered_ended(std::uint32_t rank) {
 // words. The pid cannot belong to another process yet, because the image is reaped later.
 void Agent::on_stranger_ended(pid_t pid) {
   for (const std::uint32_t r : plan_.local) {
-    const auto* control = engine::control_of(segment_.base(), r);
+    const auto* control = segment_.control(r);
     const std::uint64_t number = control->image_number.load(std::memory_order_acquire);
     if (number == 0 || control->image_pid.load(std::memory_order_relaxed) != pid) continue;
     feed(r, AgentEvent::ImageEnded{pid, number, {}});

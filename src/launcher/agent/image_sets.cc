@@ -36,10 +36,7 @@ NumberedEntries sets_of(const std::string& directory) {
 }
 
 std::string sum_text(std::string_view bytes) {
-  char text[kSumDigits + 1];
-  snprintf(text, sizeof text, "%016llx",
-           static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
-  return text;
+  return hex_text(XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 std::string json_of(const ImageSet& set) {

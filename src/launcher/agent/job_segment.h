@@ -85,6 +85,7 @@ class JobSegment {
   int descriptor() const { return file_.get(); }
   std::byte* base() const { return base_; }
   engine::SegmentHeader* header() const { return engine::header_of(base_); }
+  engine::RankControl* control(std::uint32_t rank) const { return engine::control_of(base_, rank); }
 
   // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;

@@ -122,7 +122,7 @@ void RankStarts::look_at_wakes() {
 
 void RankStarts::look_at_replays() {
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* c = engine::control_of(segment_.base(), r);
+    const engine::RankControl* c = segment_.control(r);
     const std::uint32_t incarnation = core_.incarnation(r);
     if (incarnation == 0 || c->incarnation.load() != incarnation) continue;
     if (core_.dying(r) || c->initialized.load() == 2) continue;
@@ -140,8 +140,8 @@ void RankStarts::resume(const ImageSet& set) {
     outputs_.mark(r, mark);
     outputs_.keep(r, mark);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
-    engine::control_of(segment_.base(), r)
-        ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, number);
+    segment_.control(r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                               number);
   }
 }
 

@@ -34,7 +34,7 @@ class RankStarts {
         from_(plan.ranks),
         wake_is_slow_at_ns_(plan.ranks) {}
 
-  // What the core asks for. A start that fails ends the job.
+  // Actions of the core. A start that fails ends the job.
   void spawn(std::uint32_t rank);
   // `age_ns`: of the image.
   void wake(std::uint32_t rank, const AgentAction::Wake& action, std::uint64_t age_ns);

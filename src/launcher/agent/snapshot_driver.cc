@@ -20,16 +20,15 @@ void SnapshotDriver::stop() {
 }
 
 void SnapshotDriver::want(std::uint32_t rank, const AgentAction::Want& a) {
-  engine::control_of(segment_.base(), rank)
-      ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
-                              a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
+  segment_.control(rank)->snapshot_wanted.store(
+      journal::kAgentStores, journal::Step::kNotice,
+      a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
   segment_.give_notice();
 }
 
 void SnapshotDriver::keep(std::uint32_t rank, const AgentAction::Keep& a) {
-  engine::control_of(segment_.base(), rank)
-      ->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number,
-                         std::memory_order_seq_cst);
+  segment_.control(rank)->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number,
+                                           std::memory_order_seq_cst);
   if (core_.all_made_at_checkpoint()) policy_.half_came();
 }
 
@@ -51,7 +50,7 @@ std::uint64_t SnapshotDriver::newest_cost_ns(std::uint32_t rank) const {
   const pid_t pid = processes_.pid_of(rank);
   if (pid == 0) return 0;
   const MemoryUse use = memory_use(pid);
-  const engine::RankControl& control = *control_of(rank);
+  const engine::RankControl& control = *segment_.control(rank);
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
   if (clone_ns == 0)
     return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
@@ -63,14 +62,14 @@ std::uint64_t SnapshotDriver::newest_cost_ns(std::uint32_t rank) const {
 std::uint64_t SnapshotDriver::highest_cost_ns() const {
   std::uint64_t highest_ns = 0;
   for (const std::uint32_t r : plan_.local) {
-    const auto& cost_ns = control_of(r)->snapshots_cost_ns;
+    const auto& cost_ns = segment_.control(r)->snapshots_cost_ns;
     highest_ns = std::max(highest_ns, cost_ns.load(std::memory_order_relaxed));
   }
   return highest_ns;
 }
 
 void SnapshotDriver::look_for_checkpoints() {
-  const bool made = control_of(0)->prepared.load() > segment_.header()->first_version;
+  const bool made = segment_.control(0)->prepared.load() > segment_.header()->first_version;
   if (!made || std::exchange(makes_checkpoints_, true)) return;
   policy_.checkpoints_made();
   set_timer();
@@ -97,7 +96,7 @@ void SnapshotDriver::look() {
 void SnapshotDriver::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* control = control_of(r);
+    const engine::RankControl* control = segment_.control(r);
     used += control->used_bytes.load(std::memory_order_relaxed);
     backed += control->backed_bytes.load(std::memory_order_relaxed);
   }
@@ -116,7 +115,7 @@ void SnapshotDriver::report_cost() {
   const bool given = plan_.options.snapshots.when == SnapshotOptions::When::kPeriod;
   if (!given || reported_cost_ || lasted_ns < kLeastNs) return;
   for (const std::uint32_t r : plan_.local) {
-    const std::uint64_t cost_ns = control_of(r)->snapshots_cost_ns.load();
+    const std::uint64_t cost_ns = segment_.control(r)->snapshots_cost_ns.load();
     if (cost_ns * kShare < lasted_ns) continue;
     reported_cost_ = true;
     return reporter_.notice(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +

@@ -37,7 +37,8 @@ class SnapshotDriver {
   void start();
   // Requests no more images.
   void stop();
-  // What the core asks for: give a request to the rank; record its image; make a round come soon.
+  // Actions of the core: passes a request to the rank; makes its image the one that is kept; makes
+  // the next round come soon.
   void want(std::uint32_t rank, const AgentAction::Want& action);
   void keep(std::uint32_t rank, const AgentAction::Keep& action);
   void ask();
@@ -58,9 +59,6 @@ class SnapshotDriver {
   void look();
   void report_cost();
   std::uint64_t newest_cost_ns(std::uint32_t rank) const;
-  const engine::RankControl* control_of(std::uint32_t rank) const {
-    return engine::control_of(segment_.base(), rank);
-  }
 
   Loop& loop_;
   const HostPlan& plan_;

@@ -10,7 +10,7 @@ Look StandstillDriver::look_at_ranks() const {
   Look look(plan_.ranks);
   bool all_sleep = true;
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* c = engine::control_of(segment_.base(), r);
+    const engine::RankControl* c = segment_.control(r);
     const std::uint32_t initialized = c->initialized.load(kAcquire);
     look[r].incarnation = c->incarnation.load(kAcquire);
     look[r].ordinal = c->ordinal.load(kAcquire);
@@ -28,7 +28,7 @@ Look StandstillDriver::look_at_ranks() const {
     if (look[r].presence != Presence::kPresent) continue;
     const pid_t pid = processes_.pid_of(r);
     look[r].process_state = state_letter(pid);
-    const auto& may_call = engine::control_of(segment_.base(), r)->threads_may_call;
+    const auto& may_call = segment_.control(r)->threads_may_call;
     look[r].threads_may_call = may_call.load(kAcquire) != 0 && threads_of(pid) > 1;
   }
   return look;
@@ -39,7 +39,7 @@ bool StandstillDriver::look() {
   // A replay that blocks before it has repeated everything has diverged: a rank that repeats its
   // first execution never waits there.
   for (const std::uint32_t r : plan_.local) {
-    const auto& repeating = engine::control_of(segment_.base(), r)->repeating;
+    const auto& repeating = segment_.control(r)->repeating;
     if (repeating.load(std::memory_order_acquire) == 0) continue;
     reporter_.happened(
         r, Event::Deadlock{

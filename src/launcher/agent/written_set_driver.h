@@ -41,7 +41,7 @@ class WrittenSetDriver {
   // The newest set: that the job has resumed from, or has written.
   const ImageSet& newest() const { return newest_; }
 
-  // What the core asks for. An image that a set waits for is ended only after it has cloned itself.
+  // An action of the core. An image that a set waits for is ended only after it has cloned itself.
   void end_image(const AgentAction::EndImage& image);
   // Messages from images (wire::MessageType::kWriting, kNotWritten).
   void writing(std::uint32_t rank, const wire::Message& message);
